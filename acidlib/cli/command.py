@@ -12,7 +12,6 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, NoReturn, Protocol, TypeVar
 
 import click
@@ -26,7 +25,7 @@ from acidlib.report.log import ERROR, NOTE, WARNING, LogFormat, LogLines
 from acidlib.report.page import Page, drawing_error, html_of, page_of, write_page
 from acidlib.report.progress import TerminalProgress
 from acidlib.report.results import EXIT_NOT_DONE
-from acidlib.report.run_report import Form, JsonForm, PageForm, RunFacts, RunReport, SetValue, Totals
+from acidlib.report.run import RunReport
 from acidlib.report.text import json_text
 from acidlib.service.driver_jvm import OF_THIS_PROCESS
 from acidlib.service.environment import Environment
@@ -36,7 +35,7 @@ from acidlib.stores.hadoop.jvm import Hadoop
 from acidlib.stores.hadoop.tokens import DelegationTokens, HandedTokens, asks_for_kerberos
 from acidlib.stores.stores import Stores
 
-Result = TypeVar("Result")
+Report = TypeVar("Report", bound=RunReport)
 HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 _RUN = "acidlib.run"
 _ONLY_JUDGED = "acidlib.only judged"
@@ -292,62 +291,53 @@ def services(environment: Environment, *, job: str, about: str) -> Iterator[Serv
         )
 
 
-def report_of(
-    environment: Environment,
-    found: Services,
-    *,
-    entries: str,
-    entry: Callable[[Result], dict[str, Any]],
-    totals: Totals[Result],
-    text: Form[Result],
-) -> RunReport[Result]:
-    """What gathers the results of a run, in the forms that were asked for; see `JsonForm` and `PageForm`."""
-    job, run_id = click.get_current_context().command.name, found.worker_id
-    facts = cache(lambda: run_facts(environment, found.runner.application))
-    page: PageForm[Result] | None = None
-    if environment.report is not None:
-        page = PageForm(job=job, version=__version__, run_id=run_id, entry=entry, totals=totals, facts=facts)
-    if not environment.json:
-        return RunReport(totals, text, page)
-    form = JsonForm(
-        job=job, version=__version__, run_id=run_id, entries=entries, entry=entry, totals=totals, facts=facts
-    )
-    return RunReport(totals, form, page)
-
-
-def run_facts(environment: Environment, application: Application | None = None) -> RunFacts:
-    """What the JSON document says of the run, which ends now."""
+def run_head(
+    environment: Environment, run_id: str | None = None, application: Application | None = None
+) -> dict[str, Any]:
+    """Return what the JSON document says first of the run, which ends now."""
     application = application or Application()
-    return RunFacts(
-        start_ms=int(Run.current().began * 1000),
-        end_ms=int(Machine.current().clock() * 1000),
-        application_id=application.id,
-        tracking_url=application.tracking_url,
-        settings=tuple(
-            SetValue(name=one.key, value=one.text, source=one.layer.label)
+    return {
+        "job": click.get_current_context().command.name,
+        "version": __version__,
+        "run_id": run_id,
+        "start_ms": int(Run.current().began * 1000),
+        "end_ms": int(Machine.current().clock() * 1000),
+        "application_id": application.id,
+        "tracking_url": application.tracking_url,
+        "settings": [
+            {"name": one.key, "value": one.text, "source": one.layer.label}
             for one in environment.settings.values.values()
             if one.layer is not Layer.BUILT_IN
-        ),
+        ],
+    }
+
+
+def report_of(make: Callable[..., Report], environment: Environment, found: Services, **how: Any) -> Report:
+    """Return what gathers the results of a run, in the forms that were asked for."""
+    return make(
+        lambda: run_head(environment, found.worker_id, found.runner.application),
+        as_json=environment.json,
+        has_page=environment.report is not None,
+        **how,
     )
 
 
-def print_report(environment: Environment, report: RunReport[Any], notes: Sequence[str]) -> None:
-    """Notes for people, on standard error, and the result on standard output."""
+def print_report(environment: Environment, report: RunReport, notes: Sequence[str]) -> None:
+    """Print notes for people on standard error, and the result on standard output."""
     if not environment.json:
         for note in notes:
             tell(note, level=NOTE)
-    page = report.page
-    print_result(environment, report.pieces(notes), None if page is None else lambda: page.page(notes))
+    print_result(environment, report.pieces(notes), lambda: report.page(notes))
 
 
-def print_result(environment: Environment, pieces: Iterable[str], page: Callable[[], Page] | None) -> None:
+def print_result(environment: Environment, pieces: Iterable[str], page: Callable[[], Page]) -> None:
     """The result on standard output, then as a page where one was asked for; neither prevents the other."""
     problems = []
     try:
         print_pieces(pieces)
     except _UnwrittenError as error:
         problems.append(str(error))
-    if environment.report is not None and page is not None:
+    if environment.report is not None:
         try:
             write_page(html_of(page()), environment.report, unique=Run.current().id)
         except Exception as error:  # a fault of ours in a drawing must not hide what the run has done

@@ -19,14 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acidlib.errors import AcidError, RefusedError, RetryError
-from acidlib.report.text import one_line
+from acidlib.report.text import Entry, name_of, one_line
 from acidlib.wording import age_words, duration_words, human_bytes, plural
 
 if TYPE_CHECKING:
     from jinja2 import Template
-
-Entry = Mapping[str, Any]
-"""A document, or an entry of one, as JSON has it."""
 
 
 class Tone(enum.Enum):
@@ -283,11 +280,6 @@ def _deltas_chart(*series: tuple[str, Counter[int], Tone]) -> Listing:
     steps = {0: "0", 1: "1"} | {2**n: f"{2**n} to {2 ** (n + 1) - 1}" for n in range(1, 8)} | {256: "256 or more"}
     text = "A reader merges all deltas of a place each time it reads it."
     return _histogram("Deltas per place", text, "Deltas of a place", steps, *series)
-
-
-def name_of(entry: Entry) -> str:
-    """Return database.table, or database.table.partition."""
-    return ".".join(part for part in (entry["database"], entry["table"], entry["partition"]) if part)
 
 
 def _short(entry: Entry) -> Entry:

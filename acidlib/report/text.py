@@ -1,27 +1,29 @@
-"""Words, figures and layout of what people read: pure functions, no colours, no line break at an end."""
+"""Documents of jobs as text for people, on 80 columns: no colours, no line break at an end."""
 
 from __future__ import annotations
 
 import json
 import re
 import textwrap
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
 
 from rich.cells import cell_len
 
-Item = TypeVar("Item")
+from acidlib.model.tables import TableRef
+from acidlib.wording import human_bytes, plural
+
+Entry = Mapping[str, Any]
+"""A document, or an entry of one, as JSON has it."""
 
 WIDTH = 80
 """The columns of a terminal that nobody has widened: lines fit there where words allow it."""
-_PLACES_SHOWN = 20
-_LABEL = 13
 _BREAKS = re.compile(r"\s*[\r\n\t]\s*")
 
 
 def one_line(text: str) -> str:
-    """Text on one line that no terminal interprets and every UTF-8 stream can write.
+    """Return text on one line that no terminal interprets and every UTF-8 stream can write.
 
     Line breaks and tabs become blanks; other unprintable characters, such as terminal escapes and the undecodable bytes
     of a path, are written as Python escapes.
@@ -33,7 +35,7 @@ def one_line(text: str) -> str:
 
 
 def json_text(document: Mapping[str, Any]) -> str:
-    """A JSON document for people and programs: text as it is, but without anything that a terminal interprets.
+    """Return a JSON document for people and programs: text as it is, but without anything that a terminal interprets.
 
     JSON escapes the first 32 control characters only: not the others, nor marks that turn the direction of a line.
     """
@@ -41,12 +43,12 @@ def json_text(document: Mapping[str, Any]) -> str:
 
 
 def json_characters(line: str) -> str:
-    """A line of JSON in which everything that a terminal interprets is escaped."""
-    return line if line.isprintable() else "".join(map(_json_character, line))
+    """Return a line of JSON in which everything that a terminal interprets is escaped."""
+    return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in line)
 
 
 def aligned(rows: Sequence[Sequence[str]], *, right: Iterable[int] = ()) -> list[str]:
-    """Lines of columns that are two blanks apart; those numbered in `right` are aligned to the right."""
+    """Return lines of columns that are two blanks apart; those numbered in `right` are aligned to the right."""
     widths = [max(cell_len(cell) for cell in column) for column in zip(*rows, strict=True)]
     to_right = frozenset(right)
     lines = []
@@ -60,7 +62,7 @@ def aligned(rows: Sequence[Sequence[str]], *, right: Iterable[int] = ()) -> list
 
 
 def fitted(rows: Sequence[Sequence[str]], *, right: Iterable[int] = (), indent: str = "") -> list[str]:
-    """As `aligned`; where that takes more columns than there are, the first cell of each row stands on a line alone."""
+    """Return lines as `aligned` does; too wide ones in two, with the first cell of each row on a line alone."""
     to_right = tuple(right)
     lines = [indent + line for line in aligned(rows, right=to_right)]
     if max(map(cell_len, lines), default=0) <= WIDTH:
@@ -70,12 +72,8 @@ def fitted(rows: Sequence[Sequence[str]], *, right: Iterable[int] = (), indent: 
     return [line for row, rest in pairs for line in (f"{indent}{row[0]}".rstrip(), f"{indent}  {rest}")]
 
 
-def _json_character(char: str) -> str:
-    return char if char.isprintable() else json.dumps(char)[1:-1]
-
-
 def wrapped(text: str, indent: str = "", hanging: str | None = None) -> list[str]:
-    """Lines of at most so many columns where words allow it; those after the first are indented by `hanging`."""
+    """Return lines of at most so many columns where words allow it; those after the first are indented by `hanging`."""
     return textwrap.wrap(
         one_line(text),
         WIDTH,
@@ -87,58 +85,201 @@ def wrapped(text: str, indent: str = "", hanging: str | None = None) -> list[str
 
 
 def field(label: str, text: str) -> list[str]:
-    """The lines of a fact in the block of a place."""
-    return wrapped(text, f"  {label:<{_LABEL}}", " " * (_LABEL + 2))
+    """Return the lines of a fact in the block of a place."""
+    return wrapped(text, f"  {label:<13}", " " * 15)
 
 
 def shortened(items: Sequence[str], shown: int) -> list[str]:
-    """All items, or the first of them and the number of the others, unless that is a single one."""
+    """Return all items, or the first of them and the number of the others, unless that is a single one."""
     if len(items) <= shown + 1:
         return list(items)
     return [*items[:shown], f"and {len(items) - shown:,} more"]
 
 
 def by_state(counts: Mapping[str, int]) -> str:
-    """`3 succeeded, 1 failed`."""
+    """Return `3 succeeded, 1 failed`."""
     return ", ".join(f"{count:,} {state}" for state, count in counts.items() if count)
 
 
-def with_summary(summary: str, blocks: Sequence[str]) -> Iterator[str]:
-    """Blocks with an empty line between them, and what they come to: before several, behind a single one."""
-    parts = [summary, *blocks] if len(blocks) > 1 else [*blocks, summary]
-    for number, part in enumerate(parts):
-        yield f"\n\n{part}" if number else part
+def name_of(entry: Entry) -> str:
+    """Return the name of an entry's table or partition; nothing where it is about none."""
+    return str(TableRef(entry["database"], entry["table"], entry["partition"]))
 
 
-class First(Generic[Item]):
-    """Of the items of each kind the first, and how many others there are; of no kind (None) all."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[str | None] = Counter()
-        self._kept: list[tuple[str | None, int, Item]] = []
-
-    def add(self, kind: str | None, item: Callable[[], Item]) -> None:
-        """One more; `item` makes it, if it may be shown."""
-        self._counts[kind] += 1
-        number = self._counts[kind]
-        if kind is None or number <= _PLACES_SHOWN + 1:
-            self._kept.append((kind, number, item()))
-
-    def items(self) -> list[Item]:
-        """Those that are shown, of no kind first, else in the order in which they came. One is never left out alone."""
-        shown = [
-            (kind, item)
-            for kind, number, item in self._kept
-            if kind is None or number <= _PLACES_SHOWN or self._counts[kind] == number
-        ]
-        return [item for kind, item in sorted(shown, key=lambda one: one[0] is not None)]
-
-    def others(self) -> list[str]:
-        """A line for each kind of which some are not shown."""
-        more = [(kind, count - _PLACES_SHOWN) for kind, count in self._counts.items() if kind is not None]
-        return [f"and {rest:,} more {kind}; --output json tells of each" for kind, rest in more if rest > 1]
+def _relative(path: str, entry: Entry) -> str:
+    """Return a path below the location of an entry."""
+    return path.removeprefix(entry["location"].rstrip("/") + "/")
 
 
-def relative(path: str, location: str) -> str:
-    """A path below a location."""
-    return path.removeprefix(location.rstrip("/") + "/")
+_NAMES_SHOWN, _PATHS_SHOWN = 6, 20
+
+
+def compaction_lines(entry: Entry, *, dry_run: bool) -> Iterator[str]:
+    """Yield the block of one compaction. That of a dry run shortens no list, and says what becomes of each stripe."""
+    request = "" if entry["id"] is None else f" (request {entry['id']})"
+    yield from wrapped(f"{name_of(entry)}: {entry['type']}, {entry['state']}{request}", "", "    ")
+    yield from field("reason", entry["reason"])
+    yield from field("location", entry["location"])
+    if inputs := entry["inputs"]:
+        yield from field("inputs", ", ".join(inputs if dry_run else shortened(inputs, _NAMES_SHOWN)))
+    if entry["output_directories"]:
+        yield from field("output", ", ".join(entry["output_directories"]))
+    least, most, mark = (entry["write_ids"][name] for name in ("min", "max", "high_water_mark"))
+    if mark is not None:
+        span = "" if least is None or most is None else f"{least}, " if least == most else f"{least} to {most}, "
+        yield from field("write ids", f"{span}high-water mark {mark}")
+    if publication := entry["publication"]:
+        has_gap = publication == "two renames" and dry_run
+        yield from field("publication", publication + (": nobody may read or write between them" if has_gap else ""))
+    files = entry["files"]
+    if files is not None:
+        yield from _figures(entry, dry_run=dry_run)
+    for note in entry["notes"]:
+        yield from field("note", note)
+    if entry["seconds"] is not None:
+        inside = f", {entry['rewrite_seconds']:.2f} s inside the tasks" if entry["rewrite_seconds"] else ""
+        yield from field("time", f"{entry['seconds']:.2f} s{inside}")
+    if (found := entry["verification"]) is not None:
+        looked = f"all {plural(found['of_buckets'], 'bucket')}"
+        if len(found["buckets"]) < found["of_buckets"]:
+            numbers = ", ".join(shortened([str(number) for number in found["buckets"]], _NAMES_SHOWN))
+            looked = f"{len(found['buckets'])} of {plural(found['of_buckets'], 'bucket')} ({numbers})"
+        times = "" if found["ratio"] is None else f", {found['ratio']:.1f} times the rewriting"
+        compared = f"{plural(found['rows'], 'row')} and {plural(found['events'], 'delete event')} as before"
+        yield from field("verified", f"{looked}: {compared}; {found['seconds']:.2f} s inside the tasks{times}")
+    if (found := entry["statistics"]) is not None:
+        rows = "" if found["rows"] is None else f", {plural(found['rows'], 'row')}"
+        told = f"{', '.join(found['written'])} updated" if found["written"] else "right already"
+        size = f"{plural(found['files'] or 0, 'file')}, {human_bytes(found['bytes'] or 0)}{rows}: {told}"
+        yield from field("statistics", size if found["reason"] is None else f"not updated: {found['reason']}")
+    for file in files if files and dry_run else ():
+        is_delete = file["directory"].startswith("delete_delta_")
+        kept = f"{plural(file['events_out'], 'event')} out" if is_delete else _rows(file["rows_out"], " out")
+        written = "" if file["bytes"] is None else f", {human_bytes(file['bytes'])}"
+        yield from wrapped(f"{file['directory']}/{file['file_name']}: {kept}{written}", "  ", "      ")
+        for one in file["actions"]:
+            text = f"{_stripes(one, _relative(one['file'], entry))}, {_rows(one['rows'])}: {one['reason']}"
+            yield from wrapped(text, f"    {one['action']:<7}  {human_bytes(one['bytes']):>10}  ", " " * 25)
+
+
+def _figures(entry: Entry, *, dry_run: bool) -> Iterator[str]:
+    figure = {
+        name: f"{value or 0:,}" for name, value in entry.items() if name.startswith(("rows_", "events_", "stripes_"))
+    }
+    copied, rewritten = ("to copy", "to rewrite") if dry_run else ("copied", "rewritten")
+    rows = "{rows_in} in, {rows_deleted} deleted, {rows_aborted} aborted, {rows_out} out".format(**figure)
+    yield from field("rows", "not counted" if entry["rows_in"] is None else rows)
+    duplicate = f"{entry['duplicate_events']:,} duplicate"
+    yield from field(
+        "events",
+        f"{figure['events_in']} in, {figure['events_aborted']} aborted, {duplicate}, {figure['events_out']} out",
+    )
+    yield from field(
+        "stripes",
+        f"{figure['stripes_copied']} {copied} ({human_bytes(entry['bytes_copied'])}),"
+        f" {figure['stripes_rewritten']} {rewritten} ({human_bytes(entry['bytes_rewritten'])})",
+    )
+    empty = [*entry["empty_files"]]
+    empty += [_relative(path, entry) for file in entry["files"] for path in file["empty_files"]]
+    if empty:
+        yield from field("empty files", ", ".join(shortened(empty, _NAMES_SHOWN)))
+
+
+def _rows(number: int | None, suffix: str = "") -> str:
+    return "rows not counted" if number is None else plural(number, "row") + suffix
+
+
+def _stripes(action: Entry, path: str) -> str:
+    first, stripes = action["first_stripe"], action["stripes"]
+    if stripes == 0:
+        return path
+    if stripes == 1:
+        return f"stripe {first} of {path}"
+    if action["action"] == "copy":
+        return f"stripes {first} to {first + stripes - 1} of {path}"
+    # what is joined may go on into the next input file
+    return f"{stripes:,} stripes joined, from stripe {first} of {path} on"
+
+
+def decision_lines(entries: Sequence[Entry]) -> Iterator[str]:
+    """Yield a table of what the initiator decided, with the reason and the threshold below each place."""
+
+    def known(value: Any, words: str = "{:,}") -> str:
+        return "-" if value is None else words.format(value)
+
+    def size(value: int | None) -> str:
+        return "-" if value is None else human_bytes(value)
+
+    rows = [("Place", "Decision", "Request", "Deltas", "In deltas", "In base", "Ratio")]
+    for one in entries:
+        decision = {"due": one["type"], "left alone": None}.get(one["outcome"], one["outcome"]) or "none"
+        request, deltas = known(one["queued"], "{}"), known(one["deltas"])
+        sizes = (size(one["delta_bytes"]), size(one["base_bytes"]), known(one["ratio"], "{:,.2%}"))
+        rows.append((one_line(name_of(one)), decision, request, deltas, *sizes))
+    table = fitted(rows, right=(2, 3, 4, 5, 6))
+    each = len(table) // len(rows)
+    yield from table[:each]
+    for number, one in enumerate(entries, start=1):
+        yield from table[number * each : (number + 1) * each]
+        why = one["reason"]
+        if one["outcome"] == "failed" and one["location"] not in why:
+            why = f"{why} ({one['location']})"
+        elif one["threshold_key"] and one["threshold"] is not None and one["outcome"] in ("due", "left alone"):
+            limit = int(one["threshold"]) if float(one["threshold"]).is_integer() else one["threshold"]
+            source = f", {one['threshold_source']}" if one["threshold_source"] else ""
+            why = f"{why} ({one['threshold_key']} = {limit}{source})"
+        yield from wrapped(why, "    ")
+
+
+def cleaning_lines(entry: Entry, *, dry_run: bool) -> Iterator[str]:
+    """Yield the block of one cleaning: what went, or would go, what stays, and why."""
+    request = "" if entry["id"] is None else f" (request {entry['id']})"
+    yield from wrapped(f"{name_of(entry)}: {entry['state']}{request}", "", "    ")
+    yield from field("reason", entry["reason"])
+    yield from field("location", entry["location"])
+    deleted = [one for one in entry["removed"] if one["moved_to"] is None]
+    moved = [one for one in entry["removed"] if one["moved_to"] is not None]
+    trash = f", to {moved[0]['moved_to'].rpartition('/')[0]}; they take space until that is emptied" if moved else ""
+    for label, removed, where in (("would go" if dry_run else "removed", deleted, ""), ("moved", moved, trash)):
+        if not removed:
+            continue
+        yield from field(label, f"{plural(len(removed), 'path')}, {human_bytes(_bytes(removed))}{where}")
+        shown = removed if len(removed) <= _PATHS_SHOWN + 1 else removed[:_PATHS_SHOWN]
+        for one in shown:
+            text = f"{_relative(one['path'], entry)}: {one['reason']}"
+            yield from wrapped(text, f"    {human_bytes(one['bytes']):>10}  ", " " * 16)
+        if rest := removed[len(shown) :]:
+            yield f"    and {plural(len(rest), 'more path')}, {human_bytes(_bytes(rest))}"
+    label = "blocked"
+    # each text has its path first; those that stay for one and the same reason are told together
+    blocked = shortened(entry["blocked"], _PATHS_SHOWN)
+    for reason, texts in groupby(blocked, key=lambda text: text.partition(": ")[2]):
+        paths = ", ".join(text.partition(": ")[0] for text in texts)
+        yield from field(label, f"{paths}: {reason}" if reason else paths)
+        label = ""
+
+
+def _bytes(entries: Iterable[Entry]) -> int:
+    return sum(one["bytes"] for one in entries)
+
+
+def undo_text(undo: Entry) -> str:
+    """Return the text of an undo."""
+    about = f"{name_of(undo)}: {undo['state']} ({undo['type']} compaction, request {undo['id']})"
+    lines = [*wrapped(about, "", "    "), *field("reason", undo["reason"]), *field("location", undo["location"])]
+    is_planned = undo["state"] == "planned"
+    if undo["moved_to"] is not None and undo["result"]:
+        lines += field("would move" if is_planned else "moved", f"{', '.join(undo['result'])}, to {undo['moved_to']}")
+    again = [*undo["inputs"], *([f"{len(undo['originals'])} original files"] if undo["originals"] else [])]
+    if again:
+        lines += field("would read" if is_planned else "read again", ", ".join(again))
+    return "\n".join(lines)
+
+
+def cancellations_text(cancellations: Iterable[Entry]) -> str:
+    """Return a line or more for each request, in the order in which they were named."""
+    lines = []
+    for one in cancellations:
+        of = "" if one["database"] is None else f", {one['type']} of {name_of(one)}"
+        lines += wrapped(f"request {one['id']}{of}: {one['state']}, {one['reason']}", "", "    ")
+    return "\n".join(lines)

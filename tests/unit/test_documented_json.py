@@ -26,11 +26,8 @@ from acidlib.report.results import (
     Cancellation,
     CancelState,
     CleaningResult,
-    CleaningTotals,
     CompactionResult,
-    CompactionTotals,
     InitiatorResult,
-    InitiatorTotals,
     Outcome,
     RemovedPath,
     Statistics,
@@ -39,9 +36,8 @@ from acidlib.report.results import (
     Verdict,
     Verification,
     cancellations_document,
-    result_document,
 )
-from acidlib.report.run_report import JsonForm, RunFacts, SetValue
+from acidlib.report.run import CleanerReport, CompactionsReport, InitiatorReport, RunReport
 from acidlib.report.show import show_document
 from acidlib.report.status import status_document
 from acidlib.report.text import json_text
@@ -49,8 +45,14 @@ from acidlib.status.blockers import Blocker
 from acidlib.status.checks import checks_document, unchecked
 
 PLACE: dict[str, Any] = {"ref": TableRef("db", "t"), "location": "/w/t"}
-FACTS = RunFacts(start_ms=1, end_ms=2, settings=(SetValue(name="n", value="v", source="--set"),))
-RUN: dict[str, Any] = {"version": "1", "run_id": "r", "facts": lambda: FACTS}
+ABOUT: dict[str, Any] = {"job": "a job", "version": "1", "run_id": "r"}
+FACTS: dict[str, Any] = {
+    "start_ms": 1,
+    "end_ms": 2,
+    "application_id": None,
+    "tracking_url": None,
+    "settings": [{"name": "n", "value": "v", "source": "--set"}],
+}
 ACTION = PlannedAction(
     path="f", first_stripe=0, stripes=1, copy=True, bytes=1, rows=1, deleted=0, aborted=0, reason="all of it stays"
 )
@@ -59,9 +61,9 @@ UNIT = UnitResult(
 )
 
 
-def document_of(form: JsonForm[Any], result: object) -> dict[str, Any]:
-    form.add(result)
-    document: dict[str, Any] = json.loads("".join(form.pieces([])))
+def document_of(report: RunReport, result: CompactionResult | InitiatorResult | CleaningResult) -> dict[str, Any]:
+    report.add(result.document())
+    document: dict[str, Any] = json.loads("".join(report.pieces([])))
     return document
 
 
@@ -70,23 +72,18 @@ def compaction() -> dict[str, Any]:
         id=1, **PLACE, type="major", state=Outcome.SUCCEEDED, reason="it was asked for", units=(UNIT,),
         verification=Verification(share=1.0), statistics=Statistics(),
     )  # fmt: skip
-    form = JsonForm(job="major_compact", **RUN, entries="compactions", entry=result_document, totals=CompactionTotals())
-    return document_of(form, done)
+    return document_of(CompactionsReport(lambda: ABOUT | FACTS, dry_run=False, as_json=True), done)
 
 
 def initiator() -> dict[str, Any]:
     decision = InitiatorResult(**PLACE, type=None, queued=None, reason="nothing to do", outcome=Verdict.LEFT_ALONE)
-    entry = InitiatorResult.document
-    form = JsonForm(job="initiator", **RUN, entries="decisions", entry=entry, totals=InitiatorTotals())
-    return document_of(form, decision)
+    return document_of(InitiatorReport(lambda: ABOUT | FACTS, as_json=True), decision)
 
 
 def cleaner() -> dict[str, Any]:
     removed = (RemovedPath(path="delta_1_1", bytes=1, reason="it is obsolete"),)
     cleaned = CleaningResult(id=1, **PLACE, state="succeeded", reason="", removed=removed)
-    entry = CleaningResult.document
-    form = JsonForm(job="cleaner", **RUN, entries="cleanings", entry=entry, totals=CleaningTotals())
-    return document_of(form, cleaned)
+    return document_of(CleanerReport(lambda: ABOUT | FACTS, dry_run=False, as_json=True), cleaned)
 
 
 def printed(*words: str, job: click.Command = show_compactions.main) -> dict[str, Any]:
@@ -125,22 +122,19 @@ def show_place() -> dict[str, Any]:
         path="base_1", kind="base", first_write_id=0, last_write_id=1, reader="read", why="it is the newest", files=1,
         bytes=1, rows=1, damage=None,
     )  # fmt: skip
-    about = {"job": "show_place", "version": "1", "run_id": None}
-    document: dict[str, Any] = json.loads(json_text(about | places_document([ShownPlace(**PLACE, parts=(part,))])))
+    document: dict[str, Any] = json.loads(json_text(ABOUT | places_document([ShownPlace(**PLACE, parts=(part,))])))
     return document
 
 
 def cancelled() -> dict[str, Any]:
     one = Cancellation(id=1, state=CancelState.MISSING, reason="there is none")
-    about = {"job": "cancel", "version": "1", "run_id": None}
-    document: dict[str, Any] = json.loads(json_text(about | FACTS.document() | cancellations_document([one])))
+    document: dict[str, Any] = json.loads(json_text(ABOUT | FACTS | cancellations_document([one])))
     return document
 
 
 def undo() -> dict[str, Any]:
     result = UndoResult(id=1, **PLACE, type="major", state=UndoState.UNDONE, reason="undone by a person")
-    about = {"job": "undo", "version": "1", "run_id": "r"}
-    document: dict[str, Any] = json.loads(json_text(about | FACTS.document() | {"undo": result.document()}))
+    document: dict[str, Any] = json.loads(json_text(ABOUT | FACTS | {"undo": result.document()}))
     return document
 
 

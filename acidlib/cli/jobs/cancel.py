@@ -4,11 +4,10 @@ from typing import Any
 
 import click
 
-from acidlib import __version__
-from acidlib.cli.command import JobCommand, Machine, print_pieces, run_facts, words_are_right
+from acidlib.cli.command import JobCommand, Machine, print_pieces, run_head, words_are_right
 from acidlib.cli.options import common_options
-from acidlib.report.results import cancellations_document, cancellations_text, exit_status
-from acidlib.report.text import json_text
+from acidlib.report.results import cancel_exit_status, cancellations_document
+from acidlib.report.text import cancellations_text, json_text
 from acidlib.service.environment import Environment
 
 
@@ -27,9 +26,6 @@ def main(*, environment: Environment, requests: tuple[int, ...], dry_run: bool) 
     from acidlib.service.cancel import cancel
 
     found = cancel(environment, requests, now_ms=int(Machine.current().clock() * 1000), dry_run=dry_run)
-    if environment.json:
-        about = {"job": "cancel", "version": __version__, "run_id": None, **run_facts(environment).document()}
-        print_pieces([json_text(about | cancellations_document(found))])
-    else:
-        print_pieces([cancellations_text(found)])
-    raise SystemExit(exit_status(found))
+    document = run_head(environment) | cancellations_document(found)
+    print_pieces([json_text(document) if environment.json else cancellations_text(document["cancellations"])])
+    raise SystemExit(cancel_exit_status(found))

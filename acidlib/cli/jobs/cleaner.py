@@ -6,13 +6,11 @@ import click
 
 from acidlib.cli.command import JobCommand, print_report, report_of, services, words_are_right
 from acidlib.cli.options import Duration, checked_filters, common_options, if_exists_option, located, report_option
-from acidlib.report.decision_text import CleanerText
 from acidlib.report.log import ERROR
-from acidlib.report.results import CleaningResult, CleaningTotals
-from acidlib.report.run_report import RunReport
+from acidlib.report.results import CleaningResult
+from acidlib.report.run import CleanerReport
 from acidlib.service.environment import Environment
 from acidlib.service.places import Selection
-from acidlib.service.services import Services
 from acidlib.service.stopping import told_when_stopped
 
 
@@ -99,18 +97,18 @@ def main(
         services(environment, job="cleaner", about="cleaner") as found,
         open_cleaning(environment, found, options) as cleaning,
     ):
-        totals, report = _report(environment, found, dry_run=dry_run)
+        report = report_of(CleanerReport, environment, found, dry_run=dry_run)
 
         def tell(result: CleaningResult) -> None:
             if result.is_bad:
                 found.progress.note(f"{result.state}, {result.reason}", level=ERROR, place=str(result.ref))
-            report.add(result)
+            report.add(result.document())
 
-        with told_when_stopped(totals.when_stopped):
+        with told_when_stopped(report.when_stopped):
             run_cleaner(found, cleaning, options, tell)
-        notes = [*cleaning.notes, *(() if totals.states else cleaning.why_nothing())]
+        notes = [*cleaning.notes, *(cleaning.why_nothing() if report.is_empty else ())]
     print_report(environment, report, notes)
-    raise SystemExit(totals.exit_status())
+    raise SystemExit(report.exit_status())
 
 
 def _orphans(
@@ -126,18 +124,11 @@ def _orphans(
         services(environment, job="cleaner", about="orphans") as found,
         open_backend(environment, found, Interpretation()) as backend,
     ):
-        totals, report = _report(environment, found, dry_run=not remove)
-        notes = run_orphans(
-            found, backend, selection, idle_seconds=idle_seconds, remove=remove, trash=trash, tell=report.add
-        )
+        report = report_of(CleanerReport, environment, found, dry_run=not remove)
+
+        def tell(result: CleaningResult) -> None:
+            report.add(result.document())
+
+        notes = run_orphans(found, backend, selection, idle_seconds=idle_seconds, remove=remove, trash=trash, tell=tell)
     print_report(environment, report, notes)
-    raise SystemExit(totals.exit_status())
-
-
-def _report(
-    environment: Environment, found: Services, *, dry_run: bool
-) -> tuple[CleaningTotals, RunReport[CleaningResult]]:
-    totals = CleaningTotals()
-    text = CleanerText(totals, dry_run=dry_run)
-    entry = CleaningResult.document
-    return totals, report_of(environment, found, entries="cleanings", entry=entry, totals=totals, text=text)
+    raise SystemExit(report.exit_status())

@@ -21,8 +21,7 @@ from acidlib.cli.options import (
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import MAX_BUCKET, RewriteSettings
 from acidlib.planning.verification import share_of
-from acidlib.report.compaction_text import CompactionsText
-from acidlib.report.results import CompactionTotals, result_document
+from acidlib.report.run import CompactionsReport
 from acidlib.service.environment import Environment
 from acidlib.service.places import Budget, Interpretation, Order, Selection
 from acidlib.stores.discover import name_at
@@ -147,17 +146,9 @@ def compaction_command(kind: CompactionType, job: str) -> click.Command:
             services(environment, job=job, about=_about(selection)) as found,
             open_backend(environment, found, interpretation) as backend,
         ):
-            totals = CompactionTotals()
-            report = report_of(
-                environment,
-                found,
-                entries="compactions",
-                entry=result_document,
-                totals=totals,
-                text=CompactionsText(totals, dry_run=dry_run, verbose=dry_run),
-            )
-            notes = run_compaction(found, backend, run, report.add)
+            report = report_of(CompactionsReport, environment, found, dry_run=dry_run)
+            notes = run_compaction(found, backend, run, lambda result: report.add(result.document()))
         print_report(environment, report, notes)
-        raise SystemExit(totals.exit_status(named=run.named))
+        raise SystemExit(report.exit_status(is_named=run.named))
 
     return command

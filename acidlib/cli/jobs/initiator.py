@@ -6,9 +6,9 @@ import click
 
 from acidlib.cli.command import JobCommand, print_report, report_of, services, words_are_right
 from acidlib.cli.options import common_options, pool_option, report_option, selection_options, yes_option
-from acidlib.report.decision_text import InitiatorText
 from acidlib.report.log import ERROR
-from acidlib.report.results import InitiatorResult, InitiatorTotals
+from acidlib.report.results import InitiatorResult, Verdict
+from acidlib.report.run import InitiatorReport
 from acidlib.service.environment import Environment
 from acidlib.service.places import Interpretation, Selection
 from acidlib.service.stopping import told_when_stopped
@@ -35,22 +35,14 @@ def main(
         services(environment, job="initiator", about=f"initiator {about}".strip()) as found,
         open_backend(environment, found, interpretation) as backend,
     ):
-        totals = InitiatorTotals()
-        report = report_of(
-            environment,
-            found,
-            entries="decisions",
-            entry=InitiatorResult.document,
-            totals=totals,
-            text=InitiatorText(totals),
-        )
+        report = report_of(InitiatorReport, environment, found)
 
         def tell(result: InitiatorResult) -> None:
-            if result.failed:
+            if result.outcome is Verdict.FAILED:
                 found.progress.note(result.reason, level=ERROR, place=str(result.ref))
-            report.add(result)
+            report.add(result.document())
 
-        with told_when_stopped(totals.when_stopped):
+        with told_when_stopped(report.when_stopped):
             notes = run_initiator(found, backend, selection, dry_run=dry_run, force=force, tell=tell)
-    print_report(environment, report, [*notes, *totals.notes()])
-    raise SystemExit(totals.exit_status())
+    print_report(environment, report, [*notes, *report.notes()])
+    raise SystemExit(report.exit_status())

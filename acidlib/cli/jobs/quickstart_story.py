@@ -388,7 +388,7 @@ class Quickstart:
                     _short(str(item.ref)),
                     item.state,
                     plural(len(item.removed), "directory", "directories"),
-                    f"{item.bytes_removed:,}",
+                    f"{item.document()['bytes_removed']:,}",
                 )
                 for item in results
             ],

@@ -4,8 +4,7 @@ from typing import Any
 
 import click
 
-from acidlib import __version__
-from acidlib.cli.command import JobCommand, Machine, print_pieces, run_facts, words_are_right
+from acidlib.cli.command import JobCommand, Machine, print_pieces, run_head, words_are_right
 from acidlib.cli.options import checked_filters, common_options
 from acidlib.model.names import Generation
 from acidlib.model.requests import State
@@ -72,10 +71,7 @@ def main(
         return
     rows = show_document(requests, generation)
     document = {
-        "job": "show_compactions",
-        "version": __version__,
-        "run_id": None,
-        **run_facts(environment).document(),
+        **run_head(environment),
         "compactions": rows,
         **({} if held is None else {"blockers": held}),
         "totals": {"compactions": len(rows)},

@@ -4,8 +4,7 @@ from typing import Any
 
 import click
 
-from acidlib import __version__
-from acidlib.cli.command import JobCommand, print_result, run_facts, services, tell, words_are_right
+from acidlib.cli.command import JobCommand, print_result, run_head, services, tell, words_are_right
 from acidlib.cli.options import (
     checked_filters,
     common_options,
@@ -99,10 +98,7 @@ def main(
         )
         write_file(registry_of(run), metrics_file)
     document = {
-        "job": "status",
-        "version": __version__,
-        "run_id": found.worker_id,
-        **run_facts(environment).document(),
+        **run_head(environment, found.worker_id),
         **status_document(status, seen.generation),
         "notes": list(seen.notes),
     }

@@ -4,10 +4,9 @@ from typing import Any
 
 import click
 
-from acidlib import __version__
-from acidlib.cli.command import JobCommand, print_pieces, run_facts, services, words_are_right
+from acidlib.cli.command import JobCommand, print_pieces, run_head, services, words_are_right
 from acidlib.cli.options import common_options
-from acidlib.report.text import json_text
+from acidlib.report.text import json_text, undo_text
 from acidlib.service.environment import Environment
 
 
@@ -36,9 +35,6 @@ def main(*, environment: Environment, request: int, nobody_reads: bool, dry_run:
         open_undoing(environment, found, dry_run=dry_run, nobody_reads=nobody_reads) as undoing,
     ):
         result = undo(found, undoing, request, user=environment.user, dry_run=dry_run)
-    if environment.json:
-        about = {"job": "undo", "version": __version__, "run_id": found.worker_id}
-        print_pieces([json_text(about | run_facts(environment).document() | {"undo": result.document()})])
-    else:
-        print_pieces([result.text()])
+    document = run_head(environment, found.worker_id) | {"undo": result.document()}
+    print_pieces([json_text(document) if environment.json else undo_text(document["undo"])])
     raise SystemExit(result.exit_status())

@@ -14,27 +14,26 @@ from acidlib.model.units import PlannedAction, UnitResult
 from acidlib.planning.health import Lake, Limits, PlaceFigures, Transaction, Waits, status_of
 from acidlib.report.results import (
     CleaningResult,
-    CleaningTotals,
     CompactionResult,
-    CompactionTotals,
     InitiatorResult,
-    InitiatorTotals,
     Outcome,
     RemovedPath,
     Verdict,
-    result_document,
 )
-from acidlib.report.run_report import JsonForm, PageForm, RunFacts, RunReport, SetValue
+from acidlib.report.run import CleanerReport, CompactionsReport, InitiatorReport, RunReport
 from acidlib.report.status import status_document
 
 MIB = 1 << 20
 PLACE: dict[str, Any] = {"ref": TableRef("sales", "orders", "ds=7"), "location": "/w/orders/ds=7"}
-FACTS = RunFacts(
-    start_ms=1_766_500_000_000,
-    end_ms=1_766_500_090_000,
-    application_id="app-17",
-    settings=(SetValue(name="acidlib.retention", value="2d", source="--set"),),
-)
+ABOUT: dict[str, Any] = {
+    "version": "1.2",
+    "run_id": "acidlib-h-1",
+    "start_ms": 1_766_500_000_000,
+    "end_ms": 1_766_500_090_000,
+    "application_id": "app-17",
+    "tracking_url": None,
+    "settings": [{"name": "acidlib.retention", "value": "2d", "source": "--set"}],
+}
 NOTES = ["the time budget is used up"]
 
 
@@ -135,25 +134,27 @@ UNCLEANED = replace(
 )
 
 
-def told(job: str, results: Iterable[Any]) -> RunReport[Any]:
-    """A run of a job that has told its results, as JSON and as a page."""
-    makers: dict[str, tuple[str, Callable[[Any], dict[str, Any]], Callable[[], Any]]] = {
-        "major_compact": ("compactions", result_document, CompactionTotals),
-        "initiator": ("decisions", InitiatorResult.document, InitiatorTotals),
-        "cleaner": ("cleanings", CleaningResult.document, CleaningTotals),
-    }
-    entries, entry, make_totals = makers[job]
-    totals = make_totals()
-    about: dict[str, Any] = {"job": job, "version": "1.2", "run_id": "acidlib-h-1", "facts": lambda: FACTS}
-    form = JsonForm(**about, entries=entries, entry=entry, totals=totals)
-    report: RunReport[Any] = RunReport(totals, form, PageForm(**about, entry=entry, totals=totals))
+def told(job: str, results: Iterable[Any]) -> RunReport:
+    """Return a run of a job that has told its results, as JSON and as a page."""
+
+    def about() -> dict[str, Any]:
+        return {"job": job, **ABOUT}
+
+    report: RunReport
+    match job:
+        case "initiator":
+            report = InitiatorReport(about, as_json=True, has_page=True)
+        case "cleaner":
+            report = CleanerReport(about, dry_run=False, as_json=True, has_page=True)
+        case _:
+            report = CompactionsReport(about, dry_run=False, as_json=True, has_page=True)
     for result in results:
-        report.add(result)
+        report.add(result.document())
     return report
 
 
 def document_of(job: str, results: Iterable[Any]) -> dict[str, Any]:
-    """The document of a run, as it is saved."""
+    """Return the document of a run, as it is saved."""
     document: dict[str, Any] = json.loads("".join(told(job, results).pieces(NOTES)))
     return document
 
@@ -169,13 +170,13 @@ def status_of_tables() -> dict[str, Any]:
         id=1, ref=TableRef("sales", "orders", "ds=7"), type=CompactionType.MAJOR, state=State.FAILED
     )
     lake = Lake(
-        now_ms=FACTS.start_ms,
+        now_ms=ABOUT["start_ms"],
         requests=(failed,),
         transactions=(txn,),
         waits=(waits,),
         places=(PlaceFigures(**PLACE, deltas=311, ratio=2.5, obsolete=3, obsolete_bytes=23 * MIB),),
     )
-    head = {"job": "status", "version": "1.2", "run_id": "acidlib-h-1", **FACTS.document(), "notes": NOTES}
+    head = {"job": "status", **ABOUT, "notes": NOTES}
     document: dict[str, Any] = json.loads(
         json.dumps(head | status_document(status_of(lake, Limits()), Generation.HIVE4))
     )

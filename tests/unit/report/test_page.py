@@ -128,9 +128,7 @@ def test_the_page_of_a_run_is_that_of_its_saved_document(job: str) -> None:
         "initiator": [documents.DUE, documents.LEFT],
         "cleaner": [CLEANED, documents.WAITS],
     }[job]
-    form = told(job, results).page
-    assert form is not None
-    assert html_of(form.page(NOTES)) == html_of(page_of(document_of(job, results)))
+    assert html_of(told(job, results).page(NOTES)) == html_of(page_of(document_of(job, results)))
 
 
 def test_names_and_reasons_are_text() -> None:

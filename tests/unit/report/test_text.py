@@ -3,31 +3,25 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any
 
 import pytest
 
 from acidlib.model.tables import TableRef
 from acidlib.model.units import PlannedAction, UnitResult
-from acidlib.report.compaction_text import CompactionsText
-from acidlib.report.decision_text import CleanerText, InitiatorText
 from acidlib.report.places import ShownPart, ShownPlace, places_text
 from acidlib.report.results import (
     CleaningResult,
-    CleaningTotals,
     CompactionResult,
-    CompactionTotals,
     InitiatorResult,
-    InitiatorTotals,
     Outcome,
     RemovedPath,
     Verdict,
 )
-from acidlib.report.run_report import RunReport
+from acidlib.report.run import CleanerReport, CompactionsReport, InitiatorReport, RunReport
 from acidlib.report.text import WIDTH, aligned, json_text, one_line
 from acidlib.status.checks import checks_text, failed
 
-Result = TypeVar("Result")
 MIB = 1 << 20
 LOCATION = "/data/warehouse/sales.db/orders/ds=2026-01-01"
 
@@ -107,25 +101,25 @@ FAILED = result(
 )
 
 
-def compactions_text(results: Sequence[CompactionResult], *, dry_run: bool, verbose: bool) -> str:
-    totals = CompactionTotals()
-    report = RunReport(totals, CompactionsText(totals, dry_run=dry_run, verbose=verbose))
-    return told(report, results)
+def about() -> dict[str, Any]:
+    return {}
+
+
+def compactions_text(results: Sequence[CompactionResult], *, dry_run: bool) -> str:
+    return told(CompactionsReport(about, dry_run=dry_run), results)
 
 
 def initiator_text(results: Sequence[InitiatorResult]) -> str:
-    totals = InitiatorTotals()
-    return told(RunReport(totals, InitiatorText(totals)), results)
+    return told(InitiatorReport(about), results)
 
 
-def cleaner_text(results: Sequence[CleaningResult], *, dry_run: bool = False, verbose: bool = False) -> str:
-    totals = CleaningTotals()
-    return told(RunReport(totals, CleanerText(totals, dry_run=dry_run, verbose=verbose)), results)
+def cleaner_text(results: Sequence[CleaningResult], *, dry_run: bool = False) -> str:
+    return told(CleanerReport(about, dry_run=dry_run), results)
 
 
-def told(report: RunReport[Result], results: Sequence[Result]) -> str:
+def told(report: RunReport, results: Sequence[CompactionResult | InitiatorResult | CleaningResult]) -> str:
     for one in results:
-        report.add(one)
+        report.add(one.document())
     return "".join(report.pieces(["a note is none of it"]))
 
 
@@ -135,7 +129,7 @@ def lines_of(text: str) -> list[str]:
 
 def test_a_compaction_tells_every_figure() -> None:
     done = result(unit(), id=12, state=Outcome.READY_FOR_CLEANING)
-    assert compactions_text([done], dry_run=False, verbose=False).splitlines() == [
+    assert compactions_text([done], dry_run=False).splitlines() == [
         "sales.orders.ds=2026-01-01: major, ready for cleaning (request 12)",
         "  reason       as requested",
         "  location     /data/warehouse/sales.db/orders/ds=2026-01-01",
@@ -154,7 +148,7 @@ def test_a_compaction_tells_every_figure() -> None:
 
 
 def test_what_was_not_planned_has_no_figures() -> None:
-    assert compactions_text([FAILED], dry_run=False, verbose=False).splitlines() == [
+    assert compactions_text([FAILED], dry_run=False).splitlines() == [
         "sales.orders.ds=2026-01-01: major, failed (request 7)",
         "  reason       Cannot read x: because it is damaged",
         "  location     /data/warehouse/sales.db/orders/ds=2026-01-01",
@@ -165,7 +159,7 @@ def test_what_was_not_planned_has_no_figures() -> None:
 
 def test_of_several_places_the_sum_is_told_first_then_what_failed() -> None:
     one = result(unit(), state=Outcome.READY_FOR_CLEANING)
-    text = compactions_text([one, FAILED, one], dry_run=False, verbose=False)
+    text = compactions_text([one, FAILED, one], dry_run=False)
     assert text.splitlines()[:5] == [
         "3 compactions: 2 ready for cleaning, 1 failed; 2,468 rows in, 60 deleted, 8",
         "    aborted, 2,400 out; 6.0 MiB copied, 1.0 MiB rewritten",
@@ -177,11 +171,11 @@ def test_of_several_places_the_sum_is_told_first_then_what_failed() -> None:
 
 
 def test_a_dry_run_says_so_and_names_two_renames() -> None:
-    text = compactions_text([result(unit(), publication="two renames")], dry_run=True, verbose=False)
+    text = compactions_text([result(unit(), publication="two renames")], dry_run=True)
     assert "3 to copy (3.0 MiB), 1 to rewrite (512.0 KiB)" in text
     assert "publication  two renames: nobody may read or write between them" in lines_of(text)
     assert lines_of(text)[-2].startswith("Dry run, nothing was changed. 1 compaction: 1 planned;")
-    done = compactions_text([result(unit(), publication="two renames")], dry_run=False, verbose=False)
+    done = compactions_text([result(unit(), publication="two renames")], dry_run=False)
     assert "publication  two renames" in lines_of(done)
     assert "Dry run" not in done
 
@@ -189,11 +183,11 @@ def test_a_dry_run_says_so_and_names_two_renames() -> None:
 def test_a_dry_run_tells_stripes_with_reasons_and_bytes() -> None:
     joined = replace(action(3, copy=False, stripes=2), reason="small " + "word " * 8)
     text = compactions_text(
-        [result(unit(action(0), action(1), action(2, copy=False), joined))], dry_run=True, verbose=False
+        [result(unit(replace(action(0, stripes=2), bytes=2 * MIB), action(2, copy=False), joined))], dry_run=True
     )
     start = text.splitlines().index("  base_0000005/bucket_00000: 1,200 rows out")
     assert text.splitlines()[start + 1 : start + 8] == [
-        "    copy        2.0 MiB  stripes 0 to 1 of base_0000002/bucket_00000, 2,000",
+        "    copy        2.0 MiB  stripes 0 to 1 of base_0000002/bucket_00000, 1,000",
         "                         rows: unchanged",
         "    rewrite     1.0 MiB  stripe 2 of base_0000002/bucket_00000, 1,000 rows: 3 of",
         "                         1000 rows are deleted",
@@ -203,48 +197,24 @@ def test_a_dry_run_tells_stripes_with_reasons_and_bytes() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "second",
-    [action(2), action(1, file="delta_0000003_0000003_0000/bucket_00000"), replace(action(1), reason="other")],
-    ids=["gap", "file", "reason"],
-)
-def test_only_neighbours_of_a_file_and_a_reason_are_shown_as_one(second: PlannedAction) -> None:
-    text = compactions_text([result(unit(action(0), second))], dry_run=True, verbose=False)
-    assert sum(line.startswith("copy ") for line in lines_of(text)) == 2
+def test_a_list_is_shortened_with_a_count_unless_it_is_one_too_long() -> None:
+    def inputs(number: int) -> str:
+        many = result(inputs=tuple(f"delta_{n}" for n in range(number)), state=Outcome.SUCCEEDED)
+        return " ".join(compactions_text([many], dry_run=False).split())
+
+    assert "delta_5, and 94 more" in inputs(100)
+    assert "delta_5, delta_6 " in inputs(7)
 
 
-def test_long_lists_are_shortened_with_a_count() -> None:
-    actions = [action(2 * number, copy=number % 2 == 0) for number in range(40)]
-    text = compactions_text(
-        [result(unit(*actions), inputs=tuple(f"delta_{n}" for n in range(100)))], dry_run=True, verbose=False
-    )
-    assert "and 28 more actions (28.0 MiB): 14 copies, 14 rewrites" in lines_of(text)
-    assert sum(line.startswith(("copy ", "rewrite ")) for line in lines_of(text)) == 12
-    assert "delta_5, and 94 more" in text
-
-
-def test_a_list_that_is_one_too_long_is_told_whole() -> None:
-    text = compactions_text([result(inputs=tuple(f"delta_{n}" for n in range(7)))], dry_run=True, verbose=False)
-    assert "delta_5, delta_6" in text
-    assert "more" not in text
-
-
-def test_many_bucket_files_are_shortened_unless_all_is_wanted() -> None:
-    units = [unit(bucket=number) for number in range(30)]
-    short = compactions_text([result(*units)], dry_run=True, verbose=False)
-    assert "and 10 more files" in lines_of(short)
-    whole = compactions_text([result(*units)], dry_run=True, verbose=True)
-    assert sum("/bucket_" in line for line in whole.splitlines()) == 30
-
-
-def test_verbose_tells_all_stripes_of_what_was_done() -> None:
+def test_a_dry_run_shortens_nothing() -> None:
     actions = [action(number) for number in range(40)]
-    done = result(unit(*actions, path="/staging/x", length=5 * MIB), inputs=tuple(f"delta_{n}" for n in range(100)))
-    text = compactions_text([done], dry_run=False, verbose=True)
-    assert "base_0000005/bucket_00000: 1,200 rows out, 5.0 MiB" in lines_of(text)
-    assert sum(line.startswith("copy ") for line in lines_of(text)) == 40
+    planned = result(*(unit(*actions) for _ in range(30)), inputs=tuple(f"delta_{n}" for n in range(100)))
+    text = compactions_text([planned], dry_run=True)
+    assert sum(line.startswith("copy ") for line in lines_of(text)) == 30 * 40
     assert "delta_99" in text
-    assert "copy " not in compactions_text([done], dry_run=False, verbose=False)
+    assert "copy " not in compactions_text([planned], dry_run=False)
+    written = result(unit(path="/staging/x", length=5 * MIB))
+    assert "base_0000005/bucket_00000: 1,200 rows out, 5.0 MiB" in lines_of(compactions_text([written], dry_run=True))
 
 
 def test_delete_events_and_empty_inputs_are_told() -> None:
@@ -254,13 +224,13 @@ def test_delete_events_and_empty_inputs_are_told() -> None:
         events_out=1,
         empty_files=(f"{LOCATION}/delta_1/bucket_0",),
     )
-    text = lines_of(compactions_text([result(one)], dry_run=True, verbose=False))
+    text = lines_of(compactions_text([result(one)], dry_run=True))
     assert "delete_delta_0000001_0000005/bucket_00000: 1 event out" in text
     assert "empty files  delta_1/bucket_0" in text
 
 
 def test_a_single_write_id_is_no_range() -> None:
-    text = compactions_text([result(min_write_id=5)], dry_run=False, verbose=False)
+    text = compactions_text([result(min_write_id=5)], dry_run=False)
     assert "write ids    5, high-water mark 6" in lines_of(text)
 
 
@@ -270,7 +240,7 @@ def test_lines_fit_and_carry_no_terminal_commands() -> None:
         inputs=tuple(f"delta_{n:07d}_{n:07d}_0000" for n in range(50)),
         reason="word " * 80 + "\x1b[31mred\x1b[0m\nnext",
     )
-    text = compactions_text([long], dry_run=True, verbose=True)
+    text = compactions_text([long], dry_run=True)
     assert max(map(len, text.splitlines())) <= WIDTH
     assert "\x1b" not in text
     assert "\\x1b[31mred" in text
@@ -280,7 +250,7 @@ def test_lines_fit_and_carry_no_terminal_commands() -> None:
 @pytest.mark.parametrize("count", [20, 21, 22, 10_000])
 def test_of_many_places_that_end_alike_the_first_are_told_and_of_failures_all(state: Outcome, count: int) -> None:
     many = [result(ref=TableRef("sales", "orders", f"p={number}"), units=None, state=state) for number in range(count)]
-    text = compactions_text([*many, FAILED], dry_run=True, verbose=True)
+    text = compactions_text([*many, FAILED], dry_run=True)
     few = count > 21 and state not in (Outcome.FAILED, Outcome.CONFLICT)
     assert text.count(f"major, {state.value}") == (20 if few else count + (state is FAILED.state))
     assert (f"and {count - 20:,} more {state.value}; --output json tells of each" in text) == few
@@ -305,7 +275,7 @@ def test_the_initiator_too(count: int) -> None:
 
 
 def test_nothing_at_all() -> None:
-    assert compactions_text([], dry_run=False, verbose=False) == "Nothing to compact."
+    assert compactions_text([], dry_run=False) == "Nothing to compact."
     assert initiator_text([]) == "Nothing to look at: no table was found."
     assert cleaner_text([]) == "Nothing to clean."
 
@@ -373,12 +343,11 @@ def test_what_a_worker_would_refuse_is_no_decision_for_a_compaction() -> None:
     assert [line.split()[0] for line in lines if line.startswith("  ")].count("refused") == 2
     assert any(line.startswith("  held back") for line in lines)
     assert [line for line in lines if "columns disagree" in line] == ["    its columns disagree"] * 2
-    totals = InitiatorTotals()
-    for result in (LOOKED_AT, refused, refused):
-        totals.add(result)
-    assert totals.document() == {"looked_at": 3, "queued": 1, "refused": 2, "held_back": 0, "failed": 0}
-    assert totals.notes() == ["2 places cannot be compacted as they are: status has a finding for each"]
-    assert totals.exit_status() == 0
+    report = InitiatorReport(about)
+    told(report, (LOOKED_AT, refused, refused))
+    assert report.totals() == {"looked_at": 3, "queued": 1, "refused": 2, "held_back": 0, "failed": 0}
+    assert report.notes() == ["2 places cannot be compacted as they are: status has a finding for each"]
+    assert report.exit_status() == 0
 
 
 def test_a_table_that_fits_has_a_line_for_each_place() -> None:
@@ -459,15 +428,12 @@ def test_a_dry_clean_says_what_would_go() -> None:
     assert text[-1] == "Dry run, nothing was changed. 1 place: 1 planned; 1 path, 3.0 MiB would go"
 
 
-def test_many_paths_are_shortened_unless_all_is_wanted() -> None:
+def test_many_paths_are_shortened() -> None:
     removed = tuple(RemovedPath(path=f"/orders/d{n}", bytes=MIB, reason="covered") for n in range(50))
     many = replace(CLEANED, removed=removed, blocked=tuple(f"b{n}" for n in range(50)))
     short = lines_of(cleaner_text([many]))
     assert "and 30 more paths, 30.0 MiB" in short
     assert "and 30 more" in " ".join(short[-4:])
-    whole = cleaner_text([many], verbose=True)
-    assert "d49: covered" in whole
-    assert "more" not in whole
 
 
 # --- words and figures ------------------------------------------------------------------------------------------------
@@ -528,7 +494,7 @@ def test_all_that_jobs_print_fits_a_terminal_that_nobody_has_widened() -> None:
 def test_rows_that_are_not_counted_are_told_so() -> None:
     whole = replace(action(0, stripes=0, file="delta_0000001_0000001_0000/data.csv"), rows=None, reason="unchanged")
     done = result(unit(whole, rows_in=None, rows_out=None, file_name="000000_0.csv"))
-    text = compactions_text([done], dry_run=True, verbose=True)
+    text = compactions_text([done], dry_run=True)
     assert "base_0000005/000000_0.csv: rows not counted" in lines_of(text)
     assert "rows         not counted" in lines_of(text)
     assert "delta_0000001_0000001_0000/data.csv, rows not counted: unchanged" in " ".join(text.split())

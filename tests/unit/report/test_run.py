@@ -1,5 +1,6 @@
 """The document of a run is the same whether it is gathered result by result or made of all at once."""
 
+from collections.abc import Mapping
 from random import Random
 from typing import Any
 
@@ -7,29 +8,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acidlib.report.run_report import JsonForm, RunReport
+from acidlib.report.run import CompactionsReport
 from acidlib.report.text import json_text
 
 HEAD = {"job": "a job", "version": "1", "run_id": "r"}
 VALUES = st.none() | st.integers() | st.text() | st.lists(st.text(), max_size=2)
 
 
-class Count:
-    """Totals of nothing but numbers."""
+class Counted(CompactionsReport):
+    """A report of any entries; its totals are their number."""
 
     def __init__(self) -> None:
+        super().__init__(lambda: HEAD, dry_run=False, as_json=True)
         self.number = 0
 
-    def add(self, result: dict[str, Any]) -> None:
+    def _count(self, entry: Mapping[str, Any]) -> None:
         self.number += 1
 
-    def document(self) -> dict[str, Any]:
+    def totals(self) -> dict[str, Any]:
         return {"number": self.number}
 
 
 def gathered(results: list[dict[str, Any]], notes: list[str]) -> list[str]:
-    totals = Count()
-    report = RunReport(totals, JsonForm(**HEAD, entries="results", entry=dict, totals=totals))
+    report = Counted()
     for one in results:
         report.add(one)
     return list(report.pieces(notes))
@@ -40,15 +41,15 @@ def gathered(results: list[dict[str, Any]], notes: list[str]) -> list[str]:
     notes=st.lists(st.text(), max_size=2),
 )
 def test_it_is_the_same_as_a_whole(results: list[dict[str, Any]], notes: list[str]) -> None:
-    whole = {**HEAD, "results": results, "totals": {"number": len(results)}, "notes": notes}
+    whole = {**HEAD, "compactions": results, "totals": {"number": len(results)}, "notes": notes}
     assert "".join(gathered(results, notes)) == json_text(whole)
 
 
-@pytest.mark.parametrize("text", ["\u00e4\u20ac\U0001f600", '\n  "results": []', "\x1b[31m", "\udcff"])
+@pytest.mark.parametrize("text", ["\u00e4\u20ac\U0001f600", '\n  "compactions": []', "\x1b[31m", "\udcff"])
 def test_characters_of_every_length_come_through_in_pieces(text: str) -> None:
     random = Random(5)
     results = [{"number": number, "text": f"{text}{random.getrandbits(256):x}"} for number in range(2000)]
     pieces = gathered(results, [text])
     assert len(pieces) > 5, "it is not one piece, or nothing is shown of its seams"
-    whole = {**HEAD, "results": results, "totals": {"number": len(results)}, "notes": [text]}
+    whole = {**HEAD, "compactions": results, "totals": {"number": len(results)}, "notes": [text]}
     assert "".join(pieces) == json_text(whole)
