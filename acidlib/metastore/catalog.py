@@ -22,7 +22,16 @@ from acidlib.errors import CorruptError, RefusedError, RetryError
 from acidlib.metastore.connection import Calls, required
 from acidlib.metastore.options import CATALOG
 from acidlib.model.snapshots import ValidWriteIdList
-from acidlib.model.tables import MANAGED_TABLE, Database, Partition, PartitionName, Storage, Table, TableColumn
+from acidlib.model.tables import (
+    MANAGED_TABLE,
+    Database,
+    Partition,
+    PartitionName,
+    Storage,
+    Table,
+    TableColumn,
+    TableRef,
+)
 from acidlib.wording import plural
 
 _TABLES_PER_CALL = 300
@@ -86,7 +95,7 @@ class CatalogCalls(Calls):
         found: dict[str, str] = {}
         for catalog in self.other_catalogs():
             tables = self._tables_of(catalog, database.lower(), _lower(names))
-            found.update({table.name: catalog for table in tables if table.is_transactional})
+            found.update({table.ref.table: catalog for table in tables if table.is_transactional})
         return found
 
     def database_names(self) -> tuple[str, ...]:
@@ -128,15 +137,15 @@ class CatalogCalls(Calls):
         """The tables of these names; names that do not exist are left out, so are all if the database does not."""
         return self._tables_of(self.catalog, database.lower(), _lower(names))
 
-    def table(self, database: str, name: str) -> Table | None:
+    def table(self, ref: TableRef) -> Table | None:
         """A table or view; None if there is none of this name."""
-        row = self._table_row(database.lower(), name.lower())
+        row = self._table_row(ref.as_stored)
         return None if row is None else _table_of(row, "get_table_req")
 
-    def whole_table(self, database: str, name: str) -> WholeTable | None:
-        """A table that is to be changed (Hive 4 only); None if there is none of this name."""
-        self._require_hive4(f"change properties of {database}.{name}")
-        row = self._table_row(database.lower(), name.lower())
+    def whole_table(self, ref: TableRef) -> WholeTable | None:
+        """Return a table that is to be changed (Hive 4 only); None if there is none of this name."""
+        self._require_hive4(f"change properties of {ref.whole_table}")
+        row = self._table_row(ref.as_stored)
         return (
             None
             if row is None
@@ -157,43 +166,43 @@ class CatalogCalls(Calls):
         context = self._types.EnvironmentContext(properties={"DO_NOT_UPDATE_STATS": "true"})  # or it lists the files
         request = self._types.AlterTableRequest(
             catName=self.catalog,
-            dbName=found.table.database,
-            tableName=found.table.name,
+            dbName=found.table.ref.database,
+            tableName=found.table.ref.table,
             table=row,
             environmentContext=context,
             validWriteIdList=write_ids.format() if row.writeId else None,
             expectedParameterKey=CHANGED,
             expectedParameterValue=found.table.properties[CHANGED],
         )
-        self._client.call(f"change properties of {found.table.full_name}", "alter_table_req", request)
+        self._client.call(f"change properties of {found.table.ref}", "alter_table_req", request)
 
-    def _table_row(self, database: str, name: str) -> Any:
-        action = f"read the table {database}.{name}"
+    def _table_row(self, ref: TableRef) -> Any:
+        action = f"read the table {ref.whole_table}"
         call = "get_table_req"
         if self._is_hive4 or self.catalog != CATALOG:
             request = self._types.GetTableRequest(
-                dbName=database, tblName=name, catName=self.catalog, capabilities=self._capabilities()
+                dbName=ref.database, tblName=ref.table, catName=self.catalog, capabilities=self._capabilities()
             )
             answer = self._read(action, call, request, missing=_NO_OBJECT)
         else:
-            request = hive3_types.GetTableRequest(database, name, _HIVE3_CAPABILITIES)
+            request = hive3_types.GetTableRequest(ref.database, ref.table, _HIVE3_CAPABILITIES)
             answer = self._client.hive3_call(action, call, request, missing=_NO_OBJECT)
         return None if answer is None else required(answer.table, call, "table")
 
-    def partition_names(self, database: str, table: str) -> tuple[str, ...]:
+    def partition_names(self, ref: TableRef) -> tuple[str, ...]:
         """All partitions of a table as `k=v/k2=v2` with Hive's escaping, exactly as stored.
 
         Raises RefusedError when there is no such table: Hive 4 answers with an empty list, Hive 3.1 with an error.
         """
-        database, table = database.lower(), table.lower()
-        action = f"list the partitions of {database}.{table}"
+        ref = ref.whole_table.as_stored
+        action = f"list the partitions of {ref}"
         try:
-            names = self._partition_names(action, database, table)
+            names = self._partition_names(action, ref)
         except RetryError:
-            if self.table(database, table) is not None:
+            if self.table(ref) is not None:
                 raise
             names = ()
-        if not names and self.table(database, table) is None:
+        if not names and self.table(ref) is None:
             raise RefusedError(f"Cannot {action}: because there is no such table")
         return names
 
@@ -242,13 +251,15 @@ class CatalogCalls(Calls):
         read = self._read if self._is_hive4 else self._client.hive3_call
         return list(required(read(action, call, *arguments), call, "success"))
 
-    def _partition_names(self, action: str, database: str, table: str) -> tuple[str, ...]:
+    def _partition_names(self, action: str, ref: TableRef) -> tuple[str, ...]:
         if self._is_hive4:
-            request = self._types.PartitionsRequest(catName=self.catalog, dbName=database, tblName=table, maxParts=-1)
+            request = self._types.PartitionsRequest(
+                catName=self.catalog, dbName=ref.database, tblName=ref.table, maxParts=-1
+            )
             answer = self._read_if_known(action, "fetch_partition_names_req", request)
             if answer is not None:
                 return tuple(answer)
-        return tuple(self._names(action, "get_partition_names", self._named(database), table, -1))
+        return tuple(self._names(action, "get_partition_names", self._named(ref.database), ref.table, -1))
 
     def _partitions(self, table: Table, names: list[str]) -> Iterator[tuple[str, Partition]]:
         # a metastore answers with values, not names, and values can be written as a name in more than one way
@@ -257,19 +268,19 @@ class CatalogCalls(Calls):
             for name in names:
                 yield from self._partitions(table, [name])
             return
-        action = f"read {plural(len(names), 'partition')} of {table.full_name}"
+        action = f"read {plural(len(names), 'partition')} of {table.ref}"
         call = "get_partitions_by_names_req" if self._is_hive4 else "get_partitions_by_names"
         try:
             if self._is_hive4:
                 request = self._types.GetPartitionsByNamesRequest(
-                    db_name=self._named(table.database), tbl_name=table.name, names=names
+                    db_name=self._named(table.ref.database), tbl_name=table.ref.table, names=names
                 )
                 rows = self._read(action, call, request).partitions
             else:
-                rows = self._client.hive3_call(action, call, self._named(table.database), table.name, names)
+                rows = self._client.hive3_call(action, call, self._named(table.ref.database), table.ref.table, names)
         except RefusedError:
             # the two generations have different exceptions for a table that does not exist, neither of its own
-            if self.table(table.database, table.name) is not None:
+            if self.table(table.ref) is not None:
                 raise
             return
         for row in rows:
@@ -277,7 +288,7 @@ class CatalogCalls(Calls):
             found = by_values.get(partition.values)
             if found is None:
                 raise CorruptError(
-                    f"Cannot read the answer of {call}: because it has a partition of {table.full_name} that was not "
+                    f"Cannot read the answer of {call}: because it has a partition of {table.ref} that was not "
                     f"asked for, with the values {partition.values}"
                 )
             yield found, partition
@@ -309,8 +320,7 @@ def _table_of(answer: Any, call: str) -> Table:
     kind = required(answer.tableType, call, "tableType")
     number = getattr(answer, "id", None)
     return Table(
-        database=required(answer.dbName, call, "dbName").lower(),
-        name=required(answer.tableName, call, "tableName").lower(),
+        ref=TableRef(required(answer.dbName, call, "dbName"), required(answer.tableName, call, "tableName")).as_stored,
         kind=kind,
         owner=answer.owner,
         created=required(answer.createTime, call, "createTime"),

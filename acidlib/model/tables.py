@@ -77,11 +77,9 @@ class Database:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """One table. Names are in lower case; `created` is in epoch seconds, with `id` (Hive 4) what distinguishes two
-    tables of one name; `kind` is Hive's table type."""
+    """A table; `created` (epoch seconds) and `id` (Hive 4) tell it from another of its name, `kind` is Hive's type."""
 
-    database: str
-    name: str
+    ref: TableRef
     kind: str
     owner: str | None
     created: int
@@ -89,11 +87,6 @@ class Table:
     id: int | None = None
     partition_keys: tuple[TableColumn, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def full_name(self) -> str:
-        """`database.table`."""
-        return f"{self.database}.{self.name}"
 
     @property
     def is_transactional(self) -> bool:
@@ -130,7 +123,7 @@ def row_type(table: Table) -> str:
     """
     columns = table.storage.columns
     if not columns:
-        raise RefusedError(f"Cannot compact {table.full_name}: because the metastore tells no columns of it")
+        raise RefusedError(f"Cannot compact {table.ref}: because the metastore tells no columns of it")
     return f"struct<{','.join(f'{_quoted(column.name)}:{column.type}' for column in columns)}>"
 
 

@@ -52,13 +52,13 @@ def why_not(
 
 def not_acid(table: Table) -> str | None:
     """Return why a table is no ACID table, as a whole sentence; None when it is one."""
-    cannot = f"Cannot compact {table.full_name}: because"
+    cannot = f"Cannot compact {table.ref}: because"
     if table.kind == VIRTUAL_VIEW:
         return f"{cannot} it is a view"
     if table.kind == EXTERNAL_TABLE or _is_true(table.properties, "EXTERNAL"):
         return f"{cannot} it is an external table"
     if not table.is_transactional:
-        return f"Only transactional tables can be compacted, {table.full_name} is not suitable for compaction!"
+        return f"Only transactional tables can be compacted, {table.ref} is not suitable for compaction!"
     return None
 
 
@@ -74,11 +74,11 @@ def wrong_kind(table: Table, *, insert_only_enabled: bool) -> str | None:
 
 def _wrong_storage(table: Table, storage: Storage) -> str | None:
     if storage.sort_columns:
-        return f"Attempt to compact sorted table {table.full_name}, which is not yet supported!"
+        return f"Attempt to compact sorted table {table.ref}, which is not yet supported!"
     if table.is_insert_only or (storage.input_format, storage.serde) == (ORC_INPUT_FORMAT, ORC_SERDE):
         return None
     return (
-        f"Cannot compact {table.full_name}: because its rows are read by {storage.input_format} and {storage.serde}, "
+        f"Cannot compact {table.ref}: because its rows are read by {storage.input_format} and {storage.serde}, "
         "and only ORC can be full ACID"
     )
 

@@ -134,7 +134,7 @@ def _given(name: str, table: Table, request: Mapping[str, str]) -> _Given | None
     for layer, key in _places(name):
         text = request.get(key) if layer == "request" else table.property(key)
         if text is not None:
-            return _Given(table.full_name, f"{layer} property {key}", text)
+            return _Given(str(table.ref), f"{layer} property {key}", text)
     return None
 
 

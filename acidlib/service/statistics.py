@@ -207,7 +207,7 @@ class _ByCall:
 
     def _read(self) -> WholeTable:
         target = self._target
-        whole = self._hms.whole_table(target.ref.database, target.ref.table)
+        whole = self._hms.whole_table(target.ref)
         if whole is None or (whole.table.created, whole.table.id) != target.table_identity:
             raise RefusedError(f"Cannot update statistics of {target.ref}: the table was dropped meanwhile.")
         if whole.is_skewed:

@@ -71,7 +71,7 @@ class Bench:
         columns = ", ".join(f"`{key}` {kind.replace(';', ',')}" for key, kind in _TYPES.items())
         full = f"{DATABASE}.{name}"
         self._hive.run(f"create table {full} ({columns}) stored as orc tblproperties ('transactional'='true')")
-        found = self._lake.hms.table(DATABASE, name)
+        found = self._lake.hms.table(TableRef(DATABASE, name))
         assert found is not None
         location = local(found.storage.location)
         shutil.copytree(case.files, location, dirs_exist_ok=True)

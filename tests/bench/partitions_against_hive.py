@@ -82,7 +82,7 @@ class Bench:
         writes, hms = self._lake.writes, self._lake.hms
         new = NewTable(columns=_FIELDS, partition_keys=(("p", "int"),))
         writes.table(DATABASE, name, new)
-        found = hms.table(DATABASE, name)
+        found = hms.table(TableRef(DATABASE, name))
         assert found is not None
         location = local(found.storage.location)
         parts = [(f"parts/{number // BATCH}", number % BATCH) for number in range(count)]

@@ -129,7 +129,7 @@ class Bench:
         kind = "external table" if form.plain else "table"
         acid = "" if form.plain else " tblproperties ('transactional'='true')"
         self._hive.run(f"create {kind} {full} ({columns}) stored as orc{acid}")
-        found = self._lake.hms.table(DATABASE, name)
+        found = self._lake.hms.table(TableRef(DATABASE, name))
         assert found is not None
         location = local(found.storage.location)
         shutil.copytree(files, location, dirs_exist_ok=True)

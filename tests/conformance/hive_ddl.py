@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from acidlib.model.tables import Storage, Table, TableColumn, row_type
+from acidlib.model.tables import Storage, Table, TableColumn, TableRef, row_type
 
 _ADD = r"alter table {} add columns \("
 _CHANGE = r"alter table {} change column (\w+) (\w+) ([^;]+);"
@@ -24,7 +24,7 @@ def table_of(folder: Path) -> Table:
         old, new, kind = change.groups()
         columns = [TableColumn(name=new, type=kind) if column.name == old else column for column in columns]
     storage = Storage(location=str(folder), columns=tuple(columns))
-    return Table(database="default", name=name, kind="MANAGED_TABLE", owner=None, created=0, storage=storage)
+    return Table(ref=TableRef("default", name), kind="MANAGED_TABLE", owner=None, created=0, storage=storage)
 
 
 def row_type_of(folder: Path) -> str:

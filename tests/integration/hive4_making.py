@@ -94,7 +94,7 @@ class Copier:
 
     def location(self, table: str) -> Path:
         """Where a table lies."""
-        found = self._hms.table(DATABASE, table)
+        found = self._hms.table(TableRef(DATABASE, table))
         assert found is not None, table
         return Path(unquote(urlsplit(str(found.storage.location)).path))
 
@@ -127,10 +127,10 @@ class Copier:
             shutil.copytree(self.location(source), self.location(table), dirs_exist_ok=True)
         for case in copied:
             if case.partitioned:
-                names = self._hms.partition_names(DATABASE, _source(case))
+                names = self._hms.partition_names(TableRef(DATABASE, _source(case)))
                 values = [[unquote(level.partition("=")[2]) for level in name.split("/")] for name in names]
                 for table in _copies(case):
-                    found = self._hms.table(DATABASE, table)
+                    found = self._hms.table(TableRef(DATABASE, table))
                     assert found is not None, table
                     columns = [(column.name, column.type) for column in found.storage.columns]
                     self._writes.partitions(DATABASE, table, values, location=None, new=NewTable(columns=columns))
@@ -147,7 +147,7 @@ class Copier:
         for copy in case.every_copy if copies is None else copies:
             table = table_of(case, copy)
             root = self.location(table)
-            names = self._hms.partition_names(DATABASE, table) if case.partitioned else [None]
+            names = self._hms.partition_names(TableRef(DATABASE, table)) if case.partitioned else [None]
             found += [
                 Place(table=table, copy=copy, partition=name, path=root / name if name else root) for name in names
             ]

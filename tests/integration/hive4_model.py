@@ -166,7 +166,7 @@ class Lake:
         keys = (("p", "string"),) if partitions else ()
         new = NewTable(columns=ROW, partition_keys=keys, properties=FULL_ACID | dict(properties or {}), **more)
         self.writes.table(self.database, name, new)
-        found = self.hms.table(self.database, name)
+        found = self.hms.table(TableRef(self.database, name))
         assert found is not None
         location = local(found.storage.location)
         where: dict[str | None, Path] = {None: location}
@@ -175,7 +175,7 @@ class Lake:
             for number in range(len(partitions)):  # a metastore makes them ten times as slowly
                 (location / "parts" / str(number)).mkdir(parents=True)
             self.writes.partitions(self.database, name, [[value] for value in partitions], location=under, new=new)
-            names = self.hms.partition_names(self.database, name)
+            names = self.hms.partition_names(TableRef(self.database, name))
             kept = self.hms.partitions(found, names)
             where = {part: local(kept[part].storage.location) for part in names}
         places = []

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from servers.sql import Row
 
+from acidlib.model.tables import TableRef
 from integration.hive4_model import Lake, local
 
 GATHERING: Mapping[str, str] = {"hive.stats.autogather": "true", "hive.stats.column.autogather": "true"}
@@ -39,7 +40,7 @@ class Gathered:
         self.sql.run(f"insert into {self.full}{part} values {values}")  # noqa: S608 - a name of the tests
 
     def parameters(self) -> Mapping[str, str]:
-        found = self.lake.hms.table(self.lake.database, self.name)
+        found = self.lake.hms.table(TableRef(self.lake.database, self.name))
         assert found is not None
         if self.partition is None:
             return found.properties
@@ -54,7 +55,7 @@ class Gathered:
 
     def base(self) -> tuple[str, str]:
         """What parameters have to say of its only base: files and bytes."""
-        found = self.lake.hms.table(self.lake.database, self.name)
+        found = self.lake.hms.table(TableRef(self.lake.database, self.name))
         assert found is not None
         location = found.storage.location
         if self.partition is not None:

@@ -140,9 +140,9 @@ def find_places(hms: Hms) -> dict[Location, TableRef]:
     """Where all partitions lie."""
     found = {}
     for kind, database in DATABASES.items():
-        table = hms.table(database, "life")
+        table = hms.table(TableRef(database, "life"))
         assert table is not None
-        for partition in hms.partitions(table, hms.partition_names(database, "life")).values():
+        for partition in hms.partitions(table, hms.partition_names(TableRef(database, "life"))).values():
             place = parse_location(partition.storage.location)
             assert place.kind == kind
             found[place] = TableRef(database, "life")

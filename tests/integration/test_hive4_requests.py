@@ -182,7 +182,7 @@ def test_what_is_dropped_or_kept_by_its_owner_before_it_is_cleaned(lake: Lake, s
 def test_two_partitions_of_one_location(lake: Lake, service: Service) -> None:
     """Hive reads the same rows in both. One result stands for both; whatever is asked of either, it ends."""
     made = lake.table("same", partitions=["1"])
-    table = lake.hms.table(made.database, made.name)
+    table = lake.hms.table(TableRef(made.database, made.name))
     assert table is not None
     lake.writes.partitions(
         made.database, made.name, [["2"]], location=f"{table.storage.location}/parts", new=NewTable(columns=ROW)

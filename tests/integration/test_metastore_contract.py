@@ -152,9 +152,14 @@ def test_databases(hms: Hms, database: str) -> None:
 def test_a_full_acid_table(hms: Hms, database: str, writes: Writes) -> None:
     columns = (("Aa", "int"), ("s", "struct<x:int,y:array<decimal(10,2)>>"))
     writes.table(database, "Mixed_Case", NewTable(columns=columns, properties=FULL_ACID | {"compactor.x": "1"}))
-    found = hms.table(database.upper(), "MIXED_case")
+    found = hms.table(TableRef(database.upper(), "MIXED_case"))
     assert found is not None
-    assert (found.database, found.name, found.kind, found.owner) == (database, "mixed_case", "MANAGED_TABLE", "tester")
+    assert (found.ref.database, found.ref.table, found.kind, found.owner) == (
+        database,
+        "mixed_case",
+        "MANAGED_TABLE",
+        "tester",
+    )
     assert found.storage.columns == (TableColumn(name="aa", type="int"), TableColumn(name="s", type=columns[1][1]))
     assert found.storage.location.startswith("file:")
     assert found.storage.location.endswith(f"{database}.db/mixed_case")
@@ -171,11 +176,11 @@ def test_a_full_acid_table(hms: Hms, database: str, writes: Writes) -> None:
 @HIVE3_AND_4
 def test_a_table_made_anew_is_told_apart(hms: Hms, database: str, writes: Writes) -> None:
     writes.table(database, "again")
-    first = hms.table(database, "again")
+    first = hms.table(TableRef(database, "again"))
     writes.drop_table(database, "again")
-    assert hms.table(database, "again") is None
+    assert hms.table(TableRef(database, "again")) is None
     writes.table(database, "again")
-    second = hms.table(database, "again")
+    second = hms.table(TableRef(database, "again"))
     assert first is not None
     assert second is not None
     if hms.generation is Generation.HIVE4:
@@ -199,9 +204,9 @@ def test_tables_of_every_kind_are_read(hms: Hms, database: str, writes: Writes) 
     names = ["kind_mm", "kind_view", "kind_external"]
     assert set(names) <= set(hms.table_names(database))
 
-    found = {table.name: table for table in hms.tables(database, [*names, "no_such_table", "KIND_MM"])}
+    found = {table.ref.table: table for table in hms.tables(database, [*names, "no_such_table", "KIND_MM"])}
     assert sorted(found) == sorted(names)
-    assert found == {name: hms.table(database, name) for name in names}
+    assert found == {name: hms.table(TableRef(database, name)) for name in names}
     assert found["kind_mm"].is_insert_only
     assert found["kind_view"].storage.location == ""
     storage = found["kind_external"].storage
@@ -217,24 +222,24 @@ def test_names_in_several_batches(hms: Hms, database: str, writes: Writes) -> No
     writes.table(database, "batch_first")
     writes.table(database, "batch_last")
     asked = ["batch_first", *(f"no_such_{number}" for number in range(700)), "batch_last"]
-    assert [table.name for table in hms.tables(database, asked)] == ["batch_first", "batch_last"]
+    assert [table.ref.table for table in hms.tables(database, asked)] == ["batch_first", "batch_last"]
 
 
 @HIVE3_AND_4
 def test_what_does_not_exist_is_never_an_empty_list(hms: Hms, database: str, partitioned: str) -> None:
-    assert hms.table(database, "no_such_table") is None
-    assert hms.table("no_such_database", "t") is None
+    assert hms.table(TableRef(database, "no_such_table")) is None
+    assert hms.table(TableRef("no_such_database", "t")) is None
     assert hms.tables("no_such_database", ["t"]) == ()
     assert hms.tables(database, []) == ()
     with pytest.raises(RefusedError, match=r"^Cannot list the tables of nothere: because there is no such database$"):
         hms.table_names("NotHere")
     with pytest.raises(RefusedError, match=rf"^Cannot list the partitions of {database}.nothere: because there is no"):
-        hms.partition_names(database, "NotHere")
-    table = hms.table(database, partitioned)
+        hms.partition_names(TableRef(database, "NotHere"))
+    table = hms.table(TableRef(database, partitioned))
     assert table is not None
     assert hms.partitions(table, []) == {}
     assert hms.partitions(table, ["ds=none/hr=1"]) == {}
-    assert hms.partitions(replace(table, name="no_such_table"), ["ds=none/hr=1"]) == {}
+    assert hms.partitions(replace(table, ref=TableRef(table.ref.database, "no_such_table")), ["ds=none/hr=1"]) == {}
 
 
 @HIVE3_AND_4
@@ -244,14 +249,14 @@ def test_an_empty_database_and_a_table_without_partitions(hms: Hms, database: st
         assert hms.table_names("contract_empty") == ()
     finally:
         writes.drop_database("contract_empty")
-    assert hms.partition_names(database, table) == ()
+    assert hms.partition_names(TableRef(database, table)) == ()
 
 
 @HIVE3_AND_4
 def test_partitions_of_odd_values(metastore: Metastore, hms: Hms, database: str, partitioned: str) -> None:
-    table = hms.table(database, partitioned)
+    table = hms.table(TableRef(database, partitioned))
     assert table is not None
-    names = hms.partition_names(database.upper(), partitioned.upper())
+    names = hms.partition_names(TableRef(database.upper(), partitioned.upper()))
     assert len(names) == len(set(names)) == len(ODD_VALUES)
     assert {"ds=a%2Fb%3Ac%3Dd/hr=1", "ds=x%2541/hr=4", "ds=Upper/hr=5", "ds=upper/hr=5"} <= set(names)
 
@@ -273,9 +278,9 @@ def test_2500_partitions_in_batches(metastore: Metastore, hms: Hms, database: st
     writes.partitions(database, "many", [("0",)], location=f"{metastore.warehouse.as_uri()}/many")
     clone_partition(metastore.database_url, "many", "p=0", 2499)
     try:
-        table = hms.table(database, "many")
+        table = hms.table(TableRef(database, "many"))
         assert table is not None
-        names = hms.partition_names(database, "many")
+        names = hms.partition_names(TableRef(database, "many"))
         found = hms.partitions(table, names)
     finally:
         remove_clones(metastore.database_url)

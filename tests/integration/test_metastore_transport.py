@@ -336,7 +336,7 @@ def test_big_answers(metastore: Metastore) -> None:
     try:
         writes.table("transport", "wide", NewTable(columns=columns, properties=FULL_ACID))
         with reach(metastore.uri) as hms:
-            table = hms.table("transport", "wide")
+            table = hms.table(TableRef("transport", "wide"))
             assert table is not None
             assert [(column.name, column.type) for column in table.storage.columns] == columns
     finally:

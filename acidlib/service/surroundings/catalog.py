@@ -64,8 +64,8 @@ class Catalog:
         others = self._others(tables)
         for database, table in tables:
             never = self._why_not(table, database, automatic=False)
-            if never is None and table.full_name in others:
-                never = self._of_two_catalogs(table.full_name, others[table.full_name], is_here=True)
+            if never is None and str(table.ref) in others:
+                never = self._of_two_catalogs(str(table.ref), others[str(table.ref)], is_here=True)
             reason = never or self._why_not(table, database, automatic=automatic)
             if reason is None:
                 for place in self._places(database, table, selection, busy):
@@ -73,8 +73,8 @@ class Catalog:
                         chosen.append(place)
                     else:
                         passed_over.append(place)
-            elif automatic and table.full_name not in selection.tables:
-                passed[reason.replace(table.full_name, "…")] += 1
+            elif automatic and str(table.ref) not in selection.tables:
+                passed[reason.replace(str(table.ref), "…")] += 1
             else:
                 passed_over.append(_passed_over(database, table, None, reason, is_refused=never is not None))
         if selection.partitions and tables and not (chosen or passed_over or known):
@@ -98,21 +98,21 @@ class Catalog:
         """The tables that are selected, and notes about names that none has."""
         tables = list(self._tables(selection))
         for _, table in tables:
-            if selection.names_table(table.full_name) and (reason := not_acid(table)) is not None:
+            if selection.names_table(str(table.ref)) and (reason := not_acid(table)) is not None:
                 raise RefusedError(reason)
-        refs = [*(TableRef(table.database, table.name) for _, table in tables), *known]
+        refs = [*(table.ref for _, table in tables), *known]
         return tables, selection.absent(refs, "no table of the metastore")
 
     def _has(self, selection: Selection, found: tuple[Database, Table]) -> bool:
         _, table = found
         if not table.partition_keys:
             return False
-        names = self._hms.partition_names(table.database, table.name)
+        names = self._hms.partition_names(table.ref)
         return any(matches(PartitionName.parse(name), selection.partitions) for name in names)
 
     @staticmethod
     def _no_partition(selection: Selection, tables: Sequence[tuple[Database, Table]]) -> str:
-        return selection.note_of(selection.no_partition([table.full_name for _, table in tables]))
+        return selection.note_of(selection.no_partition([str(table.ref) for _, table in tables]))
 
     def places(
         self, requests: Sequence[CompactionRequest], txns: ValidTxnList | None = None
@@ -125,7 +125,7 @@ class Catalog:
         for request in requests:
             wanted.setdefault(request.ref.database, {}).setdefault(request.ref.table, set()).add(request.ref.partition)
         for database, tables in wanted.items():
-            known = {table.name: table for table in self._hms.tables(database, list(tables))}
+            known = {table.ref.table: table for table in self._hms.tables(database, list(tables))}
             others = self._hms.of_other_catalogs(database, list(tables))
             for name, partitions in tables.items():
                 table, other = known.get(name.lower()), others.get(name.lower())
@@ -153,7 +153,7 @@ class Catalog:
     def whereabouts(self, request: CompactionRequest) -> Target:
         """See `place`, without what is committed there: which table it is, and where it lies."""
         database, name = request.ref.database, request.ref.table
-        table = self._hms.table(database, name)
+        table = self._hms.table(request.ref)
         other = self._hms.of_other_catalogs(database, [name]).get(name.lower())
         found = self._of_table(database, name, table, other, {request.ref.partition})[request.ref.partition]
         if isinstance(found, AcidError):
@@ -165,12 +165,12 @@ class Catalog:
 
         Raises RefusedError, too, for a table that a compactor must not touch.
         """
-        table = self._hms.table(ref.database, ref.table)
+        table = self._hms.table(ref)
         if table is None:
             return None
         other = self._hms.of_other_catalogs(ref.database, [ref.table]).get(ref.table.lower())
-        owner = self._database(table.database) or Database(name=table.database)
-        reason = self._of_two_catalogs(table.full_name, other, is_here=True) if other else None
+        owner = self._database(table.ref.database) or Database(name=table.ref.database)
+        reason = self._of_two_catalogs(str(table.ref), other, is_here=True) if other else None
         reason = reason or self._why_not(table, owner, automatic=False)
         if reason is not None:
             raise RefusedError(reason)
@@ -179,7 +179,7 @@ class Catalog:
     def partitions_of(self, table: Target) -> list[Target]:
         """Return the partitions of a table; RefusedError where one of them must not be touched."""
         assert table.facts is not None
-        names = self._hms.partition_names(table.ref.database, table.ref.table)
+        names = self._hms.partition_names(table.ref)
         found = self._hms.partitions(table.facts.table, names)
         return [self._target(table.facts.database, table.facts.table, name, one) for name, one in found.items()]
 
@@ -188,7 +188,7 @@ class Catalog:
         found = self._of_table(
             target.ref.database,
             target.ref.table,
-            self._hms.table(target.ref.database, target.ref.table),
+            self._hms.table(target.ref),
             None,
             {target.ref.partition},
         )
@@ -213,7 +213,7 @@ class Catalog:
         if table is None:
             gone = GoneError(f"Unable to find table {database}.{name}, assuming it was dropped and moving on.")
             return dict.fromkeys(partitions, gone)
-        owner = self._database(table.database) or Database(name=table.database)
+        owner = self._database(table.ref.database) or Database(name=table.ref.database)
         reason = self._why_not(table, owner, automatic=False)
         if reason is not None:
             return dict.fromkeys(partitions, RefusedError(reason))
@@ -222,12 +222,11 @@ class Catalog:
         found: dict[str | None, Target | AcidError] = {}
         for partition in partitions:
             if partition is not None and partition not in known:
-                found[partition] = GoneError(
-                    f"Unable to find partition {table.full_name}.{partition}, assuming it was dropped and moving on."
-                )
+                ref = table.ref._replace(partition=partition)
+                found[partition] = GoneError(f"Unable to find partition {ref}, assuming it was dropped and moving on.")
             elif partition is None and table.partition_keys:
                 found[partition] = RefusedError(
-                    f"Cannot compact {table.full_name}: it is partitioned and the request names no partition; ask for "
+                    f"Cannot compact {table.ref}: it is partitioned and the request names no partition; ask for "
                     "each partition, or by --table"
                 )
             else:
@@ -275,7 +274,7 @@ class Catalog:
         """Those whose name a transactional table of another catalog has, too, with that catalog."""
         names: dict[str, list[str]] = {}
         for _, table in tables:
-            names.setdefault(table.database, []).append(table.name)
+            names.setdefault(table.ref.database, []).append(table.ref.table)
         return {
             f"{database}.{name}": catalog
             for database, of_database in names.items()
@@ -295,7 +294,7 @@ class Catalog:
             if not selection.partitions:
                 yield self._selected(database, table, None, None, busy)
             return
-        names = self._hms.partition_names(table.database, table.name)
+        names = self._hms.partition_names(table.ref)
         wanted = [name for name in names if matches(PartitionName.parse(name), selection.partitions)]
         partitions = self._hms.partitions(table, wanted)
         for name in wanted:
@@ -314,7 +313,7 @@ class Catalog:
             target = self._target(database, table, name, partition)
         except AcidError as error:
             return _passed_over(database, table, name, str(error), is_refused=True)
-        if (table.database, table.name, name) in busy:
+        if table.ref._replace(partition=name) in busy:
             return PassedOver(target=target, reason="a request for it waits or is being worked on")
         return target
 
@@ -323,12 +322,12 @@ class Catalog:
         if partition is not None and (reason := self._why_not(table, database, automatic=False, partition=partition)):
             raise RefusedError(reason)
         if not storage.location:
-            raise RefusedError(f"Cannot compact {table.full_name}: because the metastore tells no location for it")
+            raise RefusedError(f"Cannot compact {table.ref}: because the metastore tells no location for it")
         location = self._services.stores.locate_below(storage.location, table.storage.location or storage.location)
         if location.is_root:
-            raise RefusedError(f"Cannot compact {table.full_name}: because its location is the whole file system")
+            raise RefusedError(f"Cannot compact {table.ref}: because its location is the whole file system")
         return Target(
-            ref=TableRef(table.database, table.name, name),
+            ref=table.ref._replace(partition=name),
             location=location,
             interpretation=Interpretation(
                 generation=self._hms.generation, table_kind=INSERT_ONLY if table.is_insert_only else FULL
@@ -344,7 +343,7 @@ class Catalog:
             settings, of_database = self._services.settings.with_layer(Layer.DATABASE, facts.database.properties)
             _, of_table = settings.with_layer(Layer.TABLE, facts.table.properties)
             found.update((f"database {ref.database}: {warning}", None) for warning in of_database)
-            found.update((f"table {facts.table.full_name}: {warning}", None) for warning in of_table)
+            found.update((f"table {facts.table.ref}: {warning}", None) for warning in of_table)
         return list(found)
 
     def _as_of_now(
@@ -376,7 +375,7 @@ def _passed_over(
     database: Database, table: Table, partition: str | None, reason: str, *, is_refused: bool
 ) -> PassedOver:
     facts = TableFacts(table=table, database=database)
-    place = Target(ref=TableRef(table.database, table.name, partition), location=NOWHERE, facts=facts)
+    place = Target(ref=table.ref._replace(partition=partition), location=NOWHERE, facts=facts)
     return PassedOver(target=place, reason=reason, is_refused=is_refused)
 
 

@@ -8,7 +8,7 @@ import pytest
 from fake_metastore import TYPES, FakeMetastore, connected, raises, recorded
 
 from acidlib.errors import CorruptError, RetryError
-from acidlib.model.tables import Partition, Storage, Table
+from acidlib.model.tables import Partition, Storage, Table, TableRef
 
 STORAGE = TYPES.StorageDescriptor(
     cols=[TYPES.FieldSchema(name="a", type="int")],
@@ -20,7 +20,7 @@ STORAGE = TYPES.StorageDescriptor(
     sortCols=[],
 )
 TABLE = Table(
-    database="d", name="t", kind="MANAGED_TABLE", owner=None, created=1, storage=Storage(location="", columns=())
+    ref=TableRef("d", "t"), kind="MANAGED_TABLE", owner=None, created=1, storage=Storage(location="", columns=())
 )
 
 
@@ -40,9 +40,9 @@ def test_a_table_as_hive_4_tells_it(hive4: FakeMetastore) -> None:
     asked: list[Any] = []
     hive4.answers["get_table_req"] = recorded(asked, TYPES.GetTableResult(table=table()))
     with connected(hive4) as found:
-        read = found.table("D", "T")
+        read = found.table(TableRef("D", "T"))
     assert read is not None
-    assert (read.full_name, read.id, read.created, read.owner) == ("d.t", 9, 5, None)
+    assert (str(read.ref), read.id, read.created, read.owner) == ("d.t", 9, 5, None)
     assert (asked[0].dbName, asked[0].tblName, asked[0].catName) == ("d", "t", "hive")
     # or insert-only tables are hidden behind an error
     assert 2 in asked[0].capabilities.values
@@ -66,7 +66,7 @@ def test_a_table_as_hive_4_tells_it(hive4: FakeMetastore) -> None:
 def test_a_table_without_a_field_is_an_error(hive4: FakeMetastore, changes: dict[str, object], field: str) -> None:
     hive4.answers["get_table_req"] = lambda request: TYPES.GetTableResult(table=table(**changes))
     with connected(hive4) as found, pytest.raises(CorruptError) as caught:
-        found.table("d", "t")
+        found.table(TableRef("d", "t"))
     assert str(caught.value) == f"Cannot read the answer of get_table_req: because field {field} is missing"
 
 
@@ -74,7 +74,7 @@ def test_only_managed_tables_need_a_location(hive4: FakeMetastore) -> None:
     view = table(tableType="VIRTUAL_VIEW", sd=changed(STORAGE, location=None), id=-1)
     hive4.answers["get_table_req"] = lambda request: TYPES.GetTableResult(table=view)
     with connected(hive4) as found:
-        read = found.table("d", "t")
+        read = found.table(TableRef("d", "t"))
     assert read is not None
     assert (read.storage.location, read.id) == ("", None)
 
@@ -101,10 +101,10 @@ def test_partition_names_of_a_hive_4_without_the_newer_call(hive4: FakeMetastore
     asked: list[Any] = []
     hive4.answers["get_partition_names"] = recorded(asked, ["p=1"])
     with connected(hive4) as found:
-        assert found.partition_names("D", "T") == ("p=1",)
+        assert found.partition_names(TableRef("D", "T")) == ("p=1",)
         assert asked == [("d", "t", -1)]
         hive4.answers["fetch_partition_names_req"] = lambda request: ["p=2"]
-        assert found.partition_names("D", "T") == ("p=2",)
+        assert found.partition_names(TableRef("D", "T")) == ("p=2",)
 
 
 def test_partitions_are_matched_by_their_values(hive4: FakeMetastore) -> None:
@@ -168,8 +168,8 @@ def test_a_catalog_other_than_hive_is_named(hive4: FakeMetastore) -> None:
         assert found.database("D") is not None
         assert found.table_names("D") == ("t",)
         assert len(found.tables("D", ["t"])) == 1
-        assert found.table("D", "t") is not None
-        assert found.partition_names("D", "t") == ("p=1",)
+        assert found.table(TableRef("D", "t")) is not None
+        assert found.partition_names(TableRef("D", "t")) == ("p=1",)
         found.partitions(TABLE, ["p=1"])
     assert (asked["get_databases"], asked["get_all_tables"]) == (["@spark#"], ["@spark#d"])
     for call in ("get_table_req", "get_table_objects_by_name_req", "fetch_partition_names_req"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from acidlib.errors import RefusedError
-from acidlib.model.tables import Storage, Table, TableColumn, row_type
+from acidlib.model.tables import Storage, Table, TableColumn, TableRef, row_type
 from acidlib.orc.schema import parse_row_type
 
 
@@ -15,7 +15,7 @@ def storage(*columns: tuple[str, str]) -> Storage:
 
 def table(*columns: tuple[str, str]) -> Table:
     return Table(
-        database="d", name="t", kind="MANAGED_TABLE", owner=None, created=1, storage=storage(*columns),
+        ref=TableRef("d", "t"), kind="MANAGED_TABLE", owner=None, created=1, storage=storage(*columns),
         partition_keys=(TableColumn(name="ds", type="string"),),
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from acidlib.model.names import Generation
-from acidlib.model.tables import Partition, Storage, Table, TableColumn
+from acidlib.model.tables import Partition, Storage, Table, TableColumn, TableRef
 from acidlib.planning.initiate import ORC_INPUT_FORMAT, ORC_SERDE, cleaning_forbidden, why_not
 
 HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4
@@ -25,7 +25,7 @@ def storage(**changes: Any) -> Storage:
 
 def table(properties: dict[str, str] | None = None, kind: str = "MANAGED_TABLE", **changes: Any) -> Table:
     return Table(
-        database="d", name="t", kind=kind, owner="o", created=1, storage=storage(**changes),
+        ref=TableRef("d", "t"), kind=kind, owner="o", created=1, storage=storage(**changes),
         properties=FULL if properties is None else properties,
     )  # fmt: skip
 

@@ -38,7 +38,7 @@ def target(write_ids: str = "db.t:2:9223372036854775807::", **more: Any) -> Targ
 def facts(columns: tuple[str, ...] = ("a",), **properties: str) -> TableFacts:
     storage = Storage(location=str(PLACE), columns=tuple(TableColumn(name=name, type="int") for name in columns))
     table = Table(
-        database="db", name="t", kind="MANAGED_TABLE", owner=None, created=1, storage=storage, properties=properties
+        ref=TableRef("db", "t"), kind="MANAGED_TABLE", owner=None, created=1, storage=storage, properties=properties
     )
     return TableFacts(table=table, database=Database(name="db"))
 

@@ -55,8 +55,8 @@ class Metastore:
     def of_other_catalogs(self, database: str, names: Sequence[str]) -> dict[str, str]:
         return {name: self.others[name] for name in names if name in self.others}
 
-    def table(self, database: str, name: str) -> Table | None:
-        return self.table_of if (database, name) == ("d", "t") else None
+    def table(self, ref: TableRef) -> Table | None:
+        return self.table_of if ref.whole_table == TableRef("d", "t") else None
 
     def database(self, name: str) -> Database:
         return Database(name=name)
@@ -67,7 +67,7 @@ class Metastore:
     def tables(self, database: str, names: Sequence[str]) -> list[Table]:
         return [self.table_of for name in names if name == "t" and self.table_of is not None]
 
-    def partition_names(self, database: str, name: str) -> list[str]:
+    def partition_names(self, ref: TableRef) -> list[str]:
         return list(self.parts)
 
     def partitions(self, table: Table, names: Sequence[str]) -> Mapping[str, Partition]:
@@ -83,7 +83,7 @@ class Metastore:
 def table(location: str | Path, *, partitioned: bool = False, **changes: Any) -> Table:
     values: dict[str, Any] = {"kind": "MANAGED_TABLE", "properties": FULL, **changes}
     keys = KEY if partitioned else ()
-    return Table(database="d", name="t", owner="o", created=1, storage=storage(location), partition_keys=keys, **values)
+    return Table(ref=TableRef("d", "t"), owner="o", created=1, storage=storage(location), partition_keys=keys, **values)
 
 
 def request(partition: str | None = None, name: str = "t") -> CompactionRequest:

@@ -25,7 +25,7 @@ def partition(tmp_path: Path) -> Target:
     table = tmp_path / "db.db" / "t"
     (table / "p=1").mkdir(parents=True)
     storage = Storage(location=f"file://{table}", columns=())
-    about = Table(database="db", name="t", kind="MANAGED_TABLE", owner=None, created=1, storage=storage, properties={})
+    about = Table(ref=TableRef("db", "t"), kind="MANAGED_TABLE", owner=None, created=1, storage=storage, properties={})
     facts = TableFacts(table=about, database=Database(name="db"))
     return Target(ref=TableRef("db", "t", "p=1"), location=at(table / "p=1"), facts=facts)
 

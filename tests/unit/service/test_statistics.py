@@ -54,7 +54,7 @@ class FakeMetastore:
         self.calls.append("write ids")
         return dict.fromkeys(tables, self.ids)
 
-    def whole_table(self, database: str, name: str) -> WholeTable:
+    def whole_table(self, ref: TableRef) -> WholeTable:
         self.calls.append("read")
         skewed = SimpleNamespace(skewedColNames=["a"] if self.skewed else [])
         row = SimpleNamespace(sd=SimpleNamespace(skewedInfo=skewed, storedAsSubDirectories=None))
@@ -79,7 +79,7 @@ class FakeMetastore:
 def table(properties: Mapping[str, str], created: int = 1) -> Table:
     storage = Storage(location="file:/t", columns=())
     return Table(
-        database="db", name="t", kind=MANAGED_TABLE, owner=None, created=created, storage=storage, properties=properties
+        ref=TableRef("db", "t"), kind=MANAGED_TABLE, owner=None, created=created, storage=storage, properties=properties
     )
 
 

@@ -119,8 +119,7 @@ POSITIONAL, CASE = "orc.force.positional.evolution", "orc.schema.evolution.case.
 
 def matching(generation: int, of_table: dict[str, str], of_site: dict[str, str]) -> ColumnMatching:
     table = Table(
-        database="default",
-        name="t",
+        ref=TableRef("default", "t"),
         kind="MANAGED_TABLE",
         owner=None,
         created=1,
