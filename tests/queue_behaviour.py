@@ -327,11 +327,11 @@ class QueueBehaviour:
         def ids(rows: tuple[CompactionRequest, ...]) -> list[int]:
             return [row.id for row in rows]
 
-        assert ids(queue.at_location(at("/w/a/p=1"))) == [2, 1]
-        assert ids(queue.at_location(at("/w/a_b%"))) == [5]
-        assert ids(queue.at_location(at("/w/axb%"))) == ids(queue.at_location(at("/w"))) == []
-        assert queue.may_note_at(at("/w/a/p=1"), "location")
-        assert not queue.may_note_at(at("/w/a/p=1"), "acidlib.unverified")
+        assert ids(queue.rows_at([at("/w/a/p=1")])) == [2, 1]
+        assert ids(queue.rows_at([at("/w/a_b%")])) == [5]
+        assert ids(queue.rows_at([at("/w/axb%")])) == ids(queue.rows_at([at("/w")])) == []
+        assert queue.rows_at([at("/w/a/p=1")], noting="location")
+        assert not queue.rows_at([at("/w/a/p=1")], noting="acidlib.unverified")
         paths = ("/w", "/w/a", "/w/a_b%", "/w/axb%", "/w/a_b%/p=1")
         assert [path for path in paths if queue.has_succeeded_below(at(path))] == ["/w", "/w/a_b%"]
         assert [ids(queue.of_entity(one)) for one in wanted] == [[1], [2], [3], [4], [7, 5], [6], [7, 5]]

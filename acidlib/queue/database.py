@@ -1,4 +1,4 @@
-"""The database behind a queue: its URL and password, what each kind has in its own way, transactions and failures."""
+"""The database behind a queue: its URL and password, transactions and failures, what each kind has in its own way."""
 
 from __future__ import annotations
 
@@ -31,22 +31,42 @@ from sqlalchemy.pool import ConnectionPoolEntry, NullPool
 from acidlib.errors import ConflictError, RefusedError, RetryError, UnknownOutcomeError, UsageError
 from acidlib.queue.derby import DerbyDialect
 
-# --- url --------------------------------------------------------------------------------------------------------------
-# The URL of a queue with the password that it does not state, out of Hadoop's credential providers.
-
 PASSWORD = "acidlib.queue.password"  # noqa: S105 - the name under which it is kept
 HIVES_PASSWORD = "javax.jdo.option.ConnectionPassword"  # noqa: S105 - the same
 HIVES_USER = "javax.jdo.option.ConnectionUserName"
 
+SQLITE, POSTGRESQL, DERBY = "sqlite", "postgresql", "derby"
+MYSQL = ("mysql", "mariadb")
+SUPPORTED = (SQLITE, POSTGRESQL, *MYSQL)
+
+CHUNK = 500
+"""Values of one IN list; databases bound the number of parameters."""
+
+# PostgreSQL: serialization failure and deadlock; MySQL: deadlock
+_DEADLOCKS = frozenset({"40001", "40P01", 1213})
+# PostgreSQL: lock not available; MySQL: lock wait timeout
+_BUSY = frozenset({"55P03", 1205})
+DENIED = frozenset({"42501", 1142, 1143})
+"""The codes of errors for a missing right. PostgreSQL: insufficient privilege; MySQL: a command on a table, or a column
+of it, that this user may not use.
+"""
+
+_CONNECT_SECONDS = 10
+_BUSY_SECONDS = 60.0
+_READING = "acidlib_reading"
+_DEADLOCK_ATTEMPTS = 10
+
+T = TypeVar("T")
+
 
 def with_password(url: str, site: Mapping[str, str], stored: Callable[[str], str | None]) -> str:
-    """The URL, completed where it names a user and no password.
+    """Return the URL, completed where it names a user and no password.
 
     site    what hive-site.xml says
-    stored  the password of a name, None where there is none
+    stored  the password of a name in Hadoop's credential providers, None where there is none
 
     A name of ours counts first. Hive's own password is for Hive's own user alone. Where neither is kept the URL stays
-    as it is: a database may trust this machine. A URL that is none is left to whoever opens it.
+    as it is: a database may trust this machine. A URL that is none is left to whatever opens it.
     """
     try:
         parsed = make_url(url)
@@ -60,146 +80,91 @@ def with_password(url: str, site: Mapping[str, str], stored: Callable[[str], str
     return url if password is None else parsed.set(password=password).render_as_string(hide_password=False)
 
 
-# --- dialects ---------------------------------------------------------------------------------------------------------
-# What the kinds of databases have each in its own way: the clock, exact equality, waiting for a row, their errors.
-
-SQLITE, POSTGRESQL, DERBY = "sqlite", "postgresql", "derby"
-MYSQL = ("mysql", "mariadb")
-SUPPORTED = (SQLITE, POSTGRESQL, *MYSQL)
-
-CONNECT_SECONDS = 10
-BUSY_SECONDS = 60.0
-
-# PostgreSQL: serialization failure and deadlock; MySQL: deadlock
-_DEADLOCKS = frozenset({"40001", "40P01", 1213})
-# PostgreSQL: lock not available; MySQL: lock wait timeout
-_BUSY = frozenset({"55P03", 1205})
-# PostgreSQL: insufficient privilege; MySQL: a command on a table, or a column of it, that this user may not use
-_DENIED = frozenset({"42501", 1142, 1143})
-
-
-def connect_arguments(dialect: str, query: frozenset[str]) -> dict[str, object]:
-    """Arguments of the driver, beside those that the URL's `query` names.
-
-    MySQL is set to refuse what it would otherwise cut off or replace.
-    """
-    if dialect == SQLITE:
-        return {"timeout": BUSY_SECONDS}
-    arguments: dict[str, object] = {"connect_timeout": CONNECT_SECONDS}
-    if dialect in MYSQL:
-        arguments["init_command"] = "SET SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')"
-    return {name: value for name, value in arguments.items() if name not in query}
-
-
-def database_now_ms(connection: Connection) -> int:
-    """The database's clock, epoch milliseconds. MySQL's is in whole seconds, as in Hive; no time zone has a part in it.
-
-    Source: Hive `TxnHandler.getDbTime`.
-    """
-    dialect = connection.dialect.name
-    if isinstance(connection.dialect, DerbyDialect):
-        return connection.dialect.now_ms(connection)
-    now: ColumnElement[int]
-    if dialect == POSTGRESQL:
-        now = cast(func.floor(extract("epoch", func.clock_timestamp()) * 1000), BigInteger)
-    elif dialect in MYSQL:
-        now = func.unix_timestamp() * 1000
-    else:
-        # days since the epoch's Julian day
-        now = cast((func.julianday("now") - 2440587.5) * 86_400_000, BigInteger)
-    return int(connection.execute(select(now)).scalar_one())
-
-
-def equals(connection: Connection, column: ColumnElement[str], value: str) -> ColumnElement[bool]:
-    """Equality of every character; a metastore's tables in MySQL ignore case and blanks at the end."""
-    if connection.dialect.name not in MYSQL:
-        return column == value
-    exact = cast(cast(column, mysql.CHAR(charset="utf8mb4")), mysql.BINARY()) == value.encode()
-    return and_(column == value, exact)  # the first can use an index
-
-
-def wait_for_locks(connection: Connection, seconds: int) -> None:
-    """Bounds how long the next statements of this connection wait for rows that others have locked.
-
-    On MySQL it is the session's: the connection must not be used for anything else later.
-    """
-    if connection.dialect.name == POSTGRESQL:
-        connection.exec_driver_sql(f"SET LOCAL lock_timeout = {seconds * 1000}")
-    elif connection.dialect.name in MYSQL:
-        connection.exec_driver_sql(f"SET SESSION innodb_lock_wait_timeout = {seconds}")
-
-
-def is_deadlock(error: DBAPIError) -> bool:
-    """Whether the transaction was chosen to give way to others: all of it is undone and may be done anew."""
-    return not _DEADLOCKS.isdisjoint(_codes(error))
-
-
-def is_busy(error: DBAPIError) -> bool:
-    """Whether a row was locked by somebody else for longer than `wait_for_locks` allows."""
-    return not _BUSY.isdisjoint(_codes(error))
-
-
-def is_denied(error: DBAPIError) -> bool:
-    """Return whether the user lacks a right."""
-    return not _DENIED.isdisjoint(_codes(error))
-
-
-def _codes(error: DBAPIError) -> tuple[object, ...]:
-    """The standard's code of an error, where the driver gives it, and MySQL's own, which PyMySQL puts first."""
-    return getattr(error.orig, "sqlstate", None), *getattr(error.orig, "args", ())[:1]
-
-
-# --- database ---------------------------------------------------------------------------------------------------------
-# The database behind a queue: opening it, its transactions, and its failures as errors of one line without secrets.
-
-_READING = "acidlib_reading"
-_DEADLOCK_ATTEMPTS = 10
-
-T = TypeVar("T")
-
-
 class Database:
-    """A queue's database by URL; every transaction that writes is exclusive on SQLite and short everywhere."""
+    """A queue's database by URL; every transaction that writes is exclusive on SQLite and short everywhere.
+
+    Its failures become errors of one line without secrets.
+    """
 
     def __init__(self, url: str, jvm: Callable[[], Any] | None = None) -> None:
         """`jvm` gives py4j's view of a JVM: for a metastore's database that only Java speaks to, and no queue."""
-        parsed = _parse(url)
-        self._jvm = jvm
+        try:
+            parsed = make_url(url)
+        except (ArgumentError, ValueError):
+            scheme = url.partition("://")[0] if "://" in url else "a text without ://"
+            raise UsageError(
+                f"Cannot open the queue: because its URL ({scheme} …) is not of the form dialect://place, "
+                "such as sqlite:////var/lib/acidlib/queue.db"
+            ) from None
         # a parameter may be a password as well
         self.shown = parsed.set(query={}).render_as_string(hide_password=True)
-        self._secrets = _secrets(parsed)
-        self._engine = self._open(parsed)
+        given = [parsed.password, *(value for key, value in parsed.query.items() if "pass" in key.lower())]
+        self._secrets = [str(value) for value in given if value]
+        self._engine = self._open(parsed, jvm)
         # SQLite lets one write and has the others ask again after a while: threads of this process wait in turn
         self._writing: AbstractContextManager[object] = threading.Lock() if self.dialect == SQLITE else nullcontext()
 
+    def _open(self, url: URL, jvm: Callable[[], Any] | None) -> Engine:
+        kind = url.get_backend_name()
+        if kind == DERBY and jvm is not None:
+            return create_engine(url, connect_args={"jvm": jvm}, pool_pre_ping=True)
+        options: dict[str, Any]
+        if kind == SQLITE:
+            options = {"connect_args": {"timeout": _BUSY_SECONDS}}
+            if url.database not in (None, "", ":memory:"):
+                options["poolclass"] = NullPool
+                self._make_folder(Path(str(url.database)))
+        else:
+            arguments: dict[str, object] = {"connect_timeout": _CONNECT_SECONDS}
+            if kind in MYSQL:  # or it cuts off and replaces what it cannot hold
+                arguments["init_command"] = "SET SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')"
+            unnamed = {name: value for name, value in arguments.items() if name not in url.query}
+            options = {"pool_pre_ping": True, "isolation_level": "READ COMMITTED", "connect_args": unnamed}
+        try:
+            engine = create_engine(url, **options)
+        except NoSuchModuleError as error:
+            raise UsageError(f"Cannot open the queue {self.shown}: because {self._one_line(error)}") from None
+        except ImportError as error:
+            raise RefusedError(
+                f"Cannot open the queue {self.shown}: its database driver is not installed ({error.name}); pip install "
+                "'acidlib[postgresql]' or 'acidlib[mysql]' brings it"
+            ) from None
+        if engine.dialect.name not in SUPPORTED:
+            raise UsageError(
+                f"Cannot open the queue {self.shown}: because only SQLite, PostgreSQL, MySQL and MariaDB are supported"
+            )
+        if kind == SQLITE:
+            _take_over_transactions(engine)
+        return engine
+
+    def _make_folder(self, file: Path) -> None:
+        """Make the folder of an SQLite file; of what is wrong there SQLite says only that it cannot open the file."""
+        folder, reason = file.parent, None
+        failed = "its folder cannot be made"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            failed = f"{file} may not be looked at"
+            if file.is_dir():
+                reason = f"{file} is a directory"
+            elif not file.exists() and not os.access(folder, os.W_OK | os.X_OK):
+                reason = f"there is no such file, and none may be made in {folder} (Permission denied)"
+        except OSError as error:
+            reason = f"{failed} ({error.strerror})"
+        if reason is not None:
+            raise RetryError(f"Cannot open the queue {self.shown}: because {reason}")
+
     def close(self) -> None:
-        """Closes all connections."""
+        """Close all connections."""
         self._engine.dispose()
 
     @property
     def dialect(self) -> str:
-        """The kind of database, one of `dialects.SUPPORTED`."""
+        """The kind of database, one of `SUPPORTED` or `DERBY`."""
         return self._engine.dialect.name
-
-    def write(self, action: str, work: Callable[[Connection], T]) -> T:
-        """What `work` returns, done in one transaction: committed at its end, rolled back by any exception.
-
-        It is done again when the database gave way to others. What the database or its driver raises becomes
-        `RetryError`: "Cannot `action` the queue …"; `RefusedError` where the values do not fit; `UnknownOutcomeError`
-        when the connection was lost while committing.
-        """
-        with self._translated(action), self._writing:
-            for _ in range(_DEADLOCK_ATTEMPTS - 1):
-                try:
-                    return self._once(action, work)
-                except DBAPIError as error:
-                    if not is_deadlock(error):
-                        raise
-            return self._once(action, work)
 
     @contextmanager
     def reading(self, action: str, *, one_moment: bool = False) -> Iterator[Connection]:
-        """One transaction that only reads: it neither waits for writers nor needs the right to write.
+        """Open one transaction that only reads: it neither waits for writers nor needs the right to write.
 
         With `one_moment` all its statements see what was there at the first of them.
         """
@@ -213,28 +178,21 @@ class Database:
         ):
             yield connection
 
-    @contextmanager
-    def holding(self, action: str, lock: Callable[[Connection], object], *, wait_seconds: int) -> Iterator[None]:
-        """Keeps the rows locked that `lock` selects for update, in a connection of its own, until it is left.
+    def write(self, action: str, work: Callable[[Connection], T]) -> T:
+        """Return what `work` returns, done in one transaction: committed at its end, rolled back by any exception.
 
-        Raises `ConflictError` when another holds them for longer than `wait_seconds`. A connection that is lost
-        meanwhile lets others in.
+        It is done again when the database gave way to others. What the database or its driver raises becomes
+        `RetryError`: "Cannot `action` the queue …"; `RefusedError` where the values do not fit; `UnknownOutcomeError`
+        when the connection was lost while committing.
         """
-        with ExitStack() as stack:
-            with self._translated(action):
-                connection = self._engine.connect()
-                stack.callback(_let_go, connection)
-                connection.begin()
-                connection.detach()  # its settings are its own: it is closed, not used again
+        with self._translated(action), self._writing:
+            for _ in range(_DEADLOCK_ATTEMPTS - 1):
                 try:
-                    wait_for_locks(connection, wait_seconds)
-                    lock(connection)
+                    return self._once(action, work)
                 except DBAPIError as error:
-                    if not is_busy(error):
+                    if not is_among(_DEADLOCKS, error):
                         raise
-                    because = f"because another process does (its lock was not given back within {wait_seconds} s)"
-                    raise ConflictError(f"Cannot {action} the queue {self.shown}: {because}") from None
-            yield
+            return self._once(action, work)
 
     def _once(self, action: str, work: Callable[[Connection], T]) -> T:
         with self._engine.connect() as connection:
@@ -251,51 +209,31 @@ class Database:
                     raise
             return result
 
-    def _make_folder(self, file: Path) -> None:
-        """Of SQLite, which says of whatever is wrong there that it is unable to open the file."""
-        folder, reason = file.parent, None
-        failed = "its folder cannot be made"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            failed = f"{file} may not be looked at"
-            if file.is_dir():
-                reason = f"{file} is a directory"
-            elif not file.exists() and not os.access(folder, os.W_OK | os.X_OK):
-                reason = f"there is no such file, and none may be made in {folder} (Permission denied)"
-        except OSError as error:
-            reason = f"{failed} ({error.strerror})"
-        if reason is not None:
-            raise RetryError(f"Cannot open the queue {self.shown}: because {reason}")
+    @contextmanager
+    def holding(self, action: str, lock: Callable[[Connection], object], *, wait_seconds: int) -> Iterator[None]:
+        """Keep the rows locked that `lock` selects for update, in a connection of its own, until it is left.
 
-    def _open(self, url: URL) -> Engine:
-        sqlite = url.get_backend_name() == SQLITE
-        if sqlite and url.database and url.database != ":memory:":
-            self._make_folder(Path(url.database))
-        arguments = connect_arguments(url.get_backend_name(), frozenset(url.query))
-        if url.get_backend_name() == DERBY and self._jvm is not None:
-            return create_engine(url, connect_args={"jvm": self._jvm}, pool_pre_ping=True)
-        try:
-            if not sqlite:
-                engine = create_engine(
-                    url, pool_pre_ping=True, isolation_level="READ COMMITTED", connect_args=arguments
-                )
-            else:
-                in_memory = url.database in (None, "", ":memory:")
-                engine = create_engine(url, connect_args=arguments, **({} if in_memory else {"poolclass": NullPool}))
-        except NoSuchModuleError as error:
-            raise UsageError(f"Cannot open the queue {self.shown}: because {self._one_line(error)}") from None
-        except ImportError as error:
-            raise RefusedError(
-                f"Cannot open the queue {self.shown}: its database driver is not installed ({error.name}); pip install "
-                "'acidlib[postgresql]' or 'acidlib[mysql]' brings it"
-            ) from None
-        if engine.dialect.name not in SUPPORTED:
-            raise UsageError(
-                f"Cannot open the queue {self.shown}: because only SQLite, PostgreSQL, MySQL and MariaDB are supported"
-            )
-        if sqlite:
-            _take_over_transactions(engine)
-        return engine
+        Raises `ConflictError` when another holds them for longer than `wait_seconds`. A connection that is lost
+        meanwhile lets others in.
+        """
+        with ExitStack() as stack:
+            with self._translated(action):
+                connection = self._engine.connect()
+                stack.callback(_let_go, connection)
+                connection.begin()
+                connection.detach()  # its settings are its own: it is closed, not used again
+                try:
+                    if self.dialect == POSTGRESQL:
+                        connection.exec_driver_sql(f"SET LOCAL lock_timeout = {wait_seconds * 1000}")
+                    elif self.dialect in MYSQL:
+                        connection.exec_driver_sql(f"SET SESSION innodb_lock_wait_timeout = {wait_seconds}")
+                    lock(connection)
+                except DBAPIError as error:
+                    if not is_among(_BUSY, error):
+                        raise
+                    because = f"because another process does (its lock was not given back within {wait_seconds} s)"
+                    raise ConflictError(f"Cannot {action} the queue {self.shown}: {because}") from None
+            yield
 
     @contextmanager
     def _translated(self, action: str) -> Iterator[None]:
@@ -320,36 +258,25 @@ class Database:
         return line
 
 
+def _let_go(connection: Connection) -> None:
+    with suppress(SQLAlchemyError):  # one that is lost holds nothing any more
+        connection.close()
+
+
 def _first(error: SQLAlchemyError) -> SQLAlchemyError:
-    """What failed before this did while it was undone: on a full disk SQLite has dropped the savepoint already."""
+    """Return what failed before this did while undoing it: on a full disk SQLite has dropped the savepoint already."""
     before = getattr(error.__cause__ or error, "__context__", None)
     return _first(before) if isinstance(before, SQLAlchemyError) else error
 
 
-def _secrets(url: URL) -> tuple[str, ...]:
-    """What no message may contain: the password, wherever it stands in the URL."""
-    given = [url.password, *(value for key, value in url.query.items() if "pass" in key.lower())]
-    return tuple(str(value) for value in given if value)
-
-
-def _parse(url: str) -> URL:
-    try:
-        return make_url(url)
-    except (ArgumentError, ValueError):
-        scheme = url.partition("://")[0] if "://" in url else "a text without ://"
-        raise UsageError(
-            f"Cannot open the queue: because its URL ({scheme} …) is not of the form dialect://place, "
-            "such as sqlite:////var/lib/acidlib/queue.db"
-        ) from None
-
-
-def _let_go(connection: Connection) -> None:
-    with suppress(SQLAlchemyError):  # whoever has lost it holds nothing any more
-        connection.close()
+def is_among(codes: frozenset[object], error: DBAPIError) -> bool:
+    """Return whether an error has one of these codes: the standard's, where its driver gives it, or MySQL's own."""
+    found = {getattr(error.orig, "sqlstate", None), *getattr(error.orig, "args", ())[:1]}  # PyMySQL puts it first
+    return not codes.isdisjoint(found)
 
 
 def _take_over_transactions(engine: Engine) -> None:
-    """Every SQLite transaction takes the write lock at its start: a read that becomes a write can then never fail."""
+    """Have SQLite's transactions take the write lock at their start: then no read fails that becomes a write."""
 
     @event.listens_for(engine, "connect")
     def leave_transactions_to_us(connection: sqlite3.Connection, record: ConnectionPoolEntry) -> None:  # noqa: ARG001 # the listener's signature is given
@@ -359,3 +286,30 @@ def _take_over_transactions(engine: Engine) -> None:
     def begin(connection: Connection) -> None:
         reading = connection.get_execution_options().get(_READING, False)
         connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
+
+
+def database_now_ms(connection: Connection) -> int:
+    """Return the database's clock, epoch milliseconds. MySQL's is in whole seconds, as in Hive; no time zone counts.
+
+    Source: Hive `TxnHandler.getDbTime`.
+    """
+    dialect = connection.dialect.name
+    if isinstance(connection.dialect, DerbyDialect):
+        return connection.dialect.now_ms(connection)
+    now: ColumnElement[int]
+    if dialect == POSTGRESQL:
+        now = cast(func.floor(extract("epoch", func.clock_timestamp()) * 1000), BigInteger)
+    elif dialect in MYSQL:
+        now = func.unix_timestamp() * 1000
+    else:
+        # days since the epoch's Julian day
+        now = cast((func.julianday("now") - 2440587.5) * 86_400_000, BigInteger)
+    return int(connection.execute(select(now)).scalar_one())
+
+
+def equals(connection: Connection, column: ColumnElement[str], value: str) -> ColumnElement[bool]:
+    """Return the equality of every character; a metastore's tables in MySQL ignore case and blanks at the end."""
+    if connection.dialect.name not in MYSQL:
+        return column == value
+    exact = cast(cast(column, mysql.CHAR(charset="utf8mb4")), mysql.BINARY()) == value.encode()
+    return and_(column == value, exact)  # the first can use an index

@@ -43,9 +43,6 @@ class DatabaseError(Error):
     """Whatever else went wrong."""
 
 
-DataError = OperationalError = IntegrityError = InternalError = ProgrammingError = NotSupportedError = DatabaseError
-
-
 def connect(*, jvm: Callable[[], Any], url: str, user: str | None, password: str | None) -> JdbcConnection:
     """Return a connection of the driver in the JVM, which `jvm` gives py4j's view of."""
     view = jvm()
@@ -112,8 +109,6 @@ class JdbcConnection:
 class JdbcCursor:
     """A cursor, as the DB API has it: the rows of a statement are fetched at once."""
 
-    arraysize = 1
-
     def __init__(self, java: Any) -> None:
         self._java = java
         self._rows: list[tuple[Any, ...]] = []
@@ -145,12 +140,6 @@ class JdbcCursor:
     def fetchone(self) -> tuple[Any, ...] | None:
         """Return the next row; None after the last."""
         return self._rows.pop(0) if self._rows else None
-
-    def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
-        """Return the next rows."""
-        size = size or self.arraysize
-        found, self._rows = self._rows[:size], self._rows[size:]
-        return found
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """Return all rows that are left."""
@@ -198,17 +187,6 @@ class DerbyDialect(DefaultDialect):
         cursor = dbapi_connection.cursor()
         cursor.execute("VALUES 1")
         return True
-
-    def get_isolation_level(self, dbapi_connection: Any) -> Any:
-        """Return the only one that is used."""
-        return "READ COMMITTED"
-
-    def get_isolation_level_values(self, dbapi_conn: Any) -> Sequence[Any]:
-        """Return the only one that is used."""
-        return ["READ COMMITTED"]
-
-    def set_isolation_level(self, dbapi_connection: Any, level: Any) -> None:
-        """Do nothing: each connection has it from the beginning on."""
 
     def initialize(self, connection: Connected) -> None:
         """Ask nothing."""

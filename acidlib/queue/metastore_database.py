@@ -17,11 +17,9 @@ from typing import Any, TypeVar
 
 from sqlalchemy import (
     BigInteger,
-    Column,
     ColumnElement,
     Connection,
     Integer,
-    MetaData,
     String,
     Table,
     Text,
@@ -36,9 +34,8 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from acidlib.errors import ConflictError, RefusedError
 from acidlib.model.tables import TableRef
 from acidlib.planning.rolled_back import NotedWrite
-from acidlib.queue.database import DERBY, SQLITE, Database, database_now_ms, equals, is_denied
-from acidlib.queue.statements import CHUNK
-from acidlib.queue.tables import find_table
+from acidlib.queue.database import CHUNK, DENIED, DERBY, SQLITE, Database, database_now_ms, equals, is_among
+from acidlib.queue.tables import TXN_COMPONENTS, TXNS, find_table, metastore_table
 
 T = TypeVar("T")
 
@@ -47,32 +44,20 @@ _COMPACTS = "c"
 _LOOK = "look for rolled back transactions in"
 
 
-def _table(name: str, **columns: type[BigInteger | Integer | String | Text]) -> Table:
-    return Table(name, MetaData(), *(Column(column, kind) for column, kind in columns.items()))
-
-
-_MIN_HISTORY = _table(
+_MIN_HISTORY = metastore_table(
     "MIN_HISTORY_WRITE_ID", MH_TXNID=BigInteger, MH_DATABASE=String, MH_TABLE=String, MH_WRITEID=BigInteger
 )
-_TXNS = _table("TXNS", TXN_ID=BigInteger, TXN_STATE=String, TXN_STARTED=BigInteger, TXN_HOST=String)
-_TXN_COMPONENTS = _table(
-    "TXN_COMPONENTS",
-    TC_TXNID=BigInteger,
-    TC_DATABASE=String,
-    TC_TABLE=String,
-    TC_PARTITION=String,
-    TC_OPERATION_TYPE=String,
-    TC_WRITEID=BigInteger,
-)
-_TXN_TO_WRITE_ID = _table(
+_TXN_TO_WRITE_ID = metastore_table(
     "TXN_TO_WRITE_ID", T2W_TXNID=BigInteger, T2W_DATABASE=String, T2W_TABLE=String, T2W_WRITEID=BigInteger
 )
-_NEXT_WRITE_ID = _table("NEXT_WRITE_ID", NWI_DATABASE=String, NWI_TABLE=String)
-_DBS = _table("DBS", DB_ID=BigInteger, NAME=String, CTLG_NAME=String)
-_TBLS = _table("TBLS", TBL_ID=BigInteger, DB_ID=BigInteger, TBL_NAME=String, CREATE_TIME=Integer)
-_PARTITIONS = _table("PARTITIONS", PART_ID=BigInteger, TBL_ID=BigInteger, PART_NAME=String, CREATE_TIME=Integer)
-_TABLE_PARAMS = _table("TABLE_PARAMS", TBL_ID=BigInteger, PARAM_KEY=String, PARAM_VALUE=Text)
-_PARTITION_PARAMS = _table("PARTITION_PARAMS", PART_ID=BigInteger, PARAM_KEY=String, PARAM_VALUE=Text)
+_NEXT_WRITE_ID = metastore_table("NEXT_WRITE_ID", NWI_DATABASE=String, NWI_TABLE=String)
+_DBS = metastore_table("DBS", DB_ID=BigInteger, NAME=String, CTLG_NAME=String)
+_TBLS = metastore_table("TBLS", TBL_ID=BigInteger, DB_ID=BigInteger, TBL_NAME=String, CREATE_TIME=Integer)
+_PARTITIONS = metastore_table(
+    "PARTITIONS", PART_ID=BigInteger, TBL_ID=BigInteger, PART_NAME=String, CREATE_TIME=Integer
+)
+_TABLE_PARAMS = metastore_table("TABLE_PARAMS", TBL_ID=BigInteger, PARAM_KEY=String, PARAM_VALUE=Text)
+_PARTITION_PARAMS = metastore_table("PARTITION_PARAMS", PART_ID=BigInteger, PARAM_KEY=String, PARAM_VALUE=Text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +118,7 @@ class MetastoreDatabase:
         """Return whether `noted_writes` would return anything; it raises what that does."""
 
         def look(connection: Connection) -> list[int]:
-            first = select(self._needed(connection, _TXN_COMPONENTS).c["TC_TXNID"]).limit(1)
+            first = select(self._needed(connection, TXN_COMPONENTS).c["TC_TXNID"]).limit(1)
             return list(connection.execute(first).scalars())
 
         return self._if_shown(look) is not None
@@ -143,12 +128,12 @@ class MetastoreDatabase:
         if self._database.dialect == SQLITE:
             return None  # no metastore has its tables in SQLite
         with self._database.reading(_LOOK) as connection:
-            if any(self._find(connection, template) is None for template in (_TXNS, _TXN_COMPONENTS)):
+            if any(self._find(connection, template) is None for template in (TXNS, TXN_COMPONENTS)):
                 return None
             try:
                 return work(connection)
             except DBAPIError as error:
-                if not is_denied(error):
+                if not is_among(DENIED, error):
                     raise
                 raise RefusedError(
                     f"Cannot clean after rolled back transactions: the user of {self.shown} may not read where they "
@@ -166,7 +151,7 @@ class MetastoreDatabase:
         return found
 
     def _notes(self, connection: Connection, of: TableRef | None = None) -> Iterator[NotedWrite]:
-        txns, components = self._needed(connection, _TXNS), self._needed(connection, _TXN_COMPONENTS)
+        txns, components = self._needed(connection, TXNS), self._needed(connection, TXN_COMPONENTS)
         statement = (
             select(
                 components.c["TC_TXNID"],
@@ -211,7 +196,7 @@ class MetastoreDatabase:
             return tuple(sorted(self._rolled_back(connection, ref)))
 
     def _rolled_back(self, connection: Connection, ref: TableRef) -> list[tuple[int, int]]:
-        txns, ids = self._needed(connection, _TXNS), self._needed(connection, _TXN_TO_WRITE_ID)
+        txns, ids = self._needed(connection, TXNS), self._needed(connection, _TXN_TO_WRITE_ID)
         statement = (
             select(ids.c["T2W_WRITEID"], ids.c["T2W_TXNID"])
             .join(txns, txns.c["TXN_ID"] == ids.c["T2W_TXNID"])
@@ -246,7 +231,7 @@ class MetastoreDatabase:
     def shows(self, txn_id: int, host: str) -> bool:
         """Return whether the database shows a transaction that was opened from this host."""
         with self._database.reading(_LOOK) as connection:
-            txns = self._needed(connection, _TXNS)
+            txns = self._needed(connection, TXNS)
             found = select(txns.c["TXN_HOST"]).where(txns.c["TXN_ID"] == txn_id)
             return host in connection.execute(found).scalars().all()
 
@@ -254,7 +239,7 @@ class MetastoreDatabase:
         """Remove all that is noted of these transactions at their places, if they are rolled back still."""
 
         def work(connection: Connection) -> None:
-            components, txns = self._needed(connection, _TXN_COMPONENTS), self._needed(connection, _TXNS)
+            components, txns = self._needed(connection, TXN_COMPONENTS), self._needed(connection, TXNS)
             for ref in sorted({note.ref for note in notes}, key=str):
                 ids = sorted({note.txn_id for note in notes if note.ref == ref})
                 for start in range(0, len(ids), CHUNK):

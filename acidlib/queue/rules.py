@@ -6,17 +6,14 @@ Source: Hive CompactionTxnHandler.checkFailedCompactions and purgeCompactionHist
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from acidlib.model.location import Location
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.planning.verification import is_unverified
 
-Entity = tuple[str, str, str | None, Location | None]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """How many history rows to keep per entity and state, and after how many milliseconds the unhappy ones may go.
+    """The number of history rows to keep per entity and state, and the milliseconds after which unhappy ones may go.
 
     `failed` is raised to `failed_threshold`, else the failed-attempt rule could never count that far. A `timeout_ms` of
     None lets nothing go by its age, as in Hive 3.1.
@@ -30,7 +27,7 @@ class Retention:
     failed_threshold: int
 
     def quota(self, state: State) -> int | None:
-        """The number of rows to keep of a state; None keeps all."""
+        """Return the number of rows to keep of a state; None keeps all."""
         quotas = {
             State.SUCCEEDED: self.succeeded,
             State.FAILED: max(self.failed, self.failed_threshold),
@@ -41,21 +38,18 @@ class Retention:
         return quotas.get(state)
 
 
-def entity_of(request: CompactionRequest) -> Entity:
-    """What a request is about. Without a metastore two tables of one name may lie at different locations."""
-    return request.ref.database, request.ref.table, request.ref.partition, request.facts.location
-
-
 def same_entity(one: CompactionRequest, other: CompactionRequest) -> bool:
-    """Whether two requests are about the same place; a request that names no location means any."""
+    """Return whether two requests are about the same place; a request that names no location means any."""
     if one.ref != other.ref:
         return False
     here, there = one.facts.location, other.facts.location
     return here is None or there is None or here == there
 
 
-def duplicate_reason(request: CompactionRequest, waiting: Iterable[CompactionRequest]) -> tuple[int, str] | None:
-    """The id of the queued request that makes a new one needless, and the text of the refusal; None without one.
+def duplicate_reason(
+    request: CompactionRequest, waiting: Iterable[CompactionRequest]
+) -> tuple[CompactionRequest, str] | None:
+    """Return the queued request that makes a new one needless, and the text of the refusal; None without one.
 
     A request in `initiated` or `working` always does; one that is ready for cleaning does if it was made for the same
     high-water mark, since nothing has been written after it (Hive TxnHandler.compact).
@@ -65,13 +59,17 @@ def duplicate_reason(request: CompactionRequest, waiting: Iterable[CompactionReq
             continue
         nothing_new = request.highest_write_id is not None and request.highest_write_id == other.highest_write_id
         if other.state in (State.INITIATED, State.WORKING) or (other.state is State.READY_FOR_CLEANING and nothing_new):
-            reason = f"Compaction is already scheduled with state='{other.state.label}' and id={other.id}"
-            return other.id, reason
+            return other, already_scheduled(other.id, other.state)
     return None
 
 
-def gives_way(waiting: CompactionRequest, request: CompactionRequest) -> bool:
-    """Whether a waiting request gives way to a new one of the other kind: the run that made it for itself has ended.
+def already_scheduled(request_id: int, state: State) -> str:
+    """Return Hive's text of a refusal."""
+    return f"Compaction is already scheduled with state='{state.label}' and id={request_id}"
+
+
+def is_superseded_by(waiting: CompactionRequest, request: CompactionRequest) -> bool:
+    """Return whether a waiting request ends for a new one of the other kind: the run that made it for itself has ended.
 
     A job that takes whatever waits may still do it; but where none runs, it would be in the way for ever.
     """
@@ -91,7 +89,7 @@ def failed_attempts_reason(
     now_ms: int,
     generation: Generation,
 ) -> str | None:
-    """Why an entity whose last compactions failed is not compacted automatically; None if it may be.
+    """Return why an entity whose last compactions failed is not compacted automatically; None if it may be.
 
     `history` is of this entity alone, in any order. Blocked if the newest `threshold` rows that count all failed. Hive
     3.1 counts all but `attempted` rows; Hive 4 counts succeeded and failed ones, and tries again when the newest failed
@@ -113,7 +111,7 @@ def failed_attempts_reason(
 def rows_to_purge(
     history: Iterable[CompactionRequest], retention: Retention, now_ms: int, *, by_location: bool = True
 ) -> tuple[int, ...]:
-    """The ids of history rows that are over their entity's quota, or timed out and followed by a success.
+    """Return the ids of history rows that are over their entity's quota, or timed out and followed by a success.
 
     Timed out are attempted, failed and refused rows that ended before `now_ms - timeout_ms`; the newer success must be
     a major compaction, or a minor one for the row of a minor. With `by_location` two places of one name are counted
@@ -121,7 +119,7 @@ def rows_to_purge(
     """
     by_entity: dict[tuple[object, ...], list[CompactionRequest]] = {}
     for row in history:
-        by_entity.setdefault(entity_of(row) if by_location else row.ref, []).append(row)
+        by_entity.setdefault((row.ref, row.facts.location if by_location else None), []).append(row)
     purged: list[int] = []
     for rows in by_entity.values():
         rows.sort(key=lambda row: row.id, reverse=True)

@@ -1,41 +1,318 @@
-"""Which tables a queue works on: our own, or those of a metastore of Hive 3.1, with Hive's mutexes."""
+"""The tables of a queue of compaction requests, and their rows as `CompactionRequest` values.
 
-import enum
+A queue lies in tables of our own, made where they are missing under the metastore's own names, or in those of a
+metastore of Hive 3.1, where nothing is ever made or altered. A database is a metastore's if it has a table VERSION. Its
+names are found by looking: PostgreSQL has those of Hive 3.1 in lower case, MySQL as the schema script was run.
+
+Source: Hive's metastore schema 3.1 and, of what Hive 4 added, the columns that a history needs. Times are epoch
+milliseconds.
+
+What has no column in Hive 3.1 is not kept there: when a request was enqueued or committed, who initiated it, its pool,
+when its cleaning began and how long that waits for a next try are read back as None or 0. Only why a request ended is
+kept, as the property `acidlib.error`, cut to the space there is: Hive copies properties along and reads none of that
+name. META_INFO is Hive's own and is copied as it is.
+"""
+
+import hashlib
+import json
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import count
+from typing import Any
 
 from sqlalchemy import (
+    BigInteger,
     Column,
     Connection,
-    Inspector,
+    Integer,
+    LargeBinary,
     MetaData,
+    Row,
     Select,
     String,
     Table,
-    and_,
-    insert,
+    Text,
+    UniqueConstraint,
     inspect,
     select,
-    update,
 )
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.dialects import mysql
 from sqlalchemy.schema import CreateTable
 
-from acidlib.errors import CorruptError, RefusedError, RetryError
-from acidlib.queue import schema
+from acidlib.errors import AcidError, CorruptError, RefusedError, RetryError
+from acidlib.model.location import Location
+from acidlib.model.requests import CompactionRequest, CompactionType, State, format_map, parse_map, split_properties
+from acidlib.model.tables import TableRef
 from acidlib.queue.database import POSTGRESQL, SQLITE, Database
-from acidlib.queue.rows import RequestTable
 
-# --- tables -----------------------------------------------------------------------------------------------------------
-# Which tables a queue works on: our own, made where they are missing, or those of a metastore of Hive 3.1, found.
-#
-# A metastore's database is recognised by its table VERSION. Its names are found by looking: PostgreSQL has those of
-# Hive 3.1 in lower case, MySQL as the schema script was run.
+PLACE = "PLACE"
+"""The column with the key of the location where a request's place lies, see `place_key`; only in tables of our own."""
 
+ENTITY = "ENTITY"
+"""The column with the key of the table or partition that a request is about; only in tables of our own. An index by the
+names themselves would be wider than some databases allow, and one by the table's alone has all partitions gone through
+for each.
+"""
+
+ERROR = "acidlib.error"
+"""The property that keeps why a request ended where the table has no column for it."""
+
+_KEY_WIDTH = 32
+_ELLIPSIS = "..."
+_SHORTEST_ERROR = 16
 _HIVE_31 = re.compile(r"3\.1(\.\d{1,3})?")
+# SQLite gives only INTEGER columns its automatic treatment of 64-bit keys; elsewhere they are BIGINT
+_Long = BigInteger().with_variant(Integer(), "sqlite")
+# MySQL's TEXT ends at 64 KiB
+_LongText = Text().with_variant(mysql.LONGTEXT(charset="utf8mb4"), "mysql", "mariadb")
+_OURS = MetaData()
+
+
+def _name(length: int) -> String:
+    """Return the type of a text that is compared; MySQL's usual collations take letters of either case for equal."""
+    exact = mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin")
+    return String(length).with_variant(exact, "mysql", "mariadb")
+
+
+def _request_table(name: str, prefix: str, *further: Column[Any]) -> Table:
+    return Table(
+        name,
+        _OURS,
+        Column(f"{prefix}_ID", _Long, primary_key=True, autoincrement=False),
+        Column(f"{prefix}_DATABASE", _name(128), nullable=False),
+        Column(f"{prefix}_TABLE", _name(256), nullable=False),
+        Column(f"{prefix}_PARTITION", _name(767)),
+        Column(f"{prefix}_STATE", _name(1), nullable=False),
+        Column(f"{prefix}_TYPE", _name(1), nullable=False),
+        Column(f"{prefix}_TBLPROPERTIES", _LongText),
+        Column(f"{prefix}_WORKER_ID", _name(128)),
+        Column(f"{prefix}_START", _Long),
+        Column(f"{prefix}_RUN_AS", _name(128)),
+        Column(f"{prefix}_HIGHEST_WRITE_ID", _Long),
+        Column(f"{prefix}_META_INFO", LargeBinary),
+        Column(f"{prefix}_HADOOP_JOB_ID", _name(32)),
+        Column(f"{prefix}_ENQUEUE_TIME", _Long),
+        Column(f"{prefix}_ERROR_MESSAGE", _LongText),
+        Column(f"{prefix}_COMMIT_TIME", _Long),
+        Column(f"{prefix}_INITIATOR_ID", _name(128)),
+        Column(f"{prefix}_POOL_NAME", _name(128)),
+        *further,
+        # a constraint that always holds: every kind of database makes an index of it together with the table
+        Column(f"{prefix}_{ENTITY}", _name(_KEY_WIDTH), nullable=False),
+        UniqueConstraint(f"{prefix}_{ENTITY}", f"{prefix}_ID"),
+        Column(f"{prefix}_{PLACE}", _name(_KEY_WIDTH)),
+        UniqueConstraint(f"{prefix}_{PLACE}", f"{prefix}_ID"),
+    )
+
+
+COMPACTION_QUEUE = _request_table(
+    "COMPACTION_QUEUE",
+    "CQ",
+    Column("CQ_CLEANER_START", _Long),
+    Column("CQ_RETRY_RETENTION", _Long, nullable=False, server_default="0"),
+)
+_COMPLETED_COMPACTIONS = _request_table("COMPLETED_COMPACTIONS", "CC", Column("CC_END", _Long))
+_NEXT_COMPACTION_QUEUE_ID = Table("NEXT_COMPACTION_QUEUE_ID", _OURS, Column("NCQ_NEXT", _Long, nullable=False))
+_AUX_TABLE = Table(
+    "AUX_TABLE",
+    _OURS,
+    Column("MT_KEY1", _name(128), primary_key=True),
+    Column("MT_KEY2", _Long, primary_key=True, autoincrement=False),
+    Column("MT_COMMENT", _name(255)),
+)
+
+# what a metastore's table need not have: all but META_INFO, ENTITY and PLACE came with Hive 4
+_OPTIONAL_ENDS = (
+    *("META_INFO", "ENQUEUE_TIME", "ERROR_MESSAGE", "COMMIT_TIME", "INITIATOR_ID", "POOL_NAME"),
+    *("CLEANER_START", "RETRY_RETENTION", ENTITY, PLACE),
+)
+_OPTIONAL_COLUMNS = frozenset(f"{prefix}_{end}" for prefix in ("CQ", "CC") for end in _OPTIONAL_ENDS)
+
+_FIELDS = {
+    "ID": "id",
+    "DATABASE": "database",
+    "TABLE": "table",
+    "PARTITION": "partition",
+    "STATE": "state",
+    "TYPE": "type",
+    "TBLPROPERTIES": "properties",
+    "WORKER_ID": "worker_id",
+    "START": "start_ms",
+    "RUN_AS": "run_as",
+    "HIGHEST_WRITE_ID": "highest_write_id",
+    "HADOOP_JOB_ID": "hadoop_job_id",
+    "ENQUEUE_TIME": "enqueue_ms",
+    "ERROR_MESSAGE": "error_message",
+    "COMMIT_TIME": "commit_ms",
+    "INITIATOR_ID": "initiator_id",
+    "POOL_NAME": "pool",
+    "CLEANER_START": "cleaner_start_ms",
+    "RETRY_RETENTION": "retry_retention_ms",
+    "END": "end_ms",
+}
+"""The fields of a request by the ends of their columns' names; which there are differs by table."""
+
+
+def metastore_table(name: str, **columns: type[BigInteger | Integer | String | Text]) -> Table:
+    """Return a table of a metastore as `find_table` looks for it, with the columns that are used."""
+    return Table(name, MetaData(), *(Column(column, kind) for column, kind in columns.items()))
+
+
+TXNS = metastore_table("TXNS", TXN_ID=BigInteger, TXN_STATE=String, TXN_STARTED=BigInteger, TXN_HOST=String)
+TXN_COMPONENTS = metastore_table(
+    "TXN_COMPONENTS",
+    TC_TXNID=BigInteger,
+    TC_DATABASE=String,
+    TC_TABLE=String,
+    TC_PARTITION=String,
+    TC_OPERATION_TYPE=String,
+    TC_WRITEID=BigInteger,
+)
+_COMPLETED_TXN_COMPONENTS = metastore_table(
+    "COMPLETED_TXN_COMPONENTS", CTC_DATABASE=String, CTC_TABLE=String, CTC_PARTITION=String, CTC_WRITEID=BigInteger
+)
+_VERSION = metastore_table("VERSION", SCHEMA_VERSION=String)
+_NEXT_TXN_ID = metastore_table("NEXT_TXN_ID", NTXN_NEXT=BigInteger)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreadable:
+    """A row that another tool wrote and that is not understood; its state if at least that is."""
+
+    id: int
+    table: str
+    state: State | None
+    reason: str
+
+
+class RequestTable:
+    """COMPACTION_QUEUE or COMPLETED_COMPACTIONS as a database has it.
+
+    limits   the most characters of a column, by its upper-case name
+    of_hive  the table is a metastore's: others write to it as well, and it has neither ENTITY nor PLACE
+    """
+
+    def __init__(self, table: Table, *, limits: Mapping[str, int], of_hive: bool = False) -> None:
+        self.table = table
+        self.of_hive = of_hive
+        self._limits = limits
+        self._prefix = "CQ" if "CQ_ID" in table.c else "CC"
+        self._fields = {end: field for end, field in _FIELDS.items() if self._has(end)}
+        self._keeps_errors = self._has("ERROR_MESSAGE")
+        self._meta_info = [self.column("META_INFO")] if self._has("META_INFO") else []
+
+    def _has(self, end: str) -> bool:
+        return f"{self._prefix}_{end}" in self.table.c
+
+    def column(self, end: str) -> Column[Any]:
+        """Return a column by its name after the prefix."""
+        return self.table.c[f"{self._prefix}_{end}"]
+
+    def select(self) -> Select[Any]:
+        """Select the columns that make a request, by name: others may be there and are not read."""
+        return select(*(self.column(end) for end in self._fields), *self._meta_info)
+
+    def request(self, row: Row[Any]) -> CompactionRequest:
+        """Return the request of a row that `select` gave.
+
+        Raises `CorruptError` for a state, kind or property text that is not known.
+        """
+        values: dict[str, Any] = dict(zip(self._fields.values(), row, strict=False))  # as `select` orders them
+        try:
+            values["type"] = CompactionType.parse(values["type"])
+            values["state"] = State.parse(values["state"])
+            properties = parse_map(values["properties"]) if values["properties"] else {}
+        except AcidError as error:
+            raise CorruptError(
+                f"Cannot read request {values['id']} of {self.table.name}: because of this row: {error}"
+            ) from error
+        if not self._keeps_errors:
+            values["error_message"] = properties.pop(ERROR, None)
+        if self.of_hive:
+            # Hive writes 0 for what it does not know
+            values |= {field: values[field] or None for field in ("start_ms", "highest_write_id")}
+        facts, others = split_properties(
+            {key: value for key, value in properties.items() if key is not None and value is not None}
+        )
+        ref = TableRef(*(values.pop(name) for name in TableRef._fields))
+        return CompactionRequest(ref=ref, **values | {"properties": tuple(others.items()), "facts": facts})
+
+    def unreadable(self, row: Row[Any]) -> Unreadable | None:
+        """Return what is known of a row that is not understood; None for any other."""
+        try:
+            self.request(row)
+        except CorruptError as error:
+            try:
+                state = State.parse(row._mapping[self.column("STATE")])
+            except AcidError:
+                state = None
+            return Unreadable(id=row._mapping[self.column("ID")], table=self.table.name, state=state, reason=str(error))
+        return None
+
+    def values(self, request: CompactionRequest, *fields: str) -> dict[str, object]:
+        """Return the columns, by key, of a request's fields (all of them unless some are named), as far as there are.
+
+        Raises RefusedError when one is longer than its column.
+        """
+        wanted = set(fields) or set(_FIELDS.values())
+        if "facts" in wanted or ("error_message" in wanted and not self._keeps_errors):
+            wanted.add("properties")
+        values = {
+            f"{self._prefix}_{end}": self._value(request, end, field)
+            for end, field in self._fields.items()
+            if field in wanted
+        }
+        if not self.of_hive:
+            location = request.facts.location
+            if not fields:
+                values[f"{self._prefix}_{ENTITY}"] = entity_key(request)
+            if not fields or ("properties" in wanted and location is not None):
+                values[f"{self._prefix}_{PLACE}"] = None if location is None else place_key(location)
+        return values
+
+    def meta_info(self, row: Row[Any]) -> dict[str, object]:
+        """Return Hive's own note on a row of the queue, as a value for the history."""
+        return {"CC_META_INFO": row._mapping[self._meta_info[0]]} if self._meta_info else {}
+
+    def _value(self, request: CompactionRequest, end: str, field: str) -> object:
+        if field == "properties":
+            value = self._properties_text(request)
+        elif field in ("type", "state"):
+            value = getattr(request, field).value
+        else:
+            value = getattr(request.ref if field in TableRef._fields else request, field)
+        limit = self._limits.get(f"{self._prefix}_{end}")
+        if limit is not None and isinstance(value, str) and len(value) > limit:
+            raise RefusedError(
+                f"Cannot queue a compaction of {request.ref}: because its {field.replace('_', ' ')} "
+                f"({len(value)} characters) is longer than the {limit} that {self._prefix}_{end} holds"
+            )
+        return value
+
+    def _properties_text(self, request: CompactionRequest) -> str | None:
+        """Return the text of properties and facts; none where there is neither, as Hive stores it."""
+        entries: dict[str | None, str | None] = dict([*request.properties, *request.facts.properties().items()])
+        if request.error_message is not None and not self._keeps_errors:
+            # in ASCII, as a metastore's tables in MySQL are in Latin-1
+            error = request.error_message.encode("ascii", "backslashreplace").decode("ascii")
+            limit = self._limits.get(f"{self._prefix}_TBLPROPERTIES")
+            if limit is not None:
+                room = limit - len(format_map({**entries, ERROR: ""})) - len(str(limit))
+                if len(error) > room:
+                    error = error[: room - len(_ELLIPSIS)] + _ELLIPSIS if room >= _SHORTEST_ERROR else ""
+            if error:
+                entries[ERROR] = error
+        return format_map(entries) if entries else None
+
+
+def place_key(location: Location) -> str:
+    """Return what stands for a location in an index; the same for equal ones only."""
+    return hashlib.sha256(location.stored_text.encode("utf-8", "surrogateescape")).hexdigest()[:_KEY_WIDTH]
+
+
+def entity_key(request: CompactionRequest) -> str:
+    """Return what stands for a request's table or partition in an index; the same for equal names only."""
+    return hashlib.sha256(json.dumps(request.ref).encode()).hexdigest()[:_KEY_WIDTH]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,31 +337,49 @@ class QueueTables:
 
 
 def open_tables(database: Database) -> QueueTables:
-    """The tables of a database; our own are made where they are missing.
+    """Return the tables of a database; our own are made where they are missing.
 
     Raises RefusedError for a metastore that is not one of Hive 3.1, and for a table without a column that is needed.
     """
     with database.reading("open") as connection:
         found = _Found(connection, database.shown)
-        version = _schema_version(connection, found)
+        version = found.schema_version(connection)
         if version is not None:
-            return _of_metastore(found, version)
-        missing = _missing(found)
+            return QueueTables(
+                queue=found.request_table(COMPACTION_QUEUE),
+                history=found.request_table(_COMPLETED_COMPACTIONS),
+                next_id=found.table(_NEXT_COMPACTION_QUEUE_ID),
+                mutex=found.table(_AUX_TABLE),
+                metastore=MetastoreTables(
+                    version=version,
+                    txns=found.table(TXNS),
+                    txn_components=found.table(TXN_COMPONENTS),
+                    completed_txn_components=found.table(_COMPLETED_TXN_COMPONENTS),
+                ),
+            )
+        missing = found.missing()
     if missing:
         _make(database, missing)
-    bounded = database.dialect != SQLITE
     return QueueTables(
-        queue=RequestTable(schema.COMPACTION_QUEUE, limits=_limits(schema.COMPACTION_QUEUE) if bounded else {}),
-        history=RequestTable(
-            schema.COMPLETED_COMPACTIONS, limits=_limits(schema.COMPLETED_COMPACTIONS) if bounded else {}
-        ),
-        next_id=schema.NEXT_COMPACTION_QUEUE_ID,
-        mutex=schema.AUX_TABLE,
+        queue=_own_request_table(database, COMPACTION_QUEUE),
+        history=_own_request_table(database, _COMPLETED_COMPACTIONS),
+        next_id=_NEXT_COMPACTION_QUEUE_ID,
+        mutex=_AUX_TABLE,
     )
 
 
+def _own_request_table(database: Database, table: Table) -> RequestTable:
+    bounded = database.dialect != SQLITE
+    lengths = {column.name: _length_of(column.type) for column in table.columns} if bounded else {}
+    return RequestTable(table, limits={name: length for name, length in lengths.items() if length is not None})
+
+
+def _length_of(kind: object) -> int | None:
+    return kind.length if isinstance(kind, String) else None
+
+
 def find_table(connection: Connection, shown: str, template: Table) -> Table | None:
-    """The table with the template's columns, whatever the case of its names; None where there is none.
+    """Return the table with the template's columns, whatever the case of its names; None where there is none.
 
     RefusedError when a column is missing; `shown` is the database in messages.
     """
@@ -93,104 +388,81 @@ def find_table(connection: Connection, shown: str, template: Table) -> Table | N
 
 
 class _Found:
-    """What is there, by names in upper case."""
+    """The tables that a database shows its user, by names in upper case."""
 
     def __init__(self, connection: Connection, shown: str) -> None:
-        self.shown = shown
-        self._inspector: Inspector = inspect(connection)
+        self._shown = shown
+        self._inspector = inspect(connection)
         self._metadata = MetaData()
-        self._names: dict[str, str] = {}
         # where two names differ by case alone, Hive's is the one that PostgreSQL folds to lower case
         lower_first = connection.dialect.name == POSTGRESQL
-        for name in sorted(self._inspector.get_table_names(), reverse=not lower_first):
-            self._names[name.upper()] = name
+        names = sorted(self._inspector.get_table_names(), reverse=not lower_first)
+        self._names = {name.upper(): name for name in names}
 
     def has(self, template: Table) -> bool:
         return template.name in self._names
 
-    def columns(self, template: Table) -> dict[str, tuple[str, int | None]]:
-        """The name as it is and the most characters, by the name in upper case."""
-        found = {}
-        for column in self._inspector.get_columns(self._names[template.name]):
-            length = column["type"].length if isinstance(column["type"], String) else None
-            found[column["name"].upper()] = (column["name"], length)
-        return found
+    def _columns(self, template: Table) -> dict[str, tuple[str, int | None]]:
+        """Return the name as it is and the most characters, by the name in upper case."""
+        found = self._inspector.get_columns(self._names[template.name]) if self.has(template) else []
+        return {column["name"].upper(): (column["name"], _length_of(column["type"])) for column in found}
 
     def table(self, template: Table) -> Table:
-        """The table with the template's columns that it has. RefusedError when one that is needed is missing."""
+        """Return the table with the template's columns that it has; RefusedError when one that is needed is missing."""
+        cannot = f"Cannot use the metastore's database {self._shown} as a queue: because"
         if not self.has(template):
-            raise self._unfit(f"it has no table {template.name}")
-        there = self.columns(template)
+            raise RefusedError(f"{cannot} it has no table {template.name}")
+        there = self._columns(template)
         columns = []
         for column in template.columns:
             if column.name in there:
                 columns.append(Column(there[column.name][0], column.type, key=column.name))
-            elif column.name not in schema.OPTIONAL_COLUMNS:
-                raise self._unfit(f"its table {template.name} has no column {column.name}")
+            elif column.name not in _OPTIONAL_COLUMNS:
+                raise RefusedError(f"{cannot} its table {template.name} has no column {column.name}")
         return Table(self._names[template.name], self._metadata, *columns)
 
     def request_table(self, template: Table) -> RequestTable:
-        table = self.table(template)
-        limits = {name: length for name, (_, length) in self.columns(template).items() if length is not None}
-        return RequestTable(table, limits=limits, of_hive=True)
+        lengths = {name: length for name, (_, length) in self._columns(template).items() if length is not None}
+        return RequestTable(self.table(template), limits=lengths, of_hive=True)
 
-    def _unfit(self, reason: str) -> RefusedError:
-        return RefusedError(f"Cannot use the metastore's database {self.shown} as a queue: because {reason}")
+    def schema_version(self, connection: Connection) -> str | None:
+        """Return the version of a metastore's schema; None in a database of none. RefusedError unless of Hive 3.1."""
+        if "SCHEMA_VERSION" not in self._columns(_VERSION):
+            return None
+        version = self.table(_VERSION).c["SCHEMA_VERSION"]
+        stored = sorted({str(text) for (text,) in connection.execute(select(version))})
+        cannot = (
+            f"Cannot use the metastore's database {self._shown} as a queue: because its schema version is "
+            f"{', '.join(stored) or 'none'}"
+        )
+        if len(stored) == 1 and _HIVE_31.fullmatch(stored[0]):
+            # what vendors call 3.1 may have Hive 4's rules of cleaning
+            if "CQ_NEXT_TXN_ID" in self._columns(COMPACTION_QUEUE) or not self.has(_NEXT_TXN_ID):
+                raise RefusedError(f"{cannot}, but its tables are not those of Hive 3.1; use the metastore over thrift")
+            return stored[0]
+        if stored and not stored[0].startswith(("0.", "1.", "2.", "3.")):
+            raise RefusedError(f"{cannot}; use the metastore over thrift")
+        raise RefusedError(f"{cannot}, and only that of Apache Hive 3.1 is supported")
 
-
-def _schema_version(connection: Connection, found: _Found) -> str | None:
-    """The version of a metastore's schema; None in a database that is none's. RefusedError unless it is of Hive 3.1."""
-    if not found.has(schema.VERSION) or "SCHEMA_VERSION" not in found.columns(schema.VERSION):
-        return None
-    version = found.table(schema.VERSION)
-    stored = sorted({str(text) for (text,) in connection.execute(select(version.c["SCHEMA_VERSION"]))})
-    shown = ", ".join(stored) or "none"
-    refusal = f"Cannot use the metastore's database {found.shown} as a queue: because its schema version is {shown}"
-    if len(stored) == 1 and _HIVE_31.fullmatch(stored[0]):
-        # what vendors call 3.1 may have Hive 4's rules of cleaning
-        queue = found.columns(schema.COMPACTION_QUEUE) if found.has(schema.COMPACTION_QUEUE) else {}
-        if "CQ_NEXT_TXN_ID" in queue or not found.has(schema.NEXT_TXN_ID):
-            raise RefusedError(f"{refusal}, but its tables are not those of Hive 3.1; use the metastore over thrift")
-        return stored[0]
-    if stored and not stored[0].startswith(("0.", "1.", "2.", "3.")):
-        raise RefusedError(f"{refusal}; use the metastore over thrift")
-    raise RefusedError(f"{refusal}, and only that of Apache Hive 3.1 is supported")
-
-
-def _of_metastore(found: _Found, version: str) -> QueueTables:
-    return QueueTables(
-        queue=found.request_table(schema.COMPACTION_QUEUE),
-        history=found.request_table(schema.COMPLETED_COMPACTIONS),
-        next_id=found.table(schema.NEXT_COMPACTION_QUEUE_ID),
-        mutex=found.table(schema.AUX_TABLE),
-        metastore=MetastoreTables(
-            version=version,
-            txns=found.table(schema.TXNS),
-            txn_components=found.table(schema.TXN_COMPONENTS),
-            completed_txn_components=found.table(schema.COMPLETED_TXN_COMPONENTS),
-        ),
-    )
-
-
-def _missing(found: _Found) -> list[Table]:
-    """The tables to be made; RefusedError for one that is there but not ours."""
-    missing = []
-    for table in schema.METADATA.sorted_tables:
-        if not found.has(table):
-            missing.append(table)
-            continue
-        there = {name for name, _ in found.columns(table).values()}
-        lacking = [column.name for column in table.columns if column.name not in there]
-        if lacking:
-            raise RefusedError(
-                f"Cannot use the queue {found.shown}: because its table {table.name} has no column {lacking[0]}, and "
-                "no table VERSION says that it is a metastore's"
-            )
-    return missing
+    def missing(self) -> list[Table]:
+        """Return those of our tables that are to be made; RefusedError for one that is there but not ours."""
+        missing = []
+        for table in _OURS.sorted_tables:
+            if not self.has(table):
+                missing.append(table)
+                continue
+            there = {name for name, _ in self._columns(table).values()}
+            lacking = [column.name for column in table.columns if column.name not in there]
+            if lacking:
+                raise RefusedError(
+                    f"Cannot use the queue {self._shown}: because its table {table.name} has no column {lacking[0]}, "
+                    "and no table VERSION says that it is a metastore's"
+                )
+        return missing
 
 
 def _make(database: Database, missing: list[Table]) -> None:
-    """Makes tables; another process may be doing the same, so a failure counts only if they are not there after it."""
+    """Make tables; another process may be doing the same, so a failure counts only if they are not there after it."""
 
     def create(connection: Connection) -> None:
         for table in missing:
@@ -200,75 +472,5 @@ def _make(database: Database, missing: list[Table]) -> None:
         database.write("create", create)
     except RetryError:
         with database.reading("open") as connection:
-            if _missing(_Found(connection, database.shown)):
+            if _Found(connection, database.shown).missing():
                 raise
-
-
-def _limits(table: Table) -> Mapping[str, int]:
-    return {
-        column.name: column.type.length
-        for column in table.columns
-        if isinstance(column.type, String) and column.type.length is not None
-    }
-
-
-# --- locks ------------------------------------------------------------------------------------------------------------
-# Hive's mutexes, which are rows of AUX_TABLE, and the ids of requests.
-#
-# Source: Hive `TxnHandler.MutexAPI.acquireLock` and `generateCompactionQueueId`, Hive 3.1: a mutex is the row (name,
-# 0), made by whoever needs it first.
-
-
-class Service(enum.Enum):
-    """A service that works alone, under the name of its mutex in Hive."""
-
-    INITIATOR = "Initiator"
-    CLEANER = "Cleaner"
-
-
-SCHEDULER = "CompactionScheduler"
-
-
-def make_mutex(database: Database, tables: QueueTables, name: str) -> None:
-    """Makes the row of a mutex if it is missing, in a transaction of its own: others see it before anybody waits."""
-    with database.reading("lock") as connection:
-        if connection.execute(_mutex(tables, name)).first() is not None:
-            return
-
-    def make(connection: Connection) -> None:
-        # another process may be faster
-        with suppress(IntegrityError), connection.begin_nested():
-            connection.execute(insert(tables.mutex).values(MT_KEY1=name, MT_KEY2=0))
-
-    database.write("lock", make)
-
-
-def lock_mutex(connection: Connection, tables: QueueTables, name: str) -> None:
-    """Takes a mutex until the transaction ends; SQLite has locked the whole database already."""
-    if connection.execute(_mutex(tables, name).with_for_update()).first() is None:
-        raise RetryError(f"Cannot lock the queue: because the row {name} of {tables.mutex.name} is gone")
-
-
-@contextmanager
-def new_ids(connection: Connection, tables: QueueTables) -> Iterator[Iterator[int]]:
-    """Ids for what a transaction adds, allocated as Hive does: read under a lock, and counted up by those it took.
-
-    The caller holds the scheduler's mutex.
-    """
-    column = tables.next_id.c["NCQ_NEXT"]
-    row = connection.execute(select(column).with_for_update()).one_or_none()
-    if row is None and tables.metastore is not None:
-        raise CorruptError(f"Cannot number a request: because the metastore's table {tables.next_id.name} is empty")
-    first = 1 if row is None else int(row[0])
-    ids = count(first)
-    yield ids
-    following = next(ids)
-    if following == first:
-        return
-    change = insert(tables.next_id) if row is None else update(tables.next_id)
-    connection.execute(change.values(NCQ_NEXT=following))
-
-
-def _mutex(tables: QueueTables, name: str) -> Select[str]:
-    keys = tables.mutex.c
-    return select(keys["MT_KEY1"]).where(and_(keys["MT_KEY1"] == name, keys["MT_KEY2"] == 0))

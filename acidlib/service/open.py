@@ -18,8 +18,7 @@ from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest
 from acidlib.queue.database import with_password
 from acidlib.queue.metastore_database import MetastoreDatabase
-from acidlib.queue.sql import SqlQueue
-from acidlib.queue.tables import Service
+from acidlib.queue.sql import Service, SqlQueue
 from acidlib.service.backend import Backend, CleanerOptions, Cleaning
 from acidlib.service.environment import QUEUE_IN_A_FILE, Environment
 from acidlib.service.places import Interpretation

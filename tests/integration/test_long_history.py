@@ -11,8 +11,8 @@ from located import at
 from sqlalchemy import Engine, event
 
 from acidlib.model.requests import RequestFacts, format_map
-from acidlib.queue.rows import RequestTable
 from acidlib.queue.sql import SqlQueue
+from acidlib.queue.tables import RequestTable
 from integration.harness import Jobs
 from integration.test_backfill import OVER, Places
 

@@ -43,9 +43,8 @@ from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionType, RequestFacts, State
 from acidlib.model.tables import TableRef
 from acidlib.queue.metastore_database import MetastoreDatabase, Owner
-from acidlib.queue.schema import COMPACTION_QUEUE
-from acidlib.queue.sql import SqlQueue
-from acidlib.queue.tables import Service
+from acidlib.queue.sql import Service, SqlQueue
+from acidlib.queue.tables import COMPACTION_QUEUE
 
 pytestmark = pytest.mark.live
 

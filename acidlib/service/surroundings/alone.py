@@ -229,7 +229,7 @@ class StandaloneBackend:
 
     def attempts(self, targets: Sequence[Target]) -> Attempts:
         """What our own queue and its history know."""
-        rows = self._queue.in_states_at((target.location for target in targets), *COUNTED)
+        rows = self._queue.rows_at((target.location for target in targets), states=tuple(COUNTED))
         self._failed = {row.ref for row in rows if row.state is State.FAILED}
         return Attempts(rows, self._services.settings)
 
@@ -252,10 +252,8 @@ class StandaloneBackend:
 
     def unverified(self, place: ListedPlace) -> CompactionRequest | None:
         """By the rows of our queue about the place."""
-        location = place.target.location
-        if not self._queue.may_note_at(location, UNVERIFIED):
-            return None
-        return holding(self._queue.at_location(location), place.listing.top_directories())
+        rows = self._queue.rows_at([place.target.location], noting=UNVERIFIED)
+        return holding(rows, place.listing.top_directories())
 
     def is_dropped(self, target: Target) -> bool:
         """Whether the directory is gone and the one above it is not, as where a mount is missing."""
@@ -375,10 +373,10 @@ class RetentionProof:
     def known(self, about: Sequence[ListedRequest]) -> list[Sequence[CompactionRequest] | AcidError]:
         """The rows about each location, by whatever name: another run may have called the place by another."""
         try:
-            found = self._queue.at_locations([one.target.location for one in about])
+            rows = self._queue.rows_at(one.target.location for one in about)
         except AcidError as error:
             return [error] if len(about) == 1 else [answer for one in about for answer in self.known([one])]
-        return [found[one.target.location] for one in about]
+        return [[row for row in rows if row.facts.location == one.target.location] for one in about]
 
     def plan(self, looked: ListedRequest, known: Sequence[CompactionRequest]) -> CleanPlan:
         """What is obsolete by the recorded list. When directories that cover something were first seen is noted."""
@@ -508,7 +506,7 @@ class StandaloneUndoing:
     def known(self, request: CompactionRequest, target: Target) -> Sequence[CompactionRequest]:
         """The rows about the location, by whatever name."""
         del request
-        return self._queue.at_location(target.location)
+        return self._queue.rows_at([target.location])
 
     @contextmanager
     def hold(self, request: CompactionRequest) -> Iterator[HeldForUndo]:

@@ -337,11 +337,8 @@ class Hive3HeldPlace(SqlHeldPlace):
         evidence = evidence_now(self._hms.open_txns(), self._hms.show_locks(), self._services.now_ms())
         return RequestFacts(evidence=dict.fromkeys(directories or ("",), evidence), table_id=table_id(self.target))
 
-    def _may_be_unverified(self) -> bool:
-        """Rows of a metastore's queue state no location."""
-        return True
-
-    def _rows_here(self) -> Sequence[CompactionRequest]:
+    def _rows_here(self, noting: str | None = None) -> Sequence[CompactionRequest]:
+        del noting  # rows of a metastore's queue state no location
         return self._metastore.of_entity(self._request)
 
     def _count_try(self) -> None:
@@ -425,7 +422,10 @@ class Hive3Backend:
 
     def attempts(self, targets: Sequence[Target]) -> Attempts:
         """What the queue of this metastore and its history know, whichever queue it is."""
-        rows = self._queue.in_states_at((target.location for target in targets), *COUNTED)
+        if self._metastore.own_queue:
+            rows = self._queue.rows_at((target.location for target in targets), states=tuple(COUNTED))
+        else:  # its rows have no locations
+            rows = self._queue.in_states(*COUNTED)
         return Attempts((row for row in rows if self._metastore.ours(row)), self._services.settings)
 
     def held_back(self, target: Target, kind: CompactionType, *, dry_run: bool) -> str | None:

@@ -254,15 +254,9 @@ class SqlHeldPlace:
 
     def unverified(self, listing: Listing) -> CompactionRequest | None:
         """By the rows about the place, as they are now: a run that verified it held it until its end was noted."""
-        if not self._may_be_unverified():
-            return None
-        found = holding(self._rows_here(), listing.top_directories())
+        found = holding(self._rows_here(noting=UNVERIFIED), listing.top_directories())
         self._releases = found is not None and shows(found)
         return found
-
-    def _may_be_unverified(self) -> bool:
-        """Asked of every place, so it has to cost little."""
-        return self._queue.may_note_at(self.target.location, UNVERIFIED)
 
     def will_verify(self, directories: tuple[str, ...]) -> None:
         """Note it in the request, where later runs look for it until the result is said to be verified."""
@@ -287,9 +281,9 @@ class SqlHeldPlace:
         self.start(high_water_mark)
         self._mark_compacted(())
 
-    def _rows_here(self) -> Sequence[CompactionRequest]:
-        """The rows of the queue and its history about this place."""
-        return self._queue.at_location(self.target.location)
+    def _rows_here(self, noting: str | None = None) -> Sequence[CompactionRequest]:
+        """Return the rows of the queue and its history about this place; with `noting` none if none notes that."""
+        return self._queue.rows_at([self.target.location], noting=noting)
 
     def publishing(self, publication: Publication) -> AbstractContextManager[None]:
         """Nothing else has to be had: nobody else writes or reads, as the caller stated."""

@@ -168,7 +168,7 @@ def test_requests_are_found_by_their_place(queue: SqlQueue) -> None:
     here = at("/w/t")
 
     def found() -> list[list[int]]:
-        rows = (queue.at_location(here), queue.in_states_at([here], State.INITIATED, State.FAILED))
+        rows = (queue.rows_at([here]), queue.rows_at([here], states=(State.INITIATED, State.FAILED)))
         return [[row.id for row in some] for some in (*rows, queue.newest_of_places())]
 
     assert found() == [[1]] * 3
