@@ -21,9 +21,8 @@ from acidlib.config.settings import Layer
 from acidlib.errors import AcidError, DefectError, RetryError, UsageError
 from acidlib.metastore.kerberos import keep_logged_in
 from acidlib.metastore.options import KerberosLogin
-from acidlib.report.log import ERROR, NOTE, WARNING, LogFormat, LogLines
 from acidlib.report.page import Page, drawing_error, html_of, page_of, write_page
-from acidlib.report.progress import TerminalProgress
+from acidlib.report.progress import ERROR, NOTE, WARNING, LogFormat, LogLines, TerminalProgress
 from acidlib.report.results import EXIT_NOT_DONE
 from acidlib.report.run import RunReport
 from acidlib.report.text import json_text

@@ -17,7 +17,7 @@ from acidlib.errors import RetryError, UsageError
 from acidlib.service.stopping import SIGNALS, exit_status
 
 OPTION = "--log-file"
-# as acidlib.report.log writes them in each of its formats, and click what is wrong with a command line
+# as acidlib.report.progress writes them in each of its formats, and click what is wrong with a command line
 _PROBLEM = re.compile(rb'\S+Z (WARNING|ERROR) |warning: |error: |Error: |\{"time": "[^"]*", "level": "(warning|error)"')
 _END_SECONDS = 10.0
 """For so long the last lines are waited for, when others may still hold the stream."""

@@ -18,8 +18,8 @@ from acidlib.model.names import Generation
 from acidlib.model.tables import check_pattern
 from acidlib.orc.schema import row_type_of_columns
 from acidlib.planning.stated_write_ids import StatedWriteIds, stated_write_ids
-from acidlib.report.log import LogFormat
 from acidlib.report.page import require_libraries, require_writable
+from acidlib.report.progress import LogFormat
 from acidlib.service.environment import Environment, read_environment, stated_uris
 from acidlib.service.places import Budget, Interpretation, Order, Selection
 from acidlib.stores.filesystem import as_acid_error

@@ -1,4 +1,4 @@
-"""How far the work is, shown on standard error; standard output is never touched.
+"""The lines that a run writes to standard error, and how far its work is; standard output is never touched.
 
 Showing it never stops the work: once the stream cannot be written to any more (a closed pipe, a full disk), all that
 would follow is dropped.
@@ -6,9 +6,14 @@ would follow is dropped.
 
 from __future__ import annotations
 
+import enum
+import json
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from threading import RLock
 from types import TracebackType
 from typing import TextIO
@@ -17,9 +22,50 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Column
 
-from acidlib.report.log import INFO, LogFormat, LogLines
-from acidlib.report.text import one_line
+from acidlib.report.text import json_characters, one_line
 from acidlib.wording import duration_words
+
+INFO, NOTE, WARNING, ERROR = "info", "note", "warning", "error"
+"""Levels; a note is about the run as a whole, and repeated in its JSON document."""
+
+
+class LogFormat(enum.Enum):
+    """Forms of a line: words, words behind their circumstances, or a JSON object."""
+
+    WORDS = "words"
+    FULL = "full"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLines:
+    """Form of the lines of one run of a job; `clock` gives epoch seconds."""
+
+    format: LogFormat = LogFormat.WORDS
+    job: str = ""
+    run_id: str = ""
+    clock: Callable[[], float] = lambda: 0.0
+
+    def line(self, text: str, *, level: str = INFO, place: str | None = None) -> str:
+        """Return one line, without its end; `place` is a table or partition by name."""
+        text = one_line(text)
+        if self.format is LogFormat.WORDS:
+            about = "" if place is None else f"{one_line(place)}: "
+            return f"{'' if level == INFO else f'{level}: '}{about}{text}"
+        moment = datetime.fromtimestamp(self.clock(), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        if self.format is LogFormat.FULL:
+            about = "-" if place is None else one_line(place)
+            return f"{moment} {level.upper():<7} {self.job} {self.run_id} {about}: {text}"
+        fields = {
+            "time": moment,
+            "level": level,
+            "job": self.job,
+            "run_id": self.run_id,
+            "place": place,
+            "message": text,
+        }
+        return json_characters(json.dumps(fields, ensure_ascii=False))
+
 
 _REFRESH_SECONDS, _LOG_SECONDS = 0.1, 30.0
 _RATE_SECONDS = 1.0
@@ -47,7 +93,7 @@ class TerminalProgress:
         self,
         stream: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
-        lines: LogLines = LogLines(),  # noqa: B008 - a frozen value
+        lines: LogLines = LogLines(),
     ) -> None:
         self._stream = sys.stderr if stream is None else stream
         self._clock = clock
@@ -75,7 +121,7 @@ class TerminalProgress:
         self.finish()
 
     def start(self, what: str, total: int) -> None:
-        """A piece of work with a number of parts begins; one that is still under way has ended."""
+        """Begin a piece of work with a number of parts; one that is still under way has ended."""
         with self._lock:
             self.finish()
             self._what, self._total, self._done, self._detail = one_line(what), total, 0, ""
@@ -83,7 +129,7 @@ class TerminalProgress:
             self._show(self._open_bar)
 
     def advance(self, done: int, *, detail: str = "") -> None:
-        """So many parts, counted from the start of the piece, are done; `detail` is what else there is to say."""
+        """Show how many parts are done since the start of the piece; `detail` is what else there is to say."""
         with self._lock:
             if self._what is None:
                 return
@@ -91,7 +137,7 @@ class TerminalProgress:
             self._show(self._move)
 
     def finish(self) -> None:
-        """The piece has ended, whether all of it is done or not. Without one nothing happens."""
+        """End the piece, if there is one, even if not all of it is done."""
         with self._lock:
             if self._what is None:
                 return
@@ -101,7 +147,7 @@ class TerminalProgress:
             self._show(lambda: self._write(self._lines.line(line)))
 
     def note(self, line: str, *, level: str = INFO, place: str | None = None) -> None:
-        """One line about something that has happened; above the bar where there is one."""
+        """Write one line about something that has happened; above the bar where there is one."""
         with self._lock:
             self._show(lambda: self._write(self._lines.line(line, level=level, place=place)))
 
@@ -112,7 +158,8 @@ class TerminalProgress:
             step()
         except (OSError, ValueError):  # ValueError: the stream is closed, or cannot encode the text
             self._broken = True
-            self._abandon_bar()
+            with suppress(OSError, ValueError):
+                self._close_bar()
 
     def _write(self, line: str) -> None:
         if self._console is not None:
@@ -153,7 +200,7 @@ class TerminalProgress:
             self._write(self._lines.line(f"{self._what}: {self._done:,} of {self._total:,}, {self._figures()}"))
 
     def _figures(self) -> str:
-        """What is known beside how many are done: the rate, and how long the rest takes at it."""
+        """Return what is known beside how many are done: the rate, and how long the rest takes at it."""
         seconds = self._clock() - self._began
         parts = [self._detail] if self._detail else []
         if self._done and seconds >= _RATE_SECONDS:
@@ -166,9 +213,3 @@ class TerminalProgress:
         bar, self._bar, self._task = self._bar, None, None
         if bar is not None:
             bar.stop()
-
-    def _abandon_bar(self) -> None:
-        try:
-            self._close_bar()
-        except (OSError, ValueError):
-            return

@@ -14,7 +14,7 @@ from acidlib.model.location import NOWHERE, Location
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.tables import TableRef
 from acidlib.model.units import RewriteSettings
-from acidlib.report.log import ERROR, INFO, WARNING
+from acidlib.report.progress import ERROR, INFO, WARNING
 from acidlib.report.results import CompactionResult, Outcome
 from acidlib.service.attempts import Attempts
 from acidlib.service.backend import Backend, Taken, Waiting

@@ -26,7 +26,7 @@ from acidlib.planning.inputs import CompactionInputs, Publication, Refusal, lack
 from acidlib.planning.stripes import part_bytes_on
 from acidlib.planning.undo import digest_of_inputs
 from acidlib.points import Point, passing
-from acidlib.report.log import WARNING
+from acidlib.report.progress import WARNING
 from acidlib.report.results import CompactionResult, Outcome, Verification
 from acidlib.rewrite.rebalance import RebalanceUnit
 from acidlib.service.attempts import fingerprint, note_of

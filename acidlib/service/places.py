@@ -29,7 +29,7 @@ from acidlib.planning.stated_write_ids import (
     side_files,
     signs_of_aborts,
 )
-from acidlib.report.log import WARNING
+from acidlib.report.progress import WARNING
 from acidlib.service.services import Done, Services, in_threads
 from acidlib.stores.listing import list_location, witness_of
 from acidlib.stores.renaming.claims import CLAIM_DIRECTORY

@@ -13,7 +13,7 @@ from acidlib.admission import OF_THIS_PROCESS, THREADS, Admission
 from acidlib.config.settings import Settings
 from acidlib.errors import AcidError, DefectError
 from acidlib.model.location import Location
-from acidlib.report.log import INFO
+from acidlib.report.progress import INFO
 from acidlib.service.stopping import STOPPING
 from acidlib.stores.filesystem import FileSystem
 from acidlib.stores.held import Claim

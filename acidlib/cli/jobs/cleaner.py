@@ -6,7 +6,7 @@ import click
 
 from acidlib.cli.command import JobCommand, print_report, report_of, services, words_are_right
 from acidlib.cli.options import Duration, checked_filters, common_options, if_exists_option, located, report_option
-from acidlib.report.log import ERROR
+from acidlib.report.progress import ERROR
 from acidlib.report.results import CleaningResult
 from acidlib.report.run import CleanerReport
 from acidlib.service.environment import Environment

@@ -12,7 +12,7 @@ import click
 from acidlib import __version__
 from acidlib.cli.command import JobCommand, Machine, print_pieces, stores_of, tell, words_are_right
 from acidlib.cli.options import common_options
-from acidlib.report.log import WARNING
+from acidlib.report.progress import WARNING
 from acidlib.report.results import EXIT_NOT_DONE
 from acidlib.report.text import json_text
 from acidlib.service.environment import Environment

@@ -6,7 +6,7 @@ import click
 
 from acidlib.cli.command import JobCommand, print_report, report_of, services, words_are_right
 from acidlib.cli.options import common_options, pool_option, report_option, selection_options, yes_option
-from acidlib.report.log import ERROR
+from acidlib.report.progress import ERROR
 from acidlib.report.results import InitiatorResult, Verdict
 from acidlib.report.run import InitiatorReport
 from acidlib.service.environment import Environment

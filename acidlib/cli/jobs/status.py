@@ -15,8 +15,8 @@ from acidlib.cli.options import (
     write_ids_options,
 )
 from acidlib.planning.health import Level, status_of
-from acidlib.report.log import NOTE
 from acidlib.report.page import page_of
+from acidlib.report.progress import NOTE
 from acidlib.report.status import exit_status, status_document, status_text
 from acidlib.report.text import json_text
 from acidlib.service.environment import Environment

@@ -36,7 +36,7 @@ from acidlib.planning.rolled_back import (
 )
 from acidlib.points import Point, passing
 from acidlib.queue.metastore_database import MetastoreDatabase
-from acidlib.report.log import WARNING
+from acidlib.report.progress import WARNING
 from acidlib.report.results import CleaningResult, RemovedPath
 from acidlib.service.backend import CleanerOptions, Cleaning, ListedRequest, NotOursError, each_alone, recorded_mark
 from acidlib.service.places import Target

@@ -13,7 +13,7 @@ import pytest
 
 from acidlib.cli.logged import log_file, run_logged
 from acidlib.errors import RetryError, UsageError
-from acidlib.report.log import ERROR, INFO, NOTE, WARNING, LogFormat, LogLines
+from acidlib.report.progress import ERROR, INFO, NOTE, WARNING, LogFormat, LogLines
 
 SAYS = """
 import sys

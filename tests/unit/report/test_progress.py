@@ -1,8 +1,9 @@
-"""Progress on a terminal, in a log and on streams that fail; standard output stays untouched."""
+"""Lines on standard error, and progress on a terminal, in a log and on streams that fail."""
 
 import fcntl
 import inspect
 import io
+import json
 import os
 import struct
 import sys
@@ -13,7 +14,7 @@ from typing import TextIO
 
 import pytest
 
-from acidlib.report.progress import TerminalProgress
+from acidlib.report.progress import ERROR, NOTE, WARNING, LogFormat, LogLines, TerminalProgress
 from acidlib.service import services
 
 
@@ -243,3 +244,46 @@ def test_after_a_failure_nothing_more_is_tried() -> None:
             progress.note("noted")
     assert stream.failed == 1
     assert stream.getvalue() == "noted\n"
+
+
+PLACE = "db.t.p=1"
+
+
+def lines(form: LogFormat) -> LogLines:
+    return LogLines(format=form, job="cleaner", run_id="acidlib-h-1", clock=lambda: 1_700_000_000.5)
+
+
+@pytest.mark.parametrize(
+    ("level", "place", "words", "full"),
+    [
+        ("info", None, "done", "INFO    cleaner acidlib-h-1 -: done"),
+        ("info", PLACE, "db.t.p=1: done", "INFO    cleaner acidlib-h-1 db.t.p=1: done"),
+        (WARNING, PLACE, "warning: db.t.p=1: done", "WARNING cleaner acidlib-h-1 db.t.p=1: done"),
+        (NOTE, None, "note: done", "NOTE    cleaner acidlib-h-1 -: done"),
+        (ERROR, None, "error: done", "ERROR   cleaner acidlib-h-1 -: done"),
+    ],
+)
+def test_what_a_line_carries(level: str, place: str | None, words: str, full: str) -> None:
+    assert lines(LogFormat.WORDS).line("done", level=level, place=place) == words
+    assert lines(LogFormat.FULL).line("done", level=level, place=place) == f"2023-11-14T22:13:20.500Z {full}"
+    assert json.loads(lines(LogFormat.JSON).line("done", level=level, place=place)) == {
+        "time": "2023-11-14T22:13:20.500Z", "level": level, "job": "cleaner", "run_id": "acidlib-h-1", "place": place,
+        "message": "done",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("form", LogFormat)
+def test_a_line_is_one_line_and_no_command_of_a_terminal(form: LogFormat) -> None:
+    line = lines(form).line("a\nb\x1b[2J\u202e", place="t\x9b\n")
+    assert line.isprintable()
+
+
+def test_progress_is_written_in_the_same_form() -> None:
+    stream = io.StringIO()
+    with TerminalProgress(stream, lambda: 0.0, lines(LogFormat.JSON)) as progress:
+        progress.start("listing", 2)
+        progress.note("gone", level=WARNING, place=PLACE)
+        progress.advance(2)
+    first, last = map(json.loads, stream.getvalue().splitlines())
+    assert (first["level"], first["place"], first["message"]) == ("warning", PLACE, "gone")
+    assert (last["level"], last["place"], last["message"]) == ("info", None, "listing: 2 of 2, 0.0 s")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from acidlib.model.tables import TableRef
-from acidlib.report.log import ERROR, INFO, WARNING
+from acidlib.report.progress import ERROR, INFO, WARNING
 from acidlib.report.results import CompactionResult, Outcome
 from acidlib.service.compact import RunProgress
 
