@@ -10,17 +10,13 @@ import numpy as np
 from judges import tables
 
 from acidlib.errors import CorruptError
+from acidlib.model.names import Generation
 from acidlib.orc.columns import Column
-from acidlib.orc.encode import EncodingOptions, encode_column
 from acidlib.orc.proto import Compression
+from acidlib.orc.reader import ORC_14, StripeReader, Tail, read_tail
 from acidlib.orc.schema import TypeNode
-from acidlib.orc.statistics import StatisticsRules
-from acidlib.orc.stripe import StripeReader
-from acidlib.orc.tail import ORC_14, Tail, read_tail
-from acidlib.orc.writer import FileOptions, OrcWriter
+from acidlib.orc.writer import FileOptions, OrcWriter, encode_column
 from acidlib.rewrite.recode import group_bounds
-
-RULES = StatisticsRules(generation=4, writer_timezone="UTC")
 
 
 @dataclass(slots=True)
@@ -117,25 +113,24 @@ def file_options(root: TypeNode, **changes: Any) -> FileOptions:
         "stride": 5,
         "writer_version": ORC_14,
         "calendar": 0,
-        "rules": RULES,
+        "generation": Generation.HIVE4,
     }
     return FileOptions(**{**values, **changes})
 
 
-def encoding_options(options: FileOptions) -> EncodingOptions:
-    return EncodingOptions(
-        compression=options.compression, block_size=options.block_size, rules=options.rules, filters=options.filters
-    )
-
-
-def written(columns: Sequence[Column], options: FileOptions, metadata: dict[str, bytes] | None = None) -> bytes:
+def written(
+    columns: Sequence[Column],
+    options: FileOptions,
+    metadata: dict[str, bytes] | None = None,
+    timezone: str = "UTC",
+) -> bytes:
     """A file with one stripe for each root column."""
     sink = MemorySink()
     writer = OrcWriter(sink, options)
     for column in columns:
         bounds = group_bounds(column.slots, options.stride)
-        encoded = encode_column(column, options.root, bounds, encoding_options(options))
-        writer.write_stripe(encoded, rows=column.slots, timezone="UTC")
+        encoded = encode_column(column, options.root, bounds, options, timezone)
+        writer.write_stripe(encoded, rows=column.slots, timezone=timezone)
     writer.finish(metadata or {})
     return bytes(sink.content)
 

@@ -1,4 +1,4 @@
-"""How a file's type tree lines up with the table's, as the readers of the result would line it up.
+"""A file's type tree lined up with the table's, as the readers of the result would, and values of changed types.
 
 The columns of the row go by name or by position (`goes_by_position`); the fields of structs within them always go by
 name (ORC `SchemaEvolution`, the same in 1.5.8 of Hive 3.1 and 1.8.5 of Hive 4.0: only the levels down to the row are
@@ -6,24 +6,31 @@ positional). What the file lacks is null, and what only the file has goes.
 
 Columns whose type was changed (ALTER TABLE ... CHANGE COLUMN) are in one of four cases, by what Java's ORC reader makes
 of them in Hive of the table's generation (ConvertTreeReaderFactory of ORC 1.5.8 in Hive 3.1 and 1.8.5 in Hive 4.0):
-their streams may be copied, they are the same numbers in another encoding, their values are converted (`conversion`),
-or the change is refused. Only changes from whose result every old value can be recovered, and which all readers of that
-Hive make alike, row by row and in batches, in any zone and on any Java, are converted.
+their streams may be copied, they are the same numbers in another encoding, their values are converted (`convert`), or
+the change is refused. Only changes from whose result every old value can be recovered, and which all readers of that
+Hive make alike, row by row and in batches, in any zone and on any Java, are converted. The two versions of ORC agree on
+all of these but on FLOAT: 74.72 becomes the DOUBLE or the text of 74.72 for Hive 3.1, and for Hive 4.0 that of
+74.72000122070312, which it is. The result holds what the table's Hive reads.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import zip_longest
+from typing import Any
 
-from acidlib.errors import RefusedError
+import numpy as np
+from numpy.typing import NDArray
+
+from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.names import Generation
 from acidlib.model.units import ColumnMatching
-from acidlib.orc.columns import STRING_KINDS
-from acidlib.orc.proto import Kind
+from acidlib.orc.columns import STRING_KINDS, Bytes, Column, Dictionary, Longs, offsets_of
+from acidlib.orc.kernels.texts import date_texts, decimal_texts, first_too_long, integer_texts, real_texts, repadded
+from acidlib.orc.proto import GREGORIAN_START_DAYS, Calendar, Kind
 from acidlib.orc.schema import TypeNode
 
 _INTEGER_WIDTH = {Kind.BYTE: 1, Kind.SHORT: 2, Kind.INT: 4, Kind.LONG: 8}
@@ -48,12 +55,36 @@ _REAL_CHARACTERS = {Kind.FLOAT: 15, Kind.DOUBLE: 24}
 _LONGEST_CHAR, _MOST_DIGITS = 255, 38
 """Of Hive's CHAR and DECIMAL. A footer may claim more, and would then have every value padded to that."""
 
-_NAMED = 3
+_RANGES = {
+    Kind.BOOLEAN: (0, 1),
+    Kind.BYTE: (-(2**7), 2**7 - 1),
+    Kind.SHORT: (-(2**15), 2**15 - 1),
+    Kind.INT: (-(2**31), 2**31 - 1),
+    Kind.LONG: (-(2**63), 2**63 - 1),
+}
+_FIRST_DAY, _LAST_DAY = -719_164, 2_932_896
+"""0001-01-01 of the hybrid calendar, and 9999-12-31."""
+
+Reals = NDArray[np.floating[Any]]
+Forms = NDArray[np.bytes_]
+_FORM, _REAL = "S32", 24
+_LOG_2 = float(np.log10(2))
+_LEAST_POWER, _MOST_WHOLE = 2.0**-23, 2.0**62
+"""What Java 8 to 25 write alike begins with, among powers of two, and what it takes for a whole number ends before."""
+
+_WIDEST_DICTIONARY = 1 << 16
+_PATTERNS: dict[Kind, tuple[type[np.generic], type[np.generic]]] = {
+    Kind.BYTE: (np.uint8, np.uint8),
+    Kind.FLOAT: (np.float32, np.uint32),
+    Kind.DOUBLE: (np.float64, np.uint64),
+}
+"""The numbers that `Column.values` of a kind are, and as what they lie there; int64 where it is not given."""
+
 _NO_NAME = re.compile(r"_col\d+", re.ASCII)
 
 
 class Change(Enum):
-    """What becomes of a column's own streams: these bytes, the same values in another encoding, or other values."""
+    """The fate of a column's own streams: these bytes, the same values in another encoding, or other values."""
 
     COPY = "copy"
     RECODE = "recode"
@@ -62,7 +93,7 @@ class Change(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alignment:
-    """How a node of the output is filled from an input file.
+    """The way in which a node of the output is filled from an input file.
 
     path       the names that lead to it, as `row.a.b`; elements of other nested types have their number
     source     the input's node, or None when the file has no such column: every value is null
@@ -78,14 +109,63 @@ class Alignment:
     converted: Generation | None = None
 
     def walk(self) -> Iterator[Alignment]:
-        """This node and all below it, in column order."""
+        """Yield this node and all below it, in column order."""
         yield self
         for child in self.children:
             yield from child.walk()
 
 
+def align(
+    target: TypeNode, source: TypeNode, *, where: str, generation: Generation, matching: ColumnMatching
+) -> Alignment:
+    """Line up the row of an input with the table's; for types that differ `type_change` says what is allowed.
+
+    Raises RefusedError naming column and file for any other difference.
+
+    generation  of the Hive that reads the table
+    matching    how it finds columns in files
+    """
+    same = str if matching.case_sensitive else str.lower
+
+    def line_up(target: TypeNode, source: TypeNode, path: str, *, by_position: bool = False) -> Alignment:
+        is_struct = target.kind is source.kind is Kind.STRUCT
+        change = type_change(target, source, generation)
+        if change is None or (not is_struct and len(target.children) != len(source.children)):
+            raise RefusedError(
+                f"Cannot compact {where}: because its column {path} is {source} and the table's is {target}, and no "
+                "lossless conversion is known"
+            )
+        found: tuple[TypeNode | None, ...] = source.children
+        if is_struct and not by_position:
+            # of two fields with the same name readers see the last
+            named = {same(name): child for name, child in zip(source.field_names, source.children, strict=True)}
+            found = tuple(named.get(same(name)) for name in target.field_names)
+        pairs = list(zip_longest(target.children, found))[: len(target.children)]
+        below = target.field_names if is_struct else range(len(pairs))
+        children = tuple(
+            _absent(t, f"{path}.{name}") if s is None else line_up(t, s, f"{path}.{name}")
+            for (t, s), name in zip(pairs, below, strict=True)
+        )
+        is_whole = tuple(part.source for part in children) == source.children
+        return Alignment(
+            path=path,
+            target=target,
+            source=source,
+            children=children,
+            copyable=change is Change.COPY and is_whole and all(part.copyable for part in children),
+            converted=generation if change is Change.CONVERT else None,
+        )
+
+    return line_up(target, source, "row", by_position=goes_by_position(source, matching))
+
+
+def _absent(target: TypeNode, path: str) -> Alignment:
+    children = tuple(_absent(child, f"{path}.{i}") for i, child in enumerate(target.children))
+    return Alignment(path=path, target=target, source=None, children=children, copyable=False)
+
+
 def has_names(row: TypeNode) -> bool:
-    """Whether the columns of a file with this row have names (ORC `SchemaEvolution.hasColumnNames`).
+    """Return whether the columns of a file with this row have names (ORC `SchemaEvolution.hasColumnNames`).
 
     Files from before HIVE-4243 call them `_col0`, `_col1` and so on. One other name among the row's own, not those
     below, is enough.
@@ -94,12 +174,12 @@ def has_names(row: TypeNode) -> bool:
 
 
 def goes_by_position(row: TypeNode, matching: ColumnMatching) -> bool:
-    """Whether readers take the columns of a file with this row by position: as they are set, or as it has no names."""
+    """Return whether readers take this row's columns by position: as they are set, or as it has no names."""
     return matching.by_position or not has_names(row)
 
 
 def names_agree(target: TypeNode, source: TypeNode, *, named: bool = True) -> bool:
-    """Whether names and positions give the same: the file's columns and fields are the first ones of the table, or all.
+    """Return whether names and positions give the same: the file has the table's first columns and fields, or all.
 
     named  False: the names of the row itself do not count, only those below
     """
@@ -112,7 +192,7 @@ def names_agree(target: TypeNode, source: TypeNode, *, named: bool = True) -> bo
 
 
 def names_note(target: TypeNode, source: TypeNode, matching: ColumnMatching) -> str | None:
-    """What people should know of a file whose columns have other names than the table's; None if `names_agree`."""
+    """Return a note on a file whose columns have other names than the table's; None if `names_agree`."""
     if names_agree(target, source):
         return None
     columns, table = (f"({', '.join(row.field_names)})" for row in (source, target))
@@ -127,94 +207,14 @@ def names_note(target: TypeNode, source: TypeNode, matching: ColumnMatching) -> 
     return f"files with the columns {columns} are read by name as {table}; {others}"
 
 
-def align(
-    target: TypeNode,
-    source: TypeNode,
-    *,
-    where: str,
-    generation: Generation,
-    matching: ColumnMatching,
-    path: str = "row",
-) -> Alignment:
-    """Line up the row of an input with the table's; for types that differ `type_change` says what is allowed.
-
-    Raises RefusedError naming column and file for any other difference.
-
-    generation  of the Hive that reads the table
-    matching    how it finds columns in files
-    """
-    by_position = goes_by_position(source, matching)
-    return _Aligner(where, generation, matching.case_sensitive).align(target, source, path, by_position=by_position)
-
-
 def conversions(alignment: Alignment) -> str | None:
-    """The columns whose values have to be converted, `a from int to string, ...`, or None when there is none."""
+    """Return the columns whose values have to be converted, `a from int to string, ...`, or None when there is none."""
     found = [part for part in alignment.walk() if part.converted]
     if not found:
         return None
-    named = [f"{part.path.partition('.')[2]} from {part.source} to {part.target}" for part in found[:_NAMED]]
-    more = [f"{len(found) - _NAMED} more"] if len(found) > _NAMED else []
+    named = [f"{part.path.partition('.')[2]} from {part.source} to {part.target}" for part in found[:3]]
+    more = [f"{len(found) - 3} more"] if len(found) > 3 else []
     return ", ".join([*named, *more])
-
-
-@dataclass(frozen=True, slots=True)
-class _Aligner:
-    where: str
-    generation: Generation
-    case_sensitive: bool
-
-    def align(self, target: TypeNode, source: TypeNode, path: str, *, by_position: bool = False) -> Alignment:
-        if target.kind is Kind.STRUCT and source.kind is Kind.STRUCT:
-            found = source.children if by_position else self._by_name(target, source)
-            return self._struct(target, source, path, found)
-        if len(target.children) != len(source.children):
-            raise self._refuse(target, source, path)
-        children = tuple(
-            self.align(t, s, f"{path}.{i}")
-            for i, (t, s) in enumerate(zip(target.children, source.children, strict=True))
-        )
-        change = type_change(target, source, self.generation)
-        if change is None:
-            raise self._refuse(target, source, path)
-        return Alignment(
-            path=path,
-            target=target,
-            source=source,
-            children=children,
-            copyable=change is Change.COPY and all(c.copyable for c in children),
-            converted=self.generation if change is Change.CONVERT else None,
-        )
-
-    def _by_name(self, target: TypeNode, source: TypeNode) -> Sequence[TypeNode | None]:
-        """For each of the table's fields the file's; of two with the same name readers see the last."""
-        same = str if self.case_sensitive else str.lower
-        found = {same(name): child for name, child in zip(source.field_names, source.children, strict=True)}
-        return [found.get(same(name)) for name in target.field_names]
-
-    def _struct(self, target: TypeNode, source: TypeNode, path: str, found: Sequence[TypeNode | None]) -> Alignment:
-        pairs = list(zip_longest(target.children, found))[: len(target.children)]
-        children = tuple(
-            _absent(t, f"{path}.{name}") if s is None else self.align(t, s, f"{path}.{name}")
-            for (t, s), name in zip(pairs, target.field_names, strict=True)
-        )
-        return Alignment(
-            path=path,
-            target=target,
-            source=source,
-            children=children,
-            copyable=tuple(part.source for part in children) == source.children and all(c.copyable for c in children),
-        )
-
-    def _refuse(self, target: TypeNode, source: TypeNode, path: str) -> RefusedError:
-        return RefusedError(
-            f"Cannot compact {self.where}: because its column {path} is {source} and the table's is {target}, and no "
-            "lossless conversion is known"
-        )
-
-
-def _absent(target: TypeNode, path: str) -> Alignment:
-    children = tuple(_absent(child, f"{path}.{i}") for i, child in enumerate(target.children))
-    return Alignment(path=path, target=target, source=None, children=children, copyable=False)
 
 
 def type_change(target: TypeNode, source: TypeNode, generation: Generation) -> Change | None:
@@ -222,31 +222,30 @@ def type_change(target: TypeNode, source: TypeNode, generation: Generation) -> C
 
     None: the change is refused.
     """
-    if target.kind in _INTEGER_WIDTH and source.kind in _INTEGER_WIDTH:
-        if _INTEGER_WIDTH[target.kind] < _INTEGER_WIDTH[source.kind]:
+    new, old = target.kind, source.kind
+    if new in _INTEGER_WIDTH and old in _INTEGER_WIDTH:
+        if _INTEGER_WIDTH[new] < _INTEGER_WIDTH[old]:
             return None
-        return Change.COPY if target.kind is source.kind or source.kind is not Kind.BYTE else Change.RECODE
-    if source.kind in _DIGITS and target.kind is not source.kind:
-        return Change.CONVERT if _holds_every_integer(target, source) else None
-    if source.kind in (Kind.CHAR, Kind.VARCHAR):
+        return Change.COPY if new is old or old is not Kind.BYTE else Change.RECODE
+    if old in _DIGITS and new is not old:
+        if new is Kind.DECIMAL:
+            holds_all = target.precision - target.scale >= _DIGITS[old]
+        elif new in STRING_KINDS:
+            holds_all = _has_room(target, _CHARACTERS[old])
+        elif new in _EXACT_REALS:
+            holds_all = old in _EXACT_REALS[new]
+        else:
+            holds_all = old is Kind.BOOLEAN and new in _INTEGER_WIDTH
+        return Change.CONVERT if holds_all else None
+    if old in (Kind.CHAR, Kind.VARCHAR):
         return _text_change(target, source)
-    if target.kind in STRING_KINDS and (longest := _longest_text(source, generation)):
+    if new in STRING_KINDS and (longest := _longest_text(source, generation)):
         return Change.CONVERT if _has_room(target, longest) else None
-    if target.kind is Kind.DOUBLE and source.kind is Kind.FLOAT:
+    if new is Kind.DOUBLE and old is Kind.FLOAT:
         return Change.CONVERT
-    if target.kind is not source.kind:
+    if new is not old:
         return None
-    return _decimal_change(target, source) if target.kind is Kind.DECIMAL else Change.COPY
-
-
-def _holds_every_integer(target: TypeNode, source: TypeNode) -> bool:
-    if target.kind is Kind.DECIMAL:
-        return target.precision - target.scale >= _DIGITS[source.kind]
-    if target.kind in STRING_KINDS:
-        return _has_room(target, _CHARACTERS[source.kind])
-    if target.kind in _EXACT_REALS:
-        return source.kind in _EXACT_REALS[target.kind]
-    return source.kind is Kind.BOOLEAN and target.kind in _INTEGER_WIDTH
+    return _decimal_change(target, source) if new is Kind.DECIMAL else Change.COPY
 
 
 def _has_room(target: TypeNode, characters: int) -> bool:
@@ -273,7 +272,7 @@ def _is_known(source: TypeNode) -> bool:
 
 
 def _text_change(target: TypeNode, source: TypeNode) -> Change | None:
-    """Readers take the blanks off the end of a CHAR, so they are no part of what it becomes; a VARCHAR keeps them."""
+    # readers take the blanks off the end of a CHAR, so they are no part of what it becomes; a VARCHAR keeps them
     more = target.maximum_length - source.maximum_length
     kept = target.kind is Kind.STRING or (target.kind is Kind.VARCHAR and more >= 0)
     if source.kind is Kind.VARCHAR:
@@ -291,3 +290,168 @@ def _decimal_change(target: TypeNode, source: TypeNode) -> Change | None:
         return Change.COPY if target.precision >= source.precision else None
     more_digits = target.precision - target.scale >= source.precision - source.scale
     return Change.CONVERT if _is_known(source) and target.scale > source.scale and more_digits else None
+
+
+def convert(column: Column, target: TypeNode, source: TypeNode, *, generation: Generation, calendar: int) -> Column:
+    """Return a column of the source's type as one of the target's, nulls and slots as they were.
+
+    Raises CorruptError for values that the source's type cannot have: readers cut those, each in its own way.
+    RefusedError for values that readers convert each in its own way. `calendar`: that of the file, for dates.
+    """
+    if source.kind is Kind.DATE:
+        return _from_dates(column, target, proleptic=calendar == Calendar.PROLEPTIC_GREGORIAN)
+    if source.kind is Kind.DECIMAL:
+        return _from_decimals(column, target, source)
+    if source.kind is Kind.CHAR:
+        return _from_char(column, target, source)
+    if source.kind in (Kind.FLOAT, Kind.DOUBLE):
+        return _from_reals(column, target, source, generation)
+    return _from_integers(column, target, source)
+
+
+def _from_integers(column: Column, target: TypeNode, source: TypeNode) -> Column:
+    """Return the numbers of a BOOLEAN, BYTE, SHORT, INT or LONG column as another type's."""
+    values = column.values.view(np.int8) if source.kind is Kind.BYTE else column.values
+    numbers: Longs = values.astype(np.int64, copy=False)
+    least, most = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
+    low, high = _RANGES[source.kind]
+    if least < low or most > high:
+        raise CorruptError(f"its value {least if least < low else most} is no {source}")
+    if target.kind not in STRING_KINDS:
+        secondary = np.zeros_like(numbers) if target.kind is Kind.DECIMAL else column.secondary
+        real, pattern = _PATTERNS.get(target.kind, (np.int64, np.int64))
+        return replace(
+            column, kind=target.kind, values=numbers.astype(real, copy=False).view(pattern), secondary=secondary
+        )
+    width = _width(target)
+    if source.kind is Kind.BOOLEAN:
+        padded = [text.ljust(width) for text in (b"FALSE", b"TRUE")]
+        data, lengths = np.frombuffer(b"".join(padded), dtype=np.uint8), np.array([len(text) for text in padded])
+        return replace(column, kind=target.kind, values=numbers, dictionary=_dictionary(data, lengths))
+    # a dictionary of all between the least and the most, if these are fewer than the values
+    if len(numbers) and most - least < min(_WIDEST_DICTIONARY, len(numbers)):
+        entries = _dictionary(*integer_texts(np.arange(least, most + 1, dtype=np.int64), width))
+        return replace(column, kind=target.kind, values=numbers - least, dictionary=entries)
+    return _direct(column, target, integer_texts(numbers, width))
+
+
+def _from_decimals(column: Column, target: TypeNode, source: TypeNode) -> Column:
+    wrong = first_too_long(column.values, column.high, column.secondary, source.precision, source.scale)
+    if wrong is not None:
+        high = int(column.values[wrong] >> 63) if column.high is None else int(column.high[wrong])
+        unscaled = (high << 64) + (int(column.values[wrong]) & (2**64 - 1))
+        raise CorruptError(f"its value {unscaled} of scale {column.secondary[wrong]} is no {source}")
+    if target.kind in STRING_KINDS:
+        return _direct(column, target, decimal_texts(column.values, column.high, column.secondary, _width(target)))
+    # each value has a scale of its own, so it stays as it is stored
+    return replace(column, kind=target.kind)
+
+
+def _from_dates(column: Column, target: TypeNode, *, proleptic: bool) -> Column:
+    """Return texts of days, as a dictionary: there are few days.
+
+    The texts are of the file's calendar. Hive 3.1 takes every file for one of the hybrid calendar, so there are two
+    texts for the dates of others on which the calendars differ.
+    """
+    days, places = np.unique(column.values, return_inverse=True)
+    if len(days):
+        first, last = int(days[0]), int(days[-1])
+        if first < _FIRST_DAY or last > _LAST_DAY:
+            wrong = first if first < _FIRST_DAY else last
+            raise RefusedError(
+                f"day {wrong} is not from 0001-01-01 to 9999-12-31, and readers write others in several ways"
+            )
+        if proleptic and first < GREGORIAN_START_DAYS:
+            raise RefusedError(f"day {first} is before 1582-10-15, and readers take it for dates of several calendars")
+    return replace(column, kind=target.kind, values=places, dictionary=_dictionary(*date_texts(days, _width(target))))
+
+
+def _from_reals(column: Column, target: TypeNode, source: TypeNode, generation: Generation) -> Column:
+    reals: Reals = column.values.view(np.float32 if source.kind is Kind.FLOAT else np.float64)
+    if source.kind is Kind.FLOAT and generation is Generation.HIVE4:
+        with np.errstate(invalid="ignore"):  # a signalling NaN
+            reals = reals.astype(np.float64)
+        if target.kind is Kind.DOUBLE:
+            return replace(column, kind=target.kind, values=reals.view(np.uint64))
+    if target.kind is Kind.DOUBLE:
+        # `nan` is the one that Java's `Double.parseDouble` makes
+        wide = _decimal_forms(reals, generation).astype(np.float64)
+        return replace(column, kind=target.kind, values=wide.view(np.uint64))
+    if np.isnan(reals).any():
+        raise RefusedError("its value NaN is read as null, which would be lost")
+    return _direct(column, target, _java_texts(_decimal_forms(reals, generation), _width(target)))
+
+
+def _java_texts(forms: Forms, width: int) -> tuple[Bytes, Longs]:
+    return real_texts(forms.view(np.uint8), forms.itemsize, width)
+
+
+def _decimal_forms(reals: Reals, generation: Generation) -> Forms:
+    """Return the decimal number as which Java writes each one, in any form.
+
+    Since Java 19 that is the one with the fewest digits of those nearest to the value, as Python has it. Before it was
+    another one for some powers of two and for what is no normal number, and whole numbers with more bits than their
+    type had as many digits as the power of two that their last bit stands for (JDK-4511638). Hive 3.1 runs on Java 8;
+    Hive 4 on all, so what depends on the Java is refused.
+    """
+    sizes, (fractions, _) = np.abs(reals), np.frexp(reals)
+    limits = np.finfo(reals.dtype)
+    with np.errstate(invalid="ignore"):
+        is_power = (np.abs(fractions) == 0.5) & (sizes < _LEAST_POWER)
+        is_odd = (
+            (sizes > 0) & (is_power | (sizes < limits.smallest_normal) | (sizes >= _MOST_WHOLE)) & np.isfinite(reals)
+        )
+        is_whole = (sizes >= 2.0 ** (limits.nmant + 1)) & (sizes < _MOST_WHOLE)
+    if is_odd.any():
+        raise _depends_on_java(reals[is_odd])
+    forms = reals.astype(_FORM)
+    if is_whole.any():
+        older = _older_forms(reals[is_whole], limits.nmant)
+        if generation is Generation.HIVE4:
+            texts = [_java_texts(form, _REAL)[0].reshape(-1, _REAL) for form in (forms[is_whole], older)]
+            differ = (texts[0] != texts[1]).any(axis=1)
+            if differ.any():
+                raise _depends_on_java(reals[is_whole][differ])
+        forms[is_whole] = older
+    return forms
+
+
+def _older_forms(reals: Reals, bits: int) -> Forms:
+    """Return whole numbers of more than so many bits as Java before 19 writes them."""
+    _, exponents = np.frexp(reals)
+    unsure = np.maximum(exponents.astype(np.int64) - bits - 3, 0)
+    unit = 10 ** np.floor(unsure * _LOG_2).astype(np.int64)
+    unit[unsure < 2] = 1
+    whole = np.abs(reals).astype(np.int64)
+    rounded = (whole + unit // 2) // unit * unit
+    return np.where(reals < 0, -rounded, rounded).astype(_FORM)
+
+
+def _depends_on_java(reals: Reals) -> RefusedError:
+    return RefusedError(f"its value {reals[0]!s} becomes another one in some versions of Java than in others")
+
+
+def _from_char(column: Column, target: TypeNode, source: TypeNode) -> Column:
+    width = _width(target)
+    old = column.dictionary
+    before, sizes = (column.data, column.lengths) if old is None else (old.data, np.diff(old.offsets))
+    data, lengths, most = repadded(before, sizes, width)
+    if most > source.maximum_length:
+        raise CorruptError(f"a value of {most} characters is no {source}")
+    if old is None:
+        return replace(column, kind=target.kind, data=data, lengths=lengths)
+    return replace(column, kind=target.kind, dictionary=_dictionary(data, lengths))
+
+
+def _direct(column: Column, target: TypeNode, texts: tuple[Bytes, Longs]) -> Column:
+    data, lengths = texts
+    return Column(kind=target.kind, slots=column.slots, present=column.present, lengths=lengths, data=data)
+
+
+def _dictionary(data: Bytes, lengths: Longs) -> Dictionary:
+    return Dictionary(offsets=offsets_of(lengths), data=data)
+
+
+def _width(target: TypeNode) -> int:
+    """Return how many characters every text has at least: those of a CHAR are padded."""
+    return target.maximum_length if target.kind is Kind.CHAR else 0

@@ -22,13 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acidlib.model.units import FilterSize
-from acidlib.orc.columns import INTEGER_KINDS, STRING_KINDS, TIMESTAMP_KINDS, Column, Longs, Mask
+from acidlib.orc.columns import INTEGER_KINDS, STRING_KINDS, Column, Longs, Mask, offsets_of
 from acidlib.orc.kernels import murmur
 from acidlib.orc.kernels.jit import Bytes, kernel_bytes, kernel_longs
 from acidlib.orc.kernels.murmur import Words
 from acidlib.orc.proto import GREGORIAN_START_DAYS, BloomFilterIndex, Kind
 from acidlib.orc.schema import TypeNode
-from acidlib.orc.statistics import UTC_NAMES, StatisticsRules
 
 _WORD = 64
 _MOST_PER_ROW = 64
@@ -68,11 +67,9 @@ def _most_bits(rows: int) -> int:
     return min(_MOST_PER_ROW * rows, _MOST_BITS)
 
 
-def bloom_filters(
-    column: Column, node: TypeNode, value_bounds: Longs, size: FilterSize, *, rules: StatisticsRules
-) -> Any:
-    """The BloomFilterIndex of a column: a filter for each of its row groups, that is pair of value numbers."""
-    hasher = _hasher(column, node, rules)
+def bloom_filters(column: Column, node: TypeNode, value_bounds: Longs, size: FilterSize, *, timezone: str) -> Any:
+    """Return the BloomFilterIndex of a column: a filter for each of its row groups, that is pair of value numbers."""
+    hasher = _hasher(column, node, timezone)
     index = BloomFilterIndex()
     for first, end in pairwise(value_bounds.tolist()):
         hashes = hasher(first, end)
@@ -84,7 +81,7 @@ def bloom_filters(
     return index
 
 
-def _hasher(column: Column, node: TypeNode, rules: StatisticsRules) -> _Hasher:
+def _hasher(column: Column, node: TypeNode, timezone: str) -> _Hasher:
     kind = column.kind
     if kind is Kind.DATE:
         return _dates(np.ascontiguousarray(column.values))
@@ -98,13 +95,9 @@ def _hasher(column: Column, node: TypeNode, rules: StatisticsRules) -> _Hasher:
         return _strings(column, node)
     if kind is Kind.DECIMAL:
         return _decimals(column, node)
-    if kind is Kind.TIMESTAMP_INSTANT or (kind in TIMESTAMP_KINDS and rules.writer_timezone in UTC_NAMES):
+    if kind is Kind.TIMESTAMP_INSTANT or (kind is Kind.TIMESTAMP and timezone == "UTC"):
         return _timestamps(column)
-    return _unknown
-
-
-def _unknown(_first: int, _end: int) -> None:
-    return None
+    return lambda _first, _end: None
 
 
 def _integers(values: NDArray[Any]) -> _Hasher:
@@ -136,7 +129,10 @@ def _doubles(patterns: NDArray[Any], real: type[np.floating[Any]]) -> _Hasher:
 
 def _strings(column: Column, node: TypeNode) -> _Hasher:
     if column.dictionary is None:
-        offsets, data = _offsets(np.ascontiguousarray(column.lengths)), kernel_bytes(np.ascontiguousarray(column.data))
+        offsets, data = (
+            offsets_of(np.ascontiguousarray(column.lengths)),
+            kernel_bytes(np.ascontiguousarray(column.data)),
+        )
         return lambda first, end: _hash_strings(data, offsets[first : end + 1], node)
     offsets, data = kernel_longs(column.dictionary.offsets), kernel_bytes(column.dictionary.data)
     entries, hashes = np.ascontiguousarray(column.values), murmur.hash_strings(data, offsets)
@@ -162,12 +158,6 @@ def _as_shown(data: Bytes, offsets: Longs, node: TypeNode) -> Mask | None:
     least = node.maximum_length if node.kind is Kind.CHAR else 0
     shown: Mask = (characters >= least) & (characters <= node.maximum_length)
     return shown
-
-
-def _offsets(lengths: NDArray[Any]) -> Longs:
-    offsets = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    return offsets
 
 
 def _decimals(column: Column, node: TypeNode) -> _Hasher:

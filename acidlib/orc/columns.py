@@ -7,28 +7,26 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from acidlib.orc.kernels.jit import byte_at, kernel
 from acidlib.orc.kernels.vectors import expand_keep, filter_bytes, filter_values, gather_bytes
 from acidlib.orc.proto import Kind
-
-# --- column -----------------------------------------------------------------------------------------------------------
-# The content of one ORC column after its streams were decompressed and decoded: no value is interpreted.
-#
-# Arrays hold the *present* values only, except `present` itself, which has one entry per slot. Those that a kind has no
-# use for are empty.
 
 Bytes = NDArray[np.uint8]
 Longs = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 NO_VALUES: Longs = np.zeros(0, dtype=np.int64)
+_ZERO: Longs = np.zeros(1, dtype=np.int64)
 NO_BYTES: Bytes = np.zeros(0, dtype=np.uint8)
 
 STRING_KINDS = frozenset({Kind.STRING, Kind.CHAR, Kind.VARCHAR})
 INTEGER_KINDS = frozenset({Kind.SHORT, Kind.INT, Kind.LONG, Kind.DATE})
 TIMESTAMP_KINDS = frozenset({Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT})
+
+KEY_THRESHOLD = 0.8
+"""Above this share of distinct strings a dictionary does not pay (orc.dictionary.key.threshold)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,13 +38,16 @@ class Dictionary:
 
     @property
     def entries(self) -> int:
-        """Number of entries."""
+        """The number of entries."""
         return len(self.offsets) - 1
 
 
 @dataclass(slots=True, kw_only=True)
 class Column:
-    """A run of slots of one column.
+    """A run of slots of one column after its streams were decompressed and decoded: no value is interpreted.
+
+    Arrays hold the *present* values only, except `present` itself, which has one entry per slot. Those that a kind has
+    no use for are empty.
 
     kind       the type kind as written
     slots      number of slots, nulls included
@@ -76,16 +77,18 @@ class Column:
 
     @property
     def count(self) -> int:
-        """Number of present values."""
+        """The number of present values."""
         return self.slots if self.present is None else int(np.count_nonzero(self.present))
 
 
-# --- transform --------------------------------------------------------------------------------------------------------
-# Filtering, joining and reordering columns, whose values are not interpreted.
+def offsets_of(lengths: ArrayLike) -> Longs:
+    """Return where values of these lengths begin if they lie one behind the other, and where the last one ends."""
+    offsets = np.cumsum(lengths, dtype=np.int64)
+    return np.concatenate((_ZERO, offsets))
 
 
 def filter_column(column: Column, keep: Mask) -> Column:
-    """The slots whose entry in `keep` (bool per slot) is true, in order, with all below them."""
+    """Return the slots whose entry in `keep` (bool per slot) is true, in order, with all below them."""
     present = column.present
     if present is None:
         kept_values, kept_present = keep, None
@@ -101,20 +104,13 @@ def filter_column(column: Column, keep: Mask) -> Column:
     out.lengths = _take(column.lengths, kept_values)
     if len(column.data):
         out.data = filter_bytes(column.data, column.lengths, kept_values)
-    out.children = tuple(
-        filter_column(child, child_keep)
-        for child, child_keep in zip(column.children, _child_masks(column, kept_values), strict=True)
-    )
-    return out
-
-
-def _child_masks(column: Column, keep: Mask) -> list[Mask]:
+    below = [kept_values] * len(column.children)
     if column.kind in (Kind.LIST, Kind.MAP):
-        elements = expand_keep(keep, column.lengths)
-        return [elements] * len(column.children)
-    if column.kind is Kind.UNION:
-        return [keep[column.values == tag] for tag in range(len(column.children))]
-    return [keep] * len(column.children)
+        below = [expand_keep(kept_values, column.lengths)] * len(column.children)
+    elif column.kind is Kind.UNION:
+        below = [kept_values[column.values == tag] for tag in range(len(column.children))]
+    out.children = tuple(filter_column(child, mask) for child, mask in zip(column.children, below, strict=True))
+    return out
 
 
 def _take(array: NDArray[Any], keep: Mask) -> NDArray[Any]:
@@ -122,7 +118,7 @@ def _take(array: NDArray[Any], keep: Mask) -> NDArray[Any]:
 
 
 def reorder_column(column: Column, order: Longs) -> Column:
-    """The slots that `order` names, in that order, with all below them; a slot may be named once or never."""
+    """Return the slots that `order` names, in that order, with all below them; a slot may be named once or never."""
     present = column.present
     if present is None:
         chosen, chosen_present = order, None
@@ -137,33 +133,21 @@ def reorder_column(column: Column, order: Longs) -> Column:
     out.secondary = _gather(column.secondary, chosen)
     out.lengths = _gather(column.lengths, chosen)
     if len(column.data):
-        out.data = gather_bytes(column.data, _starts(column.lengths), column.lengths, chosen)
-    out.children = tuple(
-        reorder_column(child, child_order)
-        for child, child_order in zip(column.children, _child_orders(column, chosen), strict=True)
-    )
-    return out
-
-
-def _child_orders(column: Column, chosen: Longs) -> list[Longs]:
+        out.data = gather_bytes(column.data, offsets_of(column.lengths)[:-1], column.lengths, chosen)
+    below = [chosen] * len(column.children)
     if column.kind in (Kind.LIST, Kind.MAP):
-        lengths = column.lengths[chosen]
         # each element's place in its own list, added to where that list starts
-        within = np.arange(int(lengths.sum()), dtype=np.int64) - np.repeat(_starts(lengths), lengths)
-        return [np.repeat(_starts(column.lengths)[chosen], lengths) + within] * len(column.children)
-    if column.kind is Kind.UNION:
-        orders = []
+        within = np.arange(int(out.lengths.sum()), dtype=np.int64) - np.repeat(
+            offsets_of(out.lengths)[:-1], out.lengths
+        )
+        starts = offsets_of(column.lengths)[chosen]
+        below = [np.repeat(starts, out.lengths) + within] * len(column.children)
+    elif column.kind is Kind.UNION:
         for tag in range(len(column.children)):
             is_mine = column.values == tag
-            orders.append((np.cumsum(is_mine, dtype=np.int64) - 1)[chosen[is_mine[chosen]]])
-        return orders
-    return [chosen] * len(column.children)
-
-
-def _starts(lengths: Longs) -> Longs:
-    starts = np.zeros(len(lengths), dtype=np.int64)
-    np.cumsum(lengths[:-1], out=starts[1:])
-    return starts
+            below[tag] = (np.cumsum(is_mine, dtype=np.int64) - 1)[chosen[is_mine[chosen]]]
+    out.children = tuple(reorder_column(child, order) for child, order in zip(column.children, below, strict=True))
+    return out
 
 
 def _gather(array: NDArray[Any], chosen: Longs) -> NDArray[Any]:
@@ -171,28 +155,35 @@ def _gather(array: NDArray[Any], chosen: Longs) -> NDArray[Any]:
 
 
 def concat_columns(columns: Sequence[Column]) -> Column:
-    """The slots of several columns of one type, one after the other."""
+    """Return the slots of several columns of one type, one after the other."""
     columns = [column for column in columns if column.slots] or list(columns[:1])
     if len(columns) == 1:
         return columns[0]
-    kind = columns[0].kind
-    out = Column(kind=kind, slots=sum(column.slots for column in columns), present=_join_present(columns))
-    if kind in STRING_KINDS:
-        _join_strings(columns, out)
-    else:
-        out.values = _join([column.values for column in columns])
-        out.lengths = _join([column.lengths for column in columns])
-        out.data = _join([column.data for column in columns])
+    out = Column(kind=columns[0].kind, slots=sum(column.slots for column in columns))
+    if any(column.present is not None for column in columns):
+        out.present = np.concatenate(
+            [np.ones(c.slots, dtype=np.bool_) if c.present is None else c.present for c in columns]
+        )
+    if out.kind in STRING_KINDS:
+        # a column without any value says nothing about the form
+        valued = [column for column in columns if column.count]
+        dictionaries = [column.dictionary for column in valued if column.dictionary is not None]
+        if dictionaries and len(dictionaries) == len(valued):
+            out.dictionary, out.values = _join_entries(dictionaries, [column.values for column in valued])
+        elif valued:
+            direct = [as_direct(column) for column in valued]
+            out.lengths = _join([column.lengths for column in direct])
+            out.data = _join([column.data for column in direct])
+        return out
+    out.values = _join([column.values for column in columns])
+    out.lengths = _join([column.lengths for column in columns])
+    out.data = _join([column.data for column in columns])
     out.secondary = _join([column.secondary for column in columns])
     if any(column.high is not None for column in columns):
-        out.high = np.concatenate([_high(column) for column in columns])
+        out.high = np.concatenate([column.values >> 63 if column.high is None else column.high for column in columns])
     children = zip(*(column.children for column in columns), strict=True)
     out.children = tuple(concat_columns(parts) for parts in children)
     return out
-
-
-def _high(column: Column) -> Longs:
-    return column.high if column.high is not None else column.values >> 63
 
 
 def _join(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
@@ -200,34 +191,16 @@ def _join(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return np.concatenate(found)
 
 
-def _join_present(columns: Sequence[Column]) -> Mask | None:
-    if all(column.present is None for column in columns):
-        return None
-    return np.concatenate([np.ones(c.slots, dtype=np.bool_) if c.present is None else c.present for c in columns])
-
-
-def _join_strings(columns: Sequence[Column], out: Column) -> None:
-    # a column without any value says nothing about the form
-    valued = [column for column in columns if column.count]
-    dictionaries = [column.dictionary for column in valued if column.dictionary is not None]
-    if dictionaries and len(dictionaries) == len(valued):
-        offsets, data, values, entries, size = [np.zeros(1, dtype=np.int64)], [], [], 0, 0
-        for column, dictionary in zip(valued, dictionaries, strict=True):
-            offsets.append(dictionary.offsets[1:] + size)
-            data.append(dictionary.data)
-            values.append(column.values + entries)
-            entries += dictionary.entries
-            size += len(dictionary.data)
-        out.dictionary = Dictionary(offsets=np.concatenate(offsets), data=np.concatenate(data))
-        out.values = np.concatenate(values)
-        return
-    direct = [as_direct(column) for column in valued]
-    out.lengths = _join([column.lengths for column in direct]) if direct else NO_VALUES
-    out.data = _join([column.data for column in direct]) if direct else NO_BYTES
+def _join_entries(dictionaries: Sequence[Dictionary], values: Sequence[Longs]) -> tuple[Dictionary, Longs]:
+    """Return one dictionary with the entries of all, one after the other, and the values by their new numbers."""
+    lengths = np.concatenate([np.diff(dictionary.offsets) for dictionary in dictionaries])
+    firsts = offsets_of([dictionary.entries for dictionary in dictionaries])
+    joined = Dictionary(offsets=offsets_of(lengths), data=np.concatenate([one.data for one in dictionaries]))
+    return joined, np.concatenate([entries + first for entries, first in zip(values, firsts[:-1], strict=True)])
 
 
 def as_direct(column: Column) -> Column:
-    """A string column in direct form."""
+    """Return a string column in direct form."""
     if column.dictionary is None:
         return column
     offsets = column.dictionary.offsets
@@ -241,15 +214,11 @@ def as_direct(column: Column) -> Column:
     )
 
 
-# --- dictionary -------------------------------------------------------------------------------------------------------
-# String dictionaries: only used entries, each once, in ascending byte order (what Java's writer produces).
-
-KEY_THRESHOLD = 0.8
-"""Above this share of distinct strings a dictionary does not pay (orc.dictionary.key.threshold)."""
-
-
 def canonical(column: Column) -> Column:
-    """A string column whose dictionary, if it keeps one, is sorted, without duplicates and without unused entries."""
+    """Return a string column whose dictionary, if it keeps one, is as Java's writer produces it.
+
+    That is: only used entries, each once, in ascending byte order.
+    """
     if column.dictionary is None:
         return column
     dictionary, values = column.dictionary, column.values
@@ -258,22 +227,14 @@ def canonical(column: Column) -> Column:
     if np.count_nonzero(used) > KEY_THRESHOLD * len(values):
         return as_direct(column)
     if not used.all() or not _ascending(dictionary.offsets, dictionary.data):
-        dictionary, values = _rebuild(dictionary, values, np.flatnonzero(used))
+        starts, lengths = dictionary.offsets[:-1][used], np.diff(dictionary.offsets)[used]
+        order = _sort(starts, lengths, _prefixes(starts, lengths, dictionary.data), dictionary.data)
+        ranks, firsts = _rank(starts, lengths, order, dictionary.data)
+        new_numbers = np.zeros(dictionary.entries, dtype=np.int64)
+        new_numbers[used] = ranks
+        data = gather_bytes(dictionary.data, starts, lengths, firsts)
+        dictionary, values = Dictionary(offsets=offsets_of(lengths[firsts]), data=data), new_numbers[values]
     return Column(kind=column.kind, slots=column.slots, present=column.present, values=values, dictionary=dictionary)
-
-
-def _rebuild(dictionary: Dictionary, values: Longs, used: Longs) -> tuple[Dictionary, Longs]:
-    starts = dictionary.offsets[used]
-    lengths = dictionary.offsets[used + 1] - starts
-    order = _sort(starts, lengths, _prefixes(starts, lengths, dictionary.data), dictionary.data)
-    ranks, firsts = _rank(starts, lengths, order, dictionary.data)
-    mapping = np.zeros(dictionary.entries, dtype=np.int64)
-    mapping[used] = ranks
-    kept = lengths[firsts]
-    offsets = np.zeros(len(firsts) + 1, dtype=np.int64)
-    np.cumsum(kept, out=offsets[1:])
-    data = gather_bytes(dictionary.data, starts, lengths, firsts)
-    return Dictionary(offsets=offsets, data=data), mapping[values]
 
 
 @kernel
@@ -296,7 +257,7 @@ def _ascending(offsets: Longs, data: Bytes) -> bool:  # pragma: no cover
 
 @kernel
 def _prefixes(starts: Longs, lengths: Longs, data: Bytes) -> Longs:  # pragma: no cover
-    """The first seven bytes of each string as a number that orders like them (seven fit without a sign)."""
+    """Return the first seven bytes of each string as a number that orders like them (seven fit without a sign)."""
     out = np.zeros(len(starts), dtype=np.int64)
     for i in range(len(starts)):
         value = 0
@@ -310,7 +271,7 @@ def _prefixes(starts: Longs, lengths: Longs, data: Bytes) -> Longs:  # pragma: n
 
 @kernel
 def _sort(starts: Longs, lengths: Longs, prefixes: Longs, data: Bytes) -> Longs:  # pragma: no cover
-    """Indices in ascending byte order, by a bottom-up merge sort."""
+    """Return indices in ascending byte order, by a bottom-up merge sort."""
     n = len(starts)
     source = np.arange(n)
     target = np.empty(n, dtype=np.int64)
@@ -340,7 +301,7 @@ def _sort(starts: Longs, lengths: Longs, prefixes: Longs, data: Bytes) -> Longs:
 
 @kernel
 def _rank(starts: Longs, lengths: Longs, order: Longs, data: Bytes) -> tuple[Longs, Longs]:  # pragma: no cover
-    """Per string its rank among the distinct ones, and per rank the index of one string that has it."""
+    """Return per string its rank among the distinct ones, and per rank the index of one string that has it."""
     ranks = np.empty(len(order), dtype=np.int64)
     firsts = np.empty(len(order), dtype=np.int64)
     found = 0

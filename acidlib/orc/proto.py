@@ -240,16 +240,11 @@ def _message(name: str) -> Any:
 
 
 ColumnStatistics: Any = _message("ColumnStatistics")
-RowIndexEntry: Any = _message("RowIndexEntry")
 RowIndex: Any = _message("RowIndex")
 BloomFilterIndex: Any = _message("BloomFilterIndex")
-Stream: Any = _message("Stream")
-ColumnEncoding: Any = _message("ColumnEncoding")
 StripeFooter: Any = _message("StripeFooter")
 Type: Any = _message("Type")
 StripeInformation: Any = _message("StripeInformation")
-UserMetadataItem: Any = _message("UserMetadataItem")
-StripeStatistics: Any = _message("StripeStatistics")
 Metadata: Any = _message("Metadata")
 Footer: Any = _message("Footer")
 PostScript: Any = _message("PostScript")

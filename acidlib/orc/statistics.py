@@ -1,42 +1,42 @@
-"""Column statistics: what they may say to which readers, and how those of row groups are computed."""
+"""Column statistics: computed for row groups, merged, copied, and the questions asked of those found in files.
+
+Readers skip rows by statistics, so a statistic that is not certain is left out, and always the whole typed message:
+Java ORC 1.5 takes a message without minimum for a column of nulls and skips live rows (RecordReaderImpl.getMin,
+evaluatePredicateRange). Merged parts may come from files of any writer (Java, C++, Trino): what one of them leaves out
+is unknown for the whole. Readers are those of one generation of Hive: Hive 3's (Java ORC 1.5) know neither nanosecond
+fields nor string bounds. Source: ORC specification, "Column Statistics".
+"""
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from acidlib.orc.columns import STRING_KINDS, TIMESTAMP_KINDS, Column, Dictionary, Longs
+from acidlib.model.names import Generation
+from acidlib.orc.columns import STRING_KINDS, TIMESTAMP_KINDS, Column, Longs, offsets_of
 from acidlib.orc.kernels import group_stats
-from acidlib.orc.kernels.jit import Bytes, kernel_array, kernel_bytes, kernel_longs
+from acidlib.orc.kernels.jit import kernel_array, kernel_bytes, kernel_longs
 from acidlib.orc.proto import ColumnStatistics, Kind
+from acidlib.orc.reader import MAX_SLOTS, Tail
 from acidlib.orc.schema import TypeNode
-from acidlib.orc.tail import MAX_SLOTS, Tail
 
-# --- statistics rules -------------------------------------------------------------------------------------------------
-# What column statistics may say to which readers: the rules that computed, merged and copied statistics share.
-#
-# Readers skip rows by statistics, so a statistic that is not certain is left out, and always the whole typed message:
-# Java ORC 1.5 takes a message without minimum for a column of nulls and skips live rows (RecordReaderImpl.getMin,
-# evaluatePredicateRange).
-
-UTC_NAMES = frozenset({"UTC", "GMT", "Etc/UTC", "Etc/GMT"})
-MAX_STRING_BOUND = 1024
+_MAX_STRING_BOUND = 1024
 """Longest minimum or maximum that Java writes (StringStatisticsImpl.MAX_BYTES_RECORDED)."""
 
-MAX_DECIMAL_DIGITS = 38
-DEFAULT_MIN_NANOS = 0
-DEFAULT_MAX_NANOS = 999_999
-"""What an absent maximum_nanos means: any part of the millisecond (TimestampStatisticsImpl)."""
+_MAX_DECIMAL_DIGITS = 38
+_MIN_NANOS, _MAX_NANOS = 0, 999_999
+"""Nanoseconds below the millisecond that absent fields mean: any part of it (TimestampStatisticsImpl)."""
 
-INT64 = range(-(2**63), 2**63)
+_INT32, _INT64 = range(-(2**31), 2**31), range(-(2**63), 2**63)
 
-TYPED_FIELD = {
+_TYPED_FIELD = {
     Kind.BOOLEAN: "bucket_statistics",
     Kind.BYTE: "int_statistics",
     Kind.SHORT: "int_statistics",
@@ -55,80 +55,160 @@ TYPED_FIELD = {
 }
 """The typed message of each kind. LIST, MAP, STRUCT and UNION have counts only."""
 
-ALL_TYPED = (*sorted(set(TYPED_FIELD.values())), "collection_statistics")
+_ALL_TYPED = (*sorted(set(_TYPED_FIELD.values())), "collection_statistics")
+
+_Instant: TypeAlias = tuple[int, int]
+"""A point in UTC: milliseconds since 1970, and the nanoseconds (0 to 999,999) after them."""
+
+_Decimal: TypeAlias = tuple[int, int]
+"""The number unscaled / 10**scale, as unscaled and scale (not below 0)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatisticsRules:
-    """For whom statistics are written.
+def stripe_statistics_are_true(tail: Tail, number: int) -> bool:
+    """Return whether the statistics of one stripe of a file are there and may be believed.
 
-    generation       3: readers are Hive 3 (Java ORC 1.5), which know neither nanosecond fields nor string bounds;
-                     4: Hive 4
-    writer_timezone  zone of the stripe's timestamps, as in its footer
+    Hive 3.1's minor compaction writes stride 0 and statistics that are there and false: no values, no bounds. So the
+    stride must be above 0 and the root column's number of values be the number of rows. More values than a stripe can
+    have are damage, and would not fit the counts of a whole file.
     """
-
-    generation: int
-    writer_timezone: str
-
-    def __post_init__(self) -> None:
-        if self.generation not in (3, 4):
-            raise ValueError(f"generation must be 3 or 4, not {self.generation}")
+    found = tail.stripe_statistics[number] if tail.stripe_statistics else ()
+    if not found or tail.stride == 0 or any(column.number_of_values > MAX_SLOTS for column in found):
+        return False
+    return bool(found[0].HasField("number_of_values") and found[0].number_of_values == tail.stripes[number].rows)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Instant:
-    """A point in UTC: milliseconds since 1970, and the nanoseconds (0 to 999,999) after them."""
-
-    millis: int
-    nanos: int
+def integer_range(stats: Any) -> tuple[int, int] | None:
+    """Return minimum and maximum of an integer column's statistics, or None unless both are there."""
+    typed = stats.int_statistics
+    return (typed.minimum, typed.maximum) if stats.number_of_values and _has_bounds(typed) else None
 
 
-def set_counts(message: Any, values: int, *, has_null: bool) -> None:
-    """Write the two counts every message has."""
-    message.number_of_values = values
-    message.has_null = has_null
+# --- row groups -------------------------------------------------------------------------------------------------------
 
 
-def set_integers(typed: Any, minimum: int, maximum: int, total: int | None) -> None:
-    """Fill IntegerStatistics. A total that does not fit 64 bits, or None, is left out (Java marks it as overflow)."""
-    typed.minimum = minimum
-    typed.maximum = maximum
-    if total is not None and total in INT64:
-        typed.sum = total
+def group_statistics(
+    column: Column, node: TypeNode, slot_bounds: Longs, value_bounds: Longs, *, generation: Generation, timezone: str
+) -> list[Any]:
+    """Return one ColumnStatistics message per row group, for this column alone and not for its children.
 
+    slot_bounds   int64, G + 1 ascending slot numbers where groups begin and the last one ends, nulls counted
+    value_bounds  the same among the present values
+    timezone      the writer's, canonical
 
-def set_doubles(typed: Any, minimum: float, maximum: float, total: float | None) -> None:
-    """Fill DoubleStatistics. A zero becomes -0.0 as minimum and 0.0 as maximum; a total that is not finite is left out.
-
-    Java compares with Double.compareTo, to which -0.0 is less than 0.0, while SQL and the writers hold them equal:
-    with both bounds widened no reader skips either zero.
+    number_of_values and has_null are always there. The typed message is there when the group has values and all of it
+    is known; BOOLEAN and BINARY, which have no bounds, have it always. Raises ValueError for bounds or arrays that do
+    not fit each other.
     """
-    typed.minimum = -0.0 if minimum == 0 else minimum
-    typed.maximum = 0.0 if maximum == 0 else maximum
-    if total is not None and math.isfinite(total):
-        typed.sum = total
+    slot_bounds, bounds = kernel_longs(slot_bounds), kernel_longs(value_bounds)
+    _check_bounds("slot", slot_bounds, column.slots)
+    _check_bounds("value", bounds, column.count)
+    messages = [
+        ColumnStatistics(number_of_values=values, has_null=values < slots)
+        for values, slots in zip(np.diff(bounds).tolist(), np.diff(slot_bounds).tolist(), strict=True)
+    ]
+    kind = column.kind
+    if kind is Kind.BOOLEAN:
+        counts = group_stats.true_counts(kernel_bytes(_array(column, "values")), bounds)
+        for message, true in zip(messages, counts.tolist(), strict=True):
+            message.bucket_statistics.count.append(true)
+    elif kind is Kind.BINARY:
+        sums = np.diff(offsets_of(_lengths(column))[bounds])
+        for message, total in zip(messages, sums.tolist(), strict=True):
+            message.binary_statistics.sum = total
+    elif kind in (Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG, Kind.DATE):
+        _integers(messages, column, bounds)
+    elif kind in (Kind.FLOAT, Kind.DOUBLE):
+        _doubles(messages, column, bounds)
+    elif kind in STRING_KINDS:
+        _strings(messages, column, bounds)
+    elif kind is Kind.DECIMAL:
+        _decimals(messages, column, node, bounds)
+    elif kind in TIMESTAMP_KINDS and (kind is Kind.TIMESTAMP_INSTANT or timezone == "UTC"):
+        _timestamps(messages, column, bounds, generation)
+    return messages
 
 
-def set_timestamps(typed: Any, least: Instant, most: Instant, rules: StatisticsRules) -> None:
-    """Fill TimestampStatistics with UTC bounds.
+def _check_bounds(name: str, bounds: Longs, limit: int) -> None:
+    if not len(bounds) or bounds[0] < 0 or bounds[-1] > limit or bool(np.any(np.diff(bounds) < 0)):
+        raise ValueError(f"{name} bounds must be one or more and ascend within 0..{limit}")
 
-    Generation 4 keeps nanoseconds as Java's TimestampStatisticsImpl does: value + 1, its defaults left out. Java ORC
-    1.5 reads milliseconds only and compares a literal with the maximum cut to them, so for generation 3 a maximum with
-    digits below becomes the next millisecond.
-    """
-    typed.minimum_utc = least.millis
-    if rules.generation == 3:
-        typed.maximum_utc = min(most.millis + (1 if most.nanos else 0), INT64[-1])  # no literal is above that
+
+def _array(column: Column, name: str) -> NDArray[Any]:
+    array: NDArray[Any] = getattr(column, name)
+    if len(array) != column.count:
+        raise ValueError(f"{column.kind.name} column of {column.count} values has {len(array)} in {name}")
+    return array
+
+
+def _lengths(column: Column) -> Longs:
+    lengths = kernel_longs(_array(column, "lengths"))
+    if len(lengths) and int(lengths.min()) < 0:
+        raise ValueError(f"{column.kind.name} column has a negative length")
+    return lengths
+
+
+def _with_values(messages: list[Any], found: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+    return ((message, one) for message, one in zip(messages, found, strict=True) if message.number_of_values)
+
+
+def _integers(messages: list[Any], column: Column, bounds: Longs) -> None:
+    values = _array(column, "values")
+    if column.kind is Kind.BYTE:
+        values = np.ascontiguousarray(values, np.uint8).view(np.int8)
+    found = zip(*(part.tolist() for part in group_stats.integer_groups(kernel_longs(values), bounds)), strict=True)
+    for message, (least, most, low, high) in _with_values(messages, found):
+        if column.kind is not Kind.DATE:
+            _set_integers(message.int_statistics, least, most, (high << 32) + low)
+        elif least in _INT32 and most in _INT32:
+            message.date_statistics.minimum, message.date_statistics.maximum = least, most
+
+
+def _doubles(messages: list[Any], column: Column, bounds: Longs) -> None:
+    patterns = _array(column, "values")
+    if column.kind is Kind.FLOAT:
+        with np.errstate(invalid="ignore"):  # widening a signalling NaN
+            values = np.ascontiguousarray(patterns, np.uint32).view(np.float32).astype(np.float64)
+    else:
+        values = kernel_array(patterns, np.dtype(np.uint64)).view(np.float64)
+    found = zip(*(part.tolist() for part in group_stats.double_groups(values, bounds)), strict=True)
+    for message, (least, most, total) in _with_values(messages, found):
+        if not math.isnan(least):
+            _set_doubles(message.double_statistics, least, most, total)
+
+
+def _strings(messages: list[Any], column: Column, bounds: Longs) -> None:
+    if column.dictionary is None:
+        lengths, data = _lengths(column), kernel_bytes(column.data)
+        # each length is checked first, so that their sum does not overflow
+        if len(lengths) and max(int(lengths.max()), int(lengths.sum())) > len(data):
+            raise ValueError(f"string bounds go beyond the {len(data)} bytes there are")
+        found = group_stats.string_groups(lengths, data, bounds)
+    elif column.count:
+        offsets, data = kernel_longs(column.dictionary.offsets), kernel_bytes(column.dictionary.data)
+        entries = kernel_longs(_array(column, "values"))
+        _check_bounds("string", offsets, len(data))
+        if int(entries.min()) < 0 or int(entries.max()) >= len(offsets) - 1:
+            raise ValueError(f"{column.kind.name} column has an entry number outside its dictionary")
+        if group_stats.is_sorted(offsets, data):
+            least, most, _, _ = group_stats.integer_groups(entries, bounds)
+        else:
+            least, most = group_stats.entry_groups(entries, offsets, data, bounds)
+        lengths = np.diff(offsets)
+        sums = group_stats.chosen_sums(lengths, entries, bounds)
+        found = np.stack((offsets[least], lengths[least], offsets[most], lengths[most], sums), axis=1)
+    else:
         return
-    typed.maximum_utc = most.millis
-    if least.nanos != DEFAULT_MIN_NANOS:
-        typed.minimum_nanos = least.nanos + 1
-    if most.nanos != DEFAULT_MAX_NANOS:
-        typed.maximum_nanos = most.nanos + 1
+    for message, (low, low_length, high, high_length, total) in _with_values(messages, found.tolist()):
+        if max(low_length, high_length) > _MAX_STRING_BOUND:
+            continue
+        minimum, maximum = data[low : low + low_length].tobytes(), data[high : high + high_length].tobytes()
+        if compares_alike(minimum) and compares_alike(maximum):
+            typed = message.string_statistics
+            typed.minimum, typed.maximum, typed.sum = minimum, maximum, total
 
 
 def compares_alike(bound: bytes) -> bool:
-    """Whether Java orders this bound against every literal as its bytes order.
+    """Return whether Java orders this bound against every literal as its bytes order.
 
     Java compares search literals with bounds as UTF-16 strings (RecordReaderImpl.getBaseObjectForComparison). That
     differs from the order of bytes where a character from U+E000 on meets one beyond U+FFFF, and where bytes are no
@@ -141,8 +221,266 @@ def compares_alike(bound: bytes) -> bool:
     return not text or max(text) < "\ue000"
 
 
+def _decimals(messages: list[Any], column: Column, node: TypeNode, bounds: Longs) -> None:
+    values, scales = kernel_longs(_array(column, "values")), kernel_longs(_array(column, "secondary"))
+    if column.high is None:
+        found, counts = group_stats.decimal_groups(values, scales, bounds)
+    else:
+        high = kernel_longs(_array(column, "high"))
+        found, counts = group_stats.wide_decimal_groups(values, high, scales, bounds)
+    # readers round a value of more digits to the column's scale, so the stored one bounds nothing
+    most_digits = node.scale if node.precision else group_stats.SCALES
+    for message, (cells, count) in _with_values(messages, zip(found, counts, strict=True)):
+        used = np.flatnonzero(count).tolist()
+        if count[0] >= 0 and used[-1] <= most_digits:
+            by_scale = [(_decimal_cell(cells[scale].tolist()), scale) for scale in used]
+            lows, highs, sums = ([(cell[i], scale) for cell, scale in by_scale] for i in range(3))
+            _set_decimals(message.decimal_statistics, lows, highs, sums)
+
+
+def _decimal_cell(cell: list[int]) -> tuple[int, int, int]:
+    """Return minimum, maximum and sum of the values of one scale, from a kernel's cell."""
+    if len(cell) == 4:
+        return cell[0], cell[1], (cell[3] << 32) + cell[2]
+    word = 2**64 - 1
+    total = sum(part << (32 * i) for i, part in enumerate(cell[4:]))
+    return (cell[1] << 64) + (cell[0] & word), (cell[3] << 64) + (cell[2] & word), total
+
+
+def _timestamps(messages: list[Any], column: Column, bounds: Longs, generation: Generation) -> None:
+    seconds, nanos = kernel_longs(_array(column, "values")), kernel_longs(_array(column, "secondary"))
+    found = group_stats.timestamp_groups(seconds, nanos, bounds).tolist()
+    for message, (low, low_nanos, high, high_nanos, unknown) in _with_values(messages, found):
+        if not unknown:
+            _set_timestamps(message.timestamp_statistics, (low, low_nanos), (high, high_nanos), generation)
+
+
+# --- merging and copying ----------------------------------------------------------------------------------------------
+
+
+def merge_statistics(parts: Sequence[Any], node: TypeNode, *, generation: Generation) -> Any:
+    """Return statistics of a stripe from its row groups', or of a file from its stripes'.
+
+    A part without has_null may have nulls, as Java reads it. If any part with values lacks the typed message or a bound
+    in it, the whole has no typed message. Sums that overflow are left out. Sizes on disk and numbers of children are
+    not carried over.
+
+    Timestamps: for generation 4 absent nanoseconds mean 0 and 999,999 as in Java. For generation 3 a maximum without
+    nanoseconds stands as it is: those computed here are rounded up already.
+    """
+    nulls = any(not part.HasField("has_null") or part.has_null for part in parts)
+    merged = ColumnStatistics(number_of_values=sum(part.number_of_values for part in parts), has_null=nulls)
+    name = _TYPED_FIELD.get(node.kind)
+    if name is None or any(not part.HasField("number_of_values") for part in parts):
+        return merged
+    filled = [part for part in parts if part.number_of_values]
+    if not filled:
+        # counts and sums of 0, but no message whose bounds would be missing
+        if node.kind is Kind.BOOLEAN:
+            merged.bucket_statistics.count.append(0)
+        elif node.kind is Kind.BINARY:
+            merged.binary_statistics.sum = 0
+    elif all(part.HasField(name) for part in filled):
+        _merge_typed(getattr(merged, name), name, [getattr(part, name) for part in filled], generation)
+    return merged
+
+
+def _merge_typed(merged: Any, name: str, typed: list[Any], generation: Generation) -> None:
+    if name == "bucket_statistics":
+        if all(part.count for part in typed) and (count := sum(part.count[0] for part in typed)) in _INT64:
+            merged.count.append(count)
+        return
+    if name == "timestamp_statistics":
+        if all(part.HasField("minimum_utc") and part.HasField("maximum_utc") for part in typed):
+            instants = [_instants(part, generation) for part in typed]
+            least, most = min(low for low, _ in instants), max(high for _, high in instants)
+            _set_timestamps(merged, least, most, generation)
+        return
+    if name == "string_statistics":
+        _merge_strings(merged, typed, generation)
+        return
+    has_sum = name != "date_statistics" and all(part.HasField("sum") for part in typed)
+    if name == "binary_statistics":
+        if has_sum and (total := sum(part.sum for part in typed)) in _INT64:
+            merged.sum = total
+        return
+    if not all(map(_has_bounds, typed)):
+        return
+    if name == "decimal_statistics":
+        lows, highs, sums = (
+            [parse_decimal(getattr(part, of)) for part in typed] for of in ("minimum", "maximum", "sum")
+        )
+        _set_decimals(merged, lows, highs, sums if has_sum else [])
+        return
+    low, high = min(part.minimum for part in typed), max(part.maximum for part in typed)
+    if name == "date_statistics":
+        merged.minimum, merged.maximum = low, high
+    elif name == "int_statistics":
+        _set_integers(merged, low, high, sum(part.sum for part in typed) if has_sum else None)
+    elif not any(map(_has_nan, typed)):
+        # sum() depends on Python's version
+        added = functools.reduce(operator.add, [part.sum for part in typed]) if has_sum else None
+        _set_doubles(merged, low, high, added)
+
+
+def _merge_strings(merged: Any, typed: list[Any], generation: Generation) -> None:
+    lowers = [(bound, not part.HasField("minimum")) for part in typed if (bound := _lower(part)) is not None]
+    uppers = [(bound, part.HasField("maximum")) for part in typed if (bound := _upper(part)) is not None]
+    if min(len(lowers), len(uppers)) < len(typed) or (generation == 3 and not all(map(_has_bounds, typed))):
+        return
+    low, low_is_cut = min(lowers)  # of equal ones the value that exists, as a reader takes a cut bound for exclusive
+    high, high_is_exact = max(uppers)
+    if max(len(low), len(high)) > _MAX_STRING_BOUND:
+        return
+    setattr(merged, "lower_bound" if low_is_cut else "minimum", low)
+    setattr(merged, "maximum" if high_is_exact else "upper_bound", high)
+    total = sum(part.sum for part in typed)
+    if all(part.HasField("sum") for part in typed) and total in _INT64:
+        merged.sum = total
+
+
+def copied_statistics(stats: Any, node: TypeNode, *, generation: Generation) -> Any:
+    """Return a copied stripe's own statistics as the target's readers may see them; otherwise field for field the same.
+
+    Dropped: a typed message of another kind; where there are values, one without both bounds, with NaN, with decimals
+    that are no numbers, with timestamps in local time only, and for generation 3 one with cut string bounds. For
+    generation 3 a timestamp maximum with nanoseconds is rounded up and the nanosecond fields go; one without them
+    stands as it is, like the row index inside the stripe.
+    """
+    copied = ColumnStatistics()
+    copied.CopyFrom(stats)
+    wanted = _TYPED_FIELD.get(node.kind, "collection_statistics")
+    for name in _ALL_TYPED:
+        if name != wanted:
+            copied.ClearField(name)
+    typed = getattr(copied, wanted)
+    if not copied.HasField(wanted) or wanted == "collection_statistics":
+        return copied
+    if not _is_usable(copied, wanted, generation):
+        copied.ClearField(wanted)
+    elif wanted == "timestamp_statistics" and generation == 3 and _has_nanos(typed):
+        least, most = _instants(typed, generation)
+        typed.Clear()
+        _set_timestamps(typed, least, most, generation)
+    return copied
+
+
+def _is_usable(stats: Any, name: str, generation: Generation) -> bool:
+    typed = getattr(stats, name)
+    if name == "bucket_statistics":  # Java ORC 1.5 fails on a message without the count, values or not
+        return len(typed.count) > 0
+    if not stats.number_of_values or name == "binary_statistics":
+        return True
+    if name == "string_statistics":
+        return _has_bounds(typed) or (generation == 4 and _lower(typed) is not None and _upper(typed) is not None)
+    if name == "timestamp_statistics":
+        return bool(typed.HasField("minimum_utc") and typed.HasField("maximum_utc"))
+    if not _has_bounds(typed):
+        return False
+    if name == "double_statistics":
+        return not _has_nan(typed)
+    if name == "decimal_statistics":
+        return parse_decimal(typed.minimum) is not None and parse_decimal(typed.maximum) is not None
+    return True
+
+
+def _has_bounds(typed: Any) -> bool:
+    return bool(typed.HasField("minimum") and typed.HasField("maximum"))
+
+
+def _has_nanos(typed: Any) -> bool:
+    return bool(typed.HasField("minimum_nanos") or typed.HasField("maximum_nanos"))
+
+
+def _has_nan(typed: Any) -> bool:
+    return any(map(math.isnan, (typed.minimum, typed.maximum, typed.sum)))
+
+
+def _lower(typed: Any) -> bytes | None:
+    name = "minimum" if typed.HasField("minimum") else "lower_bound"
+    return getattr(typed, name) if typed.HasField(name) else None
+
+
+def _upper(typed: Any) -> bytes | None:
+    name = "maximum" if typed.HasField("maximum") else "upper_bound"
+    return getattr(typed, name) if typed.HasField(name) else None
+
+
+def _instants(typed: Any, generation: Generation) -> tuple[_Instant, _Instant]:
+    low, high = _MIN_NANOS, _MAX_NANOS
+    if 1 <= typed.minimum_nanos <= 1_000_000:
+        low = typed.minimum_nanos - 1
+    if 1 <= typed.maximum_nanos <= 1_000_000:
+        high = typed.maximum_nanos - 1
+    elif generation == 3 and not typed.HasField("maximum_nanos"):
+        high = 0
+    return (typed.minimum_utc, low), (typed.maximum_utc, high)
+
+
+# --- what a typed message says ----------------------------------------------------------------------------------------
+
+
+def _set_integers(typed: Any, minimum: int, maximum: int, total: int | None) -> None:
+    """Fill IntegerStatistics. A total that does not fit 64 bits, or None, is left out (Java marks it as overflow)."""
+    typed.minimum = minimum
+    typed.maximum = maximum
+    if total is not None and total in _INT64:
+        typed.sum = total
+
+
+def _set_doubles(typed: Any, minimum: float, maximum: float, total: float | None) -> None:
+    """Fill DoubleStatistics. A zero becomes -0.0 as minimum and 0.0 as maximum; a total that is not finite is left out.
+
+    Java compares with Double.compareTo, to which -0.0 is less than 0.0, while SQL and the writers hold them equal:
+    with both bounds widened no reader skips either zero.
+    """
+    typed.minimum = -0.0 if minimum == 0 else minimum
+    typed.maximum = 0.0 if maximum == 0 else maximum
+    if total is not None and math.isfinite(total):
+        typed.sum = total
+
+
+def _set_timestamps(typed: Any, least: _Instant, most: _Instant, generation: Generation) -> None:
+    """Fill TimestampStatistics with UTC bounds.
+
+    Generation 4 keeps nanoseconds as Java's TimestampStatisticsImpl does: value + 1, its defaults left out. Java ORC
+    1.5 reads milliseconds only and compares a literal with the maximum cut to them, so for generation 3 a maximum with
+    digits below becomes the next millisecond.
+    """
+    typed.minimum_utc, low_nanos = least
+    millis, high_nanos = most
+    if generation == 3:
+        typed.maximum_utc = min(millis + (1 if high_nanos else 0), _INT64[-1])  # no literal is above that
+        return
+    typed.maximum_utc = millis
+    if low_nanos != _MIN_NANOS:
+        typed.minimum_nanos = low_nanos + 1
+    if high_nanos != _MAX_NANOS:
+        typed.maximum_nanos = high_nanos + 1
+
+
+def _set_decimals(
+    typed: Any, lows: Sequence[_Decimal | None], highs: Sequence[_Decimal | None], sums: Sequence[_Decimal | None]
+) -> None:
+    """Fill DecimalStatistics, unless a bound is unknown; without `sums`, or where one is unknown, with no sum."""
+    least, most, total = _decimal_of(lows, min), _decimal_of(highs, max), _decimal_of(sums, sum)
+    if least is not None and most is not None:
+        typed.minimum, typed.maximum = least, most
+        if total is not None:
+            typed.sum = total
+
+
+def _decimal_of(numbers: Sequence[_Decimal | None], choose: Callable[[list[int]], int]) -> str | None:
+    """Return minimum, maximum or sum of numbers, exactly; None when one is unknown or the result has over 38 digits."""
+    known = [number for number in numbers if number is not None]
+    if not known or len(known) < len(numbers):
+        return None
+    scale = max(scale for _, scale in known)
+    return decimal_text(choose([unscaled * 10 ** (scale - own) for unscaled, own in known]), scale)
+
+
 def decimal_text(unscaled: int, scale: int) -> str | None:
-    """The number unscaled / 10**scale as Java's HiveDecimal.toString has it, or None beyond 38 digits.
+    """Return the number unscaled / 10**scale as Java's HiveDecimal.toString has it, or None beyond 38 digits.
 
     Plain notation without trailing zeros after the point; "0" for zero.
     """
@@ -157,7 +495,7 @@ def decimal_text(unscaled: int, scale: int) -> str | None:
     else:
         digits += "0" * -scale
         scale = 0
-    if len(digits) > MAX_DECIMAL_DIGITS or scale > MAX_DECIMAL_DIGITS:
+    if len(digits) > _MAX_DECIMAL_DIGITS or scale > _MAX_DECIMAL_DIGITS:
         return None
     if scale:
         digits = digits.rjust(scale + 1, "0")
@@ -165,259 +503,17 @@ def decimal_text(unscaled: int, scale: int) -> str | None:
     return f"-{digits}" if unscaled < 0 else digits
 
 
-def parse_decimal(text: str) -> tuple[int, int] | None:
-    """Unscaled value and scale (not below 0) of a decimal statistic, or None when it is no number Java would hold."""
+def parse_decimal(text: str) -> _Decimal | None:
+    """Return a decimal statistic as unscaled value and scale, or None when it is no number Java would hold."""
     try:
         sign, digits, exponent = Decimal(text).as_tuple()
     except (InvalidOperation, TypeError):  # text that is no UTF-8 comes as bytes
         return None
-    if not isinstance(exponent, int) or abs(exponent) > 2 * MAX_DECIMAL_DIGITS or len(digits) > 3 * MAX_DECIMAL_DIGITS:
+    if (
+        not isinstance(exponent, int)
+        or abs(exponent) > 2 * _MAX_DECIMAL_DIGITS
+        or len(digits) > 3 * _MAX_DECIMAL_DIGITS
+    ):
         return None
     unscaled = int("".join(map(str, digits)) or "0") * (-1 if sign else 1)
     return (unscaled * 10**exponent, 0) if exponent > 0 else (unscaled, -exponent)
-
-
-# --- statistics -------------------------------------------------------------------------------------------------------
-# Column statistics: computed for row groups, and the questions asked of those found in files.
-#
-# Source: ORC specification, "Column Statistics"; what may be left out and why is in statistics_rules.
-
-_INT32 = range(-(2**31), 2**31)
-
-
-def group_statistics(
-    column: Column, node: TypeNode, slot_bounds: Longs, value_bounds: Longs, *, rules: StatisticsRules
-) -> list[Any]:
-    """One ColumnStatistics message per row group, for this column alone and not for its children.
-
-    slot_bounds   int64, G + 1 ascending slot numbers where groups begin and the last one ends, nulls counted
-    value_bounds  the same among the present values
-
-    number_of_values and has_null are always there. The typed message is there when the group has values and all of it
-    is known; BOOLEAN and BINARY, which have no bounds, have it always. Raises ValueError for bounds or arrays that do
-    not fit each other.
-    """
-    slot_bounds, value_bounds = kernel_longs(slot_bounds), kernel_longs(value_bounds)
-    _check_bounds("slot", slot_bounds, column.slots)
-    _check_bounds("value", value_bounds, column.count)
-    if len(slot_bounds) != len(value_bounds):
-        raise ValueError(f"{len(slot_bounds)} slot bounds and {len(value_bounds)} value bounds are not of one length")
-    values = np.diff(value_bounds).tolist()
-    slots = np.diff(slot_bounds).tolist()
-    messages = [ColumnStatistics() for _ in values]
-    for message, present, of in zip(messages, values, slots, strict=True):
-        if present > of:
-            raise ValueError(f"a group of {of} slots cannot have {present} values")
-        set_counts(message, present, has_null=present < of)
-    _set_typed(messages, column, node, value_bounds, rules)
-    return messages
-
-
-def statistics_are_true(footer_stride: int, root_stats: Any, rows: int) -> bool:
-    """Whether the statistics of a file or stripe may be believed.
-
-    Hive 3.1's minor compaction writes stride 0 and statistics that are there and false: no values, no bounds. So the
-    stride must be above 0 and the root column's number of values be the number of rows.
-    """
-    return footer_stride > 0 and root_stats.HasField("number_of_values") and root_stats.number_of_values == rows
-
-
-def stripe_statistics_are_true(tail: Tail, number: int) -> bool:
-    """Whether those of one stripe of a file are there and may be believed.
-
-    More values than a stripe can have are damage, and would not fit the counts of a whole file.
-    """
-    found = tail.stripe_statistics[number] if tail.stripe_statistics else ()
-    if any(column.number_of_values > MAX_SLOTS for column in found):
-        return False
-    return bool(found) and statistics_are_true(tail.stride, found[0], tail.stripes[number].rows)
-
-
-def integer_range(stats: Any) -> tuple[int, int] | None:
-    """Minimum and maximum of an integer column's statistics, or None unless both are there."""
-    typed = stats.int_statistics
-    if not stats.number_of_values or not typed.HasField("minimum") or not typed.HasField("maximum"):
-        return None
-    return typed.minimum, typed.maximum
-
-
-def _check_bounds(name: str, bounds: Longs, limit: int) -> None:
-    if not len(bounds) or bounds[0] < 0 or bounds[-1] > limit or bool(np.any(np.diff(bounds) < 0)):
-        raise ValueError(f"{name} bounds must be one or more and ascend within 0..{limit}")
-
-
-def _set_typed(messages: list[Any], column: Column, node: TypeNode, bounds: Longs, rules: StatisticsRules) -> None:
-    kind = column.kind
-    if kind is Kind.BOOLEAN:
-        _booleans(messages, column, bounds)
-    elif kind in (Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG):
-        _integers(messages, column, bounds)
-    elif kind is Kind.DATE:
-        _dates(messages, column, bounds)
-    elif kind in (Kind.FLOAT, Kind.DOUBLE):
-        _doubles(messages, column, bounds)
-    elif kind in STRING_KINDS:
-        _strings(messages, column, bounds)
-    elif kind is Kind.BINARY:
-        for message, total in zip(messages, _sums(_lengths(column), bounds), strict=True):
-            message.binary_statistics.sum = total
-    elif kind is Kind.DECIMAL:
-        _decimals(messages, column, node, bounds)
-    elif kind in TIMESTAMP_KINDS:
-        _timestamps(messages, column, bounds, rules)
-
-
-def _with_values(messages: list[Any]) -> Iterator[tuple[int, Any]]:
-    return ((g, message) for g, message in enumerate(messages) if message.number_of_values)
-
-
-def _array(column: Column, name: str) -> NDArray[Any]:
-    array: NDArray[Any] = getattr(column, name)
-    if len(array) != column.count:
-        raise ValueError(f"{column.kind.name} column of {column.count} values has {len(array)} in {name}")
-    return array
-
-
-def _booleans(messages: list[Any], column: Column, bounds: Longs) -> None:
-    counts = group_stats.true_counts(kernel_bytes(_array(column, "values")), bounds)
-    for message, true in zip(messages, counts.tolist(), strict=True):
-        message.bucket_statistics.count.append(true)
-
-
-def _integers(messages: list[Any], column: Column, bounds: Longs) -> None:
-    values = _array(column, "values")
-    if column.kind is Kind.BYTE:
-        values = np.ascontiguousarray(values, np.uint8).view(np.int8)
-    least, most, low, high = group_stats.integer_groups(kernel_longs(values), bounds)
-    for g, message in _with_values(messages):
-        set_integers(message.int_statistics, int(least[g]), int(most[g]), (int(high[g]) << 32) + int(low[g]))
-
-
-def _dates(messages: list[Any], column: Column, bounds: Longs) -> None:
-    least, most, _, _ = group_stats.integer_groups(kernel_longs(_array(column, "values")), bounds)
-    for g, message in _with_values(messages):
-        if int(least[g]) in _INT32 and int(most[g]) in _INT32:
-            message.date_statistics.minimum = int(least[g])
-            message.date_statistics.maximum = int(most[g])
-
-
-def _doubles(messages: list[Any], column: Column, bounds: Longs) -> None:
-    patterns = _array(column, "values")
-    if column.kind is Kind.FLOAT:
-        with np.errstate(invalid="ignore"):  # widening a signalling NaN
-            values = np.ascontiguousarray(patterns, np.uint32).view(np.float32).astype(np.float64)
-    else:
-        values = kernel_array(patterns, np.dtype(np.uint64)).view(np.float64)
-    least, most, total = group_stats.double_groups(values, bounds)
-    for g, message in _with_values(messages):
-        if not np.isnan(least[g]):
-            set_doubles(message.double_statistics, float(least[g]), float(most[g]), float(total[g]))
-
-
-def _lengths(column: Column) -> Longs:
-    lengths = kernel_longs(_array(column, "lengths"))
-    if len(lengths) and int(lengths.min()) < 0:
-        raise ValueError(f"{column.kind.name} column has a negative length")
-    return lengths
-
-
-def _offsets(lengths: NDArray[Any]) -> Longs:
-    offsets = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    return offsets
-
-
-def _sums(amounts: NDArray[Any], bounds: Longs) -> list[int]:
-    sums: list[int] = np.diff(_offsets(amounts)[bounds]).tolist()
-    return sums
-
-
-def _strings(messages: list[Any], column: Column, bounds: Longs) -> None:
-    if column.dictionary is not None:
-        data, found = _dictionary_groups(column, column.dictionary, bounds)
-    else:
-        lengths = _lengths(column)
-        data = kernel_bytes(column.data)
-        # each length is checked first, so that their sum does not overflow
-        if len(lengths) and max(int(lengths.max()), int(lengths.sum())) > len(data):
-            raise ValueError(f"string bounds go beyond the {len(data)} bytes there are")
-        found = group_stats.string_groups(lengths, data, bounds)
-    places = found.tolist()
-    for g, message in _with_values(messages):
-        low, low_length, high, high_length, total = places[g]
-        if max(low_length, high_length) > MAX_STRING_BOUND:
-            continue
-        minimum, maximum = data[low : low + low_length].tobytes(), data[high : high + high_length].tobytes()
-        if compares_alike(minimum) and compares_alike(maximum):
-            message.string_statistics.minimum = minimum
-            message.string_statistics.maximum = maximum
-            message.string_statistics.sum = total
-
-
-def _dictionary_groups(column: Column, dictionary: Dictionary, bounds: Longs) -> tuple[Bytes, NDArray[np.int64]]:
-    """The bytes of a dictionary, and what string_groups finds for its entries."""
-    offsets, data = kernel_longs(dictionary.offsets), kernel_bytes(dictionary.data)
-    entries = kernel_longs(_array(column, "values"))
-    _check_bounds("string", offsets, len(data))
-    if len(entries) and (int(entries.min()) < 0 or int(entries.max()) >= len(offsets) - 1):
-        raise ValueError(f"{column.kind.name} column has an entry number outside its dictionary")
-    if group_stats.is_sorted(offsets, data):
-        least, most, _, _ = group_stats.integer_groups(entries, bounds)
-    else:
-        least, most = group_stats.entry_groups(entries, offsets, data, bounds)
-    if not len(entries):
-        return data, np.zeros((len(bounds) - 1, 5), np.int64)
-    lengths = np.diff(offsets)
-    sums = group_stats.chosen_sums(lengths, entries, bounds)
-    return data, np.stack((offsets[least], lengths[least], offsets[most], lengths[most], sums), axis=1)
-
-
-def _decimals(messages: list[Any], column: Column, node: TypeNode, bounds: Longs) -> None:
-    values, scales = kernel_longs(_array(column, "values")), kernel_longs(_array(column, "secondary"))
-    if column.high is None:
-        found, counts = group_stats.decimal_groups(values, scales, bounds)
-    else:
-        high = kernel_longs(_array(column, "high"))
-        found, counts = group_stats.wide_decimal_groups(values, high, scales, bounds)
-    # readers round a value of more digits to the column's scale, so the stored one bounds nothing
-    most_digits = node.scale if node.precision else group_stats.SCALES
-    for g, message in _with_values(messages):
-        used = np.flatnonzero(counts[g]).tolist()
-        if counts[g, 0] < 0 or used[-1] > most_digits:
-            continue
-        cells = [(scale, *_decimal_cell(found[g, scale].tolist())) for scale in used]
-        _set_decimals(message, cells, used[-1])
-
-
-def _decimal_cell(cell: list[int]) -> tuple[int, int, int]:
-    """Minimum, maximum and sum of the values of one scale, from a kernel's cell."""
-    if len(cell) == 4:
-        return cell[0], cell[1], (cell[3] << 32) + cell[2]
-    word = 2**64 - 1
-    total = sum(part << (32 * i) for i, part in enumerate(cell[4:]))
-    return (cell[1] << 64) + (cell[0] & word), (cell[3] << 64) + (cell[2] & word), total
-
-
-def _set_decimals(message: Any, cells: list[tuple[int, int, int, int]], scale: int) -> None:
-    least = decimal_text(min(low * 10 ** (scale - s) for s, low, _, _ in cells), scale)
-    most = decimal_text(max(high * 10 ** (scale - s) for s, _, high, _ in cells), scale)
-    if least is None or most is None:
-        return
-    total = decimal_text(sum(part * 10 ** (scale - s) for s, _, _, part in cells), scale)
-    message.decimal_statistics.minimum = least
-    message.decimal_statistics.maximum = most
-    if total is not None:
-        message.decimal_statistics.sum = total
-
-
-def _timestamps(messages: list[Any], column: Column, bounds: Longs, rules: StatisticsRules) -> None:
-    seconds, nanos = kernel_longs(_array(column, "values")), kernel_longs(_array(column, "secondary"))
-    if column.kind is Kind.TIMESTAMP and rules.writer_timezone not in UTC_NAMES:
-        return
-    found = group_stats.timestamp_groups(seconds, nanos, bounds).tolist()
-    for g, message in _with_values(messages):
-        low, low_nanos, high, high_nanos, unknown = found[g]
-        if not unknown:
-            least = Instant(millis=low, nanos=low_nanos)
-            most = Instant(millis=high, nanos=high_nanos)
-            set_timestamps(message.timestamp_statistics, least, most, rules)

@@ -1,31 +1,49 @@
-"""Writing an ORC file stripe by stripe: copied ones as they are, recoded ones from encoded columns."""
+"""Writing an ORC file: columns encoded into streams, stripes of these or copied as they are, and the tail.
+
+Source: ORC specification, "Column Encodings", "Row Index", "File Tail".
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from acidlib.datafiles import SinkFile, SourceFile
+from acidlib.model.names import Generation
 from acidlib.model.units import FilterSize
 from acidlib.orc import proto
-from acidlib.orc.compression import compress
-from acidlib.orc.encode import EncodedColumn
-from acidlib.orc.proto import BloomEncoding, Compression, StreamKind
+from acidlib.orc.bloom import bloom_filters
+from acidlib.orc.columns import (
+    INTEGER_KINDS,
+    NO_VALUES,
+    STRING_KINDS,
+    TIMESTAMP_KINDS,
+    Column,
+    Longs,
+    canonical,
+    offsets_of,
+)
+from acidlib.orc.compression import compress, positions_in
+from acidlib.orc.kernels.bytes_bits import encode_bits, encode_bytes
+from acidlib.orc.kernels.ints import encode_ints
+from acidlib.orc.kernels.varints import encode_varints
+from acidlib.orc.kernels.vectors import Encoded, EncodedBits, sums_before
+from acidlib.orc.proto import BloomEncoding, Compression, Encoding, Kind, StreamKind
+from acidlib.orc.reader import JAVA_WRITER, StripeReader, Tail
 from acidlib.orc.schema import TypeNode, format_types
-from acidlib.orc.statistics import StatisticsRules
-from acidlib.orc.statistics_merge import merge_statistics
-from acidlib.orc.stripe import StripeReader
-from acidlib.orc.tail import JAVA_WRITER, Tail
+from acidlib.orc.statistics import group_statistics, merge_statistics
 
 _FILE_VERSION = (0, 12)
+_PLAIN_KINDS = (Kind.BOOLEAN, Kind.BYTE, Kind.FLOAT, Kind.DOUBLE, Kind.STRUCT, Kind.UNION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileOptions:
-    """What is the same for the whole file.
+    """Properties of the whole file.
 
     root            type tree of the result
     compression     kind of every stripe, copied ones included
@@ -33,7 +51,7 @@ class FileOptions:
     stride          rows per row group, > 0
     writer_version  Java writer version whose rules the file keeps: not above that of any copied stripe
     calendar        of date and timestamp columns, as in the inputs
-    rules           what statistics may look like
+    generation      of the Hive that reads the file, for what statistics may look like
     filters         the columns that have bloom filters in recoded stripes, and their size
     """
 
@@ -43,8 +61,122 @@ class FileOptions:
     stride: int
     writer_version: int
     calendar: int
-    rules: StatisticsRules
+    generation: Generation
     filters: Mapping[int, FilterSize] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodedColumn:
+    """One column of a stripe: streams, encoding, row index, bloom filters if any, and the stripe's statistics of it."""
+
+    column: int
+    encoding: Encoding
+    dictionary_size: int
+    streams: tuple[tuple[StreamKind, Any], ...]
+    index: Any
+    statistics: Any
+    filters: Any | None
+
+
+def encode_column(
+    column: Column, node: TypeNode, slot_bounds: Longs, options: FileOptions, timezone: str
+) -> list[EncodedColumn]:
+    """Encode a column and all below it, in column order.
+
+    slot_bounds  int64, groups + 1 ascending slot numbers from 0 to column.slots; each pair is one row group
+    timezone     of the stripe's timestamps, as in its footer
+    """
+    if node.kind in STRING_KINDS:
+        column = canonical(column)
+    value_bounds = slot_bounds
+    if column.present is not None:
+        value_bounds = offsets_of([np.count_nonzero(column.present[a:b]) for a, b in pairwise(slot_bounds.tolist())])
+    streams = _Streams(options)
+    if column.present is not None:
+        streams.add_runs(StreamKind.PRESENT, encode_bits(column.present.view(np.uint8), slot_bounds[:-1]))
+    encoding = _encode_values(streams, column, node, value_bounds[:-1])
+    statistics = group_statistics(
+        column, node, slot_bounds, value_bounds, generation=options.generation, timezone=timezone
+    )
+    index = proto.RowIndex()
+    places = np.stack(streams.positions, axis=1).tolist() if streams.positions else [[]] * len(statistics)
+    for positions, group in zip(places, statistics, strict=True):
+        index.entry.add(positions=positions, statistics=group)
+    size = options.filters.get(node.column)
+    encoded = EncodedColumn(
+        column=node.column,
+        encoding=encoding,
+        dictionary_size=column.dictionary.entries if column.dictionary is not None else 0,
+        streams=tuple(streams.found),
+        index=index,
+        statistics=merge_statistics(statistics, node, generation=options.generation),
+        filters=None if size is None else bloom_filters(column, node, value_bounds, size, timezone=timezone),
+    )
+    if column.kind in (Kind.LIST, Kind.MAP):
+        bounds = [sums_before(column.lengths, value_bounds)] * len(column.children)
+    elif column.kind is Kind.UNION:
+        tags = range(len(column.children))
+        bounds = [sums_before((column.values == tag).astype(np.int64), value_bounds) for tag in tags]
+    else:
+        bounds = [value_bounds] * len(column.children)
+    below = (
+        encode_column(child, child_node, child_bounds, options, timezone)
+        for child, child_node, child_bounds in zip(column.children, node.children, bounds, strict=True)
+    )
+    return [encoded, *(part for parts in below for part in parts)]
+
+
+class _Streams:
+    """The compressed streams of one column, and the positions of its row groups in them."""
+
+    def __init__(self, options: FileOptions) -> None:
+        self._options = options
+        self.found: list[tuple[StreamKind, Any]] = []
+        self.positions: list[Longs] = []
+
+    def add(self, kind: StreamKind, data: Any, offsets: Longs | None, *further: Longs) -> None:
+        """Add a stream whose row groups begin at these bytes; None for a stream that belongs to the whole stripe."""
+        compressed = compress(data, self._options.compression, self._options.block_size)
+        self.found.append((kind, compressed.data))
+        if offsets is not None:
+            self.positions += [*positions_in(compressed, offsets), *further]
+
+    def add_runs(self, kind: StreamKind, encoded: Encoded | EncodedBits) -> None:
+        """Add a stream of runs, within which row groups may begin."""
+        further = [encoded.skips, encoded.bits] if isinstance(encoded, EncodedBits) else [encoded.skips]
+        self.add(kind, encoded.data, encoded.offsets, *further)
+
+
+def _encode_values(streams: _Streams, column: Column, node: TypeNode, marks: Longs) -> Encoding:
+    """Add the streams of a column's values, whose row groups begin at the marks, and return their encoding."""
+    values = column.values
+    if node.kind in (Kind.FLOAT, Kind.DOUBLE):
+        data = np.ascontiguousarray(values).view(np.uint8)
+        streams.add(StreamKind.DATA, data, marks * values.dtype.itemsize)
+    elif node.kind is Kind.BOOLEAN:
+        streams.add_runs(StreamKind.DATA, encode_bits(values, marks))
+    elif node.kind in (Kind.BYTE, Kind.UNION):
+        streams.add_runs(StreamKind.DATA, encode_bytes(values, marks))
+    elif node.kind in INTEGER_KINDS:
+        streams.add_runs(StreamKind.DATA, encode_ints(values, signed=True, marks=marks))
+    elif node.kind in TIMESTAMP_KINDS:
+        streams.add_runs(StreamKind.DATA, encode_ints(values, signed=True, marks=marks))
+        streams.add_runs(StreamKind.SECONDARY, encode_ints(column.secondary, signed=False, marks=marks))
+    elif node.kind is Kind.DECIMAL:
+        varints = encode_varints(values, column.high, marks)
+        streams.add(StreamKind.DATA, varints.data, varints.offsets)
+        streams.add_runs(StreamKind.SECONDARY, encode_ints(column.secondary, signed=True, marks=marks))
+    elif column.dictionary is not None:
+        streams.add_runs(StreamKind.DATA, encode_ints(values, signed=False, marks=marks))
+        lengths = encode_ints(np.diff(column.dictionary.offsets), signed=False, marks=NO_VALUES)
+        streams.add(StreamKind.LENGTH, lengths.data, None)
+        streams.add(StreamKind.DICTIONARY_DATA, column.dictionary.data, None)
+        return Encoding.DICTIONARY_V2
+    elif node.kind is not Kind.STRUCT:
+        if node.kind not in (Kind.LIST, Kind.MAP):
+            streams.add(StreamKind.DATA, column.data, sums_before(column.lengths, marks))
+        streams.add_runs(StreamKind.LENGTH, encode_ints(column.lengths, signed=False, marks=marks))
+    return Encoding.DIRECT if node.kind in _PLAIN_KINDS else Encoding.DIRECT_V2
 
 
 class OrcWriter:
@@ -59,7 +191,7 @@ class OrcWriter:
 
     @property
     def stripes(self) -> int:
-        """Number of stripes so far."""
+        """The number of stripes so far."""
         return len(self._stripes)
 
     def copy_stripe(self, source: SourceFile, tail: Tail, number: int, statistics: Sequence[Any]) -> None:
@@ -67,16 +199,8 @@ class OrcWriter:
         stripe = tail.stripes[number]
         offset = self._sink.position
         self._sink.copy(source, stripe.offset, stripe.length)
-        self._stripes.append(
-            proto.StripeInformation(
-                offset=offset,
-                index_length=stripe.index_length,
-                data_length=stripe.data_length,
-                footer_length=stripe.footer_length,
-                number_of_rows=stripe.rows,
-            )
-        )
-        self._statistics.append(statistics)
+        lengths = stripe.index_length, stripe.data_length, stripe.footer_length
+        self._note_stripe(offset, *lengths, stripe.rows, statistics)
 
     def regroup_stripe(
         self, reader: StripeReader, columns: Sequence[int | EncodedColumn], statistics: Sequence[Any]
@@ -95,7 +219,7 @@ class OrcWriter:
     def _put_columns(
         self, footer: Any, reader: StripeReader, columns: Sequence[int | EncodedColumn], *, index: bool
     ) -> None:
-        """The index or the data of columns; streams that lie side by side in the source are copied in one go."""
+        """Append the index or the data of columns; streams that lie side by side in the source are copied in one go."""
         start = end = 0
         for number, column in enumerate(columns):
             if isinstance(column, EncodedColumn):
@@ -106,12 +230,12 @@ class OrcWriter:
                 else:
                     self._put_data(footer, [column])
                 continue
-            for kind, place in reader.streams(column, index=index):
-                footer.streams.add(kind=kind, column=number, length=place.length)
-                if place.offset != end:
+            for kind, offset, length in reader.streams(column, index=index):
+                footer.streams.add(kind=kind, column=number, length=length)
+                if offset != end:
                     self._sink.copy(reader.source, start, end - start)
-                    start = place.offset
-                end = place.offset + place.length
+                    start = offset
+                end = offset + length
             if not index:
                 footer.columns.append(reader.encoding(column))
         self._sink.copy(reader.source, start, end - start)
@@ -136,9 +260,9 @@ class OrcWriter:
 
     def _put_data(self, footer: Any, columns: Sequence[EncodedColumn]) -> None:
         for column in columns:
-            for stream in sorted(column.streams, key=lambda stream: stream.kind):
-                footer.streams.add(kind=stream.kind, column=column.column, length=len(stream.data))
-                self._sink.write(stream.data)
+            for kind, data in sorted(column.streams, key=lambda stream: stream[0]):
+                footer.streams.add(kind=kind, column=column.column, length=len(data))
+                self._sink.write(data)
             footer.columns.add(
                 kind=column.encoding,
                 dictionary_size=column.dictionary_size or None,
@@ -149,13 +273,14 @@ class OrcWriter:
         data_end = self._sink.position
         data = self._compressed(footer)
         self._sink.write(data)
+        self._note_stripe(offset, index_end - offset, data_end - index_end, len(data), rows, statistics)
+
+    def _note_stripe(
+        self, offset: int, index: int, data: int, footer: int, rows: int, statistics: Sequence[Any]
+    ) -> None:
         self._stripes.append(
             proto.StripeInformation(
-                offset=offset,
-                index_length=index_end - offset,
-                data_length=data_end - index_end,
-                footer_length=len(data),
-                number_of_rows=rows,
+                offset=offset, index_length=index, data_length=data, footer_length=footer, number_of_rows=rows
             )
         )
         self._statistics.append(statistics)
@@ -172,7 +297,10 @@ class OrcWriter:
             stripes=self._stripes,
             types=format_types(options.root),
             number_of_rows=sum(stripe.number_of_rows for stripe in self._stripes),
-            statistics=self._file_statistics(),
+            statistics=[
+                merge_statistics([found[number] for found in self._statistics], node, generation=options.generation)
+                for number, node in enumerate(options.root.walk())
+            ],
             row_index_stride=options.stride,
             writer=JAVA_WRITER,
         )
@@ -194,11 +322,6 @@ class OrcWriter:
         postscript_bytes = postscript.SerializeToString()
         for part in (metadata_bytes, footer_bytes, postscript_bytes, bytes([len(postscript_bytes)])):
             self._sink.write(part)
-
-    def _file_statistics(self) -> Iterable[Any]:
-        for position, node in enumerate(self.options.root.walk()):
-            parts = [statistics[position] for statistics in self._statistics]
-            yield merge_statistics(parts, node, rules=self.options.rules)
 
     def _compressed(self, message: Any) -> Any:
         data = np.frombuffer(message.SerializeToString(), dtype=np.uint8)

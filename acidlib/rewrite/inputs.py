@@ -13,10 +13,9 @@ from acidlib.datafiles import DataFiles, SourceFile
 from acidlib.errors import CorruptError
 from acidlib.model.location import Location
 from acidlib.model.units import DataFile, FileForm, Key
+from acidlib.orc.reader import StripeReader, Tail, read_tail
 from acidlib.orc.schema import TypeNode, is_acid, row_struct
 from acidlib.orc.statistics import integer_range
-from acidlib.orc.stripe import StripeReader
-from acidlib.orc.tail import Tail, read_tail
 
 # --- acid footer ------------------------------------------------------------------------------------------------------
 # What the footer of an ACID file says of its keys: the metadata of Hive's writers, and the id columns' statistics.

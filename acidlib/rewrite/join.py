@@ -25,14 +25,12 @@ from acidlib.model.units import (
     UnitResult,
 )
 from acidlib.orc.columns import Column, concat_columns
-from acidlib.orc.encode import EncodedColumn, encode_column
 from acidlib.orc.proto import MAGIC as ORC_MAGIC
 from acidlib.orc.proto import Calendar
+from acidlib.orc.reader import StripeReader, read_tail
 from acidlib.orc.schema import TypeNode, is_acid
 from acidlib.orc.statistics import stripe_statistics_are_true
-from acidlib.orc.stripe import StripeReader
-from acidlib.orc.tail import read_tail
-from acidlib.orc.writer import FileOptions, OrcWriter
+from acidlib.orc.writer import EncodedColumn, FileOptions, OrcWriter, encode_column
 from acidlib.parquet.footer import MAGIC as PARQUET_MAGIC
 from acidlib.parquet.footer import Footer, read_footer
 from acidlib.parquet.join import MOST_JOINED_FOOTER, MOST_ROW_GROUPS, check_joined, join_files
@@ -49,7 +47,7 @@ from acidlib.rewrite.output import (
     removed_on_error,
     result_of_actions,
 )
-from acidlib.rewrite.recode import copy_unchanged, encoding_options, group_bounds, walk_timestamps
+from acidlib.rewrite.recode import copy_unchanged, group_bounds, walk_timestamps
 from acidlib.rewrite.unit import container_difference
 
 # --- join facts -------------------------------------------------------------------------------------------------------
@@ -258,11 +256,10 @@ def _recode(writer: OrcWriter, inputs: Sequence[OpenInput], stripes: Sequence[St
     readers = [StripeReader(inputs[fact.file].source, inputs[fact.file].tail, fact.number) for fact in stripes]
     rows = sum(fact.rows for fact in stripes)
     timezone = stripes[0].timezone
-    encoding = encoding_options(writer.options, timezone)
     columns: list[EncodedColumn] = []
 
     def encode(node: TypeNode, parts: Sequence[Column]) -> None:
-        columns.extend(encode_column(concat_columns(list(parts)), node, bounds, encoding))
+        columns.extend(encode_column(concat_columns(list(parts)), node, bounds, writer.options, timezone))
 
     for reader in readers:
         reader.prove_rows()

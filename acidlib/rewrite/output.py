@@ -29,10 +29,8 @@ from acidlib.orc.alignment import Alignment
 from acidlib.orc.bloom import filter_size, size_of
 from acidlib.orc.columns import Longs
 from acidlib.orc.proto import Calendar, Compression, Kind, StreamKind
+from acidlib.orc.reader import CPP_WRITER, JAVA_WRITER, ORC_14, ORC_135, ORC_517, StripeReader, Tail, read_tail
 from acidlib.orc.schema import ROW_COLUMN, TypeNode, row_struct
-from acidlib.orc.statistics import StatisticsRules
-from acidlib.orc.stripe import StripeReader
-from acidlib.orc.tail import CPP_WRITER, JAVA_WRITER, ORC_14, ORC_135, ORC_517, Tail, read_tail
 from acidlib.orc.writer import FileOptions
 from acidlib.points import Point, passing
 from acidlib.rewrite.deletes import DeleteEvents
@@ -335,7 +333,7 @@ def file_options(
         stride=stride,
         writer_version=min([newest, *versions]),
         calendar=_calendar(tails),
-        rules=StatisticsRules(generation=int(generation), writer_timezone="UTC"),
+        generation=generation,
     )
 
 

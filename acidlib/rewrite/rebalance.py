@@ -13,8 +13,8 @@ from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.location import Location
 from acidlib.model.units import MAX_BUCKET, DataFile, StripeAction, StripeFacts, Unit, UnitResult, encode_bucket
 from acidlib.orc.columns import Longs, Mask
+from acidlib.orc.reader import read_tail
 from acidlib.orc.schema import acid_tree
-from acidlib.orc.tail import read_tail
 from acidlib.orc.writer import FileOptions, OrcWriter
 from acidlib.planning.stripes import plan_stripes
 from acidlib.points import Point, passing

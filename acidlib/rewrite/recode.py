@@ -9,14 +9,12 @@ import numpy as np
 
 from acidlib.orc.alignment import Alignment
 from acidlib.orc.columns import Column, Longs, Mask, concat_columns, filter_column, reorder_column
-from acidlib.orc.encode import EncodedColumn, EncodingOptions, encode_column
 from acidlib.orc.kernels.vectors import filter_values
 from acidlib.orc.proto import Kind
+from acidlib.orc.reader import StripeReader, null_column
 from acidlib.orc.schema import ROW_COLUMN, TypeNode, row_struct
-from acidlib.orc.statistics import stripe_statistics_are_true
-from acidlib.orc.statistics_merge import copied_columns, copied_statistics
-from acidlib.orc.stripe import StripeReader, null_column
-from acidlib.orc.writer import FileOptions, OrcWriter
+from acidlib.orc.statistics import copied_statistics, stripe_statistics_are_true
+from acidlib.orc.writer import EncodedColumn, FileOptions, OrcWriter, encode_column
 from acidlib.rewrite.inputs import OpenInput
 from acidlib.rewrite.keys import DELETE, INSERT, Keys, StripeIds, StripeKeys
 
@@ -54,11 +52,10 @@ def encode_rows(
     """
     rows = sum(len(part.keys) for part in parts)
     bounds = group_bounds(rows, options.stride)
-    encoding = encoding_options(options, timezone)
     keys, current = _join_keys(parts), _join([part.current for part in parts])
     if order is not None:
         keys, current = keys.select(order), current[order]
-    encoded = _encode_ids(keys, current, INSERT, options, bounds, encoding)
+    encoded = _encode_ids(keys, current, INSERT, bounds, options, timezone)
     row_node = options.root.children[5]
     row_present = [_row_present(part) for part in parts]
     row = concat_columns(
@@ -75,7 +72,7 @@ def encode_rows(
         value_order = (np.cumsum(row.present, dtype=np.int64) - 1)[order[row.present[order]]]
     if order is not None:
         row = reorder_column(row, order)
-    encoded += encode_column(row, replace(row_node, children=()), bounds, encoding)
+    encoded += encode_column(row, replace(row_node, children=()), bounds, options, timezone)
     child_bounds = bounds if row.present is None else _value_bounds(row.present, bounds)
     for position in range(len(row_node.children)):
         column = concat_columns(
@@ -83,45 +80,34 @@ def encode_rows(
         )
         if value_order is not None:
             column = reorder_column(column, value_order)
-        encoded += encode_column(column, row_node.children[position], child_bounds, encoding)
+        encoded += encode_column(column, row_node.children[position], child_bounds, options, timezone)
     return encoded
 
 
 def encode_row_ids(keys: Keys, current: Longs, options: FileOptions, timezone: str) -> list[EncodedColumn]:
     """The root and the id columns of a stripe of rows."""
     bounds = group_bounds(len(keys), options.stride)
-    return _encode_ids(keys, current, INSERT, options, bounds, encoding_options(options, timezone))
+    return _encode_ids(keys, current, INSERT, bounds, options, timezone)
 
 
 def encode_deletes(keys: Keys, current: Longs, options: FileOptions) -> list[EncodedColumn]:
     """All columns of a stripe of delete events: id columns, and a row that is null throughout."""
     bounds = group_bounds(len(keys), options.stride)
-    encoding = encoding_options(options, "UTC")
-    encoded = _encode_ids(keys, current, DELETE, options, bounds, encoding)
+    encoded = _encode_ids(keys, current, DELETE, bounds, options, "UTC")
     row = null_column(options.root.children[5], len(keys))
-    return encoded + encode_column(row, options.root.children[5], bounds, encoding)
-
-
-def encoding_options(options: FileOptions, timezone: str) -> EncodingOptions:
-    """How the columns of a stripe of this writer's zone are encoded."""
-    return EncodingOptions(
-        compression=options.compression,
-        block_size=options.block_size,
-        rules=replace(options.rules, writer_timezone=timezone),
-        filters=options.filters,
-    )
+    return encoded + encode_column(row, options.root.children[5], bounds, options, "UTC")
 
 
 def _encode_ids(
-    keys: Keys, current: Longs, operation: int, options: FileOptions, bounds: Longs, encoding: EncodingOptions
+    keys: Keys, current: Longs, operation: int, bounds: Longs, options: FileOptions, timezone: str
 ) -> list[EncodedColumn]:
     rows = len(keys)
     root = replace(options.root, children=())
-    encoded = encode_column(Column(kind=Kind.STRUCT, slots=rows), root, bounds, encoding)
+    encoded = encode_column(Column(kind=Kind.STRUCT, slots=rows), root, bounds, options, timezone)
     operations = np.full(rows, operation, dtype=np.int64)
     arrays = (operations, keys.write_ids, keys.buckets, keys.row_ids, current)
     for node, values in zip(options.root.children[:5], arrays, strict=True):
-        encoded += encode_column(Column(kind=node.kind, slots=rows, values=values), node, bounds, encoding)
+        encoded += encode_column(Column(kind=node.kind, slots=rows, values=values), node, bounds, options, timezone)
     return encoded
 
 
@@ -199,7 +185,8 @@ def may_be_grafted(file: OpenInput, number: int, alignment: Alignment, reader: S
 def copy_unchanged(writer: OrcWriter, file: OpenInput, number: int) -> None:
     """Append a stripe that has all columns, as it is."""
     options = writer.options
-    statistics = copied_columns(file.tail.stripe_statistics[number], options.root.walk(), rules=options.rules)
+    found = zip(file.tail.stripe_statistics[number], options.root.walk(), strict=True)
+    statistics = [copied_statistics(column, node, generation=options.generation) for column, node in found]
     writer.copy_stripe(file.source, file.tail, number, statistics)
 
 
@@ -226,7 +213,7 @@ def graft(
     statistics = [
         column.statistics
         if isinstance(column, EncodedColumn)
-        else copied_statistics(found[column], node, rules=options.rules)
+        else copied_statistics(found[column], node, generation=options.generation)
         for column, node in zip(columns, options.root.walk(), strict=True)
     ]
     writer.regroup_stripe(reader, columns, statistics)
@@ -239,4 +226,4 @@ def _row_ids(ids: StripeIds, options: FileOptions, timezone: str) -> list[Encode
 def _nulls(node: TypeNode, reader: StripeReader, options: FileOptions) -> list[EncodedColumn]:
     rows = reader.stripe.rows
     bounds = group_bounds(rows, options.stride)
-    return encode_column(null_column(node, rows), node, bounds, encoding_options(options, reader.timezone))
+    return encode_column(null_column(node, rows), node, bounds, options, reader.timezone)

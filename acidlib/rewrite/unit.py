@@ -19,8 +19,8 @@ from acidlib.orc.alignment import Alignment, align, conversions, has_names, name
 from acidlib.orc.columns import Mask
 from acidlib.orc.kernels.vectors import filter_values
 from acidlib.orc.proto import GREGORIAN_START_DAYS, Calendar, Compression, Kind
+from acidlib.orc.reader import JAVA_WRITER, ORC_135, Tail, read_tail
 from acidlib.orc.schema import TypeNode, acid_tree, parse_row_type, row_struct
-from acidlib.orc.tail import JAVA_WRITER, ORC_135, Tail, read_tail
 from acidlib.orc.writer import FileOptions, OrcWriter
 from acidlib.planning.stripes import plan_stripes
 from acidlib.points import Point, passing

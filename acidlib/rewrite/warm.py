@@ -14,18 +14,15 @@ import numpy as np
 from acidlib.datafiles import SourceFile
 from acidlib.errors import DefectError
 from acidlib.model.names import Generation
+from acidlib.orc.alignment import convert
 from acidlib.orc.bloom import filter_size
 from acidlib.orc.columns import Column, Dictionary, as_direct, canonical, concat_columns, filter_column
-from acidlib.orc.conversion import convert
-from acidlib.orc.encode import EncodingOptions, encode_column
 from acidlib.orc.kernels.group_stats import entry_groups
 from acidlib.orc.kernels.ints import decode_ints
 from acidlib.orc.proto import Compression, Kind
+from acidlib.orc.reader import ORC_517, StripeReader, read_tail
 from acidlib.orc.schema import TypeNode
-from acidlib.orc.statistics import StatisticsRules
-from acidlib.orc.stripe import StripeReader
-from acidlib.orc.tail import ORC_517, read_tail
-from acidlib.orc.writer import FileOptions, OrcWriter
+from acidlib.orc.writer import FileOptions, OrcWriter, encode_column
 from acidlib.rewrite.keys import Keys, event_order, gather
 from acidlib.rewrite.recode import group_bounds
 
@@ -88,7 +85,6 @@ def main() -> None:
     """Compile everything; DefectError when what is read back is not what was written."""
     nodes = tuple(_node(column + 1, kind) for column, kind in enumerate(_KINDS))
     root = TypeNode(column=0, kind=Kind.STRUCT, children=nodes, field_names=tuple(f"c{node.column}" for node in nodes))
-    rules = StatisticsRules(generation=3, writer_timezone="UTC")
     options = FileOptions(
         root=root,
         compression=Compression.ZLIB,
@@ -96,18 +92,15 @@ def main() -> None:
         stride=100,
         writer_version=ORC_517,
         calendar=0,
-        rules=rules,
+        generation=Generation.HIVE3,
+        filters=dict.fromkeys((node.column for node in nodes), filter_size(100, 0.05)),
     )
     columns = [_column(node, position) for position, node in enumerate(nodes)]
     memory = Memory()
     writer = OrcWriter(memory, options)
     bounds = group_bounds(_ROWS, options.stride)
-    filters = dict.fromkeys((node.column for node in nodes), filter_size(options.stride, 0.05))
-    encoding = EncodingOptions(
-        compression=options.compression, block_size=options.block_size, rules=rules, filters=filters
-    )
     rows = Column(kind=Kind.STRUCT, slots=_ROWS, children=tuple(columns))
-    writer.write_stripe(encode_column(rows, root, bounds, encoding), rows=_ROWS, timezone="UTC")
+    writer.write_stripe(encode_column(rows, root, bounds, options, "UTC"), rows=_ROWS, timezone="UTC")
     writer.finish({})
     reader = StripeReader(memory, read_tail(memory), 0)
     keep = np.arange(_ROWS) % 3 > 0

@@ -9,7 +9,7 @@ from functools import partial
 
 from acidlib.errors import AcidError, RefusedError
 from acidlib.model.names import LONG_MAX, side_file_name
-from acidlib.orc.tail import read_tail
+from acidlib.orc.reader import read_tail
 from acidlib.parquet.footer import read_footer
 from acidlib.planning.state import AcidState, Role, SeenPart, acid_state, seen_parts
 from acidlib.report.places import ShownPart, ShownPlace

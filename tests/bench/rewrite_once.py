@@ -17,7 +17,7 @@ from acidlib.model.names import Generation
 from acidlib.model.snapshots import all_committed
 from acidlib.model.units import ColumnMatching, DataFile, RewriteSettings, Unit
 from acidlib.orc.columns import Column
-from acidlib.orc.stripe import StripeReader
+from acidlib.orc.reader import StripeReader
 from acidlib.rewrite.inputs import InputFiles, open_inputs
 from acidlib.rewrite.unit import run_unit
 from acidlib.stores.renaming.local import LocalDataFiles

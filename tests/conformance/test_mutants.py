@@ -13,9 +13,8 @@ from compaction import MAJOR, MINOR, Compacted, bucket_files, compact_directory
 from judges import merge, tables
 from judges.java_orc import JavaOrc
 
-import acidlib.orc.encode
 import acidlib.orc.statistics
-import acidlib.orc.statistics_merge
+import acidlib.orc.writer
 import acidlib.rewrite.unit
 from acidlib.errors import CorruptError
 from acidlib.model.requests import CompactionType
@@ -27,7 +26,7 @@ from conformance.checks import java_problems, statistics_problems
 COLUMNS = "struct<a:int,s:string>"
 BUCKET = 536870912
 GENERATION = 4
-UNIT, ENCODE = acidlib.rewrite.unit, acidlib.orc.encode
+UNIT, ENCODE = acidlib.rewrite.unit, acidlib.orc.writer
 REWRITE_ALL, COPY_ALL = RewriteSettings(copy_bytes=1 << 40), RewriteSettings(copy_bytes=0)
 
 
@@ -90,18 +89,28 @@ def test_java_sees_an_index_position_that_is_off_by_one(
     assert java.seek_check(path).problems
 
 
-@pytest.mark.parametrize("module", [acidlib.orc.statistics, acidlib.orc.statistics_merge], ids=["groups", "merged"])
+def shift_integers(monkeypatch: pytest.MonkeyPatch, story: str, minimum: int, maximum: int, total: int) -> None:
+    """Statistics of integers are off by so much where they are computed for row groups, or where they are merged."""
+    true, true_story = acidlib.orc.statistics._set_integers, getattr(ENCODE, story)
+
+    def wrong(typed: Any, low: int, high: int, found: int) -> None:
+        true(typed, low + minimum, high + maximum, found + total)
+
+    def faulty(*args: Any, **named: Any) -> Any:
+        with monkeypatch.context() as within:
+            within.setattr(acidlib.orc.statistics, "_set_integers", wrong)
+            return true_story(*args, **named)
+
+    monkeypatch.setattr(ENCODE, story, faulty)
+
+
+@pytest.mark.parametrize("story", ["group_statistics", "merge_statistics"], ids=["groups", "merged"])
 @pytest.mark.parametrize("what", ["minimum", "maximum", "sum"])
 def test_a_statistic_that_is_off_by_three_is_seen(
-    module: Any, what: str, table: Path, monkeypatch: pytest.MonkeyPatch
+    story: str, what: str, table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    true = module.set_integers
     shift = {"minimum": (3, 0, 0), "maximum": (0, -3, 0), "sum": (0, 0, 3)}[what]
-
-    def wrong(typed: Any, minimum: int, maximum: int, total: int) -> None:
-        true(typed, minimum + shift[0], maximum + shift[1], total + shift[2])
-
-    monkeypatch.setattr(module, "set_integers", wrong)
+    shift_integers(monkeypatch, story, *shift)
     before = merge.read(table, generation=GENERATION)
     path = output(table, compact(table))
     assert merge.read(table, generation=GENERATION, strict=True) == before
@@ -114,10 +123,7 @@ def test_a_statistic_that_is_off_by_three_is_seen(
 def test_java_loses_rows_by_a_minimum_that_is_off_by_three(
     table: Path, java: JavaOrc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    true = acidlib.orc.statistics.set_integers
-    monkeypatch.setattr(
-        acidlib.orc.statistics, "set_integers", lambda typed, low, high, total: true(typed, low + 3, high, total)
-    )
+    shift_integers(monkeypatch, "group_statistics", 3, 0, 0)
     assert java_problems(java, output(table, compact(table)))
 
 

@@ -16,13 +16,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from acidlib.model.names import Generation
 from acidlib.orc.columns import Column, Dictionary
 from acidlib.orc.proto import ColumnStatistics, Kind
 from acidlib.orc.schema import TypeNode
-from acidlib.orc.statistics import StatisticsRules, group_statistics
-from acidlib.orc.statistics_merge import copied_statistics, merge_statistics
+from acidlib.orc.statistics import copied_statistics, group_statistics, merge_statistics
 
-RULES = {g: StatisticsRules(generation=g, writer_timezone="UTC") for g in (3, 4)}
 LONGS = st.integers(-(2**63), 2**63 - 1)
 INTEGERS = st.one_of(st.integers(-5, 5), LONGS, st.sampled_from([-(2**63), 2**63 - 1, 2**32, -(2**32)]))
 BITS = st.one_of(
@@ -222,7 +221,9 @@ def value_bounds(slots: list[Any], bounds: list[int]) -> Any:
 def computed(column: Column, slots: list[Any], bounds: list[int], generation: int) -> list[Any]:
     node = TypeNode(column=1, kind=column.kind)
     at = np.array(bounds, np.int64)
-    return group_statistics(column, node, at, value_bounds(slots, bounds), rules=RULES[generation])
+    return group_statistics(
+        column, node, at, value_bounds(slots, bounds), generation=Generation(generation), timezone="UTC"
+    )
 
 
 @pytest.mark.parametrize("generation", [3, 4])
@@ -257,8 +258,8 @@ def test_merged_groups_are_the_statistics_of_the_whole(name: str, generation: in
         groups = computed(column, slots, bounds, generation)
         (whole,) = computed(column, slots, [0, len(slots)], generation)
         node = TypeNode(column=1, kind=case.kind)
-        merged = merge_statistics(groups, node, rules=RULES[generation])
-        assert copied_statistics(merged, node, rules=RULES[generation]) == merged
+        merged = merge_statistics(groups, node, generation=Generation(generation))
+        assert copied_statistics(merged, node, generation=Generation(generation)) == merged
         if all(group.HasField(case.field) or not group.number_of_values for group in groups):
             sums = getattr(merged, case.field), getattr(whole, case.field)
             if case.field in ("double_statistics", "int_statistics", "decimal_statistics"):
@@ -296,7 +297,7 @@ def test_booleans(values: list[bool], cuts: list[int]) -> None:
     column = Column(kind=Kind.BOOLEAN, slots=len(values), values=np.array(values, np.uint8))
     groups = computed(column, values, bounds, 4)
     assert [g.bucket_statistics.count[0] for g in groups] == [sum(values[a:b]) for a, b in itertools.pairwise(bounds)]
-    merged = merge_statistics(groups, TypeNode(column=1, kind=Kind.BOOLEAN), rules=RULES[3])
+    merged = merge_statistics(groups, TypeNode(column=1, kind=Kind.BOOLEAN), generation=Generation.HIVE3)
     assert list(merged.bucket_statistics.count) == [sum(values)]
 
 

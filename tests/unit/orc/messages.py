@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from acidlib.model.names import Generation
 from acidlib.orc.proto import ColumnStatistics, Kind
 from acidlib.orc.schema import TypeNode
-from acidlib.orc.statistics import StatisticsRules
 
-HIVE3 = StatisticsRules(generation=3, writer_timezone="UTC")
-HIVE4 = StatisticsRules(generation=4, writer_timezone="UTC")
+HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4
 INTS = {"minimum": 1, "maximum": 5, "sum": 6}
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import random
 import struct
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from judges import bloom, tables
 from judges import orc_tail as o
-from orc_memory import RULES, file_options, longs, octets, root_column, tree, written
+from orc_memory import file_options, longs, octets, root_column, tree, written
 
 from acidlib.model.units import FilterSize
 from acidlib.orc import proto
@@ -37,7 +36,7 @@ def strings(kind: Kind, values: list[str]) -> Column:
 
 
 def bits(column: Column, of: TypeNode, bounds: list[int], zone: str = "UTC") -> list[bytes]:
-    index = bloom_filters(column, of, longs(*bounds), SIZE, rules=replace(RULES, writer_timezone=zone))
+    index = bloom_filters(column, of, longs(*bounds), SIZE, timezone=zone)
     assert {entry.num_hash_functions for entry in index.bloom_filter} == {SIZE.functions}
     return [entry.utf8_bitset for entry in index.bloom_filter]
 

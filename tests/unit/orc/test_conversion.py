@@ -13,9 +13,8 @@ from orc_memory import stripe_reader, tree
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.names import Generation
 from acidlib.model.units import ColumnMatching
-from acidlib.orc.alignment import align
+from acidlib.orc.alignment import align, convert
 from acidlib.orc.columns import Column, Dictionary, as_direct
-from acidlib.orc.conversion import convert
 
 
 def converted(

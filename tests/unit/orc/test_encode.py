@@ -11,12 +11,12 @@ import pyorc
 import pytest
 from judges import exact_stats, tables, values
 from judges import orc_tail as o
-from orc_memory import encoding_options, file_options, longs, octets, root_column, tree, written
+from orc_memory import file_options, longs, octets, root_column, tree, written
 
+from acidlib.model.names import Generation
 from acidlib.orc.columns import Column
-from acidlib.orc.encode import encode_column
 from acidlib.orc.proto import Compression, Encoding, Kind, StreamKind
-from acidlib.orc.statistics import StatisticsRules
+from acidlib.orc.writer import encode_column
 
 SCHEMA = (
     "struct<i:int,b:boolean,t:tinyint,d:double,s:string,n:decimal(12,2),k:decimal(38,2),ts:timestamp,dt:date,"
@@ -53,14 +53,15 @@ def source() -> Column:
 
 def encoded(column: Column, schema: str, bounds: list[int], **changes: Any) -> list[Any]:
     options = file_options(tree(schema), **changes)
-    return encode_column(column, options.root, longs(*bounds), encoding_options(options))
+    return encode_column(column, options.root, longs(*bounds), options, "UTC")
 
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("generation", [3, 4])
 def test_other_readers_find_the_same_values_and_every_statistic_is_exact(codec: Compression, generation: int) -> None:
-    rules = StatisticsRules(generation=generation, writer_timezone="UTC")
-    data = written([source()], file_options(tree(SCHEMA), compression=codec, block_size=200, rules=rules))
+    data = written(
+        [source()], file_options(tree(SCHEMA), compression=codec, block_size=200, generation=Generation(generation))
+    )
     assert list(values.canonical_rows(data)) == list(values.canonical_rows(tables.orc_bytes(SCHEMA, ROWS)))
     report = exact_stats.check(data, exact_stats.Policy(generation=generation, acid_metadata=False))
     assert report.problems == []
@@ -98,8 +99,8 @@ def test_present_is_left_out_with_its_positions_where_there_are_no_nulls() -> No
     nulls = root_column(tables.orc_bytes("struct<a:int>", [(1,), (None,)]))
     full = root_column(tables.orc_bytes("struct<a:int>", [(1,), (2,)]))
     with_nulls, without = (encoded(column, "struct<a:int>", [0, 2])[1] for column in (nulls, full))
-    assert [stream.kind for stream in with_nulls.streams] == [StreamKind.PRESENT, StreamKind.DATA]
-    assert [stream.kind for stream in without.streams] == [StreamKind.DATA]
+    assert [kind for kind, _ in with_nulls.streams] == [StreamKind.PRESENT, StreamKind.DATA]
+    assert [kind for kind, _ in without.streams] == [StreamKind.DATA]
     # chunk, offset, run and bit of PRESENT; chunk, offset and run of DATA
     assert [len(found.index.entry[0].positions) for found in (with_nulls, without)] == [4 + 3, 3]
 

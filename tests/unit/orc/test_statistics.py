@@ -7,6 +7,7 @@ import io
 import math
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,31 +19,31 @@ from judges import orc_tail as o
 from judges import tables
 from orc_memory import MemorySource, tail_of
 
+from acidlib.model.names import Generation
 from acidlib.orc.columns import Column, Dictionary
 from acidlib.orc.proto import ColumnStatistics, Kind, RowIndex, StreamKind
+from acidlib.orc.reader import StripeReader, Tail, parse_message
 from acidlib.orc.schema import TypeNode
 from acidlib.orc.statistics import (
-    StatisticsRules,
     compares_alike,
+    copied_statistics,
     decimal_text,
     group_statistics,
     integer_range,
+    merge_statistics,
     parse_decimal,
-    statistics_are_true,
     stripe_statistics_are_true,
 )
-from acidlib.orc.statistics_merge import copied_statistics, merge_statistics
-from acidlib.orc.stripe import StripeReader
-from acidlib.orc.tail import Tail, parse_message
 from unit.orc.messages import HIVE3, HIVE4, INTS, node_of, stats
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 
 
-def whole(column: Column, rules: StatisticsRules = HIVE4, **more: Any) -> Any:
+def whole(column: Column, generation: Generation = HIVE4, timezone: str = "UTC", **more: Any) -> Any:
     """The statistics of a column as one row group."""
     slots, values = np.array([0, column.slots]), np.array([0, column.count])
-    (message,) = group_statistics(column, node_of(column.kind, **more), slots, values, rules=rules)
+    node = node_of(column.kind, **more)
+    (message,) = group_statistics(column, node, slots, values, generation=generation, timezone=timezone)
     return message
 
 
@@ -89,8 +90,7 @@ def true_files() -> list[Path]:
     for path in sorted(FIXTURES.rglob("*")):
         if path.is_file() and path.read_bytes()[:3] == b"ORC":
             tail = tail_of(path.read_bytes(), str(path))
-            parts = zip(tail.stripe_statistics, tail.stripes, strict=False)
-            if tail.stripes and all(statistics_are_true(tail.stride, part[0], s.rows) for part, s in parts):
+            if tail.stripes and all(stripe_statistics_are_true(tail, number) for number in range(len(tail.stripes))):
                 paths.append(path)
     return paths
 
@@ -129,9 +129,9 @@ def without_maximum(message: Any) -> tuple[Any, int]:
     return rest, message.timestamp_statistics.maximum_utc
 
 
-def same(got: Any, found: Any, node: TypeNode, rules: StatisticsRules) -> bool:
+def same(got: Any, found: Any, node: TypeNode, generation: Generation) -> bool:
     wanted = as_ours(found, node)
-    if rules.generation == 4 or not wanted.HasField("timestamp_statistics"):
+    if generation == 4 or not wanted.HasField("timestamp_statistics"):
         return bool(got == wanted)
     (rest, maximum), (java_rest, java_maximum) = without_maximum(got), without_maximum(wanted)
     return rest == java_rest and maximum - java_maximum in (0, 1)
@@ -141,14 +141,18 @@ def test_every_stripe_of_the_real_tables_has_javas_statistics() -> None:
     checked = {3: 0, 4: 0}
     for path in true_files():
         tail = tail_of(path.read_bytes(), str(path))
-        rules = HIVE3 if "hive3" in path.parts else HIVE4
+        generation = HIVE3 if "hive3" in path.parts else HIVE4
         for number, stripe in enumerate(tail.stripes):
             reader = StripeReader(MemorySource(path.read_bytes(), str(path)), tail, number)
             for column, node in pairs(reader.column(tail.root, stripe.rows), tail.root):
                 slots, values = np.array([0, column.slots]), np.array([0, column.count])
-                (got,) = group_statistics(column, node, slots, values, rules=rules)
-                assert same(got, tail.stripe_statistics[number][node.column], node, rules), (path, number, str(node))
-                checked[rules.generation] += 1
+                (got,) = group_statistics(column, node, slots, values, generation=generation, timezone="UTC")
+                assert same(got, tail.stripe_statistics[number][node.column], node, generation), (
+                    path,
+                    number,
+                    str(node),
+                )
+                checked[generation] += 1
     assert checked[3] > 1000
     assert checked[4] > 1000
 
@@ -157,11 +161,11 @@ def test_merging_the_stripes_of_real_tables_gives_their_file_statistics() -> Non
     merged_stripes = 0
     for path in true_files():
         tail = tail_of(path.read_bytes(), str(path))
-        rules = HIVE3 if "hive3" in path.parts else HIVE4
+        generation = HIVE3 if "hive3" in path.parts else HIVE4
         for node in tail.root.walk():
             parts = [columns[node.column] for columns in tail.stripe_statistics]
-            merged = merge_statistics(parts, node, rules=rules)
-            assert same(merged, tail.file_statistics[node.column], node, rules), (path, str(node))
+            merged = merge_statistics(parts, node, generation=generation)
+            assert same(merged, tail.file_statistics[node.column], node, generation), (path, str(node))
             merged_stripes += len(parts)
     assert merged_stripes > 2000
 
@@ -170,10 +174,10 @@ def test_copying_the_stripes_of_real_tables_drops_only_nan() -> None:
     dropped = 0
     for path in true_files():
         tail = tail_of(path.read_bytes(), str(path))
-        rules = HIVE3 if "hive3" in path.parts else HIVE4
+        generation = HIVE3 if "hive3" in path.parts else HIVE4
         for columns in tail.stripe_statistics:
             for found, node in zip(columns, tail.root.walk(), strict=True):
-                copied = copied_statistics(found, node, rules=rules)
+                copied = copied_statistics(found, node, generation=generation)
                 if math.isnan(found.double_statistics.sum):
                     assert not copied.HasField("double_statistics")
                     dropped += 1
@@ -186,8 +190,8 @@ def test_false_statistics_of_hive_3_minor_compactions_are_seen() -> None:
     path = FIXTURES / "hive3/a_crud/after_minor/delta_0000001_0000004/bucket_00000"
     tail = tail_of(path.read_bytes(), str(path))
     assert tail.rows > 0
-    assert not statistics_are_true(tail.stride, tail.file_statistics[0], tail.rows)
-    assert not statistics_are_true(10_000, tail.file_statistics[0], tail.rows)
+    assert not stripe_statistics_are_true(tail, 0)
+    assert not stripe_statistics_are_true(replace(tail, stride=10_000), 0)
 
 
 # --- files of the C++ writer ---
@@ -238,17 +242,17 @@ def test_row_groups_of_a_cpp_file_have_its_statistics(threshold: float) -> None:
     for column, node in pairs(reader.column(tail.root, 3500), tail.root):
         present = np.ones(3500, bool) if column.present is None else column.present
         running = np.concatenate(([0], np.cumsum(present)))
-        groups = group_statistics(column, node, bounds, running[bounds], rules=HIVE4)
+        groups = group_statistics(column, node, bounds, running[bounds], generation=HIVE4, timezone="UTC")
         for got, entry in zip(groups, row_index(reader, node.column).entry, strict=True):
             assert close(got, entry.statistics), (str(node), got, entry.statistics)
-        merged = merge_statistics(groups, node, rules=HIVE4)
+        merged = merge_statistics(groups, node, generation=HIVE4)
         assert close(merged, tail.file_statistics[node.column]), str(node)
 
 
 def row_index(reader: StripeReader, column: int) -> Any:
     """The RowIndex message of a column."""
-    (place,) = [place for kind, place in reader.streams(column, index=True) if kind == StreamKind.ROW_INDEX]
-    data = reader.source.read(place.offset, place.length)
+    (place,) = [place for kind, *place in reader.streams(column, index=True) if kind == StreamKind.ROW_INDEX]
+    data = reader.source.read(*place)
     return parse_message(RowIndex, data, reader.tail.compression, reader.tail.block_size, "the row index")
 
 
@@ -298,14 +302,14 @@ def test_file_statistics_as_pyorc_reads_them() -> None:
 def test_an_empty_group_has_no_bounds_and_no_typed_message() -> None:
     column = Column(kind=Kind.LONG, slots=3, present=np.zeros(3, bool), values=longs())
     bounds, none = longs(0, 3, 3), longs(0, 0, 0)
-    nulls, nothing = group_statistics(column, node_of(Kind.LONG), bounds, none, rules=HIVE3)
+    nulls, nothing = group_statistics(column, node_of(Kind.LONG), bounds, none, generation=HIVE3, timezone="UTC")
     assert nulls == stats(0, has_null=True)
     assert nothing == stats(0)
 
 
 def test_no_groups() -> None:
     column = Column(kind=Kind.LONG, slots=0, values=longs())
-    assert group_statistics(column, node_of(Kind.LONG), longs(0), longs(0), rules=HIVE3) == []
+    assert group_statistics(column, node_of(Kind.LONG), longs(0), longs(0), generation=HIVE3, timezone="UTC") == []
 
 
 def test_bytes_are_signed() -> None:
@@ -407,12 +411,12 @@ def test_dictionary_in_any_order(order: tuple[int, ...]) -> None:
     assert whole(column) == stats(3, string_statistics={"minimum": b"aa", "maximum": b"b", "sum": 4})
 
 
-@pytest.mark.parametrize("rules", [HIVE3, HIVE4])
-def test_long_strings_leave_nothing(rules: StatisticsRules) -> None:
-    assert whole(strings(b"a", b"b" * 1025), rules) == stats(2)
-    assert whole(strings(b"a" * 1025, b"b"), rules) == stats(2)
-    assert whole(strings(b"a", b"b" * 1024), rules).string_statistics.maximum == b"b" * 1024
-    assert whole(strings(b"a", b"b" * 2000, b"c"), rules).string_statistics.sum == 2002
+@pytest.mark.parametrize("generation", [HIVE3, HIVE4])
+def test_long_strings_leave_nothing(generation: Generation) -> None:
+    assert whole(strings(b"a", b"b" * 1025), generation) == stats(2)
+    assert whole(strings(b"a" * 1025, b"b"), generation) == stats(2)
+    assert whole(strings(b"a", b"b" * 1024), generation).string_statistics.maximum == b"b" * 1024
+    assert whole(strings(b"a", b"b" * 2000, b"c"), generation).string_statistics.sum == 2002
 
 
 @pytest.mark.parametrize("odd", ["\ue000", "\uffff", "\U0001f600"])
@@ -547,10 +551,9 @@ def test_timestamps_that_no_writer_makes_are_unknown(second: int, nanos: int) ->
 
 
 def test_timestamps_of_other_zones_are_unknown() -> None:
-    for zone, known in {"UTC": True, "GMT": True, "Europe/Berlin": False, "": False}.items():
-        rules = StatisticsRules(generation=4, writer_timezone=zone)
-        assert whole(timestamps((0, 0)), rules).HasField("timestamp_statistics") == known
-        assert whole(timestamps((0, 0), kind=Kind.TIMESTAMP_INSTANT), rules).HasField("timestamp_statistics")
+    for zone, known in {"UTC": True, "Europe/Berlin": False, "": False}.items():
+        assert whole(timestamps((0, 0)), timezone=zone).HasField("timestamp_statistics") == known
+        assert whole(timestamps((0, 0), kind=Kind.TIMESTAMP_INSTANT), timezone=zone).HasField("timestamp_statistics")
 
 
 @pytest.mark.parametrize("kind", [Kind.LIST, Kind.MAP, Kind.STRUCT, Kind.UNION])
@@ -561,9 +564,11 @@ def test_nested_types_have_counts_only(kind: Kind) -> None:
 
 def test_arrays_and_bounds_that_do_not_fit() -> None:
     column = Column(kind=Kind.LONG, slots=2, values=longs(1, 2))
-    for slots, values in [((0, 3), (0, 2)), ((0, 2), (0, 3)), ((2, 0), (2, 0)), ((0, 2), (0, 1, 2)), ((0, 1), (0, 2))]:
-        with pytest.raises(ValueError, match=r"bounds|slots"):
-            group_statistics(column, node_of(Kind.LONG), longs(*slots), longs(*values), rules=HIVE4)
+    for slots, values in [((0, 3), (0, 2)), ((0, 2), (0, 3)), ((2, 0), (2, 0)), ((0, 2), (0, 1, 2))]:
+        with pytest.raises(ValueError, match=r"bounds|shorter|longer"):
+            group_statistics(
+                column, node_of(Kind.LONG), longs(*slots), longs(*values), generation=HIVE4, timezone="UTC"
+            )
     with pytest.raises(ValueError, match="2 values has 1 in values"):
         whole(Column(kind=Kind.LONG, slots=2, values=longs(1)))
     with pytest.raises(ValueError, match="string bounds"):
@@ -573,18 +578,11 @@ def test_arrays_and_bounds_that_do_not_fit() -> None:
     dictionary = Dictionary(offsets=longs(0, 1), data=np.zeros(1, np.uint8))
     with pytest.raises(ValueError, match="outside its dictionary"):
         whole(Column(kind=Kind.STRING, slots=1, values=longs(1), dictionary=dictionary))
-    with pytest.raises(ValueError, match="generation must be 3 or 4"):
-        StatisticsRules(generation=2, writer_timezone="UTC")
 
 
-def test_statistics_are_true() -> None:
-    assert statistics_are_true(10_000, stats(5), 5)
-    assert not statistics_are_true(0, stats(5), 5)
-    assert not statistics_are_true(10_000, stats(0), 5)
-    assert not statistics_are_true(10_000, ColumnStatistics(), 0)
-
-
-@pytest.mark.parametrize("change", ["none", "more values than a stripe has", "no columns"])
+@pytest.mark.parametrize(
+    "change", ["none", "more values than a stripe has", "no columns", "no rows", "no count of rows", "no stride"]
+)
 def test_statistics_of_a_stripe_that_cannot_be_are_not_true(change: str) -> None:
     orc = o.read_orc(tables.orc_bytes("struct<l:array<int>>", [([1, 2],)], tables.Layout(compression="none")))
     columns = list(o.parse(orc.metadata[1][0])[1])
@@ -592,7 +590,10 @@ def test_statistics_of_a_stripe_that_cannot_be_are_not_true(change: str) -> None
         columns[2] = o.encode({**o.parse(columns[2]), 1: [2**31 + 1]})
     elif change == "no columns":
         columns = []
+    elif change.startswith("no "):
+        columns[0] = o.encode({**o.parse(columns[0]), 1: [0]}) if change == "no rows" else b""
     tail = tail_of(o.with_tail(orc, orc.footer, {1: [o.encode({1: columns})]}))
+    tail = replace(tail, stride=0 if change == "no stride" else tail.stride)
     assert stripe_statistics_are_true(tail, 0) is (change == "none")
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from acidlib.model.names import Generation
 from acidlib.orc.proto import ColumnStatistics, Kind
-from acidlib.orc.statistics import StatisticsRules
-from acidlib.orc.statistics_merge import copied_statistics, merge_statistics
+from acidlib.orc.statistics import copied_statistics, merge_statistics
 from unit.orc.messages import HIVE3, HIVE4, INTS, node_of, stats
 
 
-def merge(kind: Kind, *parts: Any, rules: StatisticsRules = HIVE4) -> Any:
-    return merge_statistics(parts, node_of(kind), rules=rules)
+def merge(kind: Kind, *parts: Any, generation: Generation = HIVE4) -> Any:
+    return merge_statistics(parts, node_of(kind), generation=generation)
 
 
 def test_merge_of_nothing() -> None:
@@ -69,10 +69,10 @@ def test_merge_ignores_what_parts_without_values_say() -> None:
 )
 def test_merge_drops_the_message_when_a_part_does_not_know(kind: Kind, good: Any, bad: Any) -> None:
     node, typed = node_of(kind), [field.name for field, _ in good.ListFields() if field.message_type]
-    for rules in (HIVE3, HIVE4):
-        assert merge_statistics([good, good], node, rules=rules).HasField(typed[0])
+    for generation in (HIVE3, HIVE4):
+        assert merge_statistics([good, good], node, generation=generation).HasField(typed[0])
         for parts in ([good, bad], [bad, good]):
-            merged = merge_statistics(parts, node, rules=rules)
+            merged = merge_statistics(parts, node, generation=generation)
             assert [field.name for field, _ in merged.ListFields()] == ["number_of_values", "has_null"]
 
 
@@ -83,17 +83,17 @@ def test_merge_of_integer_sums() -> None:
     assert merge(Kind.LONG, big, without) == stats(2, int_statistics={"minimum": -1, "maximum": 2})
 
 
-@pytest.mark.parametrize("rules", [HIVE3, HIVE4])
-def test_numbers_of_damaged_parts_that_do_not_fit_are_left_out(rules: StatisticsRules) -> None:
+@pytest.mark.parametrize("generation", [HIVE3, HIVE4])
+def test_numbers_of_damaged_parts_that_do_not_fit_are_left_out(generation: Generation) -> None:
     """Statistics of copied stripes are whatever the file says."""
     counts = stats(1, bucket_statistics={"count": [2**63]})
-    assert merge(Kind.BOOLEAN, counts, counts, rules=rules) == stats(2)
+    assert merge(Kind.BOOLEAN, counts, counts, generation=generation) == stats(2)
     lengths = stats(1, string_statistics={"minimum": b"a", "maximum": b"b", "sum": -(2**63)})
     wanted = stats(2, string_statistics={"minimum": b"a", "maximum": b"b"})
-    assert merge(Kind.STRING, lengths, lengths, rules=rules) == wanted
-    assert merge(Kind.BINARY, *[stats(1, binary_statistics={"sum": -(2**63)})] * 2, rules=rules) == stats(2)
+    assert merge(Kind.STRING, lengths, lengths, generation=generation) == wanted
+    assert merge(Kind.BINARY, *[stats(1, binary_statistics={"sum": -(2**63)})] * 2, generation=generation) == stats(2)
     last = stats(1, timestamp_statistics={"minimum_utc": 0, "maximum_utc": 2**63 - 1, "maximum_nanos": 5})
-    found = merge(Kind.TIMESTAMP, last, rules=rules).timestamp_statistics
+    found = merge(Kind.TIMESTAMP, last, generation=generation).timestamp_statistics
     assert found.maximum_utc == 2**63 - 1
 
 
@@ -109,7 +109,7 @@ def test_merge_of_string_bounds() -> None:
     cut = stats(1, string_statistics={"lower_bound": b"a", "upper_bound": b"e", "sum": 4000})
     wide = {"lower_bound": b"a", "upper_bound": b"e", "sum": 4003}
     assert merge(Kind.STRING, exact, cut) == stats(2, string_statistics=wide)
-    assert merge(Kind.STRING, exact, cut, rules=HIVE3) == stats(2)
+    assert merge(Kind.STRING, exact, cut, generation=HIVE3) == stats(2)
     mixed = stats(1, string_statistics={"minimum": b"a", "upper_bound": b"d", "sum": 2000})
     wanted = {"minimum": b"a", "maximum": b"d", "sum": 2003}
     assert merge(Kind.STRING, mixed, exact) == merge(Kind.STRING, exact, mixed) == stats(2, string_statistics=wanted)
@@ -140,15 +140,15 @@ def test_merge_of_timestamps() -> None:
     both = {"minimum_utc": 5, "minimum_nanos": 8, "maximum_utc": 10, "maximum_nanos": 8}
     assert merge(Kind.TIMESTAMP, java4, java4) == stats(2, timestamp_statistics=both)
     rounded = {"minimum_utc": 5, "maximum_utc": 11}
-    assert merge(Kind.TIMESTAMP, java3, java4, rules=HIVE3) == stats(2, timestamp_statistics=rounded)
-    assert merge(Kind.TIMESTAMP, java3, java3, rules=HIVE3) == stats(2, timestamp_statistics=wanted)
+    assert merge(Kind.TIMESTAMP, java3, java4, generation=HIVE3) == stats(2, timestamp_statistics=rounded)
+    assert merge(Kind.TIMESTAMP, java3, java3, generation=HIVE3) == stats(2, timestamp_statistics=wanted)
 
 
 # --- copying ---
 
 
-def copy(kind: Kind, found: Any, rules: StatisticsRules, *, trusted: bool = True) -> Any:
-    return copied_statistics(found, node_of(kind), rules=rules, source_is_trusted=trusted)
+def copy(kind: Kind, found: Any, generation: Generation) -> Any:
+    return copied_statistics(found, node_of(kind), generation=generation)
 
 
 def test_copies_fit_their_readers() -> None:
@@ -164,16 +164,16 @@ def test_copies_fit_their_readers() -> None:
     assert copy(Kind.STRING, cut, HIVE3) == stats()
 
 
-@pytest.mark.parametrize("rules", [HIVE3, HIVE4])
-def test_copies_never_hold_half_a_range(rules: StatisticsRules) -> None:
-    assert copy(Kind.INT, stats(int_statistics={"minimum": 1}), rules) == stats()
-    assert copy(Kind.INT, stats(double_statistics={"minimum": 1.0, "maximum": 2.0}), rules) == stats()
-    assert copy(Kind.DOUBLE, stats(double_statistics={"minimum": math.nan, "maximum": 2.0}), rules) == stats()
-    assert copy(Kind.STRING, stats(string_statistics={"minimum": b"a"}), rules) == stats()
-    assert copy(Kind.TIMESTAMP, stats(timestamp_statistics={"minimum": 1, "maximum": 2}), rules) == stats()
-    assert copy(Kind.DECIMAL, stats(decimal_statistics={"minimum": "1", "maximum": ""}), rules) == stats()
-    assert copy(Kind.BOOLEAN, stats(0, bucket_statistics={"count": []}), rules) == stats(0)
-    assert copy(Kind.DATE, stats(date_statistics={"maximum": 3}), rules) == stats()
+@pytest.mark.parametrize("generation", [HIVE3, HIVE4])
+def test_copies_never_hold_half_a_range(generation: Generation) -> None:
+    assert copy(Kind.INT, stats(int_statistics={"minimum": 1}), generation) == stats()
+    assert copy(Kind.INT, stats(double_statistics={"minimum": 1.0, "maximum": 2.0}), generation) == stats()
+    assert copy(Kind.DOUBLE, stats(double_statistics={"minimum": math.nan, "maximum": 2.0}), generation) == stats()
+    assert copy(Kind.STRING, stats(string_statistics={"minimum": b"a"}), generation) == stats()
+    assert copy(Kind.TIMESTAMP, stats(timestamp_statistics={"minimum": 1, "maximum": 2}), generation) == stats()
+    assert copy(Kind.DECIMAL, stats(decimal_statistics={"minimum": "1", "maximum": ""}), generation) == stats()
+    assert copy(Kind.BOOLEAN, stats(0, bucket_statistics={"count": []}), generation) == stats(0)
+    assert copy(Kind.DATE, stats(date_statistics={"maximum": 3}), generation) == stats()
 
 
 def test_copies_keep_the_rest() -> None:
@@ -183,5 +183,3 @@ def test_copies_keep_the_rest() -> None:
     lists = stats(3)
     lists.collection_statistics.total_children = 4
     assert copy(Kind.LIST, lists, HIVE3) == lists
-    distrusted = copy(Kind.INT, stats(2, int_statistics=INTS), HIVE4, trusted=False)
-    assert distrusted == stats(2)

@@ -13,7 +13,7 @@ from judges import orc_tail as o
 from orc_memory import MemorySource, tail_of
 
 from acidlib.errors import AcidError, CorruptError, RefusedError
-from acidlib.orc.tail import ORC_14, read_tail
+from acidlib.orc.reader import ORC_14, read_tail
 
 SCHEMA = "struct<a:int,s:string>"
 ROWS = [(i, f"row {i}") for i in range(50)]

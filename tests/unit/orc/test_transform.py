@@ -12,7 +12,7 @@ from orc_memory import file_options, longs, octets, root_column, tree, written
 
 from acidlib.orc.columns import Column, Dictionary, as_direct, concat_columns, filter_column, reorder_column
 from acidlib.orc.proto import Kind
-from acidlib.orc.stripe import null_column
+from acidlib.orc.reader import null_column
 
 WIDE = str(1 << 100)
 CASES: dict[str, list[Any]] = {

@@ -13,7 +13,6 @@ from judges import orc_tail as o
 from orc_memory import (
     MemorySink,
     MemorySource,
-    encoding_options,
     file_options,
     root_column,
     tail_of,
@@ -21,10 +20,9 @@ from orc_memory import (
     written,
 )
 
-from acidlib.orc.encode import encode_column
 from acidlib.orc.proto import Calendar, Compression
-from acidlib.orc.tail import ORC_517, read_tail
-from acidlib.orc.writer import OrcWriter
+from acidlib.orc.reader import ORC_517, read_tail
+from acidlib.orc.writer import OrcWriter, encode_column
 from acidlib.rewrite.recode import group_bounds
 
 SCHEMA = "struct<a:int,s:string>"
@@ -42,7 +40,7 @@ def mixed(options: Any) -> tuple[bytes, bytes]:
     writer = OrcWriter(sink, options)
     writer.copy_stripe(source, tail, 3, tail.stripe_statistics[3])
     column = root_column(tables.orc_bytes(SCHEMA, NEW))
-    encoded = encode_column(column, options.root, group_bounds(7, options.stride), encoding_options(options))
+    encoded = encode_column(column, options.root, group_bounds(7, options.stride), options, "UTC")
     writer.write_stripe(encoded, rows=7, timezone="Europe/Berlin")
     assert writer.stripes == 2
     writer.copy_stripe(source, tail, 1, tail.stripe_statistics[1])

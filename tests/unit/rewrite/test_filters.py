@@ -16,9 +16,8 @@ from acidlib.model.names import Generation
 from acidlib.model.units import FilterSize, RewriteSettings, StripeAction
 from acidlib.orc.bloom import filter_size
 from acidlib.orc.proto import Compression, StreamKind
+from acidlib.orc.reader import JAVA_WRITER, StripeReader
 from acidlib.orc.schema import TypeNode, acid_tree, row_struct
-from acidlib.orc.stripe import StripeReader
-from acidlib.orc.tail import JAVA_WRITER
 from acidlib.rewrite.keys import Keys
 from acidlib.rewrite.output import (
     FoundFilter,

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from compaction import MAJOR, MINOR, plan
 from judges import tables
-from orc_memory import RULES, tail_of, tree
+from orc_memory import tail_of, tree
 
 from acidlib.errors import CorruptError
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import RewriteSettings
 from acidlib.orc.proto import Compression
-from acidlib.orc.tail import ORC_14, ORC_135, ORC_517, Tail
+from acidlib.orc.reader import ORC_14, ORC_135, ORC_517, Tail
 from acidlib.orc.writer import FileOptions
 from acidlib.rewrite.inputs import acid_metadata
 from acidlib.rewrite.output import Proof, file_options
@@ -99,8 +99,8 @@ def test_the_writer_version_is_the_lowest_that_may_be_copied_and_known_to_the_re
 
 def test_the_calendar_is_that_of_most_bytes_and_the_rules_those_of_the_generation() -> None:
     found = options(tail(10, calendar=2), tail(9, calendar=0), generation=HIVE4)
-    assert (found.calendar, found.rules) == (2, RULES)
-    assert options(tail(10)).rules.generation == 3
+    assert (found.calendar, found.generation) == (2, Generation.HIVE4)
+    assert options(tail(10)).generation is Generation.HIVE3
 
 
 def test_the_metadata_is_what_hives_readers_parse() -> None:

@@ -17,8 +17,8 @@ from orc_memory import file_options
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.units import DataFile
 from acidlib.orc.proto import Calendar, Compression
+from acidlib.orc.reader import JAVA_WRITER, ORC_135
 from acidlib.orc.schema import acid_tree, row_struct
-from acidlib.orc.tail import JAVA_WRITER, ORC_135
 from acidlib.orc.writer import FileOptions
 from acidlib.rewrite.inputs import OpenInput
 from acidlib.rewrite.keys import Keys, StripeKeys

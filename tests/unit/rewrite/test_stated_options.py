@@ -17,7 +17,7 @@ from orc_memory import tail_of, tree
 from acidlib.model.names import Generation
 from acidlib.model.units import RewriteSettings, UnitResult
 from acidlib.orc.proto import Compression
-from acidlib.orc.tail import Tail
+from acidlib.orc.reader import Tail
 from acidlib.orc.writer import FileOptions
 from acidlib.rewrite.output import file_options
 

@@ -1,0 +1,496 @@
+"""Reading an ORC file: its tail, its stripes and their columns. Encodings are undone, and no value is interpreted.
+
+Source: ORC specification, "File Tail", "Stripes", "Column Encodings".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from acidlib.datafiles import SourceFile
+from acidlib.errors import AcidError, CorruptError, RefusedError
+from acidlib.orc import proto
+from acidlib.orc.alignment import Alignment, convert
+from acidlib.orc.columns import (
+    INTEGER_KINDS,
+    STRING_KINDS,
+    TIMESTAMP_KINDS,
+    Bytes,
+    Column,
+    Dictionary,
+    Longs,
+    offsets_of,
+)
+from acidlib.orc.compression import decompress
+from acidlib.orc.kernels.bytes_bits import decode_bits, decode_bytes
+from acidlib.orc.kernels.ints import decode_ints
+from acidlib.orc.kernels.varints import decode_varints
+from acidlib.orc.proto import INDEX_STREAMS, Compression, Encoding, Kind, StreamKind
+from acidlib.orc.schema import TypeNode, parse_types
+
+JAVA_WRITER = 0
+CPP_WRITER = 1
+ORC_135 = 6
+"""First Java writer version whose timestamp statistics are in UTC."""
+ORC_517 = 7
+"""The newest Java writer version that Hive 3.1 (ORC 1.5) knows."""
+ORC_14 = 9
+"""The newest Java writer version there is (ORC 1.6 to 2.x, Hive 4)."""
+
+_FIRST_READ = 16 * 1024
+_COMPRESSIONS = frozenset(Compression)
+_MOST_ROWS = (1 << 31) - 1
+"""Java counts the rows of a stripe in 32 bits."""
+MAX_SLOTS = 1 << 31
+"""Values that a column of one stripe can have, nulls included."""
+
+_DATA_STREAMS = frozenset(StreamKind) - INDEX_STREAMS - {StreamKind.ENCRYPTED_INDEX, StreamKind.ENCRYPTED_DATA}
+_ENCODINGS = frozenset(Encoding)
+_VALUE_TYPES: dict[Kind, np.dtype[Any]] = {
+    Kind.BOOLEAN: np.dtype(np.uint8),
+    Kind.BYTE: np.dtype(np.uint8),
+    Kind.UNION: np.dtype(np.uint8),
+    Kind.FLOAT: np.dtype("<u4"),
+    Kind.DOUBLE: np.dtype("<u8"),
+}
+"""Of `Column.values`; int64 where it is not given."""
+
+_GMT = frozenset({"GMT", "UTC", "Etc/UTC", "Etc/GMT", "Z", "Zulu", "Universal", "UCT", "Greenwich"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stripe:
+    """Place and size of one stripe, in bytes and rows."""
+
+    offset: int
+    index_length: int
+    data_length: int
+    footer_length: int
+    rows: int
+
+    @property
+    def length(self) -> int:
+        """Index, data and footer together, in bytes."""
+        return self.index_length + self.data_length + self.footer_length
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tail:
+    """The contents of a file's tail: postscript, footer and stripe statistics.
+
+    stride             rows per row group; 0 = no row index
+    version            file version, (0, 11) or (0, 12)
+    file_statistics    one ColumnStatistics message per column, or empty
+    stripe_statistics  per stripe, one ColumnStatistics message per column, or empty
+    """
+
+    name: str
+    length: int
+    root: TypeNode
+    columns: int
+    stripes: tuple[Stripe, ...]
+    rows: int
+    compression: Compression
+    block_size: int
+    stride: int
+    version: tuple[int, int]
+    writer: int
+    writer_version: int
+    calendar: int
+    user_metadata: dict[str, bytes]
+    file_statistics: tuple[Any, ...]
+    stripe_statistics: tuple[tuple[Any, ...], ...]
+
+
+def read_tail(source: SourceFile) -> Tail:
+    """Read and check the tail of a file.
+
+    Raises CorruptError when it is damaged or truncated, RefusedError for what this version does not understand
+    (encryption, an unknown codec, a future file or writer version).
+    """
+    where = source.name
+    size = min(source.length, _FIRST_READ)
+    if size < len(proto.MAGIC) + 2:
+        raise CorruptError(f"Cannot read {where}: because {source.length} bytes are too few for an ORC file")
+    end = source.read(source.length - size, size)
+    postscript = _postscript(end, where)
+    version = tuple(postscript.version) or (0, 11)  # so the specification reads a file without one
+    if version not in ((0, 11), (0, 12)):
+        text = ".".join(map(str, version))
+        raise RefusedError(f"Cannot read {where}: because file version {text} is newer than 0.12")
+    codec, block = Compression(postscript.compression), 0
+    if codec is not Compression.NONE:
+        block = int(postscript.compression_block_size)
+        if not 0 < block < 1 << 23:
+            raise CorruptError(f"Cannot read {where}: because its compression block size is {block}")
+    tail_size = 1 + end[-1] + postscript.footer_length + postscript.metadata_length
+    if tail_size > source.length - len(proto.MAGIC):
+        raise CorruptError(f"Cannot read {where}: because its tail is longer than the file")
+    if source.read(0, len(proto.MAGIC)) != proto.MAGIC:
+        raise CorruptError(f"Cannot read {where}: because it does not start with ORC")
+    if tail_size > size:
+        end = source.read(source.length - tail_size, tail_size)
+    footer_end = len(end) - 1 - end[-1]
+    footer_start = footer_end - postscript.footer_length
+    metadata_start = footer_start - postscript.metadata_length
+    footer = parse_message(proto.Footer, end[footer_start:footer_end], codec, block, f"the footer of {where}")
+    metadata = parse_message(
+        proto.Metadata, end[metadata_start:footer_start], codec, block, f"the stripe statistics of {where}"
+    )
+    if footer.encryption:
+        raise RefusedError(f"Cannot read {where}: because it is encrypted")
+    if footer.writer == JAVA_WRITER and postscript.writer_version > ORC_14:
+        raise RefusedError(
+            f"Cannot read {where}: because writer version {postscript.writer_version} is newer than {ORC_14}"
+        )
+    root = parse_types(footer.types, where=where)
+    columns = root.columns
+    stripes = _stripes(footer, source.length - tail_size, where)
+    if not all(isinstance(item.name, str) for item in footer.metadata):  # what is no UTF-8 comes as bytes
+        raise CorruptError(f"Cannot read {where}: because a name in its metadata is not UTF-8")
+    found = metadata.stripe_stats
+    if found and len(found) != len(stripes):
+        raise CorruptError(
+            f"Cannot read {where}: because it has {len(stripes)} stripes and statistics of {len(found)} stripes"
+        )
+    for statistics in (footer.statistics, *(stripe.col_stats for stripe in found)):
+        if len(statistics) not in (0, columns):
+            raise CorruptError(
+                f"Cannot read {where}: because it has statistics of {len(statistics)} columns and {columns} columns"
+            )
+    return Tail(
+        name=where,
+        length=source.length,
+        root=root,
+        columns=columns,
+        stripes=stripes,
+        rows=int(footer.number_of_rows),
+        compression=codec,
+        block_size=block,
+        stride=int(footer.row_index_stride),
+        version=version,
+        writer=int(footer.writer),
+        writer_version=int(postscript.writer_version),
+        calendar=int(footer.calendar),
+        user_metadata={item.name: bytes(item.value) for item in footer.metadata},
+        file_statistics=tuple(footer.statistics),
+        stripe_statistics=tuple(tuple(stripe.col_stats) for stripe in found),
+    )
+
+
+def _postscript(end: bytes, where: str) -> Any:
+    """Parse the postscript at the end of a file; its codec has to be known."""
+    length = end[-1]
+    if not 0 < length < len(end):
+        raise CorruptError(f"Cannot read {where}: because its last byte is no postscript length")
+    try:
+        postscript = proto.PostScript.FromString(end[-1 - length : -1])
+    except DecodeError:
+        raise CorruptError(f"Cannot read {where}: because its postscript is not a valid message") from None
+    if postscript.magic != proto.MAGIC.decode():
+        raise CorruptError(f"Cannot read {where}: because its postscript does not carry the name ORC")
+    if postscript.compression not in _COMPRESSIONS:
+        raise RefusedError(f"Cannot read {where}: because compression kind {postscript.compression} is not known")
+    return postscript
+
+
+def parse_message(message: Any, data: bytes, codec: Compression, block: int, what: str) -> Any:
+    """Decompress and parse one protobuf message of the file; CorruptError names `what`."""
+    plain = decompress(data, codec, block, what=what)
+    try:
+        return message.FromString(bytes(plain))
+    except DecodeError:
+        raise CorruptError(f"Cannot read {what}: because it is not a valid message") from None
+
+
+def _stripes(footer: Any, limit: int, where: str) -> tuple[Stripe, ...]:
+    stripes = []
+    end = len(proto.MAGIC)
+    rows = 0
+    for number, info in enumerate(footer.stripes):
+        if info.HasField("encrypt_stripe_id") or info.encrypted_local_keys:
+            raise RefusedError(f"Cannot read stripe {number} of {where}: because it is encrypted")
+        stripe = Stripe(
+            offset=int(info.offset),
+            index_length=int(info.index_length),
+            data_length=int(info.data_length),
+            footer_length=int(info.footer_length),
+            rows=int(info.number_of_rows),
+        )
+        if stripe.offset < end or stripe.offset + stripe.length > limit or stripe.rows > _MOST_ROWS:
+            raise CorruptError(
+                f"Cannot read stripe {number} of {where}: because its {stripe.rows} rows and {stripe.length} bytes at "
+                f"{stripe.offset} do not lie inside the file"
+            )
+        end = stripe.offset + stripe.length
+        rows += stripe.rows
+        stripes.append(stripe)
+    if rows != footer.number_of_rows:
+        raise CorruptError(
+            f"Cannot read {where}: because its stripes have {rows} rows and its footer says {footer.number_of_rows}"
+        )
+    return tuple(stripes)
+
+
+class StripeReader:
+    """One stripe of one file, open for reading columns. What its footer says is checked when it is opened.
+
+    Raises CorruptError and RefusedError that name the file, the stripe and the column.
+    """
+
+    def __init__(self, source: SourceFile, tail: Tail, number: int) -> None:
+        self.source = source
+        self.tail = tail
+        self.number = number
+        self.stripe: Stripe = tail.stripes[number]
+        self.where = f"stripe {number} of {tail.name}"
+        self._footer = self._read_footer()
+        self.writer_timezone: str = self._footer.writer_timezone
+        # one name for all spellings of UTC; a missing one means the reader's
+        self.timezone = "UTC" if self.writer_timezone in _GMT else self.writer_timezone
+        self._streams = self._place_streams()
+
+    def _read_footer(self) -> Any:
+        stripe = self.stripe
+        offset = stripe.offset + stripe.index_length + stripe.data_length
+        data = self.source.read(offset, stripe.footer_length)
+        footer = parse_message(
+            proto.StripeFooter, data, self.tail.compression, self.tail.block_size, f"the footer of {self.where}"
+        )
+        if footer.encryption:
+            raise RefusedError(f"Cannot read {self.where}: because it is encrypted")
+        if not isinstance(footer.writer_timezone, str):
+            raise CorruptError(f"Cannot read {self.where}: because the name of its time zone is not UTF-8")
+        if len(footer.columns) != self.tail.columns:
+            raise CorruptError(
+                f"Cannot read {self.where}: because it has encodings of {len(footer.columns)} columns "
+                f"and the file has {self.tail.columns}"
+            )
+        for column, encoding in enumerate(footer.columns):
+            if encoding.kind not in _ENCODINGS:
+                raise RefusedError(
+                    f"Cannot read column {column} in {self.where}: because column encoding {encoding.kind} is not known"
+                )
+        return footer
+
+    def _place_streams(self) -> list[dict[StreamKind, tuple[int, int]]]:
+        """Return for each column offset and length of its streams, in the order in which they lie there."""
+        places: list[dict[StreamKind, tuple[int, int]]] = [{} for _ in range(self.tail.columns)]
+        offset = self.stripe.offset
+        end = offset + self.stripe.index_length + self.stripe.data_length
+        for stream in self._footer.streams:
+            if stream.kind not in _DATA_STREAMS and stream.kind not in INDEX_STREAMS:
+                raise RefusedError(
+                    f"Cannot read column {stream.column} in {self.where}: "
+                    f"because stream kind {stream.kind} is not known"
+                )
+            outside = stream.column >= self.tail.columns or offset + stream.length > end
+            # without a kind ORC C++ passes over it, and others take it for a PRESENT stream
+            if outside or stream.kind in places[stream.column] or not stream.HasField("kind"):
+                raise CorruptError(
+                    f"Cannot read column {stream.column} in {self.where}: because its stream directory is damaged"
+                )
+            places[stream.column][StreamKind(stream.kind)] = offset, stream.length
+            offset += stream.length
+        if offset != end:
+            raise CorruptError(f"Cannot read {self.where}: because its streams end {end - offset} bytes early")
+        return places
+
+    def streams(self, column: int, *, index: bool) -> list[tuple[StreamKind, int, int]]:
+        """Return kind, offset and length of a column's streams, of its index or its data, in their order."""
+        found = self._streams[column].items()
+        return [(kind, offset, length) for kind, (offset, length) in found if (kind in INDEX_STREAMS) is index]
+
+    def encoding(self, column: int) -> Any:
+        """Return the ColumnEncoding message of a column."""
+        return self._footer.columns[column]
+
+    def is_nullable(self, column: int) -> bool:
+        """Return whether a column has a PRESENT stream."""
+        return StreamKind.PRESENT in self._streams[column]
+
+    def bloom_filters(self) -> dict[int, StreamKind]:
+        """Return the columns that have bloom filters, and their kind; BLOOM_FILTER_UTF8 where a column has both."""
+        return {
+            column: kind
+            for column, streams in enumerate(self._streams)
+            for kind in (StreamKind.BLOOM_FILTER, StreamKind.BLOOM_FILTER_UTF8)
+            if streams.get(kind, (0, 0))[1]
+        }
+
+    def bloom_filter_index(self, column: int) -> Any | None:
+        """Return the BloomFilterIndex message of a column, of the kind that `bloom_filters` names, or None."""
+        kind = self.bloom_filters().get(column)
+        if kind is None:
+            return None
+        return parse_message(
+            proto.BloomFilterIndex,
+            self.source.read(*self._streams[column][kind]),
+            self.tail.compression,
+            self.tail.block_size,
+            f"the bloom filters of column {column} in {self.where}",
+        )
+
+    def prove_rows(self) -> None:
+        """Decode the smallest of the root's columns: CorruptError unless it has as many rows as the file's footer says.
+
+        For callers that allocate by the number of rows before they decode any. Nulls are bits, eight to a byte: up to
+        seven rows too many are not noticed.
+        """
+        sizes = [sum(length for _, length in streams.values()) for streams in self._streams]
+        root = self.tail.root
+        if root.kind is Kind.STRUCT and root.children:
+            smallest = min(root.children, key=lambda child: sum(sizes[node.column] for node in child.walk()))
+            self.column(replace(root, children=(smallest,)), self.stripe.rows)
+
+    def column(self, node: TypeNode, slots: int) -> Column:
+        """Return one column with all below it, as the file's own type has it."""
+        try:
+            return self._column(node, slots)
+        except AcidError as error:
+            if self.where in str(error):
+                raise
+            raise type(error)(f"Cannot read column {node.column} in {self.where}: {error}") from None
+        except MemoryError:
+            raise CorruptError(
+                f"Cannot read column {node.column} in {self.where}: because its sizes do not fit in memory"
+            ) from None
+
+    def aligned(self, alignment: Alignment, slots: int) -> Column:
+        """Return one column with all below it, converted, widened and padded to the output's type."""
+        if alignment.source is None:
+            return null_column(alignment.target, slots)
+        column = self.column(alignment.source, slots)
+        try:
+            return under_target(column, alignment, alignment.source, calendar=self.tail.calendar)
+        except CorruptError as error:
+            raise CorruptError(f"Cannot convert {self.where}: {error}") from None
+        except RefusedError as error:
+            raise RefusedError(
+                f"Cannot convert {self.where}: {error}; change the type back, or have Hive write anew what it reads "
+                "(INSERT OVERWRITE)"
+            ) from None
+
+    def _column(self, node: TypeNode, slots: int) -> Column:
+        if slots > MAX_SLOTS:
+            raise CorruptError(f"because {slots} values are more than a stripe can have")
+        present, count = None, slots
+        if self.is_nullable(node.column):
+            present = decode_bits(self._bytes(node, StreamKind.PRESENT), slots).view(np.bool_)
+            count = int(np.count_nonzero(present))
+        column = Column(kind=node.kind, slots=slots, present=None if count == slots else present)
+        if node.kind in INTEGER_KINDS:
+            column.values = self._ints(node, StreamKind.DATA, count, signed=True)
+        elif node.kind is Kind.BOOLEAN:
+            column.values = decode_bits(self._bytes(node, StreamKind.DATA), count)
+        elif node.kind is Kind.BYTE:
+            column.values = decode_bytes(self._bytes(node, StreamKind.DATA), count)
+        elif node.kind in (Kind.FLOAT, Kind.DOUBLE):
+            data, dtype = self._bytes(node, StreamKind.DATA), _VALUE_TYPES[node.kind]
+            if len(data) != count * dtype.itemsize:
+                raise CorruptError(f"because {len(data)} bytes are not {count} values")
+            column.values = np.frombuffer(data, dtype=dtype)
+        elif node.kind in STRING_KINDS or node.kind is Kind.BINARY:
+            self._strings(node, column, count)
+        elif node.kind is Kind.DECIMAL:
+            column.values, column.high = decode_varints(self._bytes(node, StreamKind.DATA), count)
+            column.secondary = self._ints(node, StreamKind.SECONDARY, count, signed=True)
+        elif node.kind in TIMESTAMP_KINDS:
+            column.values = self._ints(node, StreamKind.DATA, count, signed=True)
+            column.secondary = self._ints(node, StreamKind.SECONDARY, count, signed=False)
+        else:
+            self._nested(node, column, count)
+        return column
+
+    def _nested(self, node: TypeNode, column: Column, count: int) -> None:
+        if node.kind is Kind.STRUCT:
+            sizes = [count] * len(node.children)
+        elif node.kind is Kind.UNION:
+            column.values = decode_bytes(self._bytes(node, StreamKind.DATA), count)
+            sizes = np.bincount(column.values, minlength=len(node.children)).tolist()
+            if len(sizes) > len(node.children):
+                raise CorruptError("because a union tag has no type")
+        else:
+            column.lengths = self._lengths(node, count)
+            sizes = [int(column.lengths.sum())] * len(node.children)
+        column.children = tuple(self.column(child, size) for child, size in zip(node.children, sizes, strict=True))
+
+    def _strings(self, node: TypeNode, column: Column, count: int) -> None:
+        encoding = self.encoding(node.column)
+        if encoding.kind in (Encoding.DIRECT, Encoding.DIRECT_V2):
+            column.lengths = self._lengths(node, count)
+            column.data = self._bytes(node, StreamKind.DATA)
+            if int(column.lengths.sum()) != len(column.data):
+                raise CorruptError("because the lengths of its strings do not add up to its bytes")
+            return
+        if node.kind is Kind.BINARY:
+            raise CorruptError("because a binary column has a dictionary")
+        entries = int(encoding.dictionary_size)
+        data = self._bytes(node, StreamKind.DICTIONARY_DATA)
+        lengths = self._ints(node, StreamKind.LENGTH, entries, signed=False)
+        if entries and (int(lengths.min()) < 0 or int(lengths.max()) > len(data) or int(lengths.sum()) != len(data)):
+            raise CorruptError("because the lengths of its dictionary do not add up to its bytes")
+        values = self._ints(node, StreamKind.DATA, count, signed=False)
+        if count and (int(values.min()) < 0 or int(values.max()) >= entries):
+            raise CorruptError("because an entry number is outside its dictionary")
+        column.values = values
+        column.dictionary = Dictionary(offsets=offsets_of(lengths), data=data)
+
+    def _lengths(self, node: TypeNode, count: int) -> Longs:
+        lengths = self._ints(node, StreamKind.LENGTH, count, signed=False)
+        if count and (int(lengths.min()) < 0 or int(lengths.max()) > MAX_SLOTS or float(lengths.sum()) > MAX_SLOTS):
+            raise CorruptError("because a length is out of range")
+        return lengths
+
+    def _ints(self, node: TypeNode, kind: StreamKind, count: int, *, signed: bool) -> Longs:
+        version = 2 if self.encoding(node.column).kind in (Encoding.DIRECT_V2, Encoding.DICTIONARY_V2) else 1
+        return decode_ints(self._bytes(node, kind), count, signed=signed, version=version)
+
+    def _bytes(self, node: TypeNode, kind: StreamKind) -> Bytes:
+        offset, length = self._streams[node.column].get(kind, (0, 0))
+        if length == 0:
+            return np.zeros(0, dtype=np.uint8)
+        what = f"the {kind.name} stream of column {node.column} in {self.where}"
+        data = self.source.read(offset, length)
+        return decompress(data, self.tail.compression, self.tail.block_size, what=what)
+
+
+def null_column(node: TypeNode, slots: int) -> Column:
+    """Return a column of which every slot is null; those below it have no slots."""
+    return Column(
+        kind=node.kind,
+        slots=slots,
+        present=np.zeros(slots, dtype=np.bool_) if slots else None,
+        values=np.zeros(0, dtype=_VALUE_TYPES.get(node.kind, np.dtype(np.int64))),
+        children=tuple(null_column(child, 0) for child in node.children),
+    )
+
+
+def under_target(column: Column, alignment: Alignment, source: TypeNode, *, calendar: int) -> Column:
+    """Return a column of the source's type under the output's: converted, integers widened, fields in order or null.
+
+    Raises CorruptError for values to convert that are none of the input's type, RefusedError for those that readers
+    do not convert alike. `calendar`: that of the file, for dates.
+    """
+    target = alignment.target
+    if alignment.converted is not None:
+        try:
+            return convert(column, target, source, generation=alignment.converted, calendar=calendar)
+        except (CorruptError, RefusedError) as error:
+            raise type(error)(f"its column {alignment.path} is {source} and the table's is {target}: {error}") from None
+    if column.kind is Kind.BYTE and target.kind is not Kind.BYTE:
+        column.values = column.values.view(np.int8).astype(np.int64)
+    column.kind = target.kind
+    count = column.count
+    below = {node.column: child for node, child in zip(source.children, column.children, strict=True)}
+    column.children = tuple(
+        null_column(part.target, count)
+        if part.source is None
+        else under_target(below[part.source.column], part, part.source, calendar=calendar)
+        for part in alignment.children
+    )
+    return column
