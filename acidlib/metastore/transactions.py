@@ -249,10 +249,10 @@ class TransactionCalls(Calls):
 
     def allocate_write_id(self, txn_id: int, ref: TableRef) -> int:
         """The write id of a transaction on a table; every call for the same two gives the same."""
-        database, table, _ = ref.as_stored
+        ref = ref.whole_table.as_stored
         call = "allocate_table_write_ids"
-        request = self._types.AllocateTableWriteIdsRequest(dbName=database, tableName=table, txnIds=[txn_id])
-        action = f"get a write id of {database}.{table} for transaction {txn_id}"
+        request = self._types.AllocateTableWriteIdsRequest(dbName=ref.database, tableName=ref.table, txnIds=[txn_id])
+        action = f"get a write id of {ref} for transaction {txn_id}"
         answer = self._client.call(action, call, request)
         for row in answer.txnToWriteIds:
             if row.txnId == txn_id:

@@ -191,10 +191,9 @@ def _blockers(waits: Iterable[Waits]) -> Iterator[str]:
     for number, group in enumerate(most_first[:_SHOWN_OF_A_KIND]):
         one = group[0]
         since = "" if one.age is None else f", there since {age_words(one.age)}"
-        place = ".".join(part for part in one.ref if part)
         others = f" and {len(group) - 1:,} more" if len(group) > 1 else ""
         who = f"{one.kind} {one.id} of {one.user} at {one.host}{since}"
-        yield from _fact("In the way" if number == 0 else "", f"{who}: of cleaning {place}{others}")
+        yield from _fact("In the way" if number == 0 else "", f"{who}: of cleaning {one.ref}{others}")
     if len(most_first) > _SHOWN_OF_A_KIND:
         yield from _fact("", f"and {len(most_first) - _SHOWN_OF_A_KIND:,} more; --output json tells of each")
 

@@ -129,7 +129,7 @@ def open_queued(where: Environment) -> Iterator[Queued]:
         return
     with connect(where) as hms:
         shown = hms.show_all_compactions()
-        strange = tuple(f"request {row.id} for {'.'.join(part for part in row.ref if part)} is {row.state}, of the "
+        strange = tuple(f"request {row.id} for {row.ref} is {row.state}, of the "
                         f"type {row.kind}" for row in shown.others)  # fmt: skip
         if hms.generation is Generation.HIVE4:
             yield Queued(requests=shown.requests, generation=hms.generation, hms=hms, unreadable=strange)

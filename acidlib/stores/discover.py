@@ -117,16 +117,15 @@ def discover_location(fs: FileSystem, location: Location, *, may_be_empty: bool 
     content = _content(fs, location, missing=RefusedError if fs.exists(str(location)) else MissingError)
     if not content.has_acid and not (may_be_empty and content.is_empty):
         if content.levels:
-            return _partitioned(fs, location, content, [], _names(location), may_be_empty=may_be_empty)
+            return _partitioned(fs, location, content, [], may_be_empty=may_be_empty)
         if not (content.has_files or content.others or content.links):
             raise MissingError(f"Cannot compact {location}: because it is empty")
         reason = _NOT_PROVEN if content.has_files else _tables_below(fs, location, content) or _NOTHING
         raise RefusedError(f"Cannot compact {location}: because {reason}")
     table, values = _split_partition(fs, location)
     name = PartitionName.parse("/".join(values)) if values else None
-    database, table_name = _names(table)
     return TableLocation(
-        ref=TableRef(database, table_name),
+        ref=_named(table),
         location=table,
         partitions=(PartitionLocation(name=name, location=location),),
     )
@@ -161,12 +160,11 @@ def _reason(error: AcidError) -> str:
 
 def _table(fs: FileSystem, path: Location, skipped: list[Skipped]) -> TableLocation:
     content = _content(fs, path)
-    database, table = _names(path)
     if content.has_acid:
         whole = PartitionLocation(name=None, location=path)
-        return TableLocation(ref=TableRef(database, table), location=path, partitions=(whole,))
+        return TableLocation(ref=_named(path), location=path, partitions=(whole,))
     if content.levels:
-        return _partitioned(fs, path, content, skipped, (database, table))
+        return _partitioned(fs, path, content, skipped)
     raise RefusedError(f"Cannot compact {path}: because {_NOT_PROVEN if content.has_files else _NOTHING}")
 
 
@@ -175,7 +173,6 @@ def _partitioned(
     path: Location,
     content: _Content,
     skipped: list[Skipped],
-    names: tuple[str, str],
     *,
     may_be_empty: bool = False,
 ) -> TableLocation:
@@ -209,8 +206,7 @@ def _partitioned(
             raise errors[values]  # partitions may lie below it
         else:
             skipped.append(Skipped(location=here, reason="it is empty"))
-    database, table = names
-    return TableLocation(ref=TableRef(database, table), location=path, partitions=tuple(partitions))
+    return TableLocation(ref=_named(path), location=path, partitions=tuple(partitions))
 
 
 def _keys(values: tuple[str, ...]) -> tuple[str, ...]:
@@ -296,17 +292,16 @@ def _may_hold_levels(fs: FileSystem, path: Location) -> bool:
         return True  # a parent that may not be listed says nothing against the partition's name
 
 
-def name_at(path: Location) -> str:
-    """What the table or partition at a path is called, by the path alone: `database.table[.partition]`."""
+def named_at(path: Location) -> TableRef:
+    """Return the names of the table or partition at a path, by the path alone."""
     values = list(takewhile(is_partition_directory, reversed(path.path.split("/"))))[::-1]
     for _ in values:
         path = path.parent
-    names = _names(path)
-    return ".".join([*names, *(["/".join(values)] if values else [])])
+    return _named(path)._replace(partition="/".join(values) or None)
 
 
-def _names(path: Location) -> tuple[str, str]:
+def _named(path: Location) -> TableRef:
     name, above = path.name, path.parent.name.lower()
     soft = _SOFT_DELETE_SUFFIX.fullmatch(name)
     database = above.removesuffix(_DATABASE_SUFFIX) if above.endswith(_DATABASE_SUFFIX) else DEFAULT_DATABASE
-    return database or DEFAULT_DATABASE, (soft.group(1) if soft else name).lower()
+    return TableRef(database or DEFAULT_DATABASE, (soft.group(1) if soft else name).lower())

@@ -24,7 +24,7 @@ from acidlib.planning.verification import share_of
 from acidlib.report.run import CompactionsReport
 from acidlib.service.environment import Environment
 from acidlib.service.places import Budget, Interpretation, Order, Selection
-from acidlib.stores.discover import name_at
+from acidlib.stores.discover import named_at
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _VERIFY = "acidlib.verify"
@@ -33,7 +33,7 @@ _VERIFY = "acidlib.verify"
 def _about(selection: Selection) -> str:
     """What is compacted, for the name of the Spark application."""
     if selection.location is not None:
-        return name_at(selection.location)
+        return str(named_at(selection.location))
     return ",".join(selection.tables) or "queue"
 
 

@@ -43,7 +43,7 @@ from acidlib.service.surroundings.sql import (
     take_waiting,
 )
 from acidlib.service.undo import HeldForUndo
-from acidlib.stores.discover import TableLocation, discover_location, discover_warehouse, name_at
+from acidlib.stores.discover import TableLocation, discover_location, discover_warehouse, named_at
 from acidlib.stores.held import Claim
 from acidlib.stores.listing import is_there, witness_in
 from acidlib.wording import human_bytes, plural
@@ -84,7 +84,7 @@ def select_targets(
         found = discover_warehouse(services.fs(selection.warehouse), selection.warehouse)
         tables = found.tables
         for skipped in found.skipped:
-            name = name_at(skipped.location)
+            name = str(named_at(skipped.location))
             if selection.names_table(name):
                 raise RefusedError(f"Cannot compact {name}: {skipped.reason}")
         notes += [f"{skipped.location} is skipped: {skipped.reason}" for skipped in found.skipped]

@@ -64,8 +64,8 @@ class Catalog:
         others = self._others(tables)
         for database, table in tables:
             never = self._why_not(table, database, automatic=False)
-            if never is None and str(table.ref) in others:
-                never = self._of_two_catalogs(str(table.ref), others[str(table.ref)], is_here=True)
+            if never is None and table.ref in others:
+                never = self._of_two_catalogs(table.ref, others[table.ref], is_here=True)
             reason = never or self._why_not(table, database, automatic=automatic)
             if reason is None:
                 for place in self._places(database, table, selection, busy):
@@ -121,16 +121,14 @@ class Catalog:
         where it has.
         """
         found: dict[TableRef, Target | AcidError] = {}
-        wanted: dict[str, dict[str, set[str | None]]] = {}
+        wanted: dict[str, dict[str, set[TableRef]]] = {}
         for request in requests:
-            wanted.setdefault(request.ref.database, {}).setdefault(request.ref.table, set()).add(request.ref.partition)
+            wanted.setdefault(request.ref.database, {}).setdefault(request.ref.table, set()).add(request.ref)
         for database, tables in wanted.items():
             known = {table.ref.table: table for table in self._hms.tables(database, list(tables))}
             others = self._hms.of_other_catalogs(database, list(tables))
-            for name, partitions in tables.items():
-                table, other = known.get(name.lower()), others.get(name.lower())
-                for partition, place in self._of_table(database, name, table, other, partitions).items():
-                    found[TableRef(database, name, partition)] = place
+            for name, refs in tables.items():
+                found.update(self._of_table(refs, known.get(name.lower()), others.get(name.lower())))
         good = [place for place in found.values() if isinstance(place, Target)]
         for place, _ in self._as_of_now(good, txns):
             found[place.ref] = place
@@ -152,10 +150,9 @@ class Catalog:
 
     def whereabouts(self, request: CompactionRequest) -> Target:
         """See `place`, without what is committed there: which table it is, and where it lies."""
-        database, name = request.ref.database, request.ref.table
-        table = self._hms.table(request.ref)
-        other = self._hms.of_other_catalogs(database, [name]).get(name.lower())
-        found = self._of_table(database, name, table, other, {request.ref.partition})[request.ref.partition]
+        ref = request.ref
+        other = self._hms.of_other_catalogs(ref.database, [ref.table]).get(ref.table.lower())
+        found = self._of_table({ref}, self._hms.table(ref), other)[ref]
         if isinstance(found, AcidError):
             raise found
         return found
@@ -170,7 +167,7 @@ class Catalog:
             return None
         other = self._hms.of_other_catalogs(ref.database, [ref.table]).get(ref.table.lower())
         owner = self._database(table.ref.database) or Database(name=table.ref.database)
-        reason = self._of_two_catalogs(str(table.ref), other, is_here=True) if other else None
+        reason = self._of_two_catalogs(table.ref, other, is_here=True) if other else None
         reason = reason or self._why_not(table, owner, automatic=False)
         if reason is not None:
             raise RefusedError(reason)
@@ -185,14 +182,8 @@ class Catalog:
 
     def is_dropped(self, target: Target) -> bool:
         """Whether a table or partition of a selection does not exist any more."""
-        found = self._of_table(
-            target.ref.database,
-            target.ref.table,
-            self._hms.table(target.ref),
-            None,
-            {target.ref.partition},
-        )
-        return isinstance(found[target.ref.partition], GoneError)
+        ref = target.ref
+        return isinstance(self._of_table({ref}, self._hms.table(ref), None)[ref], GoneError)
 
     def _database(self, name: str) -> Database | None:
         """A database, asked for once in a run: its properties are settings, and say nothing of what lies where."""
@@ -204,36 +195,37 @@ class Catalog:
         return found
 
     def _of_table(
-        self, database: str, name: str, table: Table | None, other: str | None, partitions: Collection[str | None]
-    ) -> dict[str | None, Target | AcidError]:
-        """The places of one table, or why there are none; `other` is a catalog with a table of this name."""
+        self, refs: Collection[TableRef], table: Table | None, other: str | None
+    ) -> dict[TableRef, Target | AcidError]:
+        """Return the places of one table, or why there are none; `other` is a catalog with a table of this name."""
+        name = next(iter(refs)).whole_table
         if other is not None:
-            refused = RefusedError(self._of_two_catalogs(f"{database}.{name}", other, is_here=table is not None))
-            return dict.fromkeys(partitions, refused)
+            refused = RefusedError(self._of_two_catalogs(name, other, is_here=table is not None))
+            return dict.fromkeys(refs, refused)
         if table is None:
-            gone = GoneError(f"Unable to find table {database}.{name}, assuming it was dropped and moving on.")
-            return dict.fromkeys(partitions, gone)
+            return dict.fromkeys(
+                refs, GoneError(f"Unable to find table {name}, assuming it was dropped and moving on.")
+            )
         owner = self._database(table.ref.database) or Database(name=table.ref.database)
         reason = self._why_not(table, owner, automatic=False)
         if reason is not None:
-            return dict.fromkeys(partitions, RefusedError(reason))
-        named = [partition for partition in partitions if partition is not None]
+            return dict.fromkeys(refs, RefusedError(reason))
+        named = [ref.partition for ref in refs if ref.partition is not None]
         known = self._hms.partitions(table, named) if named else {}
-        found: dict[str | None, Target | AcidError] = {}
-        for partition in partitions:
-            if partition is not None and partition not in known:
-                ref = table.ref._replace(partition=partition)
-                found[partition] = GoneError(f"Unable to find partition {ref}, assuming it was dropped and moving on.")
-            elif partition is None and table.partition_keys:
-                found[partition] = RefusedError(
+        found: dict[TableRef, Target | AcidError] = {}
+        for ref in refs:
+            if ref.partition is not None and ref.partition not in known:
+                found[ref] = GoneError(f"Unable to find partition {ref}, assuming it was dropped and moving on.")
+            elif ref.partition is None and table.partition_keys:
+                found[ref] = RefusedError(
                     f"Cannot compact {table.ref}: it is partitioned and the request names no partition; ask for "
                     "each partition, or by --table"
                 )
             else:
-                found[partition] = self._located(owner, table, partition, known.get(partition or ""))
+                found[ref] = self._located(owner, table, ref.partition, known.get(ref.partition or ""))
         return found
 
-    def _of_two_catalogs(self, name: str, other: str, *, is_here: bool) -> str:
+    def _of_two_catalogs(self, name: TableRef, other: str, *, is_here: bool) -> str:
         if not is_here:
             return f"Cannot compact {name}: because it is a table of the catalog {other}, not of {self._hms.catalog}"
         return (
@@ -270,13 +262,13 @@ class Catalog:
             for table in self._hms.tables(name, sorted(names)):
                 yield database, table
 
-    def _others(self, tables: Iterable[tuple[Database, Table]]) -> dict[str, str]:
+    def _others(self, tables: Iterable[tuple[Database, Table]]) -> dict[TableRef, str]:
         """Those whose name a transactional table of another catalog has, too, with that catalog."""
         names: dict[str, list[str]] = {}
         for _, table in tables:
             names.setdefault(table.ref.database, []).append(table.ref.table)
         return {
-            f"{database}.{name}": catalog
+            TableRef(database, name): catalog
             for database, of_database in names.items()
             for name, catalog in self._hms.of_other_catalogs(database, of_database).items()
         }
