@@ -216,7 +216,7 @@ class PlaceFigures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waits:
+class CleaningBlocker:
     """What a request that is ready for cleaning waits for: a `transaction` or a `lock`, whose, and for how long."""
 
     request_id: int
@@ -250,7 +250,7 @@ class Lake:
     hosts: tuple[str, ...] = ()
     gone: frozenset[int] = frozenset()
     transactions: tuple[Transaction, ...] | None = None
-    waits: tuple[Waits, ...] | None = None
+    waits: tuple[CleaningBlocker, ...] | None = None
     aborted: Mapping[TableRef, int] = field(default_factory=dict)
     uncleaned: str | None = None
     places: tuple[PlaceFigures, ...] | None = None
@@ -311,7 +311,7 @@ class Status:
     oldest_aborted: Transaction | None = None
     open_count: int | None = None
     aborted_count: int | None = None
-    waits: tuple[Waits, ...] | None = None
+    waits: tuple[CleaningBlocker, ...] | None = None
 
 
 # --- health rules -----------------------------------------------------------------------------------------------------
@@ -529,7 +529,7 @@ def about_aborted(aborted: Mapping[TableRef, int], limits: Limits) -> Iterator[F
         yield Finding(level=Level.ERROR, trouble=Trouble.ABORTED_IN_TABLES, reason=reason, setting=limit.error_key)
 
 
-def about_blockers(waits: Iterable[Waits], limits: Limits) -> Iterator[Finding]:
+def about_blockers(waits: Iterable[CleaningBlocker], limits: Limits) -> Iterator[Finding]:
     """About what keeps requests from being cleaned, where it is as old as a request that waits too long."""
     limit = limits.uncleaned
     for one in waits:

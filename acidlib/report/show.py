@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -19,7 +19,7 @@ from acidlib.model.location import Location
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, State
 from acidlib.model.tables import TableRef
-from acidlib.planning.health import age_of
+from acidlib.planning.health import CleaningBlocker, age_of
 from acidlib.report.text import aligned, by_state, fitted, one_line, shortened, wrapped
 from acidlib.wording import age_words, plural
 
@@ -222,6 +222,22 @@ def _split(identity: str | None, ours: Sequence[re.Pattern[str]]) -> tuple[str |
             return match["host"], f"acidlib-{match['run']}"
     host, hyphen, thread = identity.rpartition("-")
     return host if hyphen else thread, thread
+
+
+def blockers_document(blockers: Iterable[CleaningBlocker]) -> list[dict[str, Any]]:
+    """Return what keeps which request from being cleaned, an entry for each transaction and lock."""
+    return [
+        {
+            "request_id": one.request_id,
+            "name": str(one.ref),
+            "kind": one.kind,
+            "id": one.id,
+            "user": one.user,
+            "host": one.host,
+            "age_ms": None if one.age is None else round(one.age * 1000),
+        }
+        for one in blockers
+    ]
 
 
 def blockers_text(blockers: Sequence[dict[str, Any]]) -> str:

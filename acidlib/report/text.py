@@ -11,8 +11,9 @@ from typing import Any
 
 from rich.cells import cell_len
 
+from acidlib.model.requests import State
 from acidlib.model.tables import TableRef
-from acidlib.wording import human_bytes, plural
+from acidlib.wording import age_words, human_bytes, plural
 
 Entry = Mapping[str, Any]
 """A document, or an entry of one, as JSON has it."""
@@ -283,3 +284,171 @@ def cancellations_text(cancellations: Iterable[Entry]) -> str:
         of = "" if one["database"] is None else f", {one['type']} of {name_of(one)}"
         lines += wrapped(f"request {one['id']}{of}: {one['state']}, {one['reason']}", "", "    ")
     return "\n".join(lines)
+
+
+_MOST_IDS = 20
+
+
+def places_text(places: Iterable[Entry]) -> str:
+    """Return a block for each place that was looked into."""
+    return "\n\n".join("\n".join(_place_lines(place)) for place in places)
+
+
+def _place_lines(place: Entry) -> Iterator[str]:
+    yield one_line(name_of(place))
+    yield from wrapped(place["location"], "  ")
+    if place["high_water_mark"] is not None:
+        ids = f"rules of Hive {place['hive_version']}; write ids up to {place['high_water_mark']:,}"
+        for what, some in (("open", place["open_write_ids"]), ("rolled back", place["aborted_write_ids"])):
+            more = f" and {len(some) - _MOST_IDS:,} more" if len(some) > _MOST_IDS else ""
+            ids += f"; {what}: {', '.join(map(str, some[:_MOST_IDS]))}{more}" if some else ""
+        yield from wrapped(ids, "  ")
+    yield from wrapped(place["error"] or "", "  ")
+    if not (parts := place["parts"]):
+        return
+    rows = [("", "reader", "write ids", "files", "bytes", "rows")]
+    for part in parts:
+        ids = "" if part["first_write_id"] is None else f"{part['first_write_id']}-{part['last_write_id']}"
+        count = "" if part["reader"] == "hidden" else "?" if part["rows"] is None else f"{part['rows']:,}"
+        sizes = f"{part['files']:,}", human_bytes(part["bytes"]), count
+        rows.append((one_line(part["path"]), part["reader"], ids, *sizes))
+    lines = fitted(rows, right=(3, 4, 5), indent="  ")
+    each = len(lines) // len(rows)
+    yield from lines[:each]
+    for number, part in enumerate(parts, start=1):
+        yield from lines[number * each : (number + 1) * each]
+        yield from wrapped("" if part["reader"] == "read" else part["why"], "      ")
+        yield from wrapped(part["damage"] or "", "      ")
+    read = [part for part in parts if part["reader"] == "read"]
+    rest = [part for part in parts if part["reader"] in ("obsolete", "aborted")]
+    freed = f"; a cleaner may free {human_bytes(_bytes(rest))}" if rest else ""
+    opened = plural(sum(part["files"] for part in read), "file")
+    yield f"  a reader opens {opened}, {human_bytes(_bytes(read))}{freed}"
+
+
+_TABLES_SHOWN, _WORST_SHOWN, _SHOWN_OF_A_KIND = 20, 3, 5
+
+
+def status_text(document: Entry) -> str:
+    """Return the status of all tables: what is wrong in all, the figures, each finding, and the tables."""
+    counts = {level: sum(one["level"] == level for one in document["findings"]) for level in ("error", "warning")}
+    wrong = ", ".join(plural(count, level) for level, count in counts.items() if count)
+    summary = (
+        f"{document['level'].upper()}: {wrong or 'nothing is wrong'} in {plural(len(document['tables']), 'table')}"
+    )
+    facts = [
+        *_requests(document["totals"]),
+        *_transactions(document),
+        *_blockers(document),
+        *_worst(document["totals"]),
+    ]
+    lines = [summary, "", *(line for label, text in facts for line in wrapped(f"{label:<14}{text}", "", " " * 14))]
+    if document["findings"]:
+        lines += ["", *_findings(document["findings"])]
+    if document["tables"]:
+        lines += ["", *_tables(document["tables"])]
+    return "\n".join(lines)
+
+
+Fact = tuple[str, str]
+"""A label, which following facts of the same kind lack, and a text."""
+
+
+def _requests(totals: Entry) -> Iterator[Fact]:
+    by_name = dict(zip(State, totals["requests"], strict=True))
+    label = "Requests"
+    for one in (by_name[state] for state in (State.INITIATED, State.WORKING, State.READY_FOR_CLEANING)):
+        age = one["oldest_age"]
+        oldest = "" if age is None else f", the oldest since {age_words(age)}: {one['oldest_place']}"
+        yield label, f"{one['count']:,} {one['state']}{oldest}"
+        label = ""
+    ended = [by_name[state] for state in (State.FAILED, State.REFUSED, State.ATTEMPTED, State.SUCCEEDED)]
+    yield "", "in the history: " + ", ".join(f"{one['count']:,} {one['state']}" for one in ended)
+    for kind, what in (("failed", "failed"), ("refused", "were refused")):
+        if (count := totals[f"{kind}_in_a_row"]) > 1:
+            yield "", f"the last {count} {what} at {totals[f'{kind}_place']}"
+
+
+def _transactions(document: Entry) -> Iterator[Fact]:
+    txns, aborted_ids = document["transactions"], document["totals"]["aborted_write_ids"]
+    if txns is None:
+        return
+    for label, kind in (("Transactions", "open"), ("", "aborted")):
+        holder, oldest = "", txns[f"oldest_{kind}"]
+        if oldest is not None:
+            since = "" if oldest["age"] is None else f" since {age_words(oldest['age'])}"
+            holder = f", the oldest {oldest['id']}{since}: {oldest['user']} at {oldest['host']}"
+        yield label, f"{txns[kind]:,} {kind}{holder}"
+    if aborted_ids is not None:
+        yield "", plural(aborted_ids, "aborted write id")
+
+
+def _blockers(document: Entry) -> Iterator[Fact]:
+    """Yield who is in the way of how many cleanings, those of most first."""
+    holders: dict[tuple[str, int], list[Entry]] = {}
+    for one in document["blockers"] or ():
+        holders.setdefault((one["kind"], one["id"]), []).append(one)
+    most_first = sorted(holders.values(), key=lambda group: (-len(group), group[0]["id"]))
+    label = "In the way"
+    for one, *others in most_first[:_SHOWN_OF_A_KIND]:
+        since = "" if one["age"] is None else f", there since {age_words(one['age'])}"
+        more = f" and {len(others):,} more" if others else ""
+        holder = f"{one['kind']} {one['id']} of {one['user']} at {one['host']}{since}"
+        yield label, f"{holder}: of cleaning {name_of(one)}{more}"
+        label = ""
+    if len(most_first) > _SHOWN_OF_A_KIND:
+        yield "", f"and {len(most_first) - _SHOWN_OF_A_KIND:,} more; --output json tells of each"
+
+
+def _worst(totals: Entry) -> Iterator[Fact]:
+    if totals["looked_at"] is None:
+        yield "Places", "none was looked at"
+        return
+    yield "Places", f"{totals['looked_at']:,} of {totals['places'] or 0:,} were looked at"
+    for what, most, figure, words in (
+        ("most deltas", "most_deltas", "deltas", "{:,}".format),
+        ("worst ratio of deltas to base", "worst_ratio", "ratio", "{:,.2f}".format),
+        ("most that waits for cleaning", "most_obsolete", "obsolete_bytes", human_bytes),
+    ):
+        for number, place in enumerate(totals[most][:_WORST_SHOWN]):
+            yield "", f"{'then' if number else what}: {words(place[figure])} at {name_of(place)}"
+    if totals["obsolete_bytes"]:
+        yield "", f"{human_bytes(totals['obsolete_bytes'])} wait for cleaning in all"
+
+
+def _findings(findings: Sequence[Entry]) -> Iterator[str]:
+    """Yield findings by kind, the worst kinds first; the line of each says what it is about."""
+
+    def kind(one: Entry) -> tuple[str, str]:
+        return one["level"], one["trouble"]  # an error stands before a warning
+
+    for (level, trouble), group in groupby(sorted(findings, key=kind), key=kind):
+        some = list(group)
+        shown = some if len(some) <= _SHOWN_OF_A_KIND + 1 else some[:_SHOWN_OF_A_KIND]
+        for one in shown:
+            name, location = name_of(one), one["location"]
+            about = f"{name}: " if name else ""
+            where = "" if location is None or location in one["reason"] else f" ({location})"
+            yield from wrapped(f"{level:<8}{about}{trouble}: {one['reason']}{where}", "", " " * 8)
+        if len(shown) < len(some):
+            yield f"{'':<8}and {len(some) - len(shown):,} more: {trouble}"
+
+
+def _tables(tables: Sequence[Entry]) -> Iterator[str]:
+    rows = [("Table", "Level", "Init", "Work", "Ready", "Failed", "Deltas", "Ratio", "To clean", "Aborted")]
+    for one in tables[:_TABLES_SHOWN]:
+        obsolete, aborted = one["obsolete_bytes"], one["aborted_write_ids"]
+        listed = ("-", "-", "-")
+        if obsolete is not None:
+            deltas = one["most_deltas"][0]["deltas"] if one["most_deltas"] else 0
+            ratio = one["worst_ratio"][0]["ratio"] if one["worst_ratio"] else 0
+            listed = str(deltas), f"{ratio:.1f}", human_bytes(obsolete)
+        waiting, working, ready, *_ = (str(some["count"]) for some in one["requests"])
+        failed = str(one["failed_in_a_row"])
+        table = str(TableRef(one["database"], one["table"]))
+        rows.append(
+            (table, one["level"], waiting, working, ready, failed, *listed, "-" if aborted is None else str(aborted))
+        )
+    yield from fitted(rows, right=range(2, len(rows[0])))
+    if len(tables) > _TABLES_SHOWN:
+        yield f"and {plural(len(tables) - _TABLES_SHOWN, 'more table')}; --output json tells of each"

@@ -1,152 +1,115 @@
 """The status as metrics, by Prometheus' conventions: a file for node exporter.
 
 Every metric is a gauge, for each run looks anew. What is not known has no sample, so that no alert goes by a zero that
-nobody counted. Hive's and Cloudera's names stand beside ours in docs/monitoring.md.
+was never counted. Hive's and Cloudera's names stand beside ours in docs/monitoring.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from acidlib.errors import RefusedError, RetryError
-from acidlib.model.names import Generation
-from acidlib.model.requests import State
-from acidlib.planning.health import Figures, Level, Status
+from acidlib.planning.health import Level
 
-if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
-
-
+Entry = Mapping[str, Any]
 Sample = tuple[tuple[str, ...], float | None]
 """The values of the labels, and the value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One metric; `hive` is what Hive's metastore calls the same, and Cloudera with it; empty where it has none."""
+    """One metric, with its samples in a status.
+
+    hive  the name that Hive's metastore has for the same, and Cloudera with it; empty where it has none
+    """
 
     name: str
     help: str
-    samples: Callable[[Run], Iterable[Sample]]
+    samples: Callable[[Entry], Iterable[Sample]]
     labels: tuple[str, ...] = ()
     hive: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """What the metrics are made of: a status, when it was looked at (epoch seconds) and for how long.
+def write_metrics(status: Entry, path: str) -> None:
+    """Write the metrics of a status as a whole or not at all, for node exporter's textfile collector.
 
-    most_tables  of the tables so many, the worst first, have metrics of their own
+    status  its JSON document, with `looked_ms` and `looked_seconds`, when and for how long it was looked, and of
+            `tables` those that are to have metrics of their own
+    RefusedError where the library for it is not installed.
     """
-
-    status: Status
-    generation: Generation
-    began: float
-    seconds: float
-    most_tables: int
-
-    @property
-    def tables(self) -> tuple[Figures, ...]:
-        """The tables that have metrics of their own."""
-        return self.status.tables[: self.most_tables]
-
-
-def registry_of(run: Run) -> CollectorRegistry:
-    """All metrics of a run. RefusedError where the library for it is not installed."""
-    client = _client()
-    registry: CollectorRegistry = client.CollectorRegistry()
-    for metric in METRICS:
-        samples = [(labels, value) for labels, value in metric.samples(run) if value is not None]
-        if not samples:
-            continue
-        gauge = client.Gauge(metric.name, metric.help, labelnames=metric.labels, registry=registry)
-        for labels, value in samples:
-            (gauge.labels(*labels) if labels else gauge).set(value)
-    return registry
-
-
-def write_file(registry: CollectorRegistry, path: str) -> None:
-    """Write the file as a whole or not at all, for node exporter's textfile collector."""
     try:
-        _client().write_to_textfile(path, registry)
-    except OSError as error:
-        raise RetryError(f"Cannot write the metrics to {path}: because {error.strerror or error}") from error
-
-
-def _client() -> Any:
-    try:
-        import prometheus_client
+        from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
     except ImportError:
         raise RefusedError(
             "Cannot make metrics: because prometheus_client is not installed; pip install 'acidlib[metrics]'"
         ) from None
-    return prometheus_client
+    registry = CollectorRegistry()
+    for metric in METRICS:
+        samples = [(labels, value) for labels, value in metric.samples(status) if value is not None]
+        if not samples:
+            continue
+        gauge = Gauge(metric.name, metric.help, labelnames=metric.labels, registry=registry)
+        for labels, value in samples:
+            (gauge.labels(*labels) if labels else gauge).set(value)
+    try:
+        write_to_textfile(path, registry)
+    except OSError as error:
+        raise RetryError(f"Cannot write the metrics to {path}: because {error.strerror or error}") from error
 
 
-def _one(value: Callable[[Run], float | None]) -> Callable[[Run], Iterable[Sample]]:
-    return lambda run: [((), value(run))]
+def _value(figures: Entry, path: tuple[str, ...]) -> float | None:
+    """Return what stands at a path; None where something on it is not known."""
+    found: Any = figures
+    for name in path:
+        found = None if found is None else found[name]
+    return None if found is None else float(found)
 
 
-def _totals(value: Callable[[Figures], float | None]) -> Callable[[Run], Iterable[Sample]]:
-    return lambda run: [((), value(run.status.totals))]
+def _one(*path: str) -> Callable[[Entry], Iterable[Sample]]:
+    return lambda status: [((), _value(status, path))]
 
 
-def _each_table(value: Callable[[Figures], float | None]) -> Callable[[Run], Iterable[Sample]]:
-    return lambda run: [(_names(one), value(one)) for one in run.tables]
+def _totals(value: Callable[[Entry], float | None]) -> Callable[[Entry], Iterable[Sample]]:
+    return lambda status: [((), value(status["totals"]))]
 
 
-def _names(one: Figures) -> tuple[str, str]:
-    return ("", "") if one.ref is None else one.ref[:2]
+def _each_table(value: Callable[[Entry], float | None]) -> Callable[[Entry], Iterable[Sample]]:
+    return lambda status: [((one["database"], one["table"]), value(one)) for one in status["tables"]]
 
 
-def _findings(run: Run) -> Iterator[Sample]:
-    counts: dict[tuple[str, ...], int] = {}
-    for one in run.status.findings:
-        key = (one.trouble.value.replace(" ", "_"), one.level.label)
-        counts[key] = counts.get(key, 0) + 1
-    yield from counts.items()
+def _findings(status: Entry) -> Iterable[Sample]:
+    return Counter((_word(one["trouble"]), one["level"]) for one in status["findings"]).items()
 
 
-def _requests(run: Run) -> Iterator[Sample]:
-    for state in State:
-        yield (_state(state, run),), run.status.totals.requests[state].count
+def _requests(figure: str) -> Callable[[Entry], Iterable[Sample]]:
+    return lambda status: [((_word(one["state"]),), one[figure]) for one in status["totals"]["requests"]]
 
 
-def _ages(run: Run) -> Iterator[Sample]:
-    for state in (State.INITIATED, State.WORKING, State.READY_FOR_CLEANING):
-        yield (_state(state, run),), run.status.totals.requests[state].oldest
+def _table_requests(status: Entry) -> Iterator[Sample]:
+    for one in status["tables"]:
+        for some in one["requests"]:
+            if some["count"]:
+                yield (one["database"], one["table"], _word(some["state"])), some["count"]
 
 
-def _table_requests(run: Run) -> Iterator[Sample]:
-    for one in run.tables:
-        for state in State:
-            if one.requests[state].count:
-                yield (*_names(one), _state(state, run)), one.requests[state].count
+def _word(name: str) -> str:
+    return name.replace(" ", "_")
 
 
-def _state(state: State, run: Run) -> str:
-    return state.label_of(run.generation).replace(" ", "_")
+def _worst(most: str, figure: str) -> Callable[[Entry], float | None]:
+    """Return the figure of the worst place; 0 where places were listed and none has any of it."""
+    none_of_it = {True: 0, False: None}
+    return lambda one: one[most][0][figure] if one[most] else none_of_it[one["obsolete_bytes"] is not None]
 
 
-def _most_deltas(one: Figures) -> float | None:
-    return one.most_deltas[0].deltas if one.most_deltas else _none_of(one)
+def _level(one: Entry) -> float:
+    return Level[one["level"].upper()]
 
 
-def _none_of(one: Figures) -> float | None:
-    """What there is none of, where somebody has looked."""
-    return 0 if one.obsolete_bytes is not None else None
-
-
-def _worst_ratio(one: Figures) -> float | None:
-    return one.worst_ratio[0].ratio if one.worst_ratio else _none_of(one)
-
-
-def _level(one: Figures) -> float:
-    return int(one.level)
-
-
+_MOST_DELTAS, _WORST_RATIO = _worst("most_deltas", "deltas"), _worst("worst_ratio", "ratio")
 _LEVELS = ", ".join(f"{int(level)} {level.label}" for level in Level)
 _TABLE = ("database", "table")
 
@@ -155,11 +118,9 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         name="acidlib_status_timestamp_seconds",
         help="When it was looked, in seconds since 1970.",
-        samples=_one(lambda run: run.began),
+        samples=lambda status: [((), status["looked_ms"] / 1000)],
     ),
-    Metric(
-        name="acidlib_status_duration_seconds", help="How long the look took.", samples=_one(lambda run: run.seconds)
-    ),
+    Metric(name="acidlib_status_duration_seconds", help="How long the look took.", samples=_one("looked_seconds")),
     Metric(
         name="acidlib_findings",
         help="Findings of each kind of trouble and level.",
@@ -170,7 +131,7 @@ METRICS: tuple[Metric, ...] = (
         name="acidlib_requests",
         help="Requests of the queue and the history in each state.",
         labels=("state",),
-        samples=_requests,
+        samples=_requests("count"),
         hive="compaction_num_initiated, compaction_num_working, compaction_num_ready_for_cleaning, "
         "compaction_num_failed, compaction_num_succeeded, compaction_num_did_not_initiate",
     ),
@@ -178,77 +139,75 @@ METRICS: tuple[Metric, ...] = (
         name="acidlib_oldest_request_age_seconds",
         help="For how long the oldest request has been in its state.",
         labels=("state",),
-        samples=_ages,
+        samples=_requests("oldest_age"),
         hive="compaction_oldest_enqueue_age_in_sec, compaction_oldest_working_age_in_sec, "
         "oldest_ready_for_cleaning_age_in_sec",
     ),
     Metric(
         name="acidlib_failed_in_a_row",
         help="The most failures in a row at one place.",
-        samples=_totals(lambda one: one.failed),
+        samples=_one("totals", "failed_in_a_row"),
     ),
     Metric(
         name="acidlib_refused_in_a_row",
         help="The most refusals in a row at one place.",
-        samples=_totals(lambda one: one.refused),
+        samples=_one("totals", "refused_in_a_row"),
     ),
     Metric(
         name="acidlib_cleaning_blockers",
         help="Transactions and locks that requests wait for, counted for each request.",
-        samples=_one(lambda run: None if run.status.open_count is None else run.status.totals.blockers),
+        samples=lambda status: [((), status["totals"]["blockers"] if status["transactions"] else None)],
     ),
     Metric(
         name="acidlib_open_transactions",
         help="Open transactions of the metastore.",
-        samples=_one(lambda run: run.status.open_count),
+        samples=_one("transactions", "open"),
         hive="num_open_non_repl_transactions, num_open_repl_transactions",
     ),
     Metric(
         name="acidlib_oldest_open_transaction_age_seconds",
         help="For how long the oldest of them has been open.",
-        samples=_one(lambda run: None if run.status.oldest_open is None else run.status.oldest_open.age),
+        samples=_one("transactions", "oldest_open", "age"),
         hive="oldest_open_non_repl_txn_age_in_sec, oldest_open_repl_txn_age_in_sec",
     ),
     Metric(
         name="acidlib_aborted_transactions",
         help="Aborted transactions that the metastore remembers.",
-        samples=_one(lambda run: run.status.aborted_count),
+        samples=_one("transactions", "aborted"),
         hive="num_aborted_transactions",
     ),
     Metric(
         name="acidlib_oldest_aborted_transaction_age_seconds",
         help="How long ago the oldest of them was begun.",
-        samples=_one(lambda run: None if run.status.oldest_aborted is None else run.status.oldest_aborted.age),
+        samples=_one("transactions", "oldest_aborted", "age"),
         hive="oldest_aborted_txn_age_in_sec",
     ),
     Metric(
         name="acidlib_aborted_write_ids",
         help="Aborted write ids that the metastore remembers, of all tables.",
-        samples=_totals(lambda one: one.aborted_write_ids),
+        samples=_one("totals", "aborted_write_ids"),
     ),
-    Metric(
-        name="acidlib_places", help="Tables and partitions that are known.", samples=_totals(lambda one: one.places)
-    ),
+    Metric(name="acidlib_places", help="Tables and partitions that are known.", samples=_one("totals", "places")),
     Metric(
         name="acidlib_places_looked_at",
         help="Of these, how many were listed: the metrics of deltas and of what is obsolete are about them.",
-        samples=_totals(lambda one: one.looked_at),
+        samples=_one("totals", "looked_at"),
     ),
     Metric(
         name="acidlib_deltas_max",
         help="The most deltas at one place.",
-        samples=_totals(_most_deltas),
+        samples=_totals(_MOST_DELTAS),
         hive="compaction_num_active_deltas",
     ),
     Metric(
         name="acidlib_delta_base_ratio_max",
         help="The most bytes of deltas for each byte of a base, at one place.",
-        samples=_totals(_worst_ratio),
+        samples=_totals(_WORST_RATIO),
     ),
     Metric(
         name="acidlib_obsolete_bytes",
         help="Bytes that wait for cleaning.",
-        samples=_totals(lambda one: one.obsolete_bytes),
+        samples=_one("totals", "obsolete_bytes"),
     ),
     Metric(
         name="acidlib_table_status_level",
@@ -266,25 +225,25 @@ METRICS: tuple[Metric, ...] = (
         name="acidlib_table_deltas_max",
         help="The most deltas at one place of a table.",
         labels=_TABLE,
-        samples=_each_table(_most_deltas),
+        samples=_each_table(_MOST_DELTAS),
     ),
     Metric(
         name="acidlib_table_delta_base_ratio_max",
         help="The most bytes of deltas for each byte of a base, at one place of a table.",
         labels=_TABLE,
-        samples=_each_table(_worst_ratio),
+        samples=_each_table(_WORST_RATIO),
     ),
     Metric(
         name="acidlib_table_obsolete_bytes",
         help="Bytes of a table that wait for cleaning.",
         labels=_TABLE,
-        samples=_each_table(lambda one: one.obsolete_bytes),
+        samples=_each_table(lambda one: one["obsolete_bytes"]),
     ),
     Metric(
         name="acidlib_table_aborted_write_ids",
         help="Aborted write ids of a table.",
         labels=_TABLE,
-        samples=_each_table(lambda one: one.aborted_write_ids),
+        samples=_each_table(lambda one: one["aborted_write_ids"]),
         hive="tables_with_x_aborted_transactions counts those with many",
     ),
 )

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from acidlib.errors import AcidError, RefusedError
 from acidlib.model.names import LONG_MAX, side_file_name
 from acidlib.orc.reader import read_tail
 from acidlib.parquet.footer import read_footer
-from acidlib.planning.state import AcidState, Role, SeenPart, acid_state, seen_parts
-from acidlib.report.places import ShownPart, ShownPlace
+from acidlib.planning.state import Role, SeenPart, acid_state, seen_parts
 from acidlib.service.backend import Backend
 from acidlib.service.places import ListedPlace, Selection, Target
 from acidlib.service.services import Services, in_threads
@@ -22,56 +21,66 @@ _ORC, _PARQUET = b"ORC", b"PAR1"
 _Rows = int | None | AcidError
 
 
-def show_places(services: Services, backend: Backend, selection: Selection) -> list[ShownPlace]:
-    """What is in each place that is selected; what cannot be shown says why.
+def show_places(services: Services, backend: Backend, selection: Selection) -> dict[str, Any]:
+    """Return what the JSON document tells of the places that are selected; what cannot be shown says why.
 
     RefusedError when what is named does not exist.
     """
     found = backend.select(selection, automatic=False)
-    shown = [_shown(services, target) for target in found.targets]
-    return [*shown, *(replace(_named(one.target), error=one.reason) for one in found.passed_over)]
+    places = [_entry(services, target) for target in found.targets]
+    places += [_unknown(one.target, one.reason) for one in found.passed_over]
+    damaged = [one for one in places if one["error"] is not None or any(part["damage"] for part in one["parts"])]
+    return {"places": places, "totals": {"places": len(places), "damaged": len(damaged)}}
 
 
-def _shown(services: Services, target: Target) -> ShownPlace:
+def _unknown(target: Target, error: str) -> dict[str, Any]:
+    """Return the entry of a place that cannot be shown."""
+    return {
+        **target.ref._asdict(),
+        "location": str(target.location),
+        "hive_version": None,
+        "high_water_mark": None,
+        "open_write_ids": [],
+        "aborted_write_ids": [],
+        "error": error,
+        "parts": [],
+    }
+
+
+def _entry(services: Services, target: Target) -> dict[str, Any]:
     try:
         listing = list_location(services.fs(target.location), target.location, without_unfinished=True)
         place = target.listed(listing)
-        state, unreadable = _readers_state(place)
-    except AcidError as error:
-        return replace(_named(target), error=str(error))
+        state_of = partial(
+            acid_state,
+            listing,
+            place.write_ids,
+            generation=place.generation,
+            txns=target.interpretation.txns,
+        )
+        try:
+            state, error = state_of(), None
+        except RefusedError as refusal:  # no reader can read it
+            state, error = state_of(require_history=False), str(refusal)
+    except AcidError as failure:
+        return _unknown(target, str(failure))
     parts = seen_parts(listing, state, place.generation)
     rows = _rows(services, place, [path for part in parts if part.role is not Role.HIDDEN for path in part.files])
     write_ids = place.write_ids
-    return replace(
-        _named(target),
-        hive_version=place.generation.value,
-        high_water_mark=None if write_ids.high_water_mark == LONG_MAX else write_ids.high_water_mark,
-        open_write_ids=write_ids.open_ids,
-        aborted_write_ids=write_ids.aborted_ids,
-        error=unreadable,
-        parts=tuple(_part(part, [rows[path] for path in part.files if path in rows]) for part in parts),
-    )
-
-
-def _named(target: Target) -> ShownPlace:
-    return ShownPlace(
-        ref=target.ref,
-        location=str(target.location),
-    )
-
-
-def _readers_state(place: ListedPlace) -> tuple[AcidState, str | None]:
-    """The state for a reader's write ids, and why no reader can read it; None when it can."""
-    txns = place.target.interpretation.txns
-    state_of = partial(acid_state, place.listing, place.write_ids, generation=place.generation, txns=txns)
-    try:
-        return state_of(), None
-    except RefusedError as error:
-        return state_of(require_history=False), str(error)
+    return {
+        **target.ref._asdict(),
+        "location": str(target.location),
+        "hive_version": place.generation.value,
+        "high_water_mark": None if write_ids.high_water_mark == LONG_MAX else write_ids.high_water_mark,
+        "open_write_ids": list(write_ids.open_ids),
+        "aborted_write_ids": list(write_ids.aborted_ids),
+        "error": error,
+        "parts": [_part(part, [rows[path] for path in part.files if path in rows]) for part in parts],
+    }
 
 
 def _rows(services: Services, place: ListedPlace, paths: Sequence[str]) -> dict[str, _Rows]:
-    """The rows of each file, None where its format does not say, or the error that kept it from being read."""
+    """Return the rows of each file, None where its format does not say, or the error that kept it from being read."""
     location = place.target.location
     lengths = {file.path: file.length for file in place.listing.files}
     data, fs = services.stores.data(location), services.fs(location)
@@ -95,18 +104,19 @@ def _rows(services: Services, place: ListedPlace, paths: Sequence[str]) -> dict[
     return {path: one.outcome for path, one in zip(paths, done, strict=True)}
 
 
-def _part(part: SeenPart, rows: Sequence[_Rows]) -> ShownPart:
+def _part(part: SeenPart, rows: Sequence[_Rows]) -> dict[str, Any]:
+    first, last = part.write_ids or (None, None)
     known = [count for count in rows if isinstance(count, int)]
     damaged = [str(error) for error in rows if isinstance(error, AcidError)]
-    return ShownPart(
-        path=part.path,
-        kind=part.kind,
-        first_write_id=None if part.write_ids is None else part.write_ids[0],
-        last_write_id=None if part.write_ids is None else part.write_ids[1],
-        reader=part.role.value,
-        why=part.why,
-        files=len(part.files),
-        bytes=part.bytes,
-        rows=sum(known) if len(known) == len(rows) and part.role is not Role.HIDDEN else None,
-        damage=damaged[0] if damaged else None,
-    )
+    return {
+        "path": part.path,
+        "kind": part.kind,
+        "first_write_id": first,
+        "last_write_id": last,
+        "reader": part.role.value,
+        "why": part.why,
+        "files": len(part.files),
+        "bytes": part.bytes,
+        "rows": sum(known) if len(known) == len(rows) and part.role is not Role.HIDDEN else None,
+        "damage": damaged[0] if damaged else None,
+    }

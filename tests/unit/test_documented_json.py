@@ -7,21 +7,24 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from enum import Enum
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
 import pytest
 from click.testing import CliRunner
+from integration.harness import IN_PROCESS, fixture
 
 from acidlib.cli.jobs import show_compactions, status
+from acidlib.cli.jobs import show_place as show_place_job
 from acidlib.documents import OPTIONS
 from acidlib.errors import AcidError
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.tables import TableRef
 from acidlib.model.units import PlannedAction, UnitResult
-from acidlib.planning.health import Lake, Limits, PlaceFigures, Transaction, Trouble, Waits, status_of
-from acidlib.report.places import ShownPart, ShownPlace, places_document
+from acidlib.planning.health import CleaningBlocker, Lake, Limits, PlaceFigures, Transaction, Trouble, status_of
 from acidlib.report.results import (
     Cancellation,
     CancelState,
@@ -38,11 +41,10 @@ from acidlib.report.results import (
     cancellations_document,
 )
 from acidlib.report.run import CleanerReport, CompactionsReport, InitiatorReport, RunReport
-from acidlib.report.show import show_document
-from acidlib.report.status import status_document
+from acidlib.report.show import blockers_document, show_document
 from acidlib.report.text import json_text
-from acidlib.status.blockers import Blocker
 from acidlib.status.checks import checks_document, unchecked
+from acidlib.status.look import status_document
 
 PLACE: dict[str, Any] = {"ref": TableRef("db", "t"), "location": "/w/t"}
 ABOUT: dict[str, Any] = {"job": "a job", "version": "1", "run_id": "r"}
@@ -90,14 +92,14 @@ def printed(*words: str, job: click.Command = show_compactions.main) -> dict[str
     """What a job prints that needs neither Spark nor a metastore."""
     command = [*words, "--output", "json", "--metastore-uri", "none", "--queue-url", "sqlite://"]
     command += ["--set", "acidlib.retention=2d"]
-    document: dict[str, Any] = json.loads(CliRunner().invoke(job, command).stdout)
+    document: dict[str, Any] = json.loads(CliRunner().invoke(job, command, obj=IN_PROCESS).stdout)
     return document
 
 
 def status_document_of() -> dict[str, Any]:
     place = PlaceFigures(**PLACE)
     txn = Transaction(id=1, is_open=True, user="u", host="h", age=None, silent=None)
-    waits = Waits(request_id=1, ref=TableRef("db", "t"), kind="lock", id=2, user="u", host="h", age=None)
+    waits = CleaningBlocker(request_id=1, ref=TableRef("db", "t"), kind="lock", id=2, user="u", host="h", age=None)
     lake = Lake(
         now_ms=0,
         requests=(CompactionRequest(id=1, ref=TableRef("db", "t"), type=CompactionType.MAJOR, state=State.FAILED),),
@@ -113,17 +115,14 @@ def status_document_of() -> dict[str, Any]:
 
 def shown() -> dict[str, Any]:
     request = CompactionRequest(id=1, ref=TableRef("db", "t"), type=CompactionType.MAJOR)
-    blocker = Blocker(request_id=1, name="db.t", kind="lock", id=2, user="u", host="h", age_ms=None)
-    return printed() | {"compactions": show_document([request]), "blockers": [blocker.document()]}
+    blocker = CleaningBlocker(request_id=1, ref=TableRef("db", "t"), kind="lock", id=2, user="u", host="h", age=None)
+    return printed() | {"compactions": show_document([request]), "blockers": blockers_document([blocker])}
 
 
 def show_place() -> dict[str, Any]:
-    part = ShownPart(
-        path="base_1", kind="base", first_write_id=0, last_write_id=1, reader="read", why="it is the newest", files=1,
-        bytes=1, rows=1, damage=None,
-    )  # fmt: skip
-    document: dict[str, Any] = json.loads(json_text(ABOUT | places_document([ShownPlace(**PLACE, parts=(part,))])))
-    return document
+    with TemporaryDirectory() as folder:
+        place = fixture("hive3/a_crud", Path(folder) / "t")
+        return printed("--location", str(place), "--all-committed", job=show_place_job.main)
 
 
 def cancelled() -> dict[str, Any]:

@@ -8,7 +8,7 @@ from acidlib.cli.command import JobCommand, Machine, print_pieces, run_head, wor
 from acidlib.cli.options import checked_filters, common_options
 from acidlib.model.names import Generation
 from acidlib.model.requests import State
-from acidlib.report.show import UNDONE, blockers_text, hive_text, show_document, show_text, state_of
+from acidlib.report.show import UNDONE, blockers_document, blockers_text, hive_text, show_document, show_text, state_of
 from acidlib.report.text import json_text
 from acidlib.service.environment import Environment
 from acidlib.service.places import Selection
@@ -50,7 +50,7 @@ def main(
         raise click.UsageError("--blockers needs a metastore: without one nobody knows who reads")
     words_are_right()
     from acidlib.service.open import open_queued
-    from acidlib.status.blockers import blockers
+    from acidlib.status.look import blockers
 
     selection = Selection(tables=tables)
     with open_queued(environment) as queued:
@@ -60,7 +60,7 @@ def main(
         requests = requests[:limit]
         held, now_ms = None, int(Machine.current().clock() * 1000)
         if show_blockers and hms is not None:
-            held = [one.document() for one in blockers(hms, requests, now_ms)]
+            held = blockers_document(blockers(hms, requests, now_ms))
     if hive:
         print_pieces([hive_text(requests, generation)])
         return

@@ -7,9 +7,8 @@ import click
 from acidlib import __version__
 from acidlib.cli.command import JobCommand, print_pieces, services, words_are_right
 from acidlib.cli.options import common_options, place_argument, selection_options
-from acidlib.report.places import places_document, places_text
 from acidlib.report.results import EXIT_DONE, EXIT_SOME_FAILED
-from acidlib.report.text import json_text
+from acidlib.report.text import json_text, places_text
 from acidlib.service.environment import Environment
 from acidlib.service.places import Interpretation, Selection
 
@@ -33,10 +32,9 @@ def main(*, environment: Environment, selection: Selection, interpretation: Inte
         services(environment, job="show_place", about="") as found,
         open_backend(environment, found, interpretation) as backend,
     ):
-        places = show_places(found, backend, selection)
+        shown = show_places(found, backend, selection)
     if environment.json:
-        about = {"job": "show_place", "version": __version__, "run_id": None}
-        print_pieces([json_text(about | places_document(places))])
+        print_pieces([json_text({"job": "show_place", "version": __version__, "run_id": None} | shown)])
     else:
-        print_pieces([places_text(places) or "nothing that is named is a table or partition to compact"])
-    raise SystemExit(EXIT_DONE if all(place.is_whole for place in places) else EXIT_SOME_FAILED)
+        print_pieces([places_text(shown["places"]) or "nothing that is named is a table or partition to compact"])
+    raise SystemExit(EXIT_SOME_FAILED if shown["totals"]["damaged"] else EXIT_DONE)

@@ -14,11 +14,11 @@ from acidlib.cli.options import (
     stated_of,
     write_ids_options,
 )
-from acidlib.planning.health import Level, status_of
+from acidlib.planning.health import Level
 from acidlib.report.page import page_of
 from acidlib.report.progress import NOTE
-from acidlib.report.status import exit_status, status_document, status_text
-from acidlib.report.text import json_text
+from acidlib.report.results import EXIT_DONE, EXIT_HAS_ERRORS, EXIT_HAS_WARNINGS
+from acidlib.report.text import json_text, status_text
 from acidlib.service.environment import Environment
 from acidlib.service.places import Interpretation, Selection
 
@@ -83,28 +83,22 @@ def main(
     write_ids = stated_of(stated, selection, has_metastore=bool(environment.metastore))
     words_are_right()
     from acidlib.status.look import look
-    from acidlib.status.metrics import Run, registry_of, write_file
+    from acidlib.status.metrics import write_metrics
 
     with services(environment, job="status", about="status") as found:
+        looked_ms = found.now_ms()
         seen = look(environment, found, selection, Interpretation(write_ids=write_ids), most_places=places)
-    status = status_of(seen.lake, seen.limits)
+    document = run_head(environment, found.worker_id) | seen
     if metrics_file is not None:
-        run = Run(
-            status=status,
-            generation=seen.generation,
-            began=seen.lake.now_ms / 1000,
-            seconds=found.clock() - seen.lake.now_ms / 1000,
-            most_tables=environment.settings.integer("acidlib.status.metrics.tables"),
-        )
-        write_file(registry_of(run), metrics_file)
-    document = {
-        **run_head(environment, found.worker_id),
-        **status_document(status, seen.generation),
-        "notes": list(seen.notes),
-    }
+        most = environment.settings.integer("acidlib.status.metrics.tables")
+        looked = {"looked_ms": looked_ms, "looked_seconds": found.clock() - looked_ms / 1000}
+        write_metrics(document | looked | {"tables": document["tables"][:most]}, metrics_file)
     if not environment.json:
-        for note in seen.notes:
+        for note in document["notes"]:
             tell(note, level=NOTE)
-    text = json_text(document) if environment.json else status_text(status, seen.generation)
+    text = json_text(document) if environment.json else status_text(document)
     print_result(environment, [text], lambda: page_of(document))
-    raise SystemExit(exit_status(status.totals.level, None if fail_on == "never" else Level[fail_on.upper()]))
+    level = Level[document["level"].upper()]
+    if level is Level.OK or fail_on == "never" or level < Level[fail_on.upper()]:
+        raise SystemExit(EXIT_DONE)
+    raise SystemExit(EXIT_HAS_ERRORS if level is Level.ERROR else EXIT_HAS_WARNINGS)

@@ -14,6 +14,7 @@ from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State
 from acidlib.model.tables import TableRef
 from acidlib.planning.health import (
+    CleaningBlocker,
     Finding,
     Lake,
     Level,
@@ -21,13 +22,12 @@ from acidlib.planning.health import (
     PlaceFigures,
     Transaction,
     Trouble,
-    Waits,
     in_a_row,
     status_of,
 )
 from acidlib.planning.inputs import refused_message
-from acidlib.report.status import status_text
-from acidlib.status.look import limits_of
+from acidlib.report.text import status_text
+from acidlib.status.look import limits_of, status_document
 
 NOW = 1_800_000_000_000
 HOUR, DAY = 3_600, 86_400
@@ -108,8 +108,10 @@ def transaction(number: int, age: float, *, is_open: bool = True, silent: float 
     return Transaction(id=number, is_open=is_open, user="ann", host="h1", age=age, silent=silent)
 
 
-def waits(kind: str, name: str) -> Waits:
-    return Waits(request_id=1, ref=TableRef("db", name), kind=kind, id=5, user="bob", host="h2", age=2.0 * DAY)
+def waits(kind: str, name: str) -> CleaningBlocker:
+    return CleaningBlocker(
+        request_id=1, ref=TableRef("db", name), kind=kind, id=5, user="bob", host="h2", age=2.0 * DAY
+    )
 
 
 def planted() -> Lake:
@@ -177,7 +179,7 @@ def test_each_kind_of_trouble_is_named_where_it_was_planted() -> None:
     about |= {Trouble.ABORTED_IN_TABLE: "many"}
     about |= {Trouble.BLOCKED_BY_TXN: "waits_for_txn", Trouble.BLOCKED_BY_LOCK: "waits_for_lock"}
     assert sorted(found, key=str) == sorted(((trouble, about.get(trouble)) for trouble in Trouble), key=str)
-    text = status_text(status, Generation.HIVE4)
+    text = status_text(status_document(status, Generation.HIVE4))
     flat = " ".join(text.split())
     for one in status.findings:
         about = "" if one.ref is None else f"{one.ref}: "
@@ -192,7 +194,7 @@ def test_a_lake_without_trouble_is_ok() -> None:
     lake = Lake(now_ms=NOW, requests=(request(1, "t", State.WORKING),), places=(HEALTHY,), known_places=1)
     status = status_of(lake, LIMITS)
     assert (status.findings, status.totals.level) == ((), Level.OK)
-    assert status_text(status, Generation.HIVE3).startswith("OK: nothing is wrong in 1 table\n")
+    assert status_text(status_document(status, Generation.HIVE3)).startswith("OK: nothing is wrong in 1 table\n")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.tables import TableRef
 from acidlib.model.units import PlannedAction, UnitResult
-from acidlib.planning.health import Lake, Limits, PlaceFigures, Transaction, Waits, status_of
+from acidlib.planning.health import CleaningBlocker, Lake, Limits, PlaceFigures, Transaction, status_of
 from acidlib.report.results import (
     CleaningResult,
     CompactionResult,
@@ -21,7 +21,7 @@ from acidlib.report.results import (
     Verdict,
 )
 from acidlib.report.run import CleanerReport, CompactionsReport, InitiatorReport, RunReport
-from acidlib.report.status import status_document
+from acidlib.status.look import status_document
 
 MIB = 1 << 20
 PLACE: dict[str, Any] = {"ref": TableRef("sales", "orders", "ds=7"), "location": "/w/orders/ds=7"}
@@ -162,7 +162,7 @@ def document_of(job: str, results: Iterable[Any]) -> dict[str, Any]:
 def status_of_tables() -> dict[str, Any]:
     """The document of a status in which much is wrong."""
     txn = Transaction(id=812, is_open=True, user="etl", host="host9", age=19_800, silent=None)
-    waits = Waits(
+    waits = CleaningBlocker(
         request_id=1, ref=TableRef("sales", "orders", "ds=7"), kind="transaction", id=812, user="etl",
         host="host9", age=19_800,
     )  # fmt: skip

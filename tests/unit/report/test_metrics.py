@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 import yaml
-from prometheus_client.openmetrics.exposition import generate_latest
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from acidlib.config.settings import default_settings
@@ -23,8 +21,8 @@ from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.tables import TableRef
 from acidlib.planning.health import Lake, PlaceFigures, Transaction, Trouble, status_of
-from acidlib.status.look import limits_of
-from acidlib.status.metrics import METRICS, Run, registry_of, write_file
+from acidlib.status.look import limits_of, status_document
+from acidlib.status.metrics import METRICS, write_metrics
 
 LAKE = Lake(
     now_ms=10_000_000,
@@ -46,13 +44,10 @@ RUNBOOK = ROOT / "docs" / "runbook.md"
 _NAME = re.compile(r"\bacidlib_[a-z_]+\b")
 
 
-def run(lake: Lake = LAKE, most_tables: int = 2) -> Run:
-    status = status_of(lake, limits_of(default_settings()))
-    return Run(status=status, generation=Generation.HIVE4, began=10_000.0, seconds=1.5, most_tables=most_tables)
-
-
-def written(path: Path, lake: Lake = LAKE) -> dict[tuple[str, tuple[str, ...]], float]:
-    write_file(registry_of(run(lake)), str(path))
+def written(path: Path, lake: Lake = LAKE, *, tables: int = 2) -> dict[tuple[str, tuple[str, ...]], float]:
+    status = status_document(status_of(lake, limits_of(default_settings())), Generation.HIVE4)
+    looked = {"looked_ms": 10_000_000, "looked_seconds": 1.5, "tables": status["tables"][:tables]}
+    write_metrics(status | looked, str(path))
     families = text_string_to_metric_families(path.read_text())
     return {
         (sample.name, tuple(sample.labels.values())): sample.value for family in families for sample in family.samples
@@ -70,10 +65,8 @@ def test_every_figure_is_in_the_file(tmp_path: Path) -> None:
     assert found["acidlib_places_looked_at", ()] == 1
     assert found["acidlib_table_status_level", ("db", 'a "b"')] == 1
     assert found["acidlib_table_obsolete_bytes", ("db", "t")] == 10
-    assert len(run(most_tables=1).tables) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["a.prom"]
-    text = generate_latest(registry_of(run())).decode()
-    assert {family.name for family in openmetrics(text)} == {metric.name for metric in METRICS}
+    assert ("acidlib_table_obsolete_bytes", ("db", "t")) not in written(tmp_path / "a.prom", tables=0)
 
 
 def test_what_is_not_known_has_no_sample(tmp_path: Path) -> None:
@@ -94,7 +87,7 @@ def test_names_keep_the_conventions(metric: Any) -> None:
 def test_a_file_that_cannot_be_written_is_told_and_nothing_is_left(tmp_path: Path) -> None:
     (tmp_path / "a.prom").mkdir()
     with pytest.raises(RetryError, match=r"Cannot write the metrics to .*a\.prom: because"):
-        write_file(registry_of(run()), str(tmp_path / "a.prom"))
+        written(tmp_path / "a.prom")
     assert [path.name for path in tmp_path.iterdir()] == ["a.prom"]
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from acidlib.model.tables import TableRef
 from acidlib.model.units import PlannedAction, UnitResult
-from acidlib.report.places import ShownPart, ShownPlace, places_text
 from acidlib.report.results import (
     CleaningResult,
     CompactionResult,
@@ -19,7 +18,7 @@ from acidlib.report.results import (
     Verdict,
 )
 from acidlib.report.run import CleanerReport, CompactionsReport, InitiatorReport, RunReport
-from acidlib.report.text import WIDTH, aligned, json_text, one_line
+from acidlib.report.text import WIDTH, aligned, json_text, one_line, places_text
 from acidlib.status.checks import checks_text, failed
 
 MIB = 1 << 20
@@ -473,11 +472,14 @@ def test_columns_are_aligned_by_what_a_terminal_shows() -> None:
 
 def test_all_that_jobs_print_fits_a_terminal_that_nobody_has_widened() -> None:
     words = "word " * 40
-    part = ShownPart(
-        path=f"delete_delta_{'9' * 19}_{'9' * 19}_0000", kind="delta", first_write_id=1, last_write_id=2,
-        reader="obsolete", why=words, files=123_456, bytes=5 * MIB, rows=123_456_789, damage=words,
-    )  # fmt: skip
-    place = ShownPlace(ref=TableRef("d", "t"), location="/t", error=words, parts=(part, part))
+    part = {
+        "path": f"delete_delta_{'9' * 19}_{'9' * 19}_0000", "kind": "delta", "first_write_id": 1, "last_write_id": 2,
+        "reader": "obsolete", "why": words, "files": 123_456, "bytes": 5 * MIB, "rows": 123_456_789, "damage": words,
+    }  # fmt: skip
+    place = {
+        "database": "d", "table": "t", "partition": None, "location": "/t", "high_water_mark": None, "error": words,
+        "parts": [part, part],
+    }  # fmt: skip
     decided = replace(LOOKED_AT, ref=LOOKED_AT.ref._replace(partition=f"ds={'x' * 60}"), reason=words, deltas=123_456)
     cleaned = replace(CLEANED, reason=words, blocked=(words,), removed=(replace(CLEANED.removed[0], reason=words),))
     texts = (
