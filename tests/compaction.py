@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from located import at
 
@@ -23,13 +23,13 @@ from acidlib.rewrite.join import run_join
 from acidlib.rewrite.rebalance import RebalanceUnit
 from acidlib.service.places import CASE_SENSITIVE, FULL, POSITIONAL, Interpretation, Target
 from acidlib.service.plan import Prepared, collect_results, prepare, rebalanced
-from acidlib.service.services import attempt
-from acidlib.service.tasks import Look, UnitTask, look_task, run_unit_task
+from acidlib.service.schedule import Steps
+from acidlib.service.services import Task, attempt
+from acidlib.service.tasks import look_task, run_unit_task
 from acidlib.stores.listing import list_location
 from acidlib.stores.renaming.local import LocalDataFiles
 from acidlib.stores.stores import Stores
 
-Asked = TypeVar("Asked")
 Ended = TypeVar("Ended")
 MAJOR, MINOR, REBALANCE = CompactionType.MAJOR, CompactionType.MINOR, CompactionType.REBALANCE
 
@@ -99,10 +99,7 @@ def units_of(
 ) -> tuple[Unit, ...]:
     """The units of a compaction; with `matching` for readers that find columns otherwise than Hive's."""
     stores, location = stores or Stores(), found.place.target.location
-    looked = {
-        file.path: look_task(Look(stores=stores, location=location, file=file, ways=ways), "look")
-        for file, ways in found.files_to_read()
-    }
+    looked = {file.path: look_task(stores, location, file, ways, "look") for file, ways in found.files_to_read()}
     units = found.units(looked, settings or RewriteSettings(), site_settings(matching))
     return tuple(unit for unit in units if isinstance(unit, Unit))
 
@@ -111,20 +108,18 @@ def rebalanced_units(
     found: Prepared, units: Sequence[Unit], buckets: int | None = None, stores: Stores | None = None
 ) -> tuple[RebalanceUnit, ...]:
     """The units of a rebalance, of those that a major would have."""
-    return _to_its_end(
-        rebalanced(stores or Stores(), found, units, buckets),
-        lambda errand: _to_its_end(errand, lambda task: attempt(task.work, task.item, "look")),
-    )
+    return to_its_end(rebalanced(stores or Stores(), found, units, buckets))
 
 
-def _to_its_end(steps: Generator[tuple[Asked, ...], list[Any], Ended], answer: Callable[[Asked], Any]) -> Ended:
-    """How steps end that ask for something and are answered."""
-    try:
-        asked = next(steps)
-        while True:
-            asked = steps.send([answer(one) for one in asked])
-    except StopIteration as end:
-        return cast("Ended", end.value)
+def to_its_end(steps: Steps[Ended]) -> Ended:
+    """How steps end whose tasks run here and now."""
+    answers = None
+    while True:
+        try:
+            asked = steps.send(answers)  # type: ignore[arg-type] # the first time
+        except StopIteration as end:
+            return cast("Ended", end.value)
+        answers = [attempt(one.work, "here") if isinstance(one, Task) else to_its_end(one) for one in asked]
 
 
 def site_settings(matching: ColumnMatching | None) -> Settings:
@@ -178,8 +173,7 @@ def compact_directory(
     stage = stores.store(place).stage(place, unique="test", owner="test", now=time.time())
     try:
         results = tuple(
-            run_unit_task(UnitTask(unit=unit, staging=stage.path, stores=stores), f"attempt-{number}")
-            for number, unit in enumerate(units)
+            run_unit_task(unit, stage.path, stores, f"attempt-{number}") for number, unit in enumerate(units)
         )
         staged = collect_results(stage, found.inputs, results)
         if found.inputs.publication is Publication.COMMIT:

@@ -18,8 +18,8 @@ from typing import Any
 from acidlib.model.units import MEBIBYTE
 from acidlib.planning.stripes import MOST_PARTS, part_bytes_on
 from acidlib.service.compact import places_in_flight
-from acidlib.service.plan import JOINING, PLANNING, Errand, one_task
-from acidlib.service.schedule import MOST_JOBS, THREADS, Flow, Steps, Threads
+from acidlib.service.plan import JOINING, PLANNING
+from acidlib.service.schedule import MOST_JOBS, THREADS, Flow, Threads, ran
 from acidlib.service.services import Done, Task
 
 
@@ -230,7 +230,7 @@ class _VirtualThreads:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A place of one bucket: two steps in the driver, and in between the tasks of `make_file()`."""
+    """A place of one bucket: two steps in the driver, and in between the tasks of `file_task()`."""
 
     number: int
     length: int
@@ -242,22 +242,22 @@ class _Place:
     def name(self) -> str:
         return f"p{self.number}"
 
-    def steps(self) -> Steps[int]:
+    async def steps(self) -> int:
         self.threads.spent = self.costs.begin
-        yield (self._made(),)
+        await ran(self._made())
         self.threads.spent = self.costs.end
         return self.number
 
     def give_back(self) -> None:
         raise AssertionError("nothing is given up here")
 
-    def _made(self) -> Errand:
+    async def _made(self) -> Done[Any]:
         parts = parts_of(self.length, self.costs, self.cores)
-        if parts == 1:
-            return (yield from one_task(_task(self.length)))
-        yield (_task(int(self.length * PLANNING)),)
-        yield tuple(_task(self.length // parts) for _ in range(parts))
-        return (yield from one_task(_task(int(self.length * JOINING))))
+        if parts > 1:
+            await ran(_task(int(self.length * PLANNING)))
+            await ran(*(_task(self.length // parts) for _ in range(parts)))
+        (done,) = await ran(_task(int(self.length * JOINING) if parts > 1 else self.length))
+        return done
 
 
 def parts_of(length: int, costs: Costs, cores: int) -> int:
@@ -267,7 +267,7 @@ def parts_of(length: int, costs: Costs, cores: int) -> int:
 
 
 def _task(length: int) -> Task:
-    return Task(lambda item, _: item, None, length)
+    return Task(str, length)
 
 
 def longest(length: int, costs: Costs, cores: int) -> float:
@@ -285,7 +285,7 @@ def simulate(sizes: Sequence[int], *, cores: int, costs: Costs | None = None, se
     under_way = most = 0
 
     @contextmanager
-    def virtual() -> Iterator[Threads]:
+    def virtual(_: int) -> Iterator[Threads]:
         yield threads
 
     def pieces() -> Iterator[_Place]:

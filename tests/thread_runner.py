@@ -25,7 +25,7 @@ class ThreadRunner:
         """It is here."""
 
     def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Done[Any]]]:
-        self.jobs.append((group, [[task.item for task in batch] for batch in batches]))
+        self.jobs.append((group, [[task.work for task in batch] for batch in batches]))
         with ThreadPoolExecutor(max(1, len(batches))) as pool:
             return list(pool.map(_run, batches))
 
@@ -34,4 +34,4 @@ class ThreadRunner:
 
 
 def _run(batch: Sequence[Task]) -> list[Done[Any]]:
-    return [attempt(task.work, task.item, uuid.uuid4().hex) for task in batch]
+    return [attempt(task.work, uuid.uuid4().hex) for task in batch]

@@ -113,14 +113,6 @@ class SourceBucket:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunsLook:
-    """A bucket whose runs are to be found; `number` among all of its place."""
-
-    unit: Unit
-    number: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceUnit:
     """One bucket file of a rebalance to make, from rows of any buckets.
 
@@ -162,9 +154,12 @@ class RebalanceUnit:
         return self.unit.file_name
 
 
-def find_runs(look: RunsLook, data: DataFiles) -> SourceBucket:
-    """The runs of a bucket, in the order of its files. RefusedError or CorruptError for what cannot be rewritten."""
-    unit, place = look.unit, InputFiles(look.unit.location, data)
+def find_runs(unit: Unit, source: int, data: DataFiles) -> SourceBucket:
+    """Find the runs of a bucket, in the order of its files; `source` is its number among those of its place.
+
+    RefusedError or CorruptError for what cannot be rewritten.
+    """
+    place = InputFiles(unit.location, data)
     deletes, deleted = delete_set(unit, place)
     found: list[Runs] = []
     aborted_rows = deleted_rows = rows = 0
@@ -175,7 +170,7 @@ def find_runs(look: RunsLook, data: DataFiles) -> SourceBucket:
                     continue
                 keys = StripeKeys(file, stripe)
                 keys.check()
-                runs, dropped, aborted = _runs_of(keys, deleted, unit, (look.number, number, stripe))
+                runs, dropped, aborted = _runs_of(keys, deleted, unit, (source, number, stripe))
                 keys.forget()
                 found.append(runs)
                 rows += facts.rows
@@ -233,7 +228,7 @@ def _made(where: tuple[int, int, int], first: Longs, rows: Longs, common: Keys, 
     )
 
 
-def shared_out(sources: Sequence[SourceBucket], buckets: int, *, directory: str) -> tuple[RebalanceUnit, ...]:
+def distribute_rows(sources: Sequence[SourceBucket], buckets: int, *, directory: str) -> tuple[RebalanceUnit, ...]:
     """The buckets of the result; none where no row is left.
 
     All rows are counted by write id, bucket property and row id, and each bucket gets as many of them, in that order,

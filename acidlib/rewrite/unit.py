@@ -662,14 +662,6 @@ class PartResult:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BucketJoin:
-    """The rest of the work on a bucket: copied stripes and those of the parts, under one footer."""
-
-    plan: BucketPlan
-    parts: tuple[PartResult, ...]
-
-
 def plan_bucket(unit: Unit, data: DataFiles, clock: Clock) -> BucketPlan:
     """What becomes of each stripe of a unit of rows."""
     start = clock()
@@ -727,15 +719,14 @@ def run_part(part: PartUnit, data: DataFiles, path: str, clock: Clock) -> PartRe
     )
 
 
-def join_parts(join: BucketJoin, data: DataFiles, path: str, clock: Clock) -> UnitResult:
+def join_parts(plan: BucketPlan, parts: Sequence[PartResult], data: DataFiles, path: str, clock: Clock) -> UnitResult:
     """Make the bucket file at `path`, which must not exist, of the parts and of the stripes that are copied."""
     start = clock()
-    plan = join.plan
     copied = plan.inputs_of(action for action in plan.actions if action.copy)
-    written = Written(matched=sum(part.matched for part in join.parts))
+    written = Written(matched=sum(part.matched for part in parts))
     with ExitStack() as stack:
         inputs = stack.enter_context(planned_inputs(copied, InputFiles(plan.unit.location, data)))
-        places = _places(join, data, stack)
+        places = _places(parts, data, stack)
         sink = stack.enter_context(new_file(data, path))
         writer = OrcWriter(sink, plan.options)
         for number, action in enumerate(plan.actions):
@@ -752,7 +743,7 @@ def join_parts(join: BucketJoin, data: DataFiles, path: str, clock: Clock) -> Un
     with removed_on_error(sink):
         # that no deleted row came through was proved of each part, where its keys were decoded
         prove_rows(plan.unit, data, sink, plan.actions, written, Keys.empty())
-    seconds = plan.planned.seconds + sum(part.seconds for part in join.parts)
+    seconds = plan.planned.seconds + sum(part.seconds for part in parts)
     return replace(plan.planned, path=path, length=sink.position, seconds=seconds + clock() - start)
 
 
@@ -783,9 +774,9 @@ class _Place:
     last: Key
 
 
-def _places(join: BucketJoin, data: DataFiles, stack: ExitStack) -> Mapping[int, _Place | None]:
+def _places(parts: Sequence[PartResult], data: DataFiles, stack: ExitStack) -> Mapping[int, _Place | None]:
     found: dict[int, _Place | None] = {}
-    for part in join.parts:
+    for part in parts:
         source = stack.enter_context(closing(data.open(part.path, part.length)))
         tail = read_tail(source)
         stripe = 0

@@ -1,285 +1,132 @@
-"""A compaction run: what is named or waits in the queue, in which order, and how many places at a time."""
+"""A compaction run, and each of its compactions from the claim to the end: list, plan, have files made, publish."""
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass, field, replace
-from itertools import takewhile
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext, suppress
+from dataclasses import replace
+from functools import partial
 
-from acidlib.errors import AcidError, ConflictError, MissingError, RefusedError, RetryError
-from acidlib.model.location import NOWHERE, Location
-from acidlib.model.requests import CompactionRequest, CompactionType
-from acidlib.model.tables import TableRef
-from acidlib.model.units import RewriteSettings
-from acidlib.report.progress import ERROR, INFO, WARNING
-from acidlib.report.results import CompactionResult, Outcome
-from acidlib.service.attempts import Attempts
-from acidlib.service.backend import Backend, Taken, Waiting
-from acidlib.service.compact_place import Job, PlaceCompactor, Steps
-from acidlib.service.places import (
-    PORTION,
-    Budget,
-    Doubts,
-    ListedPlace,
-    ListingOutcome,
-    Order,
-    PassedOver,
-    Selection,
-    Spending,
-    Target,
-    Unlisted,
-    look_at,
-    look_in_portions,
-    ordered,
-    urgency,
+from acidlib.errors import (
+    AcidError,
+    BusyError,
+    ConflictError,
+    DefectError,
+    RefusedError,
+    UnknownOutcomeError,
+    UnverifiedError,
 )
-from acidlib.service.schedule import Flow
-from acidlib.service.services import Progress, Services
+from acidlib.model.location import NOWHERE
+from acidlib.model.names import LONG_MAX, DeltaDir, parse_directory
+from acidlib.model.requests import CompactionType
+from acidlib.model.tables import TableRef
+from acidlib.model.units import RewriteSettings, Unit, UnitResult
+from acidlib.planning.clean import is_reached
+from acidlib.planning.inputs import CompactionInputs, Publication, Refusal, lacks_number, overlapping_outputs
+from acidlib.planning.stripes import part_bytes_on
+from acidlib.planning.undo import digest_of_inputs
+from acidlib.points import Point, passing
+from acidlib.report.progress import ERROR, INFO, WARNING
+from acidlib.report.results import CompactionResult, Outcome, Verification
+from acidlib.service.attempts import fingerprint, note_of
+from acidlib.service.backend import Backend, HeldPlace, Hold
+from acidlib.service.leftovers import finish_claimed
+from acidlib.service.places import ListedPlace, Target
+from acidlib.service.plan import (
+    Prepared,
+    collect_results,
+    file_task,
+    filled_directories,
+    prepare,
+    rebalanced,
+)
+from acidlib.service.run_queue import CompactionRun, Job, RunQueue, Tell, not_begun, outcome_of
+from acidlib.service.schedule import Flow, ran
+from acidlib.service.services import Progress, Services, Task
+from acidlib.service.tasks import AnyUnit, look_task
+from acidlib.service.verify import Compacted, Verifier, made_by
+from acidlib.stores.listing import list_location
+from acidlib.stores.renaming.publishing import Published, StagedDirectory, take_back
+from acidlib.stores.store import Stage
 from acidlib.wording import human_bytes, plural
-
-# --- turns ------------------------------------------------------------------------------------------------------------
-# In which order the places of a run are begun, and how many of them: no more is listed and kept than that takes.
-
-LISTINGS_KEPT = 4096
-"""Listings that are kept; of more places they are made twice where an order needs figures of all."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
-    """A place when it is its turn.
-
-    done   why there is nothing to merge, where there is not: it costs no budget and goes first
-    tried  the request that was not carried out before for what the place still is: it goes last, the oldest first
-    """
-
-    looked: ListingOutcome
-    done: str | None = None
-    tried: CompactionRequest | None = None
-
-    @property
-    def key(self) -> tuple[bool, bool, int]:
-        """Orders the turns of places that are listed together."""
-        later = self.tried is not None or isinstance(self.looked, Unlisted) or self.looked.is_claimed
-        return self.done is None, later, 0 if self.tried is None else self.tried.id
-
-
-class Asked(Protocol):
-    """What a run is asked for: places by name, or requests of a queue."""
-
-    def noted(self, target: Target) -> int | None:
-        """A figure of a place that the order goes by, the largest first; None where nobody has noted one."""
-
-    def is_automatic(self, target: Target) -> bool:
-        """Whether an initiator asked for a place, not a person."""
-
-    def settles(self, turn: Turn) -> bool:
-        """Whether it is over with a turn now: then it costs no budget."""
-
-    def pass_over(self, one: PassedOver) -> None:
-        """A place is left alone."""
-
-
-class Turns:
-    """The places of a run in their order: repeated, it gets further each time whatever its budget.
-
-    What always fails comes last. Where it is known what comes first, or the order goes by names, places are listed in
-    portions while others are compacted, and not at all once the budget is spent.
-
-    idle_seconds  a place that has changed within them is passed over
-    doubts        look at what is listed
-    """
-
-    def __init__(
-        self,
-        services: Services,
-        attempts: Attempts,
-        targets: Sequence[Target],
-        asked: Asked,
-        spending: Spending,
-        *,
-        kind: CompactionType,
-        order: Order,
-        idle_seconds: float | None,
-        doubts: Doubts,
-    ) -> None:
-        self._services = services
-        self._doubts = doubts
-        self._attempts = attempts
-        self._targets = targets
-        self._asked = asked
-        self._spending = spending
-        self._kind = kind
-        self._order = order
-        self._idle_seconds = idle_seconds
-        self._places = self._fresh = self._tried = 0
-
-    def within_the_budget(self, begin: Callable[[], None]) -> Iterator[Turn]:
-        """As many turns as it lets start; `begin` is called before the first, when the listing of all is over.
-
-        Those with nothing to merge cost none of it.
-        """
-        return takewhile(
-            lambda turn: self._spending.lets_start(turn.looked.bytes, is_free=turn.done is not None),
-            self._all(begin),
-        )
-
-    def left(self) -> list[str]:
-        """Return a note when, of many places, none was left that had not been done or tried before."""
-        self._doubts.end()
-        if self._places < 2 or self._fresh:
-            return []
-        tried = f" but {self._tried} that could not be done before, and have not changed since" if self._tried else ""
-        return [f"nothing is left to do of {self._places:,} places{tried}"]
-
-    def _all(self, begin: Callable[[], None]) -> Iterator[Turn]:
-        last: list[Turn] = []
-        for number, looked in enumerate(self._portions()):
-            if number == 0:
-                begin()
-            for turn in self._in_turn(looked):
-                if self._asked.settles(turn):
-                    continue
-                if turn.tried is not None:
-                    last.append(turn)
-                else:
-                    yield turn
-        yield from sorted(last, key=lambda turn: turn.key)
-
-    def _portions(self) -> Iterator[list[ListingOutcome]]:
-        """What is listed together, the most urgent first."""
-        targets = self._targets
-        figures = [0 if self._order is Order.NAME else self._asked.noted(target) for target in targets]
-        known = [figure for figure in figures if figure is not None]
-        if len(known) < len(targets):
-            if len(targets) <= LISTINGS_KEPT:
-                looked = []
-                for found, passed_over in look_in_portions(self._services, targets, self._idle_seconds):
-                    self._doubts.look(found)
-                    looked += found
-                    self._pass_over(passed_over)
-                yield looked
-                return
-            ranked = self._by_first_look()
-        else:
-            ranked = sorted(zip(known, targets, strict=True), key=lambda one: (-one[0], str(one[1].ref)))
-        for start in range(0, len(ranked), PORTION):
-            if start and not self._spending.lets_look_on():
-                return
-            some = [target for _, target in ranked[start : start + PORTION]]
-            found, passed_over = look_at(self._services, some, self._idle_seconds)
-            self._doubts.look(found)
-            self._pass_over(passed_over)
-            yield found
-
-    def _by_first_look(self) -> list[tuple[float, Target]]:
-        """The places in their order, of which a look that is not kept tells the figures."""
-        figures: list[tuple[float, Target]] = []
-        plain = {(str(target.ref), target.location): target for target in self._targets}
-        for found, passed_over in look_in_portions(self._services, self._targets, self._idle_seconds):
-            self._doubts.look(found)
-            figures += [(urgency(self._order, one), plain[str(one.target.ref), one.target.location]) for one in found]
-            self._pass_over(passed_over)
-        return sorted(figures, key=lambda one: (-one[0], str(one[1].ref)))
-
-    def _in_turn(self, looked: Sequence[ListingOutcome]) -> list[Turn]:
-        found = [self._turn(one) for one in ordered(looked, self._order)]
-        return sorted(found, key=lambda turn: turn.key)
-
-    def _turn(self, one: ListingOutcome) -> Turn:
-        done = tried = None
-        if isinstance(one, ListedPlace):
-            done = one.nothing_to_merge(self._kind, automatic=self._asked.is_automatic(one.target))
-            tried = None if done else self._attempts.last(one, self._kind)
-            self._places += 1
-            self._tried += tried is not None
-            self._fresh += done is None and tried is None
-        return Turn(looked=one, done=done, tried=tried)
-
-    def _pass_over(self, some: Sequence[PassedOver]) -> None:
-        for one in some:
-            self._asked.pass_over(one)
-
-
-# --- worker -----------------------------------------------------------------------------------------------------------
-# The worker: carries compactions out, many at a time, and shows how far it is.
-#
-# One partition's failure never stops the others.
 
 IN_FLIGHT = "acidlib.places.in.flight"
 LATELY = 2.0
 """Seconds."""
 _FEWEST, _FOR_EACH_SLOT, _MANY, _AT_LEAST = 32, 4, 1000, 2
+MAX_LOCK_TRIES = 3
 
 
-@dataclass(frozen=True, slots=True)
-class _Compaction:
-    """A job, as a piece of the flow."""
+def run_compaction(services: Services, backend: Backend, run: CompactionRun, tell: Tell) -> list[str]:
+    """Carry a run out, and return notes about what was left or passed over.
 
-    job: Job
-    compactor: PlaceCompactor
+    tell  gets each result as it comes
 
-    @property
-    def name(self) -> str:
-        return str(self.job.target.ref)
+    An interrupt is raised again once all is given back, and says what has become of how many places.
+    """
+    given, ended_lately, ready = services.settings.integer(IN_FLIGHT), EndedLately(services.clock), 0.0
 
-    def steps(self) -> Steps:
-        return self.compactor.steps(self.job)
+    def tasks_can_run() -> None:
+        nonlocal ready
+        ready = services.clock()
 
-    def give_back(self) -> None:
-        self.compactor.give_back(self.job)
+    flow: Flow[CompactionResult] = Flow(
+        services.runner,
+        limit=lambda slots: given or places_in_flight(slots, ended_lately=ended_lately.count()),
+        name=lambda places: f"{services.host}-compactor-{places}",
+        started=tasks_can_run,
+    )
+    verifier = Verifier(services, release_held=run.release_held)
+    progress = RunProgress(services.progress, lambda: flow.in_flight)
+    ended_here = 0
 
+    def begin(places: int) -> None:
+        if places:
+            most = places if run.budget.partitions is None else min(places, run.budget.partitions)
+            progress.begin("planning" if run.dry_run else "compacting", most)
 
-class Worker:
-    """Carries out compactions with the services of one run."""
+    def show_and_record(result: CompactionResult) -> None:
+        progress.add(result)
+        tell(result)
 
-    def __init__(
-        self, services: Services, backend: Backend, *, settings: RewriteSettings, release_held: bool = False
-    ) -> None:
-        given = services.settings.integer(IN_FLIGHT)
-        self._compactor = PlaceCompactor(services, backend, settings, release_held=release_held)
-        self._ended_lately = EndedLately(services.clock)
-        self._flow: Flow[CompactionResult] = Flow(
-            services.runner,
-            limit=lambda slots: given or places_in_flight(slots, ended_lately=self._ended_lately.count()),
-            name=lambda places: f"{services.host}-compactor-{places}",
-            started=self._compactor.tasks_can_run,
-        )
-
-    @property
-    def in_flight(self) -> int:
-        """How many places are under way."""
-        return self._flow.in_flight
-
-    @property
-    def given_back(self) -> int:
-        """How many places the run has given back, when it was given up."""
-        return self._flow.given_back
-
-    def late_results(self) -> Iterator[CompactionResult]:
-        """What has ended while the run was given up."""
-        return self._flow.late_results()
-
-    def compact(
-        self, jobs: Iterable[Job], *, while_waiting: Callable[[], None] = lambda: None
-    ) -> Generator[CompactionResult, None, None]:
-        """Yield the results, as they come. `jobs` is drawn from as places end, so a budget can stop it.
-
-        Closed before its end, or ended by an error, it gives back what is under way.
-
-        while_waiting  is called now and then while nothing ends
-        """
-        pieces = (_Compaction(job, self._compactor) for job in jobs)
-        with closing(self._flow.run(pieces, while_waiting=while_waiting)) as results:
+    notes = [] if run.dry_run else backend.recover()
+    queue = RunQueue(services, backend, run, tell=show_and_record, begin=begin)
+    places = (
+        PlaceCompaction(job, services, backend, verifier, run.rewrite, ready=lambda: ready) for job in queue.jobs()
+    )
+    try:
+        with closing(flow.run(places, while_waiting=progress.show)) as results:
             for result in results:
-                self._ended_lately.add()
-                yield result
+                ended_lately.add()
+                ended_here += 1
+                show_and_record(result)
+    except (AcidError, KeyboardInterrupt) as stop:
+        # what was done is reported all the same
+        for result in flow.late_results():
+            ended_here += 1
+            show_and_record(result)
+        what_became = progress.when_stopped(flow.given_back)
+        if isinstance(stop, KeyboardInterrupt):
+            raise KeyboardInterrupt(what_became) from None
+        if not ended_here:
+            if flow.given_back:
+                raise type(stop)(f"{stop}; {what_became}") from stop
+            raise
+        nowhere = Target(ref=TableRef("", ""), location=NOWHERE)
+        tell(not_begun(Outcome.FAILED, nowhere, run.kind, f"Cannot go on: {stop}; {what_became}"))
+    finally:
+        services.progress.finish()
+    notes += queue.notes
+    if queue.stopped is not None:
+        notes.append(f"stopped: {queue.stopped}; the rest stays as it is")
+    if not run.dry_run:
+        backend.purge_history()
+    return notes
 
 
 def places_in_flight(slots: int, *, ended_lately: int = 0) -> int:
-    """How many places are under way at a time: enough to keep executors busy with small ones, as few as can be held.
+    """Return how many places are under way at a time: enough to keep executors busy with small ones, and no more.
 
     Many cores have one that runs and one that waits for each: most places are one task. Where places end quickly there
     are more, so that driver and executors have something to do while others are with the other; a place that takes long
@@ -301,26 +148,19 @@ class EndedLately:
         self._ends: deque[float] = deque()
 
     def add(self) -> None:
-        """One more has."""
+        """Count one more."""
         self._ends.append(self._clock())
 
     def count(self) -> int:
-        """How many have."""
+        """Return how many have."""
         now = self._clock()
         while self._ends and not 0 <= now - self._ends[0] <= LATELY:  # the clock may be set back
             self._ends.popleft()
         return len(self._ends)
 
 
-def _level(result: CompactionResult) -> str:
-    """Return how much a result asks for the operator's eye; that a place is compact already is no trouble."""
-    if result.state is Outcome.FAILED or result.unverified:
-        return ERROR
-    return WARNING if result.state in (Outcome.REFUSED, Outcome.CONFLICT) else INFO
-
-
 class RunProgress:
-    """Shows the figures of a run as its results come.
+    """The figures of a run, shown as its results come.
 
     in_flight  how many places are under way
     """
@@ -332,15 +172,18 @@ class RunProgress:
         self._places = self._bytes = 0
 
     def begin(self, what: str, places: int) -> None:
-        """So many places are to be done, as far as that is known now."""
+        """Show that so many places are to be done, as far as that is known now."""
         self._places = places
         self._progress.start(f"{what} {plural(places, 'place')}", places)
 
     def add(self, result: CompactionResult) -> None:
-        """One more result."""
+        """Count one more result; that a place is compact already is no trouble."""
         self._ended[result.state] += 1
         self._bytes += (result.total("bytes_copied") or 0) + (result.total("bytes_rewritten") or 0)
-        self._progress.note(f"{result.state.value}, {result.reason}", level=_level(result), place=str(result.ref))
+        level = WARNING if result.state in (Outcome.REFUSED, Outcome.CONFLICT) else INFO
+        if result.state is Outcome.FAILED or result.unverified:
+            level = ERROR
+        self._progress.note(f"{result.state.value}, {result.reason}", level=level, place=str(result.ref))
         self.show()
 
     def show(self) -> None:
@@ -356,344 +199,429 @@ class RunProgress:
         counts = [(state.value, count) for state, count in self._ended.items()]
         counts += [("given back", given_back), ("not begun", not_begun)]
         told = [f"{count:,} {what}" for what, count in counts if count]
-        return (
-            f"of {plural(sum(count for _, count in counts), 'place')} {', '.join(told)}"
-            if told
-            else "no place was begun"
-        )
+        if not told:
+            return "no place was begun"
+        return f"of {plural(sum(count for _, count in counts), 'place')} {', '.join(told)}"
 
 
-# --- compaction -------------------------------------------------------------------------------------------------------
-# The compaction jobs: what is named on the command line, or what waits in the queue.
+class PlaceCompaction:
+    """One compaction from its claim to its end, and all that is known of it wherever it ends.
 
-_Place = tuple[str, str, str | None, Location]
-Tell = Callable[[CompactionResult], None]
-Begin = Callable[[int], None]
-"""Shows how far the run is from now on; without a budget, so many places are to be done."""
+    It stops where tasks have to run: `schedule` has many compactions under way. Whatever is raised in between ends this
+    compaction and no other; an interrupt gives it back.
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionRun:
-    """What one run of minor_compact or major_compact is asked to do.
-
-    release_held  go on where a verification failed: what is there counts
-    buckets       into how many what is named is rebalanced, where that is stated
+    ready  when the run could run tasks; until then a compaction has waited for that, not for its own work
     """
 
-    kind: CompactionType
-    selection: Selection
-    order: Order = Order.DELTAS
-    budget: Budget = field(default_factory=Budget)
-    dry_run: bool = False
-    rewrite: RewriteSettings = field(default_factory=RewriteSettings)
-    release_held: bool = False
-    buckets: int | None = None
+    def __init__(
+        self,
+        job: Job,
+        services: Services,
+        backend: Backend,
+        verifier: Verifier,
+        settings: RewriteSettings,
+        *,
+        ready: Callable[[], float],
+    ) -> None:
+        self.job = job
+        self._services = services
+        self._backend = backend
+        self._verifier = verifier
+        self._settings = settings
+        self._ready = ready
+        self._start = 0.0
+        self._target = job.target
+        self._place: ListedPlace | None = None
+        self._inputs: CompactionInputs | None = None
+        self._units: tuple[UnitResult, ...] | None = None
+        self._published: Published | None = None
+        self._verification: Verification | None = None
+        self._may_be_visible = False
 
     @property
-    def named(self) -> bool:
-        """Whether a table or location is named; else the queue is drained."""
-        return self.selection.location is not None or bool(self.selection.tables)
+    def name(self) -> str:
+        """The place's."""
+        return str(self.job.target.ref)
 
+    def give_back(self) -> None:
+        """Let another carry out what was not begun."""
+        if self.job.taken is not None:
+            with suppress(AcidError):  # it is found to be dead later
+                self._backend.hold(self.job.taken).abandon()
 
-def run_compaction(services: Services, backend: Backend, run: CompactionRun, tell: Tell) -> list[str]:
-    """Carry a run out, and return notes about what was left or passed over.
-
-    tell  gets each result as it comes
-
-    An interrupt is raised again once all is given back, and says what has become of how many places.
-    """
-    worker = Worker(services, backend, settings=run.rewrite, release_held=run.release_held)
-    spending = Spending(run.budget, services.clock)
-    progress = RunProgress(services.progress, lambda: worker.in_flight)
-    notes: list[str] = []
-    ended_here = 0
-
-    def begin(places: int) -> None:
-        if places:
-            most = places if run.budget.partitions is None else min(places, run.budget.partitions)
-            progress.begin("planning" if run.dry_run else "compacting", most)
-
-    def show_and_record(result: CompactionResult) -> None:
-        progress.add(result)
-        tell(result)
-
-    if not run.dry_run:
-        notes += backend.recover()
-    if run.named:
-        jobs = _named_jobs(services, backend, run, spending, show_and_record, notes, begin)
-    elif backend.in_order:
-        notes += backend.cautions()
-        jobs = _jobs_in_order(services, backend, run, spending, show_and_record, begin)
-    else:
-        jobs = _chosen_jobs(services, backend, run, spending, show_and_record, begin)
-    try:
-        with closing(worker.compact(jobs, while_waiting=progress.show)) as results:
-            for result in results:
-                ended_here += 1
-                show_and_record(result)
-    except (AcidError, KeyboardInterrupt) as stop:
-        # what was done is reported all the same
-        for result in worker.late_results():
-            ended_here += 1
-            show_and_record(result)
-        what_became = progress.when_stopped(worker.given_back)
-        if isinstance(stop, KeyboardInterrupt):
-            raise KeyboardInterrupt(what_became) from None
-        if not ended_here:
-            if worker.given_back:
-                raise type(stop)(f"{stop}; {what_became}") from stop
-            raise
-        nowhere = Target(ref=TableRef("", ""), location=NOWHERE)
-        tell(ended(nowhere, run.kind, RetryError(f"Cannot go on: {stop}; {what_became}")))
-    finally:
-        services.progress.finish()
-    if spending.stopped is not None:
-        notes.append(f"stopped: {spending.stopped}; the rest stays as it is")
-    if not run.dry_run:
-        backend.purge_history()
-    return notes
-
-
-def _turns(
-    services: Services,
-    backend: Backend,
-    run: CompactionRun,
-    targets: Sequence[Target],
-    asked: Asked,
-    spending: Spending,
-    doubts: Doubts,
-) -> Turns:
-    return Turns(
-        services,
-        backend.attempts(targets),
-        targets,
-        asked,
-        spending,
-        kind=run.kind,
-        order=run.order,
-        idle_seconds=run.selection.idle_seconds,
-        doubts=doubts,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Named:
-    """Places that are named on the command line."""
-
-    run: CompactionRun
-    tell: Tell
-
-    def noted(self, target: Target) -> None:
-        """Nobody has looked at them."""
-        del target
-
-    def is_automatic(self, target: Target) -> bool:
-        """A person asks."""
-        del target
-        return False
-
-    def settles(self, turn: Turn) -> bool:
-        """What cannot be listed, and what holds nothing for a cleaner either."""
-        place = turn.looked
-        if isinstance(place, Unlisted):
-            self.tell(ended(place.target, self.run.kind, place.error))
-        elif turn.done is not None and place.leaves_nothing:
-            self.tell(_ended_as(Outcome.ALREADY_COMPACT, place.target, self.run.kind, turn.done))
-        else:
-            return False
-        return True
-
-    def pass_over(self, one: PassedOver) -> None:
-        """Somebody named it."""
-        self.tell(skipped(one, self.run.kind))
-
-
-def _named_jobs(
-    services: Services,
-    backend: Backend,
-    run: CompactionRun,
-    spending: Spending,
-    tell: Tell,
-    notes: list[str],
-    begin: Begin,
-) -> Iterator[Job]:
-    if run.kind is CompactionType.REBALANCE and not backend.can_rebalance:
-        raise RefusedError(
-            "Cannot rebalance: only a metastore of Hive 4 locks out who changes rows meanwhile; name one by "
-            "--metastore-uri"
-        )
-    selected = backend.select(run.selection, automatic=False)
-    notes += selected.notes
-    doubts = Doubts(services, run.selection, selected.targets)
-    if not run.dry_run:
-        doubts.require_vouched()
-    named = _Named(run, tell)
-    for one in selected.passed_over:
-        named.pass_over(one)
-    turns = _turns(services, backend, run, selected.targets, named, spending, doubts)
-    for turn in turns.within_the_budget(lambda: begin(len(selected.targets))):
-        place = turn.looked
-        if isinstance(place, Unlisted):
-            continue  # settled
-        if run.dry_run:
-            yield Job(
-                target=place.target,
-                kind=run.kind,
-                taken=None,
-                named=True,
-                listed=place,
-                wanted_buckets=run.buckets,
-            )
-            continue
+    async def steps(self) -> CompactionResult:
+        """Carry the job out, or plan it. Closed before its end, it gives its request and its place back."""
+        self._start = self._services.clock()
+        if self.job.taken is None:
+            try:
+                return await self._plan_alone()
+            except Exception as error:
+                return self._ended_by(error, None)
+        hold = self._backend.hold(self.job.taken)
         try:
-            taken = backend.submit(place, run.kind, buckets=run.buckets)
+            try:
+                try:
+                    result = await self._carry_out(hold)
+                except Exception as error:
+                    result = self._ended_by(error, hold)
+            except BaseException:
+                with suppress(AcidError):  # the queue knows how it ended, or it is found to be dead later
+                    hold.abandon(may_be_visible=self._may_be_visible)
+                raise
+            return self._end(hold, result)
+        finally:
+            try:
+                hold.close()  # as far as that was not done
+            except AcidError as error:  # it goes stale by itself
+                self._services.progress.note(str(error), place=self.name)
+
+    async def _plan_alone(self) -> CompactionResult:
+        services, target = self._services, self._target
+        place = self.job.listed
+        if place is None:
+            place = target.listed(list_location(services.fs(target.location), target.location, missing=RefusedError))
+        if place.holds_staging and services.store(target.location).unfinished(target.location):
+            raise RefusedError(
+                f"Cannot plan a compaction of {target.ref}: a publication there is unfinished; a run without "
+                "--dry-run finishes it"
+            )
+        why_not = self._verifier.why_not(self._backend.unverified(place), place.target)
+        if why_not is not None:
+            return self._at_held_place(why_not)
+        plan = self._planned(place)
+        if isinstance(plan, Refusal):
+            return self._nothing_to_merge(plan)
+        results = await self._made(await self._files_to_make(plan), None)
+        return self._result(Outcome.PLANNED, self._why_so(plan), units=results)
+
+    async def _carry_out(self, hold: Hold) -> CompactionResult:
+        passing(Point.TAKEN)
+        held, place = self._held(hold)
+        self._place = place
+        why_not, self._verification, share = await self._verifier.released(held, place)
+        if why_not is not None:
+            return self._at_held_place(why_not)
+        plan = self._planned(place)
+        if isinstance(plan, Refusal):
+            return self._left_to_clean(held, place, plan) or self._nothing_to_merge(plan)
+        inputs = plan.inputs
+        if inputs.kind is CompactionType.REBALANCE and lacks_number(place.state):
+            raise ConflictError(
+                f"Cannot rebalance {self._target.ref}: {inputs.directories[0].path} has the highest write id "
+                "that is not open, and nothing tells two bases of one number apart; call again when the transactions "
+                "that write there have ended"
+            )
+        held.start(
+            inputs.high_water_mark,
+            digest_of_inputs(place.listing, place.state, place.write_ids, [output.path for output in inputs.outputs]),
+        )
+        passing(Point.STARTED)
+        units = await self._files_to_make(plan)
+        with self._staged() as stage:
+            results = await self._made(units, stage.path)
+            first = units[0] if units else None
+            if isinstance(first, Unit) and not any(result.path for result in results):
+                # readers that list files alone would go on reading what is replaced
+                kept = await self._made((replace(first, keep_empty=True),), stage.path)
+                results = (*kept, *results[1:])
+            directories = collect_results(stage, inputs, results)
+            passing(Point.ACCEPTED)
+            done = made_by(plan, units, directories, stage)
+            if self._verifier.is_wanted and stage.is_readable:
+                await self._verify_unseen(held, plan, done, share)
+            is_late = self._verifier.is_wanted and not stage.is_readable
+            with self._verifier.around_publication(held, done.results) if is_late else nullcontext():
+                self._may_be_visible = True
+                published = self._publish(held, plan, stage, directories, marks=not is_late)
+        if is_late:
+            self._units, self._published = results, published
+            await self._verify_seen(held, plan, done, share)
+        result = self._result(Outcome.READY_FOR_CLEANING, self._why_so(plan), units=results, published=published)
+        return replace(result, statistics=held.update_statistics(published.directories, result.total("rows_out")))
+
+    def _held(self, hold: Hold) -> tuple[HeldPlace, ListedPlace]:
+        """Take the place. What the run has listed before holds if it has not changed since."""
+        services, before = self._services, self.job.listed
+        if before is not None and (before.holds_staging or not _is_unchanged(services, before)):
+            before = None
+        if self.job.kind is CompactionType.REBALANCE:
+            before = None  # what was deleted before the lock was had has to be known, or it would be back
+        held = hold.begin()
+        target = self._target = held.target
+        passing(Point.CLAIMED)
+        if before is not None:
+            return held, before.held_as(target)
+        store, location = services.store(target.location), target.location
+        for record in finish_claimed(store, location, lambda: held.publishing(Publication.TWO_RENAMES)):
+            what = f"publication of {', '.join(record.directories)} {record.outcome}"
+            services.progress.note(what, place=str(target.ref))
+        return held, target.listed(list_location(services.fs(location), location, missing=RefusedError))
+
+    def _planned(self, place: ListedPlace) -> Prepared | Refusal:
+        services, self._place = self._services, place
+        limit = services.settings.integer("acidlib.minor.as.major.bytes")
+        if self._lock_tries >= MAX_LOCK_TRIES:
+            limit = LONG_MAX  # two renames failed for want of a lock often enough: a major of any base
+        plan = prepare(
+            services.stores,
+            place,
+            self.job.kind,
+            minor_as_major_bytes=limit,
+            automatic=self.job.why is not None,
+        )
+        if isinstance(plan, Prepared):
+            self._inputs = plan.inputs
+        return plan
+
+    @property
+    def _lock_tries(self) -> int:
+        """How often an exclusive lock for two renames was not granted."""
+        return 0 if self.job.taken is None else self.job.taken.request.facts.lock_tries
+
+    async def _files_to_make(self, plan: Prepared) -> tuple[AnyUnit, ...]:
+        """Return the files to make, once has been looked into what decides them."""
+        stores, location = self._services.stores, plan.place.target.location
+        files, checks = plan.files_to_read(), self._verifier.tasks()
+        looks = [Task(partial(look_task, stores, location, *one), one[0].length, "look") for one in files]
+        found = [answer.get() for answer in await ran(*checks, *looks)][len(checks) :]
+        values = {file.path: value for (file, _), value in zip(files, found, strict=True)}
+        part_bytes = part_bytes_on(self._services.runner.slots, self._settings.part_bytes)
+        units = plan.units(values, replace(self._settings, part_bytes=part_bytes), self._services.settings)
+        if plan.inputs.kind is not CompactionType.REBALANCE:
+            return units
+        before = tuple(unit for unit in units if isinstance(unit, Unit))
+        # where no row is left, it is what a major makes of it
+        return await rebalanced(stores, plan, before, self.job.buckets) or before
+
+    async def _made(self, units: Sequence[AnyUnit], staging: str | None) -> tuple[UnitResult, ...]:
+        answers = await ran(*(file_task(unit, staging, self._services.stores) for unit in units))
+        return tuple(answer.get() for answer in answers)
+
+    @contextmanager
+    def _staged(self) -> Iterator[Stage]:
+        """Have a stage. It stays where half of it may be visible: then it is needed to finish the publication.
+
+        Nothing that fails in its removal undoes what was published.
+        """
+        services, location = self._services, self._target.location
+        stage = services.store(location).stage(
+            location, unique=services.unique(), owner=services.worker_id, now=services.clock()
+        )
+        passing(Point.STAGED)
+        try:
+            yield stage
+        finally:
+            try:
+                left = stage.discard()
+            except AcidError as error:
+                left = str(error)
+            if left is not None:
+                note = f"{left}; a cleaning removes it when it is a day old"
+                services.progress.note(note, level=WARNING, place=str(self._target.ref))
+
+    async def _verify_unseen(self, held: HeldPlace, plan: Prepared, done: Compacted, share: float) -> None:
+        """Compare what is staged with what was there, before any reader sees it."""
+        held.will_verify(())
+        try:
+            self._verification = await self._verifier.compare(done, held.request_id, share)
+        except UnverifiedError:
+            held.assert_mine(plan.inputs.high_water_mark)  # or another run has taken the stage away
+            raise
+        passing(Point.VERIFIED)
+
+    def _publish(
+        self, held: HeldPlace, plan: Prepared, stage: Stage, directories: tuple[StagedDirectory, ...], *, marks: bool
+    ) -> Published:
+        """Make the results visible; `marks`: they count from then on."""
+        location, inputs = held.target.location, plan.inputs
+        fs = self._services.fs(location)
+
+        def last_check() -> None:
+            held.assert_mine(inputs.high_water_mark)
+            now = list_location(fs, location, missing=ConflictError)
+            overlapping = partial(overlapping_outputs, now, inputs, plan.place.state, generation=plan.place.generation)
+            reason = overlapping()
+            if reason is not None:  # unless that is of a transaction that was aborted, which is not asked in vain
+                reason = overlapping(txns=held.transactions_now())
+            if reason is not None:
+                raise ConflictError(f"Cannot publish {held.target.ref}: {reason}; nothing was published, call again")
+
+        is_hidden = inputs.publication is Publication.COMMIT
+        way = inputs.publication
+        if way is Publication.FILE_BY_FILE and sum(len(directory.files) for directory in directories) == 1:
+            way = Publication.ONE_RENAME  # the rows come with one file: there is nothing to keep readers from
+        with held.publishing(way):
+            if is_hidden:
+                published = stage.publish_hidden(directories, last_check=last_check)
+            else:
+                read = tuple(entry.path for entry in inputs.directories if entry.path)
+                published = stage.publish(directories, inputs=read, last_check=last_check)
+            passing(Point.PUBLISHED)
+            if marks:
+                self._mark(held, published.directories, is_hidden=is_hidden)
+        return published
+
+    def _mark(self, held: HeldPlace, directories: tuple[str, ...], *, is_hidden: bool) -> None:
+        """Let what is published count, and have what it replaces cleaned."""
+        location = held.target.location
+        try:
+            held.published(directories)
+        except UnknownOutcomeError:
+            raise
+        except AcidError:
+            # a transaction that can never commit: no reader has seen these
+            if is_hidden:
+                take_back(self._services.fs(location), location, directories)
+            raise
+
+    async def _verify_seen(self, held: HeldPlace, plan: Prepared, done: Compacted, share: float) -> None:
+        """Compare what is published with what was there, and only then let it count."""
+        is_hidden, location = plan.inputs.publication is Publication.COMMIT, held.target.location
+        try:
+            self._verification = await self._verifier.compare(done, held.request_id, share)
+            passing(Point.VERIFIED)
+            held.assert_mine(plan.inputs.high_water_mark)
+        except AcidError:
+            if is_hidden:  # it never commits
+                take_back(self._services.fs(location), location, done.results)
+            raise
+        self._mark(held, done.results, is_hidden=is_hidden)
+
+    # --- how it ends ----------------------------------------------------------------------------------------------
+
+    def _at_held_place(self, why_not: str) -> CompactionResult:
+        """Return the result at a place that is quarantined: the status calls that an error, and so does the run."""
+        return replace(self._result(Outcome.REFUSED, why_not), unverified=True)
+
+    def _nothing_to_merge(self, refusal: Refusal) -> CompactionResult:
+        state = Outcome.ALREADY_COMPACT if refusal.already_compact else Outcome.REFUSED
+        return self._result(state, refusal.reason)
+
+    def _left_to_clean(self, held: HeldPlace, place: ListedPlace, refusal: Refusal) -> CompactionResult | None:
+        """Make it a request to clean only (Hive Worker), if something is obsolete that no waiting request reaches."""
+        mark = refusal.high_water_mark
+        if not refusal.cleaning_only or mark is None or not 0 <= mark < LONG_MAX:
+            return None
+        if is_reached(place.listing, mark, place.write_ids, held.awaited_marks(), generation=place.generation):
+            return None
+        held.only_clean(mark)
+        reason = f"{refusal.reason}; what is obsolete there is left to the cleaner"
+        return self._result(Outcome.READY_FOR_CLEANING, reason)
+
+    def _ended_by(self, error: Exception, hold: Hold | None) -> CompactionResult:
+        """Return the result of a compaction that ended by an error."""
+        if not isinstance(error, AcidError):
+            # a fault of ours in one partition must not keep the others from being done
+            fault = f"Cannot compact {self._target.ref}: because of an unexpected {type(error).__name__}: {error}"
+            return self._result(Outcome.FAILED, str(DefectError(fault)))
+        state, reason = outcome_of(error), str(error)
+        if isinstance(error, BusyError) and not self.job.named:
+            # a run that drains the queue leaves to another what that one has; who names a place wants to know
+            state = Outcome.SKIPPED
+        if isinstance(error, UnverifiedError):
+            result = self._result(state, reason, units=self._units, published=self._published)
+            return replace(result, unverified=True)
+        if state is Outcome.FAILED and hold is not None and not isinstance(error, UnknownOutcomeError):
+            try:
+                hold.assert_held()
+            except ConflictError as lost:  # another has the place now, and what he changed there is why
+                return self._result(Outcome.CONFLICT, f"{lost}; then: {reason}")
+            except AcidError:
+                pass  # the first error is the one to tell
+        return self._result(state, reason)
+
+    def _why_so(self, plan: Prepared) -> str:
+        """Return why this was done, in this way."""
+        inputs = plan.inputs
+        changed = inputs.kind is not inputs.requested
+        parts = [] if self.job.why is None else [self.job.why]
+        if changed and self._lock_tries >= MAX_LOCK_TRIES:
+            parts.append(
+                f"an exclusive lock for two renames was not granted {MAX_LOCK_TRIES} times, so it is done as a major"
+            )
+        elif changed or not parts:
+            parts.append(inputs.reason)
+        return "; ".join(parts)
+
+    def _result(
+        self,
+        state: Outcome,
+        reason: str,
+        *,
+        units: tuple[UnitResult, ...] | None = None,
+        published: Published | None = None,
+    ) -> CompactionResult:
+        """Return the result of a compaction that ends like this, now."""
+        inputs, listed, taken = self._inputs, self._place or self.job.listed, self.job.taken
+        result = replace(
+            not_begun(state, self._target, self.job.kind, reason),
+            id=None if taken is None else taken.request.id,
+            units=units,
+            start_ms=int(self._start * 1000),
+            seconds=max(0.0, self._services.clock() - max(self._start, self._ready())),
+            deltas_before=None if listed is None else listed.deltas,
+            verification=self._verification,
+        )
+        if inputs is None:
+            return replace(result, deltas_after=None if result.is_bad else result.deltas_before)
+        directories = () if units is None else filled_directories(inputs, units)
+        visible = directories if published is None else published.directories
+        return replace(
+            result,
+            type=inputs.kind.label.lower(),
+            publication=str(inputs.publication.value) if published is None else published.kind,
+            min_write_id=inputs.min_write_id,
+            max_write_id=inputs.max_write_id,
+            high_water_mark=inputs.high_water_mark,
+            inputs=tuple(entry.path or "original files" for entry in inputs.directories),
+            empty_files=inputs.empty_files,
+            output_directories=visible,
+            deltas_after=None if units is None or listed is None else _deltas_after(listed, inputs, visible),
+            bytes_in=sum(file.length for entry in inputs.directories for file in entry.files),
+        )
+
+    def _end(self, hold: Hold, result: CompactionResult) -> CompactionResult:
+        """Tell the queue and give the place back. Nothing here can undo what was published."""
+        try:
+            note = hold.end(result.state, result.reason, named=self.job.named, note=self._note(result.state))
+            passing(Point.ENDED)
+            if note is not None:
+                result = replace(result, reason=f"{result.reason}; {note}")
+            hold.close()
         except AcidError as error:
-            if turn.done is None:
-                spending.unspent(place.bytes)
-            elif isinstance(error, RefusedError):
-                # Hive 4 takes no second request for what it was compacted for, until that is cleaned
-                tell(_ended_as(Outcome.ALREADY_COMPACT, place.target, run.kind, turn.done))
-                continue
-            tell(ended(place.target, run.kind, error))
-        else:
-            yield Job(target=taken.target, kind=run.kind, taken=taken, named=True, listed=place)
-    notes += turns.left()
+            self._services.progress.note(str(error), place=str(result.ref))
+            if result.state is not Outcome.READY_FOR_CLEANING:
+                return replace(result, reason=f"{result.reason}; then: {error}")
+        return result
+
+    def _note(self, state: Outcome) -> str | None:
+        """Return what a compaction that was not carried out notes of the place.
+
+        A refusal before the place was listed is about the request: it may have been made for another table.
+        """
+        place = self._place if state is Outcome.REFUSED else self._place or self.job.listed
+        if place is None or state not in (Outcome.REFUSED, Outcome.FAILED, Outcome.CONFLICT):
+            return None
+        return note_of(fingerprint(place, self._services.settings), is_conflict=state is Outcome.CONFLICT)
 
 
-@dataclass(frozen=True, slots=True)
-class _Queued:
-    """Requests that wait in a queue, by their places."""
-
-    run: CompactionRun
-    tell: Tell
-    waiting: Mapping[_Place, Waiting]
-
-    def at(self, target: Target) -> Waiting:
-        """The request for a place."""
-        return self.waiting[_place(target)]
-
-    def noted(self, target: Target) -> int | None:
-        """What the initiator noted of it."""
-        facts = self.at(target).request.facts
-        return {Order.DELTAS: facts.deltas, Order.BYTES: facts.bytes}.get(self.run.order)
-
-    def is_automatic(self, target: Target) -> bool:
-        """An initiator gives a reason."""
-        return self.at(target).request.facts.reason is not None
-
-    def settles(self, turn: Turn) -> bool:
-        """Every request is ended by a worker."""
-        del turn
-        return False
-
-    def pass_over(self, one: PassedOver) -> None:
-        """It stays in the queue."""
-        self.tell(skipped(one, self.run.kind))
+def _deltas_after(place: ListedPlace, inputs: CompactionInputs, results: Sequence[str]) -> int:
+    """Return how many deltas a reader has to merge when results have taken the place of their inputs."""
+    merged = {entry.path for entry in inputs.directories}
+    left = sum(delta.path not in merged for delta in place.state.deltas)
+    return left + sum(isinstance(parse_directory(name, place.generation), DeltaDir) for name in results)
 
 
-def _chosen_jobs(
-    services: Services, backend: Backend, run: CompactionRun, spending: Spending, tell: Tell, begin: Begin
-) -> Iterator[Job]:
-    """What waits in the queue, in the order that was asked for. Not all of it is listed before the first is begun."""
-    found = _understood(backend, backend.waiting(run.kind), run, tell)
-    nothing_stated = Doubts(services, run.selection, ())
-    queued = _Queued(run, tell, {_place(one.target): one for one in found})
-    turns = _turns(services, backend, run, [one.target for one in found], queued, spending, nothing_stated)
-    for turn in turns.within_the_budget(lambda: begin(len(found))):
-        waiting = queued.at(turn.looked.target)
-        listed = turn.looked if isinstance(turn.looked, ListedPlace) else None
-        if run.dry_run:
-            yield replace(_job(run.kind, waiting.target, None, waiting.request), listed=listed)
-        elif (taken := backend.take(waiting)) is not None:
-            yield replace(_job(run.kind, taken.target, taken, taken.request), listed=listed)
+def _is_unchanged(services: Services, place: ListedPlace) -> bool:
+    """Return True if no directory has come or gone since a place was listed, as far as its time of change tells.
 
-
-def _jobs_in_order(
-    services: Services, backend: Backend, run: CompactionRun, spending: Spending, tell: Tell, begin: Begin
-) -> Iterator[Job]:
-    """What waits in a queue that hands requests out by their order, of whatever kind, until none of ours waits.
-
-    A request that was given back in this run stands at the end again: whoever meets it has seen the whole queue.
+    That saves listing it again; what it says is proven right before publishing.
     """
-    met: set[TableRef] = set()
-    while fresh := _not_met(backend.waiting(run.kind), met):
-        found = _understood(backend, fresh, run, tell) if run.dry_run else fresh
-        begin(len(met) + len(found))
-        for one, looked in zip(found, _measured(services, found, run), strict=True):
-            done = None
-            if isinstance(looked, ListedPlace):
-                done = looked.nothing_to_merge(one.request.type, automatic=one.request.facts.reason is not None)
-            if not spending.lets_start(0 if looked is None else looked.bytes, is_free=done is not None):
-                return
-            if run.dry_run:
-                yield _job(one.request.type, one.target, None, one.request)
-                continue
-            taken = backend.take(one)
-            if taken is None:
-                return
-            met.add(taken.request.ref)
-            yield _job(taken.request.type, taken.target, taken, taken.request)
-        if run.dry_run:
-            return
-
-
-def _not_met(waiting: Sequence[Waiting], met: set[TableRef]) -> list[Waiting]:
-    return list(takewhile(lambda one: one.request.ref not in met, waiting))
-
-
-def _measured(services: Services, found: Sequence[Waiting], run: CompactionRun) -> Iterator[ListingOutcome | None]:
-    """List the places of requests, some at a time; None without a listing, which costs time and only a budget needs."""
-    if run.budget.bytes is None and run.budget.partitions is None:
-        yield from [None] * len(found)
-        return
-    for start in range(0, len(found), PORTION):
-        some = found[start : start + PORTION]
-        looked, _ = look_at(services, [one.target for one in some if one.error is None], None)
-        by_place = {_place(one.target): one for one in looked}
-        yield from (by_place.get(_place(one.target)) for one in some)
-
-
-def _understood(backend: Backend, waiting: Sequence[Waiting], run: CompactionRun, tell: Tell) -> list[Waiting]:
-    found = []
-    for one in waiting:
-        if one.error is None:
-            found.append(one)
-            continue
-        tell(ended(one.target, one.request.type, one.error))
-        if not run.dry_run:
-            backend.refuse(one, str(one.error))
-    return found
-
-
-def _job(kind: CompactionType, target: Target, taken: Taken | None, request: CompactionRequest) -> Job:
-    return Job(target=target, kind=kind, taken=taken, named=False, why=request.facts.reason)
-
-
-def _place(target: Target) -> _Place:
-    return target.ref.database, target.ref.table, target.ref.partition, target.location
-
-
-def skipped(place: PassedOver, kind: CompactionType) -> CompactionResult:
-    """The result for a place that was named and is passed over."""
-    return _ended_as(Outcome.SKIPPED, place.target, kind, place.reason)
-
-
-def ended(target: Target, kind: CompactionType, error: AcidError) -> CompactionResult:
-    """The result of a compaction that did not begin."""
-    state = Outcome.FAILED
-    if isinstance(error, ConflictError):
-        state = Outcome.CONFLICT
-    elif isinstance(error, RefusedError) and not isinstance(error, MissingError):  # somebody said that it is there
-        state = Outcome.REFUSED
-    return _ended_as(state, target, kind, str(error))
-
-
-def _ended_as(state: Outcome, target: Target, kind: CompactionType, reason: str) -> CompactionResult:
-    return CompactionResult(
-        id=None,
-        ref=target.ref,
-        location=str(target.location),
-        type=kind.label.lower(),
-        state=state,
-        reason=reason,
-    )
+    if not place.listing.modified:
+        return False  # the store keeps no times of directories
+    try:
+        location = place.target.location
+        entry = services.fs(location).entry(str(location), missing=ConflictError)
+    except AcidError:
+        return False
+    return entry.is_directory and entry.modified == place.listing.modified

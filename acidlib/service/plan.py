@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from acidlib.config.settings import Settings
@@ -27,15 +28,13 @@ from acidlib.planning.files import (
 from acidlib.planning.inputs import CompactionInputs, InputDirectory, Publication, Refusal, compaction_inputs
 from acidlib.planning.stripes import shares
 from acidlib.rewrite.inputs import InputFiles
-from acidlib.rewrite.rebalance import RebalanceUnit, RunsLook, shared_out
-from acidlib.rewrite.unit import BucketJoin, BucketPlan, PartUnit
+from acidlib.rewrite.rebalance import RebalanceUnit, distribute_rows
+from acidlib.rewrite.unit import BucketPlan
 from acidlib.service.places import FULL, ListedPlace, Target
+from acidlib.service.schedule import Subtask, ran
 from acidlib.service.services import Done, Task
 from acidlib.service.tasks import (
-    BucketJoinTask,
-    PartTask,
-    RunsTask,
-    UnitTask,
+    AnyUnit,
     find_runs_task,
     join_parts_task,
     plan_bucket_task,
@@ -247,42 +246,42 @@ def _refuse_other_formats(target: Target, file: DataFile, place: InputFiles) -> 
 # --- units ------------------------------------------------------------------------------------------------------------
 # Making the file of a unit, that of a large bucket in parts that several tasks share, and collecting what was made.
 
-Errand = Generator[tuple[Task, ...], list[Done[Any]], Done[Any]]
-"""Asks for tasks, is answered by what became of each, and ends with what became of the whole."""
-
 REWRITE = "rewrite"
 # what planning a bucket and joining its parts take of the time of rewriting it (bench.shared_bucket)
 PLANNING, JOINING = 0.04, 0.07
 
 
-def one_task(task: Task) -> Errand:
-    """An errand of one task."""
-    (done,) = yield (task,)
-    return done
+def file_task(unit: AnyUnit, staging: str | None, stores: Stores) -> Task | Subtask:
+    """Return the task of a unit, or those of a bucket that is worth being planned, made by several tasks and joined.
+
+    staging  the directory its file goes to; None only plans it
+    """
+    length = unit.length if isinstance(unit, RebalanceUnit) else sum(file.length for file in unit.inputs)
+    whole = Task(partial(run_unit_task, unit, staging, stores), length, REWRITE)
+    if staging is None or not isinstance(unit, Unit) or unit.is_delete:
+        return whole
+    return _shared(whole, unit, staging, stores) if 0 < 2 * unit.settings.part_bytes <= length else whole
 
 
-def make_file(one: UnitTask) -> Errand:
-    """What became of a unit. A bucket that is worth it is planned, rewritten by several tasks, and joined."""
-    large = _large_bucket(one)
-    if large is None:
-        return (yield from one_task(Task(run_unit_task, one, one.length, REWRITE)))
-    unit, staging = large
-    plan: Done[BucketPlan] = yield from one_task(Task(plan_bucket_task, one, int(one.length * PLANNING), "plan parts"))
-    if plan.error is not None:
-        return plan
-    parts = _parts(plan.get(), unit.settings.part_bytes)
+async def _shared(whole: Task, unit: Unit, staging: str, stores: Stores) -> Done[UnitResult]:
+    length = whole.length
+    (planned,) = await ran(Task(partial(plan_bucket_task, unit, stores), int(length * PLANNING), "plan parts"))
+    if planned.error is not None:
+        return planned
+    plan: BucketPlan = planned.get()
+    parts = [plan.part(numbers) for numbers in shares(plan.actions, unit.settings.part_bytes)]
     if not parts:
-        return (yield from one_task(Task(run_unit_task, one, one.length, REWRITE)))
-    results = yield tuple(
-        Task(run_part_task, PartTask(part=part, staging=staging, stores=one.stores), part.length, REWRITE)
-        for part in parts
-    )
-    failed = next((result for result in results if result.error is not None), None)
+        (done,) = await ran(whole)
+        return done
+    made = await ran(*(Task(partial(run_part_task, part, staging, stores), part.length, REWRITE) for part in parts))
+    failed = next((one for one in made if one.error is not None), None)
     if failed is not None:
         return failed
-    join = BucketJoin(plan=plan.get(), parts=tuple(result.get() for result in results))
-    task = BucketJoinTask(join=join, staging=staging, stores=one.stores)
-    return (yield from one_task(Task(join_parts_task, task, int(one.length * JOINING), "join parts")))
+    results = tuple(one.get() for one in made)
+    (done,) = await ran(
+        Task(partial(join_parts_task, plan, results, staging, stores), int(length * JOINING), "join parts")
+    )
+    return done
 
 
 def collect_results(
@@ -301,47 +300,26 @@ def collect_results(
 
 
 def filled_directories(inputs: CompactionInputs, results: Sequence[UnitResult]) -> tuple[str, ...]:
-    """Those of the planned directories that have rows or events; the first one where none has, for one is needed."""
+    """Return the planned directories that have rows or events; the first one where none has, for one is needed."""
     planned = [output.path for output in inputs.outputs]
     filled = [path for path in planned if any(result.has_content for result in results if result.directory == path)]
     return tuple(filled or planned[:1])
 
 
-def _large_bucket(one: UnitTask) -> tuple[Unit, str] | None:
-    """The unit and the staging directory of a bucket that several tasks share; None of what one task makes."""
-    unit = one.unit
-    if one.staging is None or not isinstance(unit, Unit) or unit.is_delete:
-        return None
-    return (unit, one.staging) if 0 < 2 * unit.settings.part_bytes <= one.length else None
-
-
-def _parts(plan: BucketPlan, part_bytes: int) -> list[PartUnit]:
-    return [plan.part(numbers) for numbers in shares(plan.actions, part_bytes)]
-
-
-# --- rebalance --------------------------------------------------------------------------------------------------------
-# What a rebalance makes: first its rows are found, bucket by bucket, and then shared out among the new buckets.
-
-
-def rebalanced(
+async def rebalanced(
     stores: Stores, plan: Prepared, buckets_before: Sequence[Unit], wanted: int | None
-) -> Generator[tuple[Errand, ...], list[Done[Any]], tuple[RebalanceUnit, ...]]:
-    """The files to make; none where no row is left.
+) -> tuple[RebalanceUnit, ...]:
+    """Return the files of a rebalance: its rows are found, bucket by bucket, and shared out; none where no row is left.
 
     buckets_before  the place's, as a major would make each of them
     wanted          into how many buckets; None = as many as there are
     """
-    tasks = [
-        Task(find_runs_task, RunsTask(look=RunsLook(unit=unit, number=number), stores=stores), _ids_of(unit), "look")
-        for number, unit in enumerate(buckets_before)
-    ]
-    answers = yield tuple(one_task(task) for task in tasks)
-    sources = [answer.get() for answer in answers]
+    tasks = []
+    for number, unit in enumerate(buckets_before):
+        # for the ids of the rows at most about an eighth is read
+        length = sum(file.length for file in (*unit.inputs, *unit.deletes)) // 8
+        tasks.append(Task(partial(find_runs_task, unit, number, stores), length, "look"))
+    sources = [answer.get() for answer in await ran(*tasks)]
     buckets = wanted or present_buckets(plan.place.listing, plan.inputs)
     (output,) = plan.inputs.outputs
-    return shared_out(sources, buckets, directory=output.path) if sources else ()
-
-
-def _ids_of(unit: Unit) -> int:
-    """Bytes that are read for the ids of a bucket's rows, at most about so many."""
-    return sum(file.length for file in (*unit.inputs, *unit.deletes)) // 8
+    return distribute_rows(sources, buckets, directory=output.path) if sources else ()

@@ -29,13 +29,12 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A function, what it is given (besides a text that is unique to each attempt), and its input bytes.
+    """A function that is given a text unique to each attempt, and its input bytes. It is sent to another process.
 
     step  what it does, for people
     """
 
-    work: Callable[[Any, str], Any]
-    item: Any
+    work: Callable[[str], Any]
     length: int
     step: str = "task"
 
@@ -91,10 +90,10 @@ class Runner(Protocol):
         """End what is being run: it fails, and soon."""
 
 
-def attempt(work: Callable[[Any, str], Value], item: Any, unique: str) -> Done[Value]:
-    """Run one item; an error becomes a value, so that one item never takes others with it."""
+def attempt(work: Callable[[Item], Value], item: Item) -> Done[Value]:
+    """Do one piece of work; an error becomes a value, so that it never takes others with it."""
     try:
-        return Done(outcome=work(item, unique))
+        return Done(outcome=work(item))
     except AcidError as error:
         return Done(outcome=error)
     except Exception as error:
@@ -134,7 +133,7 @@ def as_done(
         return
     interrupted = Event()
 
-    def admitted(item: Item, _: str) -> Value:
+    def admitted(item: Item) -> Value:
         with admission:
             if interrupted.is_set():
                 raise CancelledError
@@ -142,7 +141,7 @@ def as_done(
 
     with started_threads(min(THREADS, len(items)), "acidlib-look") as pool:
         try:
-            numbers = {pool.submit(attempt, admitted, item, ""): number for number, item in enumerate(items)}
+            numbers = {pool.submit(attempt, admitted, item): number for number, item in enumerate(items)}
             for one in as_completed(list(numbers)):
                 STOPPING.look()
                 yield numbers.pop(one), one.result()
@@ -179,7 +178,7 @@ class LocalRunner:
     def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Done[Any]]]:
         """See Runner."""
         del group
-        return [[attempt(task.work, task.item, self._unique()) for task in batch] for batch in batches]
+        return [[attempt(task.work, self._unique()) for task in batch] for batch in batches]
 
     def cancel(self) -> None:
         """Nothing runs but what the caller waits for."""

@@ -84,7 +84,7 @@ class SparkRunner:
 
     def start(self) -> None:
         """Have a context, and a Python worker with all that tasks need; see Runner."""
-        self._one_job([[Task(work=nothing, item=None, length=0)]], "the start of a Python worker")
+        self._one_job([[Task(work=nothing, length=0)]], "the start of a Python worker")
 
     def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Done[Any]]]:
         """See Runner. What Spark gives up is done again in halves, until a task that it gives up is alone in its job.
@@ -153,7 +153,7 @@ def _attempts(batches: Iterable[Sequence[Task]]) -> Iterator[list[Done[Any]]]:
     context = TaskContext.get()
     number = context.taskAttemptId() if context is not None else 0
     for batch in batches:
-        yield [attempt(task.work, task.item, f"{number}-{uuid.uuid4().hex[:8]}") for task in batch]
+        yield [attempt(task.work, f"{number}-{uuid.uuid4().hex[:8]}") for task in batch]
 
 
 def has_stopped(context: SparkContext) -> bool:

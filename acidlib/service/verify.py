@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, UnverifiedError
 from acidlib.model.listing import ListedFile, Listing
 from acidlib.model.names import BaseDir, parse_directory
 from acidlib.model.requests import CompactionRequest, CompactionType
-from acidlib.model.units import DataFile, JoinUnit, JoinWay, Unit
+from acidlib.model.units import DataFile, JoinUnit, JoinWay
 from acidlib.planning.files import newest_schema
 from acidlib.planning.inputs import InputDirectory, Role, directories_read
 from acidlib.planning.verification import DIFFERS, chosen_buckets, has_failed, share_of, shows, why_held
 from acidlib.report.results import Verification
 from acidlib.rewrite.inputs import InputFiles
-from acidlib.rewrite.rebalance import RebalanceUnit
 from acidlib.service.backend import HeldPlace
 from acidlib.service.places import ListedPlace, Target
-from acidlib.service.plan import Errand, Prepared, one_task, with_logical_lengths
-from acidlib.service.services import Done, Services, Task
-from acidlib.service.verify_tasks import DeleteLook, ViewTask, delete_look_task, reader_task, view_task
+from acidlib.service.plan import Prepared, with_logical_lengths
+from acidlib.service.schedule import ran
+from acidlib.service.services import Services, Task
+from acidlib.service.tasks import AnyUnit, delete_look_task, reader_task, view_task
 from acidlib.stores.listing import list_location
 from acidlib.stores.renaming.publishing import StagedDirectory
 from acidlib.stores.store import Stage
@@ -40,12 +40,8 @@ from acidlib.verify.plain_files import PlainView
 # After a rebalance rows are in other buckets, under other ids: all of them together are the same rows of the same write
 # ids.
 
-Checking = Generator[tuple[Errand, ...], list[Done[Any]], Verification]
 VERIFY = "acidlib.verify"
 _SHOWN = 3
-
-_View = BucketView | PlainView
-_ViewOf = Callable[[Sequence[InputDirectory], int], _View]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,21 +98,10 @@ class Compacted:
             compacted_bases=before.compacted_bases | self.marked,
         )
 
-    def where_they_lie(self, directories: tuple[InputDirectory, ...]) -> tuple[InputDirectory, ...]:
-        """Return the same directories with the paths under which their files can be read now."""
-        if not self.staged:
-            return directories
-        return tuple(
-            replace(one, files=tuple(replace(file, path=f"{self.stage}/{file.path}") for file in one.files))
-            if one.path in self.results
-            else one
-            for one in directories
-        )
-
 
 def made_by(
     plan: Prepared,
-    units: tuple[Unit, ...] | tuple[JoinUnit, ...] | tuple[RebalanceUnit, ...],
+    units: tuple[AnyUnit, ...],
     directories: tuple[StagedDirectory, ...],
     stage: Stage,
 ) -> Compacted:
@@ -160,27 +145,22 @@ def left_behind(services: Services, place: ListedPlace, published: tuple[str, ..
     )
 
 
-def verify(services: Services, done: Compacted, *, share: float, request_id: int | None) -> Checking:
-    """Compare; UnverifiedError where something differs, or cannot be read."""
-    found = Verification(share=share, before=_names(done.directories))
-    try:
-        return (yield from _verify(services, done, found, request_id))
-    except UnverifiedError:
-        raise
-    except AcidError as error:
-        raise UnverifiedError(_reason(done, str(error), found)) from error
-
-
-def _verify(services: Services, done: Compacted, found: Verification, request_id: int | None) -> Checking:
+async def _compare(services: Services, done: Compacted, found: Verification, request_id: int | None) -> Verification:
     location = done.target.location
     fs, insert_only = services.fs(location), done.target.is_insert_only
     place = done.now(done.listing(services))
     read = directories_read(place.state, place.listing, done.kind, insert_only=insert_only)
-    now = done.where_they_lie(with_logical_lengths(fs, location, read))
+    now = with_logical_lengths(fs, location, read)
+    if done.staged:  # where their files can be read now
+        staged = [
+            replace(one, files=tuple(replace(file, path=f"{done.stage}/{file.path}") for file in one.files))
+            for one in now
+        ]
+        now = tuple(lies if one.path in done.results else one for one, lies in zip(now, staged, strict=True))
     found = replace(found, now=_names(now))
-    _require_taken(done, place, found)
-    about = yield from _buckets_of_deletes(services, done, now)
-    view = _plain_view(done) if insert_only else _acid_view(services, done, about)
+    if (why_not := _not_taken(done, place)) is not None:
+        raise UnverifiedError(_reason(done, why_not, found))
+    about = await _buckets_of_deletes(services, done, now)
     buckets = {
         file.bucket for one in (*done.directories, *now) if one.role is not Role.DELETE_DELTA for file in one.files
     }
@@ -189,11 +169,9 @@ def _verify(services: Services, done: Compacted, found: Verification, request_id
     rebalanced = done.kind is CompactionType.REBALANCE
     share = 1.0 if rebalanced else found.share
     chosen = chosen_buckets(buckets, share, place=str(location), request=request_id)
-    views = [view(side, bucket) for bucket in chosen for side in (done.directories, now)]
-    answers = yield tuple(
-        one_task(Task(view_task, ViewTask(view=one, stores=services.stores), one.length, "verify")) for one in views
-    )
-    tallies: list[Tally] = [answer.get() for answer in answers]
+    views = [_view(services, done, about, side, bucket) for bucket in chosen for side in (done.directories, now)]
+    tasks = [Task(partial(view_task, one, services.stores), one.length, "verify") for one in views]
+    tallies: list[Tally] = [answer.get() for answer in await ran(*tasks)]
     pairs = dict(zip(chosen, zip(tallies[::2], tallies[1::2], strict=True), strict=True))
     if rebalanced:
         before, now_there = (reduce(Tally.with_more, tallies[side::2], Tally()) for side in (0, 1))
@@ -224,17 +202,17 @@ def _words(before: Tally, after: Tally, what: str) -> list[str]:
     return [] if words is None else [f"{what} {words}"]
 
 
-def _require_taken(done: Compacted, now: ListedPlace, found: Verification) -> None:
-    """Readers take the result in place of what it was made of, and what lies below it is as it was."""
+def _not_taken(done: Compacted, now: ListedPlace) -> str | None:
+    """Return why readers do not take the result in place of what it was made of, over what was below it; None if so."""
     base = None if now.state.base is None else now.state.base.path
     if done.kind.makes_base and base not in done.results:
-        why = f"readers take {base or 'no base'}, not {', '.join(done.results)}"
-        raise UnverifiedError(_reason(done, why, found))
+        return f"readers take {base or 'no base'}, not {', '.join(done.results)}"
     kept = {one.path for one in done.directories if one.path} & {delta.path for delta in now.state.deltas}
     if kept:
-        raise UnverifiedError(_reason(done, f"readers still take {min(kept)}, which was compacted", found))
+        return f"readers still take {min(kept)}, which was compacted"
     if done.kind is CompactionType.MINOR and _below(done.place) != _below(now):
-        raise UnverifiedError(_reason(done, "what lies below the deltas has changed", found))
+        return "what lies below the deltas has changed"
+    return None
 
 
 def _below(place: ListedPlace) -> Any:
@@ -244,10 +222,10 @@ def _below(place: ListedPlace) -> Any:
     return base, tuple(files)
 
 
-def _buckets_of_deletes(
+async def _buckets_of_deletes(
     services: Services, done: Compacted, now: tuple[InputDirectory, ...]
-) -> Generator[tuple[Errand, ...], list[Done[Any]], dict[str, frozenset[int]]]:
-    """The buckets that each delete file is about, by its path: Hive 3.1 leaves events in files of any number."""
+) -> dict[str, frozenset[int]]:
+    """Return the buckets of each delete file, by its path: Hive 3.1 leaves events in files of any number."""
     files = {
         file.path: file
         for one in (*done.directories, *now)
@@ -255,51 +233,49 @@ def _buckets_of_deletes(
         for file in one.files
         if not file.aborted
     }
-    looks = [DeleteLook(stores=services.stores, location=done.target.location, file=file) for file in files.values()]
-    answers = yield tuple(one_task(Task(delete_look_task, look, look.file.length, "look")) for look in looks)
+    look = partial(delete_look_task, services.stores, done.target.location)
+    answers = await ran(*(Task(partial(look, file), file.length, "look") for file in files.values()))
     return {path: answer.get() for path, answer in zip(files, answers, strict=True)}
 
 
-def _acid_view(services: Services, done: Compacted, about: dict[str, frozenset[int]]) -> _ViewOf:
+def _view(
+    services: Services,
+    done: Compacted,
+    about: dict[str, frozenset[int]],
+    side: Sequence[InputDirectory],
+    bucket: int,
+) -> BucketView | PlainView:
+    """Return a bucket as one side has it, to be read and counted."""
     target, place = done.target, done.place
-
-    def view(side: Sequence[InputDirectory], bucket: int) -> BucketView:
-        return BucketView(
-            location=target.location,
-            bucket=bucket,
-            files=tuple(
-                file for one in side if one.role is not Role.DELETE_DELTA for file in one.files if file.bucket == bucket
-            ),
-            deletes=tuple(
-                file
-                for one in side
-                if one.role is Role.DELETE_DELTA
-                for file in one.files
-                if bucket in about.get(file.path, ())
-            ),
-            applied=done.kind.makes_base,
-            renumbered=done.kind is CompactionType.REBALANCE,
-            write_ids=place.write_ids.for_compactor(),
-            results=done.results,
-            columns=target.row_type(),
-            schema=done.schema,
-            matching=target.matching(services.settings, place.generation),
-            generation=place.generation,
-        )
-
-    return view
-
-
-def _plain_view(done: Compacted) -> _ViewOf:
-    def view(side: Sequence[InputDirectory], bucket: int) -> PlainView:
-        files = [file for one in side for file in one.files if file.bucket == bucket and not file.aborted]
+    files = tuple(
+        file for one in side if one.role is not Role.DELETE_DELTA for file in one.files if file.bucket == bucket
+    )
+    if target.is_insert_only:
+        files = tuple(file for file in files if not file.aborted)
         if unknown := [file.path for file in files if file.path not in done.ways]:
             raise CorruptError(f"Cannot verify {unknown[0]}: it is not known how it was made")
-        return PlainView(
-            location=done.target.location, bucket=bucket, files=tuple((file, done.ways[file.path]) for file in files)
-        )
-
-    return view
+        ways = tuple((file, done.ways[file.path]) for file in files)
+        return PlainView(location=target.location, bucket=bucket, files=ways)
+    return BucketView(
+        location=target.location,
+        bucket=bucket,
+        files=files,
+        deletes=tuple(
+            file
+            for one in side
+            if one.role is Role.DELETE_DELTA
+            for file in one.files
+            if bucket in about.get(file.path, ())
+        ),
+        applied=done.kind.makes_base,
+        renumbered=done.kind is CompactionType.REBALANCE,
+        write_ids=place.write_ids.for_compactor(),
+        results=done.results,
+        columns=target.row_type(),
+        schema=done.schema,
+        matching=target.matching(services.settings, place.generation),
+        generation=place.generation,
+    )
 
 
 def _names(directories: Sequence[InputDirectory]) -> tuple[str, ...]:
@@ -328,19 +304,6 @@ def _reason(done: Compacted, what: str, found: Verification) -> str:
 # When results of a run are verified, and what that does to a place.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Released:
-    """That nothing holds a place, or `why_not`; and what was compared to find that out.
-
-    share  of the buckets that are to be compared of the next result; all after one that could not be verified, for
-           another sample may not meet what was wrong
-    """
-
-    why_not: str | None = None
-    verification: Verification | None = None
-    share: float = 1.0
-
-
 class Verifier:
     """Verifies the results of one run, if it is to; `release_held`: what is at a place counts, a person says so."""
 
@@ -356,7 +319,7 @@ class Verifier:
 
     def tasks(self) -> list[Task]:
         """What has to go well before anything is made."""
-        return [Task(reader_task, None, 0, "look")] if self.is_wanted else []
+        return [Task(reader_task, 0, "look")] if self.is_wanted else []
 
     @contextmanager
     def around_publication(self, held: HeldPlace, directories: tuple[str, ...]) -> Iterator[None]:
@@ -372,9 +335,15 @@ class Verifier:
                     held.will_verify(())
             raise
 
-    def compared(self, done: Compacted, request_id: int, share: float) -> Checking:
-        """Compare so many of the buckets; UnverifiedError where the result is not what it was made of."""
-        return (yield from verify(self._services, done, share=share, request_id=request_id))
+    async def compare(self, done: Compacted, request_id: int | None, share: float) -> Verification:
+        """Compare so many of the buckets; UnverifiedError where something differs, or cannot be read."""
+        found = Verification(share=share, before=_names(done.directories))
+        try:
+            return await _compare(self._services, done, found, request_id)
+        except UnverifiedError:
+            raise
+        except AcidError as error:
+            raise UnverifiedError(_reason(done, str(error), found)) from error
 
     def why_not(self, request: CompactionRequest | None, target: Target) -> str | None:
         """Return why nothing is done at a place that is held for a request; None where it is not, or this run verifies
@@ -388,20 +357,22 @@ class Verifier:
             return None
         return f"Cannot compact {target.ref}: {why_held(request, insert_only=insert_only)}"
 
-    def released(self, held: HeldPlace, place: ListedPlace) -> Generator[tuple[Errand, ...], list[Done[Any]], Released]:
-        """Return whether a place is held for a result that was not verified.
+    async def released(self, held: HeldPlace, place: ListedPlace) -> tuple[str | None, Verification | None, float]:
+        """Return why nothing may be done at a place that is quarantined, what was compared to find that out, and the
+        share of the buckets that are to be compared of the next result.
 
-        What a run left that ended before it had verified it is verified here: all it was made of is still there.
+        What a run left that ended before it had verified it is verified here: all it was made of is still there. After
+        a result that could not be verified all buckets are: another sample may not meet what was wrong.
         """
         request = held.unverified(place.listing)
         why_not, share = self.why_not(request, place.target), self._share or 1.0
         if request is None or self._release_held or why_not is not None:
-            return Released(why_not=why_not, share=share)
+            return why_not, None, share
         if not shows(request):
-            return Released()
+            return None, None, 1.0
         held.will_verify(request.facts.unverified or ())
         left = left_behind(self._services, place, request.facts.unverified or ())
-        found = yield from self.compared(left, request.id, share)
+        found = await self.compare(left, request.id, share)
         verified = f"the result of request {request.id}, whose run had ended before that, is verified"
         self._services.progress.note(verified, place=str(held.target.ref))
-        return Released(verification=found, share=share)
+        return None, found, share

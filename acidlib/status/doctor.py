@@ -135,9 +135,9 @@ def has_compiled_kernels() -> bool:
 # --- executors --------------------------------------------------------------------------------------------------------
 
 
-def look_around(item: object, attempt: str) -> Executor:
+def look_around(attempt: str) -> Executor:
     """What a task finds where it runs."""
-    del item, attempt
+    del attempt
     major, minor, _ = platform.python_version_tuple()
     return Executor(
         host=socket.gethostname(),
@@ -149,12 +149,12 @@ def look_around(item: object, attempt: str) -> Executor:
 
 def _executors(around: Around) -> Check:
     try:
-        tasks = [[Task(look_around, None, 0)] for _ in range(_LOOKS)]
+        tasks = [[Task(look_around, 0)] for _ in range(_LOOKS)]
         found = [done.get() for (done,) in around.session().run(tasks, group="acidlib doctor")]
     except AcidError as error:
         advice = "--executor-memory, --archives and the like stand before `doctor`; docs/clusters.md has what they need"
         return failed("executors", str(error), advice)
-    return executors_check(around.master(), look_around(None, ""), found)
+    return executors_check(around.master(), look_around(""), found)
 
 
 # --- the metastore ----------------------------------------------------------------------------------------------------

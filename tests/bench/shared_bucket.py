@@ -12,26 +12,62 @@ from __future__ import annotations
 import statistics
 import time
 import uuid
-from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import replace
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import click
+from located import at
 
 from acidlib.cli.options import Size
 from acidlib.model.units import Unit
-from acidlib.service.plan import Errand, make_file
-from acidlib.service.services import Done, attempt
-from acidlib.service.tasks import UnitTask
+from acidlib.service.plan import file_task
+from acidlib.service.schedule import Flow, Subtask, ran
+from acidlib.service.services import Application, Done, Task, attempt
 from acidlib.stores.renaming.local import LocalFileSystem
 from acidlib.stores.renaming.publishing import create_staging, remove_staging
+from acidlib.stores.stores import Stores
 from bench.rewrite_once import unit_of
 
 
-def _attempt(work: Callable[[Any, str], Any], item: Any) -> Done[Any]:
-    return attempt(work, item, uuid.uuid4().hex)
+def _attempts(batch: Sequence[Task]) -> list[Done[Any]]:
+    return [attempt(task.work, uuid.uuid4().hex) for task in batch]
+
+
+class _Processes:
+    """Runs batches in a pool of so many processes; see acidlib.service.services.Runner."""
+
+    application = Application()
+
+    def __init__(self, pool: ProcessPoolExecutor, slots: int) -> None:
+        self._pool, self.slots = pool, slots
+
+    def start(self) -> None:
+        """It is here."""
+
+    def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Done[Any]]]:
+        del group
+        return list(self._pool.map(_attempts, batches))
+
+    def cancel(self) -> None:
+        """Nothing is given up here."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Bucket:
+    """A bucket as a piece of a flow."""
+
+    made: Task | Subtask
+    name: str = "bucket"
+
+    async def steps(self) -> None:
+        (done,) = await ran(self.made)
+        done.get()
+
+    def give_back(self) -> None:
+        """Nothing is given up here."""
 
 
 @click.command()
@@ -50,7 +86,7 @@ def main(directory: Path, processes: int, part_bytes: int, rounds: int, small: P
     with ProcessPoolExecutor(1) as one, ProcessPoolExecutor(processes) as several:
         for number in range(rounds + 2):  # the first two warm all processes
             for pool, workers, size in ((one, 1, 0), (several, processes, part_bytes)):
-                seconds = _timed(pool, place, units, size)
+                seconds = _timed(pool, workers, place, units, size)
                 if number > 1:
                     times[workers].append(seconds)
     medians = {workers: statistics.median(found) for workers, found in times.items()}
@@ -60,48 +96,23 @@ def main(directory: Path, processes: int, part_bytes: int, rounds: int, small: P
     print(f"{faster:.2f} times faster; {processes / faster:.2f} times the ideal")
 
 
-def _timed(pool: ProcessPoolExecutor, place: Path, units: Sequence[Unit], part_bytes: int) -> float:
+def _timed(pool: ProcessPoolExecutor, processes: int, place: Path, units: Sequence[Unit], part_bytes: int) -> float:
     """Seconds of all units, each into a directory of its own."""
     fs = LocalFileSystem()
 
-    staged = [
-        UnitTask(
-            unit=replace(unit, settings=replace(unit.settings, part_bytes=part_bytes)),
-            staging=create_staging(fs, str(place), unique=uuid.uuid4().hex, owner="bench", now=time.time()),
-        )
-        for unit in units
-    ]
+    staged = []
+    for unit in units:
+        sized = replace(unit, settings=replace(unit.settings, part_bytes=part_bytes))
+        staging = create_staging(fs, at(place), unique=uuid.uuid4().hex, owner="bench", now=time.time())
+        staged.append((sized, staging))
     start = time.perf_counter()
-    for done in _made(pool, [make_file(one) for one in staged]):
-        done.get()
+    flow: Flow[None] = Flow(_Processes(pool, processes), limit=lambda _: len(staged), name=str)
+    for _ in flow.run(_Bucket(file_task(sized, staging, Stores())) for sized, staging in staged):
+        pass
     seconds = time.perf_counter() - start
-    for unit in staged:
-        assert unit.staging is not None
-        remove_staging(fs, str(place), unit.staging)
+    for _, staging in staged:
+        remove_staging(fs, at(place), staging)
     return seconds
-
-
-def _made(pool: ProcessPoolExecutor, errands: Sequence[Errand]) -> list[Done[Any]]:
-    """What became of each, all their tasks being run as they ask for them, the largest first."""
-    asked = {number: next(errand) for number, errand in enumerate(errands)}
-    ended: dict[int, Done[Any]] = {}
-    running: dict[Future[Done[Any]], tuple[int, int]] = {}
-    answers: dict[int, list[Done[Any] | None]] = {}
-    while len(ended) < len(errands):
-        tasks = [(task, number, place) for number, some in asked.items() for place, task in enumerate(some)]
-        answers |= {number: [None] * len(some) for number, some in asked.items()}
-        for task, number, place in sorted(tasks, key=lambda one: -one[0].length):
-            running[pool.submit(_attempt, task.work, task.item)] = number, place
-        asked = {}
-        for future in wait(running, return_when=FIRST_COMPLETED).done:
-            number, place = running.pop(future)
-            answers[number][place] = future.result()
-            if None not in answers[number]:
-                try:
-                    asked[number] = errands[number].send([done for done in answers[number] if done is not None])
-                except StopIteration as end:
-                    ended[number] = end.value
-    return [ended[number] for number in range(len(errands))]
 
 
 if __name__ == "__main__":

@@ -8,18 +8,17 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
-from compaction import MAJOR, prepared, units_of
+from compaction import MAJOR, prepared, to_its_end, units_of
 
 from acidlib.config.settings import default_settings
 from acidlib.service.plan import collect_results
-from acidlib.service.services import Task, attempt
-from acidlib.service.tasks import UnitTask, run_unit_task
-from acidlib.service.verify import made_by, verify
+from acidlib.service.tasks import run_unit_task
+from acidlib.service.verify import Verifier, made_by
 from acidlib.stores.stores import Stores
 
 
@@ -28,26 +27,6 @@ class _Services:
 
     def __init__(self, stores: Stores) -> None:
         self.stores, self.fs, self.settings = stores, stores.fs, default_settings()
-
-
-def carried_out(steps: Generator[Any, Any, Any]) -> Any:
-    """What comes of steps whose tasks run here and now."""
-
-    def errand(one: Generator[tuple[Task, ...], Any, Any]) -> Any:
-        answer = None
-        while True:
-            try:
-                tasks = one.send(answer)
-            except StopIteration as end:
-                return end.value
-            answer = [attempt(task.work, task.item, "bench") for task in tasks]
-
-    answers = None
-    while True:
-        try:
-            answers = [errand(one) for one in steps.send(answers)]
-        except StopIteration as end:
-            return end.value
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float]:
@@ -65,15 +44,15 @@ def once(place: Path) -> str:
 
     def compact() -> Any:
         units = units_of(plan, stores=stores)
-        tasks = [UnitTask(unit=unit, staging=stage.path, stores=stores) for unit in units]
-        made = [run_unit_task(task, str(number)) for number, task in enumerate(tasks)]
+        made = [run_unit_task(unit, stage.path, stores, str(number)) for number, unit in enumerate(units)]
         staged = collect_results(stage, plan.inputs, made)
         return units, stage.publish(staged, inputs=(), last_check=lambda: None)
 
     (units, published), compacting = timed(compact)
     done = made_by(plan, units, published.directories)
     services: Any = _Services(stores)
-    found, verifying = timed(lambda: carried_out(verify(services, done, share=1.0, request_id=1)))
+    verifier = Verifier(services, release_held=False)
+    found, verifying = timed(lambda: to_its_end(verifier.compare(done, 1, 1.0)))
     return (
         f"compacting {compacting:.2f} s, verifying {verifying:.2f} s of CPU for {found.rows:,} rows: "
         f"{verifying / compacting:.1f} times"

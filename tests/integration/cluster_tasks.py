@@ -16,8 +16,9 @@ from servers.spark import is_executor
 from acidlib.errors import AcidError
 from acidlib.model.units import UnitResult
 from acidlib.points import KILL_AT, Point
-from acidlib.rewrite.unit import PartResult
-from acidlib.service.tasks import PartTask, UnitTask, run_part_task, run_unit_task
+from acidlib.rewrite.unit import PartResult, PartUnit
+from acidlib.service.tasks import AnyUnit, run_part_task, run_unit_task
+from acidlib.stores.stores import Stores
 from integration.spark_tasks import in_the_middle
 
 SLOW = "bucket_00000"
@@ -25,10 +26,10 @@ SLOW = "bucket_00000"
 _PATIENCE_SECONDS = 120.0
 
 
-def mark(task: UnitTask | PartTask, name: str) -> Path:
+def mark(staging: str | None, name: str) -> Path:
     """Where a mark of this name lies."""
-    assert task.staging is not None
-    return Path(task.staging).parents[1] / name
+    assert staging is not None
+    return Path(staging).parents[1] / name
 
 
 def put(path: Path, text: str = "") -> None:
@@ -45,12 +46,12 @@ def patient(path: Path) -> None:
         time.sleep(0.02)
 
 
-def chosen(task: UnitTask | PartTask) -> bool:
+def chosen(staging: str | None) -> bool:
     """Whether this attempt is the one to die. All others wait until it does, so that none is faster than it."""
     try:
-        mark(task, "chosen").touch(exist_ok=False)
+        mark(staging, "chosen").touch(exist_ok=False)
     except FileExistsError:
-        patient(mark(task, "dying"))
+        patient(mark(staging, "dying"))
         return False
     return True
 
@@ -69,34 +70,39 @@ def kill_executor() -> None:
     os.kill(executor(), signal.SIGKILL)
 
 
-def worker_killed(task: UnitTask, attempt: str) -> UnitResult:
+def worker_killed(made: AnyUnit, staging: str | None, stores: Stores, attempt: str) -> UnitResult:
     """The Python process of the first attempt dies in the middle of its file."""
-    if not chosen(task):
-        return run_unit_task(task, attempt)
+    if not chosen(staging):
+        return run_unit_task(made, staging, stores, attempt)
     os.environ[KILL_AT] = Point.WRITTEN
-    with in_the_middle(lambda: put(mark(task, "dying"))):
-        return run_unit_task(task, attempt)
+    with in_the_middle(lambda: put(mark(staging, "dying"))):
+        return run_unit_task(made, staging, stores, attempt)
 
 
-def executor_killed_once(task: UnitTask | PartTask, attempt: str) -> UnitResult | PartResult:
+def executor_killed_once(
+    made: AnyUnit | PartUnit, staging: str | None, stores: Stores, attempt: str
+) -> UnitResult | PartResult:
     """The executor of the first attempt dies in the middle of its file, which may be a part of one."""
-    if not chosen(task):
-        return _run(task, attempt)
-    with in_the_middle(lambda: die(task)):
-        return _run(task, attempt)
+    if not chosen(staging):
+        return _run(made, staging, stores, attempt)
+    with in_the_middle(lambda: die(staging)):
+        return _run(made, staging, stores, attempt)
 
 
-def _run(task: UnitTask | PartTask, attempt: str) -> UnitResult | PartResult:
-    return run_part_task(task, attempt) if isinstance(task, PartTask) else run_unit_task(task, attempt)
+def _run(made: AnyUnit | PartUnit, staging: str | None, stores: Stores, attempt: str) -> UnitResult | PartResult:
+    if isinstance(made, PartUnit):
+        assert staging is not None
+        return run_part_task(made, staging, stores, attempt)
+    return run_unit_task(made, staging, stores, attempt)
 
 
-def executor_killed(task: UnitTask, attempt: str) -> UnitResult:
+def executor_killed(made: AnyUnit, staging: str | None, stores: Stores, attempt: str) -> UnitResult:
     """The executor of every attempt dies in the middle of its file, and leaves its name; see `killed`."""
     context = TaskContext.get()
     assert context is not None
     number = f"{context.stageId()} {context.partitionId()} {context.attemptNumber()}"
-    with in_the_middle(lambda: (put(mark(task, f"killed {number}"), str(executor())), die(task))):
-        return run_unit_task(task, attempt)
+    with in_the_middle(lambda: (put(mark(staging, f"killed {number}"), str(executor())), die(staging))):
+        return run_unit_task(made, staging, stores, attempt)
 
 
 def killed(place: Path) -> list[tuple[int, int, int]]:
@@ -108,64 +114,64 @@ def killed(place: Path) -> list[tuple[int, int, int]]:
     return found
 
 
-def die(task: UnitTask | PartTask) -> None:
+def die(staging: str | None) -> None:
     """Ends the executor; its Python processes are hung up by their daemon."""
-    put(mark(task, "dying"))
+    put(mark(staging, "dying"))
     kill_executor()
     time.sleep(_PATIENCE_SECONDS)
 
 
-def outlived(task: UnitTask, attempt: str) -> UnitResult:
+def outlived(made: AnyUnit, staging: str | None, stores: Stores, attempt: str) -> UnitResult:
     """As `executor_killed_once`, and its Python process goes on when it is told to, and tries once more."""
-    if not chosen(task):
-        return run_unit_task(task, attempt)
+    if not chosen(staging):
+        return run_unit_task(made, staging, stores, attempt)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
     def orphaned() -> None:
-        put(mark(task, "dying"))
+        put(mark(staging, "dying"))
         kill_executor()
-        patient(mark(task, "go on"))
+        patient(mark(staging, "go on"))
 
     try:
         with in_the_middle(orphaned):
-            told = str(run_unit_task(task, attempt))
+            told = str(run_unit_task(made, staging, stores, attempt))
     except AcidError as error:
         told = str(error)
     try:
-        again = str(run_unit_task(task, f"{attempt}-again"))
+        again = str(run_unit_task(made, staging, stores, f"{attempt}-again"))
     except AcidError as error:
         again = str(error)
-    put(mark(task, "outlived"), f"{told}\n{again}")
+    put(mark(staging, "outlived"), f"{told}\n{again}")
     os._exit(0)  # there is nobody to tell
 
 
-def slow_at_first(task: UnitTask, attempt: str) -> UnitResult:
+def slow_at_first(made: AnyUnit, staging: str | None, stores: Stores, attempt: str) -> UnitResult:
     """The first attempt of one file stays in the middle of it; the next waits until it is there."""
-    number = _number(task)
+    number = _number(made)
     if number != 0:
         if number is not None:
-            patient(mark(task, "slow"))
-        return run_unit_task(task, attempt)
+            patient(mark(staging, "slow"))
+        return run_unit_task(made, staging, stores, attempt)
 
     def stay() -> None:
-        put(mark(task, "slow"), str(os.getpid()))
+        put(mark(staging, "slow"), str(os.getpid()))
         time.sleep(_PATIENCE_SECONDS)
 
     with in_the_middle(stay):
-        return run_unit_task(task, attempt)
+        return run_unit_task(made, staging, stores, attempt)
 
 
-def finished_twice(task: UnitTask, attempt: str) -> UnitResult:
+def finished_twice(made: AnyUnit, staging: str | None, stores: Stores, attempt: str) -> UnitResult:
     """Each of the first two attempts of one file is whole before the other one returns."""
-    result, number = run_unit_task(task, attempt), _number(task)
+    result, number = run_unit_task(made, staging, stores, attempt), _number(made)
     if number is not None:
-        put(mark(task, f"whole {number}"), attempt)
-        patient(mark(task, f"whole {1 - number}"))
+        put(mark(staging, f"whole {number}"), attempt)
+        patient(mark(staging, f"whole {1 - number}"))
     return result
 
 
-def _number(task: UnitTask) -> int | None:
+def _number(made: AnyUnit) -> int | None:
     """Which attempt this is at the file of which there are two; 0 is the first."""
     context = TaskContext.get()
     assert context is not None
-    return context.attemptNumber() if task.unit.file_name == SLOW else None
+    return context.attemptNumber() if made.file_name == SLOW else None

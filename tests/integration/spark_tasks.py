@@ -20,12 +20,13 @@ from acidlib.model.units import UnitResult
 from acidlib.points import Point
 from acidlib.rewrite import unit
 from acidlib.rewrite import unit as parts
-from acidlib.service.tasks import UnitTask, run_unit_task
+from acidlib.service.tasks import AnyUnit, run_unit_task
+from acidlib.stores.stores import Stores
 
 
-def _beside(task: UnitTask, name: str) -> Path:
-    assert task.staging is not None
-    return Path(task.staging).parent / name
+def _beside(staging: str | None, name: str) -> Path:
+    assert staging is not None
+    return Path(staging).parent / name
 
 
 @contextmanager
@@ -46,56 +47,56 @@ def in_the_middle(act: Callable[[], None]) -> Iterator[None]:
         unit.passing = parts.passing = passing
 
 
-def killed_once(task: UnitTask, attempt: str) -> UnitResult:
+def killed_once(made: AnyUnit, staging: str | None, stores: Stores, attempt: str) -> UnitResult:
     """The worker process dies at the first try, after it has written its file."""
-    mark = _beside(task, "_killed_once")
+    mark = _beside(staging, "_killed_once")
     if not mark.exists():
         mark.touch()
-        run_unit_task(task, attempt)
+        run_unit_task(made, staging, stores, attempt)
         os.kill(os.getpid(), 9)
-    return run_unit_task(task, attempt)
+    return run_unit_task(made, staging, stores, attempt)
 
 
-def always_killed(task: UnitTask, attempt: str) -> UnitResult:
+def always_killed(made: AnyUnit, staging: str | None, stores: Stores, attempt: str) -> UnitResult:
     """The worker process dies whenever it tries."""
     os.kill(os.getpid(), 9)
-    return run_unit_task(task, attempt)
+    return run_unit_task(made, staging, stores, attempt)
 
 
-def some_killed(task: UnitTask, attempt: str) -> UnitResult:
+def some_killed(made: AnyUnit, staging: str | None, stores: Stores, attempt: str) -> UnitResult:
     """The worker process dies whenever it tries to do one of the partitions."""
-    if "dt=2024-01-02" in str(task.staging):
+    if "dt=2024-01-02" in str(staging):
         os.kill(os.getpid(), 9)
-    return run_unit_task(task, attempt)
+    return run_unit_task(made, staging, stores, attempt)
 
 
-def done_twice(task: UnitTask, attempt: str) -> UnitResult:
+def done_twice(made: AnyUnit, staging: str | None, stores: Stores, attempt: str) -> UnitResult:
     """A second attempt does the same, as under speculation, and one that is not finished has left its half."""
-    run_unit_task(task, f"{attempt}-other")
-    assert task.staging is not None
-    (Path(task.staging) / "_attempts" / f"{task.unit.directory}.{task.unit.file_name}.half").write_bytes(b"ORC")
-    return run_unit_task(task, attempt)
+    run_unit_task(made, staging, stores, f"{attempt}-other")
+    assert staging is not None
+    (Path(staging) / "_attempts" / f"{made.directory}.{made.file_name}.half").write_bytes(b"ORC")
+    return run_unit_task(made, staging, stores, attempt)
 
 
-def described(task: UnitTask, attempt: str) -> UnitResult:
+def described(made: AnyUnit, staging: str | None, stores: Stores, attempt: str) -> UnitResult:
     """Notes what Spark calls the job it belongs to, and in which pool it is."""
     context = TaskContext.get()
     assert context is not None
     keys = ("spark.job.description", "spark.jobGroup.id", "spark.scheduler.pool")
     names = [context.getLocalProperty(key) or "" for key in keys]
-    _beside(task, "_described").write_text("\n".join(names))
-    return run_unit_task(task, attempt)
+    _beside(staging, "_described").write_text("\n".join(names))
+    return run_unit_task(made, staging, stores, attempt)
 
 
-def never_done(task: UnitTask, attempt: str) -> UnitResult:
+def never_done(made: AnyUnit, staging: str | None, stores: Stores, attempt: str) -> UnitResult:
     """Says that it is in the middle of its file, and does not end."""
 
     def stay() -> None:
-        _beside(task, "_begun").touch()
+        _beside(staging, "_begun").touch()
         time.sleep(300)
 
     with in_the_middle(stay):
-        return run_unit_task(task, attempt)
+        return run_unit_task(made, staging, stores, attempt)
 
 
 # --- of their own, without a unit -------------------------------------------------------------------------------------
@@ -117,6 +118,6 @@ def broken(item: int, attempt: str) -> str:
     return f"{item * 2} {attempt}"
 
 
-def what_was_loaded(item: int, attempt: str) -> tuple[bool, bool]:
+def what_was_loaded(attempt: str) -> tuple[bool, bool]:
     """Whether the worker process knew all before it was made, and whether garbage collections pass over that."""
     return "acidlib.rewrite.warm" in sys.modules, gc.get_freeze_count() > 0

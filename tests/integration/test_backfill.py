@@ -17,8 +17,8 @@ from long_runs import amount
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts
 from acidlib.model.tables import TableRef
 from acidlib.points import Point
-from acidlib.service import compact as turns
 from acidlib.service import places as selection
+from acidlib.service import run_queue as turns
 from acidlib.stores.renaming.claims import Claim, claim
 from acidlib.stores.renaming.local import LocalFileSystem
 from integration.children import killed_at

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from judges import merge, tables
 from judges.values import open_orc
 
-from acidlib.service import compact_place
+from acidlib.service import compact
 from acidlib.service.environment import QUEUE_IN_A_FILE
 from acidlib.stores.renaming import store as rename_store
 from integration.children import without_rights
@@ -550,7 +550,7 @@ def test_one_partition_does_not_stop_the_others(jobs: Jobs, tmp_path: Path) -> N
 def test_a_fault_of_ours_in_one_partition_does_not_stop_the_others(
     jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    module = rename_store if step == "publish" else compact_place
+    module = rename_store if step == "publish" else compact
     part = fixture("hive3/b_part", tmp_path / "db.db" / "part")
     real, calls = getattr(module, step), []
 

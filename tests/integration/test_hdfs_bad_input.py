@@ -17,7 +17,7 @@ from servers.hdfs import Hdfs
 
 from acidlib.model.location import Location
 from acidlib.points import Point
-from acidlib.service import compact_place
+from acidlib.service import compact
 from acidlib.stores.renaming import publishing
 from acidlib.stores.renaming import store as rename_store
 from integration.children import stopped_at
@@ -137,7 +137,7 @@ def test_nodes_that_are_away_and_come_back(whole: Hdfs, jobs: Jobs, table: Locat
     """First those with the data. Meanwhile the same run goes on with what lies elsewhere."""
     before = rows(whole, table, tmp_path)
     with pytest.MonkeyPatch.context() as patch:
-        once_before(patch, "make_file", lambda: [node.kill() for node in whole.data_nodes])
+        once_before(patch, "file_task", lambda: [node.kill() for node in whole.data_nodes])
         ran = jobs("major_compact", "--location", str(table), *ALL)
     assert (ran.status, ran.states) == (1, ["failed"])
     assert "no data node has, or takes, its bytes" in told(ran)
@@ -175,7 +175,7 @@ def test_a_cleaner_without_a_name_node_comes_again(whole: Hdfs, jobs: Jobs, tabl
 
 def once_before(patch: pytest.MonkeyPatch, step: str, action: Callable[[], object]) -> None:
     """Let something happen right before a step of the next run."""
-    module = {"make_file": compact_place, "_rename_one": publishing, "_rename_both": publishing}.get(step, rename_store)
+    module = {"file_task": compact, "_rename_one": publishing, "_rename_both": publishing}.get(step, rename_store)
     real, left = getattr(module, step), [action]
 
     def wrapped(*arguments: Any, **more: Any) -> Any:
@@ -243,15 +243,15 @@ def as_user(hdfs: Hdfs, user: str, table: Location) -> Iterator[None]:
 FAULTS = [
     ("minor of two renames", "safe mode", "_rename_both"),
     ("minor of two renames", "quota of names", "publish"),
-    ("major", "quota of bytes", "make_file"),
+    ("major", "quota of bytes", "file_task"),
     ("major", "rights", "create_staging"),
     ("minor of two renames", "rights", "_rename_both"),
 ]
 MORE_FAULTS = [
     ("major", "safe mode", "_rename_one"),
-    ("minor of two renames", "quota of names", "make_file"),
+    ("minor of two renames", "quota of names", "file_task"),
     ("minor of two renames", "quota of bytes", "publish"),
-    ("minor of two renames", "rights", "make_file"),
+    ("minor of two renames", "rights", "file_task"),
 ]
 
 

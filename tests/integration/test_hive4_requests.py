@@ -17,7 +17,7 @@ from acidlib.metastore.hms import Hms
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.requests import State
 from acidlib.model.tables import TableRef
-from acidlib.service import compact_place
+from acidlib.service import compact
 from acidlib.service.surroundings.hive4 import Hive4HeldPlace, recover
 from acidlib.service.surroundings.hive4_cleaning import Hive4ReadyRequests
 from integration.harness import use_runner
@@ -271,7 +271,7 @@ def test_an_interrupted_named_run_leaves_no_request(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(compact_place, "prepare", interrupt)
+        patch.setattr(compact, "prepare", interrupt)
         assert service("major_compact", "--table", made.full).status == 130
     assert lake.states(made) == ["refused"]
     assert service("major_compact", "--table", made.full).states == ["ready for cleaning"]
@@ -349,7 +349,7 @@ def test_a_request_that_cannot_be_queued_again_says_so(
         raise RetryError("Cannot request a compaction: because the metastore is away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(compact_place, "prepare", conflict)
+        patch.setattr(compact, "prepare", conflict)
         patch.setattr(Hms, "compact", away)
         (entry,) = service("major_compact").compactions
     assert "could not be queued again" in entry["reason"]
@@ -361,14 +361,14 @@ def test_a_run_that_is_alive_is_not_taken_for_dead(
 ) -> None:
     """Neither by another run whose clock is ten minutes ahead."""
     lake.request(lake.table("alive"))
-    real, notes = compact_place.prepare, []
+    real, notes = compact.prepare, []
 
     def looked_at(*given, **more):
         ahead = SimpleNamespace(now_ms=lambda: int(time.time() * 1000) + 700_000)
         notes.extend(recover(ahead, lake.hms))
         return real(*given, **more)
 
-    monkeypatch.setattr(compact_place, "prepare", looked_at)
+    monkeypatch.setattr(compact, "prepare", looked_at)
     assert service("major_compact").states == ["ready for cleaning"]
     assert notes == []
 
@@ -378,7 +378,7 @@ def test_a_place_that_cannot_be_given_back_costs_no_report(
 ) -> None:
     for number in range(3):
         lake.table(f"close{number}")
-    real = compact_place.prepare
+    real = compact.prepare
 
     def bad(fs, place, *given, **more):
         if place.target.ref.table == "close1":
@@ -388,7 +388,7 @@ def test_a_place_that_cannot_be_given_back_costs_no_report(
     def away(*_: object, **__: object) -> None:
         raise RetryError("Cannot abort it: because the metastore is away")
 
-    monkeypatch.setattr(compact_place, "prepare", bad)
+    monkeypatch.setattr(compact, "prepare", bad)
     with monkeypatch.context() as patch:
         patch.setattr(Hms, "abort_txn", away)
         ran = service("major_compact", "--table", f"{lake.database}.close*")

@@ -14,7 +14,7 @@ import pytest
 from thread_runner import ThreadRunner
 
 from acidlib.points import Point
-from acidlib.service import compact_place
+from acidlib.service.compact import PlaceCompaction
 from acidlib.service.spark import SparkEndedError
 from integration.children import Child, killed_at, without_rights
 from integration.harness import AROUND, Jobs, at_time, names, use_runner, visible
@@ -36,14 +36,15 @@ def test_the_bad_ones_are_told_and_the_rest_is_done(
     places.damage(*damaged)
     for name in closed:
         (places.root / name).chmod(0)
-    begun = compact_place.PlaceCompactor.steps
+    begun = PlaceCompaction.steps
 
-    def steps(compactor, job):
-        if job.target.ref.partition in dropped:
-            shutil.rmtree(str(job.target.location))  # after it was listed
-        return begun(compactor, job)
+    def steps(compaction):
+        target = compaction.job.target
+        if target.ref.partition in dropped:
+            shutil.rmtree(str(target.location))  # after it was listed
+        return begun(compaction)
 
-    monkeypatch.setattr(compact_place.PlaceCompactor, "steps", steps)
+    monkeypatch.setattr(PlaceCompaction, "steps", steps)
     others = [another_at_work(places.root / name) for name in claimed]
     # loads what another user may not be allowed to read of the interpreter's files
     jobs.good("major_compact", "--location", tmp_path / "db.db" / "one", "--all-committed")
@@ -66,14 +67,14 @@ def test_the_bad_ones_are_told_and_the_rest_is_done(
 def test_a_run_that_is_terminated_gives_all_back(jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     places = Places(tmp_path / "db.db" / "t", 24)
     jobs.good("initiator", *places.asked, *OVER)
-    publish = compact_place.PlaceCompactor._publish
+    publish = PlaceCompaction._publish
 
     def slowly(*given, **named):
         time.sleep(0.05)
         return publish(*given, **named)
 
     with monkeypatch.context() as patch:
-        patch.setattr(compact_place.PlaceCompactor, "_publish", slowly)
+        patch.setattr(PlaceCompaction, "_publish", slowly)
         child = Child(lambda: jobs("major_compact"), tmp_path / "answer")
     while not places.compacted():
         time.sleep(0.01)

@@ -63,9 +63,9 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     for name in ("plan_bucket_task", "run_unit_task", "run_part_task", "join_parts_task"):
         original = getattr(units, name)
 
-        def counted(task: Any, attempt: str, name: str = name, original: Any = original) -> Any:
+        def counted(*given: Any, name: str = name, original: Any = original) -> Any:
             found[name] = found.get(name, 0) + 1
-            return original(task, attempt)
+            return original(*given)
 
         monkeypatch.setattr(units, name, counted)
     return found
@@ -121,11 +121,11 @@ def test_what_fails_in_one_of_the_tasks_fails_the_compaction(
 ) -> None:
     original, calls = getattr(units, where), []
 
-    def fails(task: Any, attempt: str) -> Any:
-        calls.append(task)
+    def fails(*given: Any) -> Any:
+        calls.append(given)
         if len(calls) == (2 if where == "run_part_task" else 1):
             raise CorruptError("Cannot go on: because a test says so")
-        return original(task, attempt)
+        return original(*given)
 
     monkeypatch.setattr(units, where, fails)
     before = tree(table, times=False)
@@ -141,13 +141,13 @@ def test_a_part_that_is_not_what_was_proved_is_noticed(
 ) -> None:
     original = units.join_parts_task
 
-    def tampered(task: Any, attempt: str) -> Any:
-        first, second, *rest = task.join.parts
+    def tampered(plan: Any, parts: Any, *given: Any) -> Any:
+        first, second, *rest = parts
         swapped = [
             replace(first, path=second.path, length=second.length),
             replace(second, path=first.path, length=first.length),
         ]
-        return original(replace(task, join=replace(task.join, parts=(*swapped, *rest))), attempt)
+        return original(plan, (*swapped, *rest), *given)
 
     monkeypatch.setattr(units, "join_parts_task", tampered)
     before = tree(table, times=False)

@@ -16,7 +16,7 @@ from servers.s3_proxy import Relay
 from acidlib.model.units import Unit, UnitResult
 from acidlib.planning.inputs import CompactionInputs, Publication
 from acidlib.planning.stripes import shares
-from acidlib.rewrite.unit import BucketJoin, join_parts, plan_bucket, run_part, run_unit
+from acidlib.rewrite.unit import join_parts, plan_bucket, run_part, run_unit
 from acidlib.service.plan import filled_directories
 from acidlib.stores.listing import list_location
 from acidlib.stores.renaming.local import LocalFileSystem
@@ -73,7 +73,7 @@ def in_parts(store: Steps, stage: S3Stage, unit: Unit) -> tuple[UnitResult, Atte
         parts.append(run_part(found.part(some), store.data(), path, time.perf_counter))
     data = store.data()
     path = stage.output_path(unit.directory, unit.file_name, "0-a")
-    result = join_parts(BucketJoin(plan=found, parts=tuple(parts)), data, path, time.perf_counter)
+    result = join_parts(found, parts, data, path, time.perf_counter)
     return result, data.attempt(path)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -118,7 +119,7 @@ def test_what_spark_gives_up_takes_nothing_else_with_it(
 
 def test_where_nothing_goes_any_more_it_ends(runner: SparkRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("acidlib.service.spark._MOST_GIVEN_UP", 1)
-    one, two, three = (Task(spark_tasks.fatal, number, 0) for number in (1, 2, 3))
+    one, two, three = (Task(partial(spark_tasks.fatal, number), 0) for number in (1, 2, 3))
     done = runner.run([[one, two], [three]], group="test")
     assert [[it.error is not None for it in batch] for batch in done] == [[True] * 2, [True]]
 
@@ -133,7 +134,7 @@ def test_the_job_is_called_by_what_it_compacts(spark_jobs: Jobs, crud: Path, mon
 
 
 def test_results_come_back_in_order_and_errors_as_values(runner: SparkRunner) -> None:
-    tasks = [Task(spark_tasks.broken, item, 0) for item in range(40)]
+    tasks = [Task(partial(spark_tasks.broken, item), 0) for item in range(40)]
     found = runner.run([tasks[start : start + 3] for start in range(0, 40, 3)], group="test")
     assert [len(batch) for batch in found] == [3] * 13 + [1]
     done = [one for batch in found for one in batch]
@@ -147,7 +148,7 @@ def test_results_come_back_in_order_and_errors_as_values(runner: SparkRunner) ->
 
 def test_workers_are_forked_with_all_loaded(runner: SparkRunner) -> None:
     """And what was loaded before the fork no garbage collection looks at."""
-    ((done,),) = runner.run([[Task(spark_tasks.what_was_loaded, 0, 0)]], group="test")
+    ((done,),) = runner.run([[Task(spark_tasks.what_was_loaded, 0)]], group="test")
     assert done.get() == (True, True)
 
 

@@ -126,8 +126,9 @@ def compaction_command(kind: CompactionType, job: str) -> click.Command:
         if (rebalance or buckets is not None) and not (rebalance and selection.tables):
             raise click.UsageError("--rebalance is for what is named by --table, and --buckets for --rebalance")
         words_are_right()
-        from acidlib.service.compact import CompactionRun, run_compaction
+        from acidlib.service.compact import run_compaction
         from acidlib.service.open import open_backend
+        from acidlib.service.run_queue import CompactionRun
         from acidlib.verify.orc_files import require_reader
 
         if share is not None:

@@ -33,11 +33,12 @@ from acidlib.report.results import CleaningResult, CompactionResult, InitiatorRe
 from acidlib.report.show import show_document
 from acidlib.service.backend import CleanerOptions
 from acidlib.service.clean import run_cleaner
-from acidlib.service.compact import CompactionRun, run_compaction
+from acidlib.service.compact import run_compaction
 from acidlib.service.environment import Environment
 from acidlib.service.initiate import run_initiator
 from acidlib.service.open import open_backend, open_cleaning
 from acidlib.service.places import Interpretation, Selection
+from acidlib.service.run_queue import CompactionRun
 from acidlib.service.services import Services
 from acidlib.wording import human_bytes, plural
 

@@ -13,7 +13,7 @@ from judges import tables
 
 from acidlib.errors import CorruptError
 from acidlib.model.units import RewriteSettings, Unit
-from acidlib.rewrite.unit import BucketJoin, BucketPlan, PartResult, join_parts, plan_bucket, run_part, run_unit
+from acidlib.rewrite.unit import BucketPlan, PartResult, join_parts, plan_bucket, run_part, run_unit
 
 BUCKET = tables.bucket_property(0, 0)
 ROWS = [tables.delta_name(number, number) for number in range(1, 8)]
@@ -69,7 +69,7 @@ def test_joining_opens_the_files_of_copied_stripes_only(table: Path, tmp_path: P
     _, found, numbers = planned(table)
     parts = tuple(ran(found, number, tmp_path / f"part{number}")[0] for number in numbers)
     files = CountedFiles()
-    join_parts(BucketJoin(plan=found, parts=parts), files, str(tmp_path / "joined"), lambda: 0.0)
+    join_parts(found, parts, files, str(tmp_path / "joined"), lambda: 0.0)
     assert opened(files, table) == dict.fromkeys([name for name in ROWS if name != ROWS[1]], 1)
 
 
@@ -78,7 +78,7 @@ def test_parts_make_the_file_that_one_task_makes(table: Path, tmp_path: Path) ->
     unit, found, numbers = planned(table)
     parts = tuple(ran(found, number, tmp_path / f"part{number}")[0] for number in numbers)
     whole = run_unit(unit, CountedFiles(), str(tmp_path / "whole"), lambda: 0.0)
-    joined = join_parts(BucketJoin(plan=found, parts=parts), CountedFiles(), str(tmp_path / "joined"), lambda: 0.0)
+    joined = join_parts(found, parts, CountedFiles(), str(tmp_path / "joined"), lambda: 0.0)
     assert (tmp_path / "joined").read_bytes() == (tmp_path / "whole").read_bytes()
     assert (joined.rows_in, joined.rows_deleted, joined.rows_out) == (210, 3, 207)
     assert (whole.rows_in, whole.rows_deleted, whole.rows_out) == (210, 3, 207)

@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,8 +15,7 @@ from thread_runner import ThreadRunner
 
 from acidlib.errors import ConflictError, RetryError
 from acidlib.planning.batches import SMALL_BYTES
-from acidlib.service.plan import Errand, one_task
-from acidlib.service.schedule import Flow, Piece, Steps
+from acidlib.service.schedule import Flow, Piece, ran
 from acidlib.service.services import Done, LocalRunner, Task
 from acidlib.service.stopping import STOPPING
 
@@ -36,11 +36,11 @@ class Doubled:
     def name(self) -> str:
         return f"p{self.number}"
 
-    def steps(self) -> Steps[int]:
+    async def steps(self) -> int:
         self.log.append(f"{self.name} begun")
         try:
             self.before()
-            (done,) = yield (one_task(Task(self.work, self.number, self.length)),)
+            (done,) = await ran(Task(partial(self.work, self.number), self.length))
             self.log.append(f"{self.name} ended")
             return done.get()
         except GeneratorExit:
@@ -117,7 +117,7 @@ def test_what_waits_together_runs_together() -> None:
     assert any(group.startswith("doubling p") and " and " in group for group, _ in runner.jobs)
 
 
-def test_of_large_tasks_those_that_end_an_errand_go_first_and_then_the_longest() -> None:
+def test_of_large_tasks_those_that_end_a_subtask_go_first_and_then_the_longest() -> None:
     go, both_run = threading.Event(), threading.Barrier(4)
 
     def held(item: int, _: str) -> int:
@@ -126,13 +126,13 @@ def test_of_large_tasks_those_that_end_an_errand_go_first_and_then_the_longest()
         return item
 
     class Twice(Doubled):
-        def steps(self) -> Steps[int]:
-            def both() -> Errand:
-                yield (Task(held, -1, SMALL_BYTES),)
-                (done,) = yield (Task(self.work, self.number, SMALL_BYTES),)
+        async def steps(self) -> int:
+            async def both() -> Done[Any]:
+                await ran(Task(partial(held, -1), SMALL_BYTES))
+                (done,) = await ran(Task(partial(self.work, self.number), SMALL_BYTES))
                 return done
 
-            (done,) = yield (both(),)
+            (done,) = await ran(both())
             return done.get()
 
     runner = ThreadRunner(slots=1)
@@ -140,20 +140,20 @@ def test_of_large_tasks_those_that_end_an_errand_go_first_and_then_the_longest()
     results = flow(runner, limit=32).run(iter([Twice(1), Doubled(2, work=held, length=SMALL_BYTES), *waiting]))
     threading.Timer(0.5, go.set).start()
     assert len(list(results)) == 4
-    order = [item for _, batches in runner.jobs for batch in batches for item in batch]
+    order = [work.args[0] for _, batches in runner.jobs for batch in batches for work in batch]
     assert order[2:] in ([1, 9, 3], [9, 1, 3]), "two are started at a time, in one job or in two"
 
 
-def test_an_errand_may_ask_again_and_a_piece_may_ask_for_nothing() -> None:
-    def twice(item: int) -> Errand:
-        (first,) = yield (Task(lambda one, _: one + 1, item, 1),)
-        left, right = yield (Task(lambda one, _: one, first.get(), 1), Task(lambda one, _: -one, first.get(), 1))
+def test_a_subtask_may_ask_again_and_a_piece_may_ask_for_nothing() -> None:
+    async def twice(item: int) -> Done[Any]:
+        (first,) = await ran(Task(lambda _: item + 1, 1))
+        left, right = await ran(Task(lambda _: first.get(), 1), Task(lambda _: -first.get(), 1))
         return Done(outcome=(left.get(), right.get()))
 
     class Asking(Doubled):
-        def steps(self) -> Steps[Any]:
-            assert (yield ()) == []
-            answers = yield (twice(1), twice(5))
+        async def steps(self) -> Any:
+            assert await ran() == []
+            answers = await ran(twice(1), twice(5))
             return [answer.get() for answer in answers]
 
     for runner in (ThreadRunner(), LocalRunner(str)):
@@ -162,8 +162,8 @@ def test_an_errand_may_ask_again_and_a_piece_may_ask_for_nothing() -> None:
 
 def test_an_error_of_a_task_is_its_pieces_answer() -> None:
     class Told(Doubled):
-        def steps(self) -> Steps[Any]:
-            (done,) = yield (one_task(Task(self.work, self.number, 1)),)
+        async def steps(self) -> Any:
+            (done,) = await ran(Task(partial(self.work, self.number), 1))
             return str(done.error)
 
     def refused(item: int, _: str) -> int:
@@ -242,8 +242,8 @@ def test_what_ends_while_the_run_is_given_up_has_its_result() -> None:
     runner, running = ThreadRunner(), threading.Event()
 
     class Published(Doubled):
-        def steps(self) -> Steps[int]:
-            (done,) = yield (one_task(Task(self.work, self.number, self.length)),)
+        async def steps(self) -> int:
+            (done,) = await ran(Task(partial(self.work, self.number), self.length))
             running.set()
             assert runner.cancelled.wait(SECONDS)
             return done.get()

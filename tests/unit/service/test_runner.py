@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from threading import Event
 
 import pytest
@@ -19,25 +20,26 @@ def work(item: int, unique: str) -> str:
 
 
 def test_attempt() -> None:
-    assert attempt(work, 5, "u") == Done(outcome="20:u")
-    assert isinstance(attempt(work, -1, "u").error, ConflictError)
-    fault = attempt(work, 0, "u").error
+    assert attempt(partial(work, 5), "u") == Done(outcome="20:u")
+    assert isinstance(attempt(partial(work, -1), "u").error, ConflictError)
+    fault = attempt(partial(work, 0), "u").error
     assert isinstance(fault, DefectError)
     assert "unexpected ZeroDivisionError" in str(fault)
 
 
 def test_an_interrupt_is_no_value() -> None:
-    def interrupted(item: int, unique: str) -> str:
+    def interrupted(unique: str) -> str:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        attempt(interrupted, 1, "u")
+        attempt(interrupted, "u")
 
 
 def test_local_runner_keeps_the_order_and_gives_each_attempt_a_name() -> None:
     counter = itertools.count()
     runner = LocalRunner(lambda: str(next(counter)))
-    (first, refused), (last,) = runner.run([[Task(work, 1, 0), Task(work, -2, 0)], [Task(work, 4, 0)]], group="g")
+    one, two, three = (Task(partial(work, number), 0) for number in (1, -2, 4))
+    (first, refused), (last,) = runner.run([[one, two], [three]], group="g")
     assert [first.outcome, last.outcome] == ["100:0", "25:2"]
     with pytest.raises(ConflictError, match="-2"):
         refused.get()

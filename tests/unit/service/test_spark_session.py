@@ -65,7 +65,7 @@ def test_a_job_that_a_lost_spark_gives_up_is_no_failure_of_its_tasks(answer: boo
 
     runner = SparkRunner(SimpleNamespace(context=Lost(), started=Lost))  # type: ignore[arg-type]
     with pytest.raises(SparkEndedError, match="Cannot run two tasks: Spark has ended"):
-        runner.run([[Task(max, 1, 0), Task(max, 2, 0)]], group="two tasks")
+        runner.run([[Task(str, 0), Task(str, 0)]], group="two tasks")
     assert len(jobs) == 1
     assert runner.slots > 0
 
