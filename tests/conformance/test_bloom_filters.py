@@ -21,7 +21,7 @@ from acidlib.model.names import Generation
 from acidlib.model.units import RewriteSettings
 from acidlib.orc.kernels import murmur
 from acidlib.orc.kernels.murmur import hash_decimals, hash_longs, hash_strings, set_bits, timestamp_millis
-from acidlib.rewrite.unit import BucketJoin, join_parts, plan_bucket, run_part, run_unit
+from acidlib.rewrite.unit import join_parts, plan_bucket, run_part, run_unit
 from acidlib.stores.renaming.local import LocalDataFiles
 from conformance.checks import java_problems, statistics_problems
 from conformance.java_tables import COLUMNS, real, row, single
@@ -361,6 +361,6 @@ def test_several_tasks_make_the_same_file(java: JavaOrc, tmp_path: Path) -> None
     run_unit(unit, data, str(whole), time.perf_counter)
     found = plan_bucket(unit, data, time.perf_counter)
     made = run_part(found.part([2]), data, str(tmp_path / "part"), time.perf_counter)
-    join_parts(BucketJoin(plan=found, parts=(made,)), data, str(joined), time.perf_counter)
+    join_parts(found, (made,), data, str(joined), time.perf_counter)
     assert joined.read_bytes() == whole.read_bytes()
     assert filtered_columns(joined) == [[8, 9]] * 3

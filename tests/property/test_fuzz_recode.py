@@ -27,7 +27,7 @@ from random_tables import RandomTable, build
 from rebalancing import renumbered
 
 from acidlib.model.units import Unit
-from acidlib.rewrite.unit import BucketJoin, join_parts, plan_bucket, run_part
+from acidlib.rewrite.unit import join_parts, plan_bucket, run_part
 from acidlib.stores.renaming.local import LocalDataFiles
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
@@ -78,7 +78,7 @@ def _in_parts(unit: Unit, folder: Path) -> bytes:
     for number in rewritten:
         parts.append(run_part(found.part([number]), data, f"{folder}/part_{unit.bucket}_{number}", time.perf_counter))
     joined = folder / f"joined_{unit.bucket}"
-    join_parts(BucketJoin(plan=found, parts=tuple(parts)), data, str(joined), time.perf_counter)
+    join_parts(found, tuple(parts), data, str(joined), time.perf_counter)
     return joined.read_bytes()
 
 
