@@ -1,4 +1,9 @@
-"""The status of all tables: figures and limits, the rules that find what is wrong, and the summary."""
+"""The status of all tables: what one look saw, the limits, the rules that find what is wrong, and the summary.
+
+Source of the figures and of the limits: Hive 4 `AcidMetricService` and `AcidMetricLogger` (the metrics of its
+metastore, and the settings by which it warns of them), and the alerts that Cloudera documents for the same metrics
+(Cloudera Management Console, built-in alerts: OldestInitiatedCompactionPassedThreshold and so on).
+"""
 
 from __future__ import annotations
 
@@ -10,16 +15,10 @@ from typing import TypeVar
 
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.tables import TableRef
+from acidlib.planning.initiate import ABORTED_TXN_KEY, ABORTED_TXN_TIME_KEY
 from acidlib.planning.inputs import was_compact
 from acidlib.planning.verification import holding, why_held
 from acidlib.wording import age_words, plural
-
-# --- health -----------------------------------------------------------------------------------------------------------
-# What is looked at to tell how the tables are doing, what may be wrong with them, and the limits from which on it is.
-#
-# Source of the figures and of the limits: Hive 4 `AcidMetricService` and `AcidMetricLogger` (the metrics of its
-# metastore, and the settings by which it warns of them), and the alerts that Cloudera documents for the same metrics
-# (Cloudera Management Console, built-in alerts: OldestInitiatedCompactionPassedThreshold and so on).
 
 
 class Level(enum.IntEnum):
@@ -35,8 +34,8 @@ class Level(enum.IntEnum):
         return self.name.lower()
 
 
-class Trouble(enum.Enum):
-    """A kind of trouble; the value is its name in the JSON document and in metrics. It never changes."""
+class FindingKind(enum.Enum):
+    """A kind of finding; the value is its name in the JSON document and in metrics. It never changes."""
 
     INITIATED_LONG = "initiated for long"
     WORKING_LONG = "working for long"
@@ -97,69 +96,11 @@ class Finding:
     """
 
     level: Level
-    trouble: Trouble
+    kind: FindingKind
     reason: str
     ref: TableRef | None = None
     location: str | None = None
     setting: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
-    """From where on a figure is a warning, and from where on an error: more than that. 0 is never.
-
-    Durations are seconds. The two keys are those of the settings.
-    """
-
-    warning: float = 0
-    error: float = 0
-    warning_key: str | None = None
-    error_key: str | None = None
-
-    def level(self, value: float) -> Level:
-        """How bad a value is."""
-        if self.error > 0 and value > self.error:
-            return Level.ERROR
-        return Level.WARNING if self.warning > 0 and value > self.warning else Level.OK
-
-    def key(self, level: Level) -> str | None:
-        """The setting by which a value is on a level."""
-        return {Level.WARNING: self.warning_key, Level.ERROR: self.error_key}.get(level)
-
-    def passed(self, level: Level) -> float:
-        """What was passed then."""
-        return self.error if level is Level.ERROR else self.warning
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """All limits; see the settings they come from.
-
-    failed_in_a_row  failures after which a place is no longer queued automatically
-    rolled_back      transactions that were rolled back, from when on a cleaner sees to them: how many, and how old
-    table_aborted    aborted write ids of one table that are many
-    small_share      of its base's bytes that a small delta has less than
-    silent_seconds   without a sign of life of an open transaction, None where it is not known
-    """
-
-    initiated: Limit = field(default_factory=Limit)
-    working: Limit = field(default_factory=Limit)
-    uncleaned: Limit = field(default_factory=Limit)
-    open_txn: Limit = field(default_factory=Limit)
-    aborted_txn: Limit = field(default_factory=Limit)
-    rolled_back: tuple[Limit, Limit] = field(default_factory=lambda: (Limit(), Limit()))
-    failure_ratio: Limit = field(default_factory=Limit)
-    failed_in_a_row: Limit = field(default_factory=Limit)
-    refused_in_a_row: Limit = field(default_factory=Limit)
-    table_aborted: Limit = field(default_factory=Limit)
-    tables_aborted: Limit = field(default_factory=Limit)
-    deltas: Limit = field(default_factory=Limit)
-    obsolete: Limit = field(default_factory=Limit)
-    small: Limit = field(default_factory=Limit)
-    ratio: Limit = field(default_factory=Limit)
-    obsolete_bytes: Limit = field(default_factory=Limit)
-    small_share: float = 0.01
-    silent_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +113,19 @@ class Transaction:
     host: str
     age: float | None
     silent: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleaningBlocker:
+    """What a request that is ready for cleaning waits for: a `transaction` or a `lock`, whose, and for how long."""
+
+    request_id: int
+    ref: TableRef
+    kind: str
+    id: int
+    user: str
+    host: str
+    age: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,30 +166,18 @@ class PlaceFigures:
     claim_left_by: str | None = None
     staging: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
-    problem: tuple[Trouble, str] | None = None
+    problem: tuple[FindingKind, str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CleaningBlocker:
-    """What a request that is ready for cleaning waits for: a `transaction` or a `lock`, whose, and for how long."""
-
-    request_id: int
-    ref: TableRef
-    kind: str
-    id: int
-    user: str
-    host: str
-    age: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lake:
+class StatusSnapshot:
     """All that one look saw. `now_ms` is its time.
 
     requests      of the queue and the history
     hosts         that queued requests, `versions` of who worked on them, where a metastore tells them
     gone          the requests that are worked on by a run that is known to have ended
-    transactions  open and aborted, `waits` what they keep from being cleaned; both None without a metastore
+    transactions  open and aborted, `blockers` what they keep from being cleaned; both None without a metastore
+    txn_timeout   seconds without a sign of life after which the metastore ends a transaction; None where not known
     aborted       how many write ids of each table are aborted
     uncleaned     why no cleaner sees to transactions that were rolled back; None where one does
     places        that were listed, of so many `known_places`; both None where nothing was to be listed
@@ -250,7 +192,8 @@ class Lake:
     hosts: tuple[str, ...] = ()
     gone: frozenset[int] = frozenset()
     transactions: tuple[Transaction, ...] | None = None
-    waits: tuple[CleaningBlocker, ...] | None = None
+    txn_timeout: float | None = None
+    blockers: tuple[CleaningBlocker, ...] | None = None
     aborted: Mapping[TableRef, int] = field(default_factory=dict)
     uncleaned: str | None = None
     places: tuple[PlaceFigures, ...] | None = None
@@ -311,22 +254,214 @@ class Status:
     oldest_aborted: Transaction | None = None
     open_count: int | None = None
     aborted_count: int | None = None
-    waits: tuple[CleaningBlocker, ...] | None = None
+    blockers: tuple[CleaningBlocker, ...] | None = None
 
 
-# --- health rules -----------------------------------------------------------------------------------------------------
-# What is wrong, by rules over figures: each gives findings, with the reason in one line.
-#
-# An age that is not known never counts as long. Every limit is strict: more than it.
+class Unit(enum.Enum):
+    """The unit of a figure and of its limit."""
+
+    NUMBER = "number"
+    RATIO = "ratio"
+    SHARE = "share"
+    SECONDS = "seconds"
+
+    def words(self, value: float) -> str:
+        """Return a figure as a sentence has it."""
+        match self:
+            case Unit.SECONDS:
+                return age_words(value)
+            case Unit.SHARE:
+                return f"{value:.1%}"
+            case Unit.RATIO:
+                return f"{value:,.1f}".removesuffix(".0")
+        return f"{value:,.0f}"
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """From where on a figure is a warning, and from where on an error: more than what the settings say; 0 is never.
+
+    message         what a finding says, of `{what}`, the `{figure}` and the `{limit}` that it passed
+    warning, error  keys of the settings; None where there is no such level
+    at_least        the limit itself counts as passed
+    """
+
+    message: str
+    warning: str | None
+    error: str | None = None
+    unit: Unit = Unit.NUMBER
+    at_least: bool = False
+
+    def passed(self, limits: Limits, figure: float) -> tuple[Level, str] | None:
+        """Return how bad a figure is, and by which setting; None where it passes no limit."""
+        for level, key in ((Level.ERROR, self.error), (Level.WARNING, self.warning)):
+            limit = limits.get(key or "", 0)
+            if key is not None and limit > 0 and (figure > limit or (self.at_least and figure == limit)):
+                return level, key
+        return None
+
+
+Limits = Mapping[str, float]
+"""The values of the settings in `LIMITS`, by key, durations in seconds; one that is missing is no limit."""
+
+_UNCLEANED = "metastore.compactor.oldest.uncleaned.compaction.time.threshold"
+
+LIMITS = {
+    FindingKind.INITIATED_LONG: Limit(
+        "{what} waits to be begun since {figure}, more than {limit}",
+        "metastore.compactor.oldest.initiated.compaction.time.threshold.warning",
+        "metastore.compactor.oldest.initiated.compaction.time.threshold.error",
+        Unit.SECONDS,
+    ),
+    FindingKind.WORKING_LONG: Limit(
+        "{what} is worked on since {figure}, more than {limit}",
+        "acidlib.status.working.threshold",
+        "hive.compactor.worker.timeout",
+        Unit.SECONDS,
+    ),
+    FindingKind.READY_LONG: Limit(
+        "{what} awaits cleaning since {figure}, more than {limit}", _UNCLEANED, None, Unit.SECONDS
+    ),
+    FindingKind.HELD_BACK: Limit(
+        "the last {figure} compactions failed, so it is no longer queued automatically{what}",
+        None,
+        "metastore.compactor.initiator.failed.compacts.threshold",
+        at_least=True,
+    ),
+    FindingKind.REFUSED: Limit("{what}", "acidlib.status.refused.threshold", at_least=True),
+    FindingKind.FAILURE_RATIO: Limit(
+        "at {what} the last compaction failed or was not initiated, {figure}, more than {limit}",
+        "metastore.compactor.failed.compaction.ratio.threshold",
+        None,
+        Unit.SHARE,
+    ),
+    FindingKind.OPEN_LONG: Limit(
+        "{what} is open since {figure}, more than {limit}",
+        "metastore.compactor.oldest.open.txn.threshold.warning",
+        "metastore.compactor.oldest.open.txn.threshold.error",
+        Unit.SECONDS,
+    ),
+    FindingKind.ABORTED_LONG: Limit(
+        "{what} is aborted and remembered since {figure}, more than {limit}",
+        "metastore.compactor.oldest.uncleaned.aborted.txn.time.threshold.warning",
+        "metastore.compactor.oldest.uncleaned.aborted.txn.time.threshold.error",
+        Unit.SECONDS,
+    ),
+    FindingKind.ABORTED_LEFT: Limit("{what}", ABORTED_TXN_KEY),
+    FindingKind.ABORTED_IN_TABLE: Limit(
+        "{figure} of its write ids are aborted, more than {limit}", "metastore.acidmetrics.table.aborted.txns.threshold"
+    ),
+    FindingKind.ABORTED_IN_TABLES: Limit(
+        "{what}", None, "metastore.compactor.tables.with.aborted.txn.threshold", at_least=True
+    ),
+    FindingKind.BLOCKED_BY_TXN: Limit("{what}, there since {figure}", _UNCLEANED, None, Unit.SECONDS),
+    FindingKind.BLOCKED_BY_LOCK: Limit("{what}, there since {figure}", _UNCLEANED, None, Unit.SECONDS),
+    FindingKind.MANY_DELTAS: Limit(
+        "{figure} deltas are to be merged by every reader, more than {limit}",
+        "hive.compactor.active.delta.dir.threshold",
+    ),
+    FindingKind.MANY_OBSOLETE: Limit(
+        "{figure} directories are obsolete, more than {limit}", "hive.compactor.obsolete.delta.dir.threshold"
+    ),
+    FindingKind.MANY_SMALL: Limit(
+        "{figure} deltas are small, more than {limit}", "hive.compactor.small.delta.dir.threshold"
+    ),
+    FindingKind.MUCH_TO_CLEAN: Limit(
+        "{figure} bytes wait for cleaning, more than {limit}", "acidlib.status.obsolete.bytes.threshold"
+    ),
+    FindingKind.HEAVY_DELTAS: Limit(
+        "its deltas have {figure} times the bytes of its base, more than {limit}",
+        "acidlib.status.delta.ratio.threshold",
+        None,
+        Unit.RATIO,
+    ),
+}
+"""The limit that makes a finding of a kind."""
+OLDEST_ROLLED_BACK = Limit("{what}", ABORTED_TXN_TIME_KEY, None, Unit.SECONDS)
+"""The other limit of `FindingKind.ABORTED_LEFT`."""
 
 CLOCK_SECONDS = 300.0
-"""By so much the clocks of two machines may differ without anybody having to know."""
+"""Seconds by which the clocks of two machines may differ without a finding."""
+_WORST = 5
+_QUEUED = (State.INITIATED, State.WORKING, State.READY_FOR_CLEANING)
 _ENDED_BADLY = (State.FAILED, State.ATTEMPTED)
 _DONE = (State.SUCCEEDED, State.READY_FOR_CLEANING)
 
 
+def status_of(seen: StatusSnapshot, limits: Limits) -> Status:
+    """Return every finding, worst first, then by name; figures of all and of each table, the worst table first."""
+    histories = _histories(seen)
+    found = [*seen.found, *_about_requests(seen, limits)]
+    for history in histories:
+        found += _about_history(history, limits)
+    found += _about_failures_and_hosts(seen, histories, limits)
+    found += _about_transactions(seen, limits)
+    for place in seen.places or ():
+        found += _about_place(place, limits)
+    findings = sorted(found, key=lambda one: (-one.level, "" if one.ref is None else str(one.ref), one.kind.value))
+    txns = seen.transactions
+    opened = [one for one in txns or () if one.is_open]
+    aborted = [one for one in txns or () if not one.is_open]
+    return Status(
+        findings=tuple(findings),
+        totals=replace(
+            _figures(seen, histories, findings, seen.requests, seen.places),
+            places=seen.known_places,
+            blockers=len(seen.blockers or ()),
+            aborted_write_ids=sum(seen.aborted.values()) if _knows_write_ids(seen) else None,
+        ),
+        tables=tuple(sorted(_tables(seen, histories, findings), key=lambda one: (-one.level, -one.findings, one.ref))),
+        oldest_open=max(opened, key=lambda one: one.age or 0, default=None),
+        oldest_aborted=max(aborted, key=lambda one: one.age or 0, default=None),
+        open_count=None if txns is None else len(opened),
+        aborted_count=None if txns is None else len(aborted),
+        blockers=seen.blockers,
+    )
+
+
+def _histories(seen: StatusSnapshot) -> list[list[CompactionRequest]]:
+    """Return the requests of each place, newest first; ids of two queues say nothing of each other."""
+    found: dict[object, list[CompactionRequest]] = {}
+    for row in sorted(seen.requests, key=lambda row: row.id, reverse=True):
+        place = (row.facts.location, row.ref) if seen.by_location else (row.facts.metastore, row.ref)
+        found.setdefault(place, []).append(row)
+    return list(found.values())
+
+
+Where = tuple[TableRef | None, str | None]
+"""What a finding is about: names and location."""
+_EVERYTHING: Where = (None, None)
+
+
+def _finding(
+    kind: FindingKind,
+    reason: str,
+    where: Where = _EVERYTHING,
+    level: Level = Level.WARNING,
+    setting: str | None = None,
+) -> Finding:
+    return Finding(level=level, kind=kind, reason=reason, ref=where[0], location=where[1], setting=setting)
+
+
+def _over(
+    limits: Limits, kind: FindingKind, figure: float | None, where: Where = _EVERYTHING, what: str = ""
+) -> Iterator[Finding]:
+    """Yield the finding of a figure that passes its limit; one that is not known passes none."""
+    limit = LIMITS[kind]
+    passed = None if figure is None else limit.passed(limits, figure)
+    if figure is not None and passed is not None:
+        level, key = passed
+        words = {"what": what, "figure": limit.unit.words(figure), "limit": limit.unit.words(limits[key])}
+        yield _finding(kind, limit.message.format(**words), where, level, key)
+
+
+def _where(request: CompactionRequest) -> Where:
+    location = request.facts.location
+    return request.ref, None if location is None else str(location)
+
+
 def age_of(request: CompactionRequest, now_ms: int) -> float | None:
-    """For how many seconds a request has been in its state; None where that is not known.
+    """Return for how many seconds a request has been in its state; None where that is not known.
 
     Source: Hive 4 `AcidMetricService`: since it was queued, begun, or committed.
     """
@@ -338,63 +473,74 @@ def age_of(request: CompactionRequest, now_ms: int) -> float | None:
     return None if since is None else (now_ms - since) / 1000
 
 
-def about_requests(
-    requests: Iterable[CompactionRequest],
-    limits: Limits,
-    now_ms: int,
-    *,
-    gone: frozenset[int] = frozenset(),
-    tells_queued: bool = True,
-) -> Iterator[Finding]:
-    """About the requests of the queue, each for itself. `gone` are those whose run is known to have ended.
-
-    tells_queued  it is known of all when they were queued
-    """
-    for one in requests:
+def _about_requests(seen: StatusSnapshot, limits: Limits) -> Iterator[Finding]:
+    """Yield findings about the requests of the queue, each for itself. An age that is not known is never long."""
+    for one in seen.requests:
+        where, age = _where(one), age_of(one, seen.now_ms)
         what = f"request {one.id} ({one.type.label.lower()})"
         if one.facts.problems:
-            yield _of(one, Level.ERROR, Trouble.NOT_UNDERSTOOD, f"{what} {'; '.join(one.facts.problems.values())}")
-        age = age_of(one, now_ms)
+            reason = f"{what} {'; '.join(one.facts.problems.values())}"
+            yield _finding(FindingKind.NOT_UNDERSTOOD, reason, where, Level.ERROR)
         match one.state:
             case State.INITIATED:
-                yield from _long(one, Trouble.INITIATED_LONG, limits.initiated, age, f"{what} waits to be begun since")
+                yield from _over(limits, FindingKind.INITIATED_LONG, age, where, what)
             case State.WORKING:
-                yield from _long(one, Trouble.WORKING_LONG, limits.working, age, f"{what} is worked on since")
-                yield from _about_worker(one, what, gone=one.id in gone)
+                yield from _over(limits, FindingKind.WORKING_LONG, age, where, what)
+                if not one.worker_id:
+                    yield _finding(FindingKind.WORKER_UNKNOWN, f"{what} is worked on by nobody who is known", where)
+                elif one.id in seen.gone:
+                    reason = f"{what} was worked on by {one.worker_id}, which has ended; the next run gives it back"
+                    yield _finding(FindingKind.WORKER_GONE, reason, where)
             case State.READY_FOR_CLEANING:
-                yield from _long(one, Trouble.READY_LONG, limits.uncleaned, age, f"{what} awaits cleaning since")
+                yield from _over(limits, FindingKind.READY_LONG, age, where, what)
                 tells_commit = one.type is not CompactionType.REBALANCE
                 if one.txn_id is not None and one.commit_ms is None and tells_commit:
                     reason = f"{what} is ready for cleaning, and its transaction {one.txn_id} has not committed"
-                    yield _of(one, Level.WARNING, Trouble.NOT_COMMITTED, reason)
+                    yield _finding(FindingKind.NOT_COMMITTED, reason, where)
                 if one.retry_retention_ms or one.error_message:
-                    why = f": {one.error_message}" if one.error_message else ""
-                    yield _of(one, Level.WARNING, Trouble.CLEANING_RETRIED, f"{what} could not be cleaned{why}")
+                    yield _finding(FindingKind.CLEANING_RETRIED, f"{what} could not be cleaned{_why(one)}", where)
             case _:
                 continue
+        is_in_state = f"{what} is {one.state.label}"
         if one.type is CompactionType.ABORT_TXN_CLEANUP:
-            reason = f"{what} is {one.state.label}, and is left to Hive's own compactor"
-            yield _of(one, Level.WARNING, Trouble.OTHERS_WORK, reason)
-        if age is None and (tells_queued or one.state is not State.INITIATED):
-            yield _of(one, Level.WARNING, Trouble.AGE_UNKNOWN, f"{what} is {one.state.label}, nobody knows since when")
+            yield _finding(FindingKind.OTHERS_WORK, f"{is_in_state}, and is left to Hive's own compactor", where)
+        if age is None and (seen.tells_queued or one.state is not State.INITIATED):
+            yield _finding(FindingKind.AGE_UNKNOWN, f"{is_in_state}, nobody knows since when", where)
         elif age is not None and age < -CLOCK_SECONDS:
-            reason = f"{what} is {one.state.label} since {age_words(-age)} from now: the clocks of two machines differ"
-            yield _of(one, Level.WARNING, Trouble.FROM_THE_FUTURE, reason)
+            reason = f"{is_in_state} since {age_words(-age)} from now: the clocks of two machines differ"
+            yield _finding(FindingKind.FROM_THE_FUTURE, reason, where)
 
 
-def _about_worker(one: CompactionRequest, what: str, *, gone: bool) -> Iterator[Finding]:
-    if not one.worker_id:
-        yield _of(one, Level.WARNING, Trouble.WORKER_UNKNOWN, f"{what} is worked on by nobody who is known")
-    elif gone:
-        reason = f"{what} was worked on by {one.worker_id}, which has ended; the next run gives it back"
-        yield _of(one, Level.WARNING, Trouble.WORKER_GONE, reason)
+def _why(request: CompactionRequest) -> str:
+    return f": {request.error_message}" if request.error_message else ""
 
 
-def _long(one: CompactionRequest, trouble: Trouble, limit: Limit, age: float | None, what: str) -> Iterator[Finding]:
-    if age is None or (level := limit.level(age)) is Level.OK:
+def _about_history(newest: Sequence[CompactionRequest], limits: Limits) -> Iterator[Finding]:
+    """Yield findings about all requests of one place, newest first: how the last ones ended, and whether two wait."""
+    held = holding(row for row in newest if row.state is not State.WORKING)  # that may be verified just now
+    if held is not None:
+        yield _finding(FindingKind.UNVERIFIED, why_held(held), _where(held), Level.ERROR)
+    waiting = [row for row in newest if row.state in (State.INITIATED, State.WORKING)]
+    if len(waiting) > 1:
+        ids = ", ".join(str(row.id) for row in reversed(waiting))
+        yield _finding(FindingKind.TWICE, f"requests {ids} are for the same place", _where(waiting[0]))
+    last = next((row for row in newest if row.state not in (State.INITIATED, State.WORKING)), None)
+    if last is None:
         return
-    reason = f"{what} {age_words(age)}, more than {age_words(limit.passed(level))}"
-    yield _of(one, level, trouble, reason, limit.key(level))
+    where, why = _where(last), _why(last)
+    failed = 0 if held is not None else in_a_row(newest, State.FAILED)
+    if failed:
+        yield next(
+            _over(limits, FindingKind.HELD_BACK, failed, where, why),
+            _finding(FindingKind.FAILED, f"request {last.id} failed{why}", where),
+        )
+    elif last.state is State.ATTEMPTED:
+        yield _finding(FindingKind.NOT_INITIATED, f"request {last.id} was not initiated{why}", where)
+    elif last.state is State.ABORTED:
+        yield _finding(FindingKind.ABORTED_BY_HAND, f"request {last.id} was aborted by hand", where)
+    refused = in_a_row(newest, State.REFUSED)
+    what = f"the last {plural(refused, 'request was', 'requests were')} refused{why}"
+    yield from _over(limits, FindingKind.REFUSED, refused, where, what)
 
 
 def in_a_row(history: Sequence[CompactionRequest], *states: State) -> int:
@@ -414,297 +560,144 @@ def in_a_row(history: Sequence[CompactionRequest], *states: State) -> int:
     return counted
 
 
-def about_history(history: Sequence[CompactionRequest], limits: Limits) -> Iterator[Finding]:
-    """About all requests of one place: how the last ones ended, and whether two of them wait."""
-    newest = sorted(history, key=lambda row: row.id, reverse=True)
-    held = holding(row for row in newest if row.state is not State.WORKING)  # that may be verified just now
-    if held is not None:
-        yield _of(held, Level.ERROR, Trouble.UNVERIFIED, why_held(held))
-    failed = 0 if held is not None else in_a_row(newest, State.FAILED)
-    last = next((row for row in newest if row.state not in (State.INITIATED, State.WORKING)), None)
-    if last is not None and failed:
-        limit = limits.failed_in_a_row
-        why = f": {last.error_message}" if last.error_message else ""
-        if 0 < limit.error <= failed:
-            reason = f"the last {failed} compactions failed, so it is no longer queued automatically{why}"
-            yield _of(last, Level.ERROR, Trouble.HELD_BACK, reason, limit.error_key)
-        else:
-            yield _of(last, Level.WARNING, Trouble.FAILED, f"request {last.id} failed{why}")
-    elif last is not None and last.state is State.ATTEMPTED:
-        why = f": {last.error_message}" if last.error_message else ""
-        yield _of(last, Level.WARNING, Trouble.NOT_INITIATED, f"request {last.id} was not initiated{why}")
-    elif last is not None and last.state is State.ABORTED:
-        yield _of(last, Level.WARNING, Trouble.ABORTED_BY_HAND, f"request {last.id} was aborted by hand")
-    refused, limit = in_a_row(newest, State.REFUSED), limits.refused_in_a_row
-    if last is not None and 0 < limit.warning <= refused:
-        why = f": {last.error_message}" if last.error_message else ""
-        reason = f"the last {plural(refused, 'request was', 'requests were')} refused{why}"
-        yield _of(last, Level.WARNING, Trouble.REFUSED, reason, limit.warning_key)
-    waiting = [row for row in newest if row.state in (State.INITIATED, State.WORKING)]
-    if len(waiting) > 1:
-        ids = ", ".join(str(row.id) for row in reversed(waiting))
-        yield _of(waiting[0], Level.WARNING, Trouble.TWICE, f"requests {ids} are for the same place")
+def _about_failures_and_hosts(
+    seen: StatusSnapshot, histories: Sequence[Sequence[CompactionRequest]], limits: Limits
+) -> Iterator[Finding]:
+    """Yield findings about how the last compaction of each place ended, and about which machines queue and work.
 
-
-def about_failures(last_states: Iterable[State], limits: Limits) -> Iterator[Finding]:
-    """About how the last compaction of each place ended (Hive 4 `AcidMetricService` counts it so, too)."""
-    known = [state for state in last_states if state in (*_ENDED_BADLY, State.SUCCEEDED)]
-    bad = sum(state in _ENDED_BADLY for state in known)
-    if known and (level := limits.failure_ratio.level(bad / len(known))) is not Level.OK:
-        limit = limits.failure_ratio
-        reason = (
-            f"at {bad:,} of {plural(len(known), 'place')} the last compaction failed or was not initiated, "
-            f"{bad / len(known):.1%}, more than {limit.passed(level):.1%}"
-        )
-        yield Finding(level=level, trouble=Trouble.FAILURE_RATIO, reason=reason, setting=limit.key(level))
-
-
-def about_hosts(initiators: Iterable[str], versions: Iterable[str]) -> Iterator[Finding]:
-    """About who queues and who works: Cloudera warns of more than one host that initiates, and of several versions."""
-    for trouble, found, what in (
-        (Trouble.SEVERAL_INITIATORS, sorted(set(initiators)), "hosts queue compactions"),
-        (Trouble.SEVERAL_VERSIONS, sorted(set(versions)), "versions work on the queue"),
+    Hive 4 `AcidMetricService` counts failures so, too; Cloudera warns of more than one host that initiates, and of
+    several versions.
+    """
+    ended = [rows[0].state for rows in histories if rows[0].state in (*_ENDED_BADLY, State.SUCCEEDED)]
+    if ended:
+        bad = sum(state in _ENDED_BADLY for state in ended)
+        what = f"{bad:,} of {plural(len(ended), 'place')}"
+        yield from _over(limits, FindingKind.FAILURE_RATIO, bad / len(ended), what=what)
+    for kind, found, what in (
+        (FindingKind.SEVERAL_INITIATORS, sorted(set(seen.hosts)), "hosts queue compactions"),
+        (FindingKind.SEVERAL_VERSIONS, sorted(set(seen.versions)), "versions work on the queue"),
     ):
         if len(found) > 1:
-            reason = f"{len(found)} {what}: {', '.join(found)}"
-            yield Finding(level=Level.WARNING, trouble=trouble, reason=reason)
+            yield _finding(kind, f"{len(found)} {what}: {', '.join(found)}")
 
 
-def about_transactions(txns: Iterable[Transaction], limits: Limits) -> Iterator[Finding]:
-    """About each open or aborted transaction that is too old, and each open one whose owner is silent."""
-    for one in txns:
-        limit, trouble = (
-            (limits.open_txn, Trouble.OPEN_LONG) if one.is_open else (limits.aborted_txn, Trouble.ABORTED_LONG)
-        )
-        whose = f"of {one.user} at {one.host}"
-        level = Level.OK if one.age is None else limit.level(one.age)
-        if one.age is not None and level is not Level.OK:
-            kind = "open" if one.is_open else "aborted and remembered"
-            reason = f"transaction {one.id} {whose} is {kind} since {age_words(one.age)}, more than "
-            reason += age_words(limit.passed(level))
-            yield Finding(level=level, trouble=trouble, reason=reason, setting=limit.key(level))
-        elif one.is_open and limits.silent_seconds and (one.silent or 0) > 2 * limits.silent_seconds:
-            silence = age_words(one.silent or 0)
-            reason = f"transaction {one.id} {whose} is open, and gave no sign of life since {silence}"
-            yield Finding(level=Level.WARNING, trouble=Trouble.OPEN_SILENT, reason=reason)
+def _about_transactions(seen: StatusSnapshot, limits: Limits) -> Iterator[Finding]:
+    """Yield findings about transactions that are too old, that no cleaner sees to, or that keep requests waiting."""
+    for one in seen.transactions or ():
+        what = f"transaction {one.id} of {one.user} at {one.host}"
+        kind = FindingKind.OPEN_LONG if one.is_open else FindingKind.ABORTED_LONG
+        too_old = list(_over(limits, kind, one.age, what=what))
+        yield from too_old
+        silence = one.silent or 0
+        if one.is_open and not too_old and seen.txn_timeout and silence > 2 * seen.txn_timeout:
+            reason = f"{what} is open, and gave no sign of life since {age_words(silence)}"
+            yield _finding(FindingKind.OPEN_SILENT, reason)
+
+    rolled_back = [one for one in seen.transactions or () if not one.is_open]
+    oldest = max((one.age or 0 for one in rolled_back), default=0)
+    passed = LIMITS[FindingKind.ABORTED_LEFT].passed(limits, len(rolled_back))
+    passed = passed or OLDEST_ROLLED_BACK.passed(limits, oldest)
+    if seen.uncleaned is not None and passed is not None:
+        tables = [count for count in seen.aborted.values() if count]
+        wrote = f", with {plural(sum(tables), 'write id')} in {plural(len(tables), 'table')}" if tables else ""
+        wait = plural(len(rolled_back), "rolled back transaction waits", "rolled back transactions wait")
+        reason = f"{wait} to be cleaned after{wrote}, the oldest begun {age_words(oldest)} ago: {seen.uncleaned}"
+        yield _finding(FindingKind.ABORTED_LEFT, reason, setting=passed[1])
+
+    many: list[Finding] = []
+    for ref, count in sorted(seen.aborted.items()):
+        many += _over(limits, FindingKind.ABORTED_IN_TABLE, count, (ref, None))
+    yield from many
+    if many:
+        most = Unit.NUMBER.words(limits[many[0].setting or ""])
+        what = f"{plural(len(many), 'table has', 'tables have')} more than {most} aborted write ids"
+        yield from _over(limits, FindingKind.ABORTED_IN_TABLES, len(many), what=what)
+
+    for blocker in seen.blockers or ():
+        kind = FindingKind.BLOCKED_BY_LOCK if blocker.kind == "lock" else FindingKind.BLOCKED_BY_TXN
+        what = f"{blocker.kind} {blocker.id} of {blocker.user} at {blocker.host}"
+        what = f"request {blocker.request_id} waits for {what}"
+        yield from _over(limits, kind, blocker.age, (blocker.ref, None), what)
 
 
-def about_rolled_back(
-    txns: Iterable[Transaction], aborted: Mapping[TableRef, int], uncleaned: str | None, limits: Limits
-) -> Iterator[Finding]:
-    """About what waits for a cleaner that does not come, by the limits from which on one would."""
-    left = [] if uncleaned is None else [one for one in txns if not one.is_open]
-    oldest = max((one.age or 0 for one in left), default=0)
-    number, time = limits.rolled_back
-    passed = next((limit for limit, value in ((number, len(left)), (time, oldest)) if limit.level(value)), None)
-    if passed is None:
-        return
-    tables = [count for count in aborted.values() if count]
-    wrote = f", with {plural(sum(tables), 'write id')} in {plural(len(tables), 'table')}" if tables else ""
-    reason = (
-        f"{plural(len(left), 'rolled back transaction waits', 'rolled back transactions wait')} to be cleaned after"
-        f"{wrote}, the oldest begun {age_words(oldest)} ago: {uncleaned}"
-    )
-    yield Finding(level=Level.WARNING, trouble=Trouble.ABORTED_LEFT, reason=reason, setting=passed.warning_key)
-
-
-def about_aborted(aborted: Mapping[TableRef, int], limits: Limits) -> Iterator[Finding]:
-    """About the number of aborted write ids of each table."""
-    many = 0
-    for ref, count in sorted(aborted.items()):
-        if (level := limits.table_aborted.level(count)) is not Level.OK:
-            many += 1
-            reason = f"{count:,} of its write ids are aborted, more than {limits.table_aborted.warning:,.0f}"
-            yield Finding(
-                level=level,
-                trouble=Trouble.ABORTED_IN_TABLE,
-                reason=reason,
-                ref=ref,
-                setting=limits.table_aborted.key(level),
-            )
-    limit = limits.tables_aborted
-    if 0 < limit.error <= many:
-        have = plural(many, "table has", "tables have")
-        reason = f"{have} more than {limits.table_aborted.warning:,.0f} aborted write ids"
-        yield Finding(level=Level.ERROR, trouble=Trouble.ABORTED_IN_TABLES, reason=reason, setting=limit.error_key)
-
-
-def about_blockers(waits: Iterable[CleaningBlocker], limits: Limits) -> Iterator[Finding]:
-    """About what keeps requests from being cleaned, where it is as old as a request that waits too long."""
-    limit = limits.uncleaned
-    for one in waits:
-        if one.age is not None and (level := limit.level(one.age)) is not Level.OK:
-            reason = f"request {one.request_id} waits for {one.kind} {one.id} of {one.user} at {one.host}, there since "
-            trouble = Trouble.BLOCKED_BY_LOCK if one.kind == "lock" else Trouble.BLOCKED_BY_TXN
-            yield Finding(
-                level=level,
-                trouble=trouble,
-                reason=reason + age_words(one.age),
-                ref=one.ref,
-                setting=limit.key(level),
-            )
-
-
-def about_place(place: PlaceFigures, limits: Limits) -> Iterator[Finding]:
-    """About what a listing shows of one place."""
+def _about_place(place: PlaceFigures, limits: Limits) -> Iterator[Finding]:
+    """Yield findings about what a listing shows of one place, and what dead runs left there."""
+    where, idle = (place.ref, place.location), place.idle or 0
     if place.problem is not None:
-        trouble, reason = place.problem
-        level = Level.WARNING if trouble in (Trouble.CHANGING, Trouble.NOT_JUDGED) else Level.ERROR
-        yield _at(place, level, trouble, reason)
-    for trouble, limit, value, what in (
-        (Trouble.MANY_DELTAS, limits.deltas, place.deltas, "deltas are to be merged by every reader"),
-        (Trouble.MANY_OBSOLETE, limits.obsolete, place.obsolete, "directories are obsolete"),
-        (Trouble.MANY_SMALL, limits.small, place.small_deltas, "deltas are small"),
-        (Trouble.MUCH_TO_CLEAN, limits.obsolete_bytes, place.obsolete_bytes, "bytes wait for cleaning"),
-    ):
-        if (level := limit.level(value)) is not Level.OK:
-            reason = f"{value:,} {what}, more than {limit.passed(level):,.0f}"
-            yield _at(place, level, trouble, reason, limit.key(level))
-    if place.ratio is not None and (level := limits.ratio.level(place.ratio)) is not Level.OK:
-        limit = limits.ratio
-        reason = f"its deltas have {place.ratio:,.1f} times the bytes of its base, more than {limit.passed(level):g}"
-        yield _at(place, level, Trouble.HEAVY_DELTAS, reason, limit.key(level))
-    if place.aborted and limits.uncleaned.level(place.idle or 0) is not Level.OK:
+        kind, reason = place.problem
+        level = Level.WARNING if kind in (FindingKind.CHANGING, FindingKind.NOT_JUDGED) else Level.ERROR
+        yield _finding(kind, reason, where, level)
+    yield from _over(limits, FindingKind.MANY_DELTAS, place.deltas, where)
+    yield from _over(limits, FindingKind.MANY_OBSOLETE, place.obsolete, where)
+    yield from _over(limits, FindingKind.MANY_SMALL, place.small_deltas, where)
+    yield from _over(limits, FindingKind.MUCH_TO_CLEAN, place.obsolete_bytes, where)
+    yield from _over(limits, FindingKind.HEAVY_DELTAS, place.ratio, where)
+    if place.aborted and LIMITS[FindingKind.READY_LONG].passed(limits, idle):
         held = plural(place.aborted, "directory holds", "directories hold")
-        reason = f"{held} nothing but rows of aborted transactions"
-        yield _at(place, Level.WARNING, Trouble.ABORTED_ON_DISK, reason)
+        yield _finding(FindingKind.ABORTED_ON_DISK, f"{held} nothing but rows of aborted transactions", where)
     if place.due and place.switched_off:
-        yield _at(place, Level.WARNING, Trouble.SWITCHED_OFF, f"{place.switched_off}, and {place.due}")
+        yield _finding(FindingKind.SWITCHED_OFF, f"{place.switched_off}, and {place.due}", where)
     elif place.due and place.refused:
-        yield _at(place, Level.WARNING, Trouble.NOT_COMPACTABLE, f"{place.refused}; it is due, as {place.due}")
-    elif place.due and limits.initiated.level(place.idle or 0) is not Level.OK:
+        yield _finding(FindingKind.NOT_COMPACTABLE, f"{place.refused}; it is due, as {place.due}", where)
+    elif place.due and LIMITS[FindingKind.INITIATED_LONG].passed(limits, idle):
         # what is being written now may well be queued by the next initiator
-        yield _at(place, Level.WARNING, Trouble.DUE, f"no request for it waits, and {place.due}")
+        yield _finding(FindingKind.DUE, f"no request for it waits, and {place.due}", where)
     if place.obsolete and place.cleaning_forbidden:
         reason = f"{place.cleaning_forbidden}, and {plural(place.obsolete, 'directory is', 'directories are')} obsolete"
-        yield _at(place, Level.WARNING, Trouble.CLEANING_FORBIDDEN, reason)
-    yield from _left_behind(place)
-
-
-def _left_behind(place: PlaceFigures) -> Iterator[Finding]:
-    """What dead runs left: the next run at the place, or the next cleaner, sees to it."""
+        yield _finding(FindingKind.CLEANING_FORBIDDEN, reason, where)
     if place.unfinished:
         reason = "a publication there was begun and not finished; the next run at the place finishes it"
-        yield _at(place, Level.ERROR, Trouble.UNFINISHED, reason)
+        yield _finding(FindingKind.UNFINISHED, reason, where, Level.ERROR)
     elif place.staging:
         reason = f"{place.staging[0]} is staged there by a run that does not hold the place any more"
-        yield _at(place, Level.WARNING, Trouble.STAGING_LEFT, reason)
+        yield _finding(FindingKind.STAGING_LEFT, reason, where)
     if place.claim_left_by is not None:
         reason = f"it is claimed by {place.claim_left_by}, which has ended or gives no sign of life"
-        yield _at(place, Level.WARNING, Trouble.CLAIM_LEFT, reason)
+        yield _finding(FindingKind.CLAIM_LEFT, reason, where)
     if place.removed:
         reason = f"{place.removed[0]} was taken out of sight by a cleaner that has ended; the next one removes it"
-        yield _at(place, Level.WARNING, Trouble.REMOVAL_LEFT, reason)
-
-
-def _of(one: CompactionRequest, level: Level, trouble: Trouble, reason: str, setting: str | None = None) -> Finding:
-    return Finding(
-        level=level,
-        trouble=trouble,
-        reason=reason,
-        ref=one.ref,
-        location=None if one.facts.location is None else str(one.facts.location),
-        setting=setting,
-    )
-
-
-def _at(place: PlaceFigures, level: Level, trouble: Trouble, reason: str, setting: str | None = None) -> Finding:
-    return Finding(
-        level=level,
-        trouble=trouble,
-        reason=reason,
-        ref=place.ref,
-        location=place.location,
-        setting=setting,
-    )
-
-
-# --- health summary ---------------------------------------------------------------------------------------------------
-# The status of all tables out of what one look saw: every rule is asked, and the figures are summed.
-
-Item = TypeVar("Item")
-_WORST = 5
-_QUEUED = (State.INITIATED, State.WORKING, State.READY_FOR_CLEANING)
-
-
-def status_of(lake: Lake, limits: Limits) -> Status:
-    """Every finding, worst first, then by name; figures of all and of each table, the worst table first."""
-    histories = list(_histories(lake))
-    findings = sorted(_findings(lake, limits, histories), key=_order)
-    tables = sorted(_tables(lake, histories, findings), key=lambda one: (-one.level, -one.findings, one.ref))
-    txns = lake.transactions
-    opened = [one for one in txns or () if one.is_open]
-    aborted = [one for one in txns or () if not one.is_open]
-    totals = _figures(lake, histories, findings, lake.requests, lake.places)
-    return Status(
-        findings=tuple(findings),
-        totals=replace(
-            totals,
-            places=lake.known_places,
-            blockers=len(lake.waits or ()),
-            aborted_write_ids=sum(lake.aborted.values()) if _knows_write_ids(lake) else None,
-        ),
-        tables=tuple(tables),
-        oldest_open=max(opened, key=lambda one: one.age or 0, default=None),
-        oldest_aborted=max(aborted, key=lambda one: one.age or 0, default=None),
-        open_count=None if txns is None else len(opened),
-        aborted_count=None if txns is None else len(aborted),
-        waits=lake.waits,
-    )
-
-
-def _findings(lake: Lake, limits: Limits, histories: Sequence[Sequence[CompactionRequest]]) -> Iterator[Finding]:
-    yield from lake.found
-    yield from about_requests(lake.requests, limits, lake.now_ms, gone=lake.gone, tells_queued=lake.tells_queued)
-    for history in histories:
-        yield from about_history(history, limits)
-    yield from about_failures((rows[0].state for rows in histories), limits)
-    yield from about_hosts(lake.hosts, lake.versions)
-    yield from about_transactions(lake.transactions or (), limits)
-    yield from about_rolled_back(lake.transactions or (), lake.aborted, lake.uncleaned, limits)
-    yield from about_aborted(lake.aborted, limits)
-    yield from about_blockers(lake.waits or (), limits)
-    for place in lake.places or ():
-        yield from about_place(place, limits)
-
-
-def _histories(lake: Lake) -> Iterable[list[CompactionRequest]]:
-    """The requests of each place, newest first; ids of two queues say nothing of each other."""
-    found: dict[object, list[CompactionRequest]] = {}
-    for row in sorted(lake.requests, key=lambda row: row.id, reverse=True):
-        place = (row.facts.location, row.ref) if lake.by_location else (row.facts.metastore, row.ref)
-        found.setdefault(place, []).append(row)
-    return found.values()
+        yield _finding(FindingKind.REMOVAL_LEFT, reason, where)
 
 
 def _tables(
-    lake: Lake, histories: Sequence[Sequence[CompactionRequest]], findings: Sequence[Finding]
+    seen: StatusSnapshot, histories: Sequence[Sequence[CompactionRequest]], findings: Sequence[Finding]
 ) -> Iterator[Figures]:
-    requests = _by_table(lake.requests, lambda row: row.ref)
+    requests = _by_table(seen.requests, lambda row: row.ref)
     of_history = _by_table(histories, lambda rows: rows[0].ref)
-    places = _by_table(lake.places or (), lambda place: place.ref)
+    places = _by_table(seen.places or (), lambda place: place.ref)
     wrong = _by_table(findings, lambda one: one.ref)
-    waits = _by_table(lake.waits or (), lambda one: one.ref)
-    for table in sorted({*requests, *places, *(name for name, count in lake.aborted.items() if count)}):
+    blockers = _by_table(seen.blockers or (), lambda one: one.ref)
+    for table in sorted({*requests, *places, *(ref for ref, count in seen.aborted.items() if count)}):
         figures = _figures(
-            lake,
+            seen,
             of_history.get(table, []),
             wrong.get(table, []),
             requests.get(table, []),
-            None if lake.places is None else places.get(table, []),
+            None if seen.places is None else places.get(table, []),
         )
-        aborted = lake.aborted.get(table, 0) if _knows_write_ids(lake) else None
-        blockers = len(waits.get(table, ()))
-        yield replace(figures, ref=table, aborted_write_ids=aborted, blockers=blockers)
+        aborted = seen.aborted.get(table, 0) if _knows_write_ids(seen) else None
+        yield replace(figures, ref=table, aborted_write_ids=aborted, blockers=len(blockers.get(table, ())))
 
 
-def _knows_write_ids(lake: Lake) -> bool:
-    """Whether tables were asked for, and a metastore that remembers what was aborted."""
-    return lake.transactions is not None and lake.places is not None
+Item = TypeVar("Item")
+
+
+def _by_table(items: Iterable[Item], about: Callable[[Item], TableRef | None]) -> dict[TableRef, list[Item]]:
+    found: dict[TableRef, list[Item]] = {}
+    for item in items:
+        ref = about(item)
+        if ref is not None:
+            found.setdefault(ref.whole_table, []).append(item)
+    return found
+
+
+def _knows_write_ids(seen: StatusSnapshot) -> bool:
+    """Return whether tables were asked for, and a metastore that remembers what was aborted."""
+    return seen.transactions is not None and seen.places is not None
 
 
 def _figures(
-    lake: Lake,
+    seen: StatusSnapshot,
     histories: Sequence[Sequence[CompactionRequest]],
     findings: Sequence[Finding],
     requests: Sequence[CompactionRequest],
@@ -716,7 +709,7 @@ def _figures(
     return Figures(
         level=max((one.level for one in findings), default=Level.OK),
         findings=len(findings),
-        requests={state: _in_state(requests, state, lake.now_ms) for state in State},
+        requests={state: _in_state(requests, state, seen.now_ms) for state in State},
         failed=failed,
         failed_name=failed_name,
         refused=refused,
@@ -729,9 +722,10 @@ def _figures(
     )
 
 
-def _worst(places: Iterable[PlaceFigures] | None, figure: Callable[[PlaceFigures], float]) -> tuple[PlaceFigures, ...]:
-    """The first few by a figure, of those that have any of it."""
-    return tuple(heapq.nlargest(_WORST, (place for place in places or () if figure(place)), key=figure))
+def _longest(histories: Iterable[Sequence[CompactionRequest]], state: State) -> tuple[int, str | None]:
+    rows = [(in_a_row(history, state), str(history[0].ref)) for history in histories]
+    longest, name = max(rows, default=(0, None))
+    return longest, name if longest else None
 
 
 def _in_state(requests: Iterable[CompactionRequest], state: State, now_ms: int) -> InState:
@@ -741,20 +735,6 @@ def _in_state(requests: Iterable[CompactionRequest], state: State, now_ms: int) 
     return InState(count=len(rows), oldest=oldest, name=name)
 
 
-def _longest(histories: Iterable[Sequence[CompactionRequest]], state: State) -> tuple[int, str | None]:
-    rows = [(in_a_row(history, state), str(history[0].ref)) for history in histories]
-    longest, name = max(rows, default=(0, None))
-    return longest, name if longest else None
-
-
-def _by_table(items: Iterable[Item], about: Callable[[Item], TableRef | None]) -> dict[TableRef, list[Item]]:
-    found: dict[TableRef, list[Item]] = {}
-    for item in items:
-        ref = about(item)
-        if ref is not None:
-            found.setdefault(ref.whole_table, []).append(item)
-    return found
-
-
-def _order(one: Finding) -> tuple[int, str, str]:
-    return -one.level, "" if one.ref is None else str(one.ref), one.trouble.value
+def _worst(places: Iterable[PlaceFigures] | None, figure: Callable[[PlaceFigures], float]) -> tuple[PlaceFigures, ...]:
+    """Return the first few by a figure, of those that have any of it."""
+    return tuple(heapq.nlargest(_WORST, (place for place in places or () if figure(place)), key=figure))

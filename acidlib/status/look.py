@@ -19,22 +19,22 @@ from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, Evidence, State
 from acidlib.model.tables import PartitionName, TableRef, matches
 from acidlib.planning.health import (
+    LIMITS,
+    OLDEST_ROLLED_BACK,
     CleaningBlocker,
     Figures,
     Finding,
-    Lake,
+    FindingKind,
     Level,
-    Limit,
     Limits,
     PlaceFigures,
     Status,
+    StatusSnapshot,
     Transaction,
-    Trouble,
+    Unit,
     status_of,
 )
 from acidlib.planning.initiate import (
-    ABORTED_TXN_KEY,
-    ABORTED_TXN_TIME_KEY,
     ABORTS_BY_CLEANER,
     decide,
     switched_off,
@@ -96,18 +96,18 @@ def look(
         if most_places:
             targets, notes, refused = _targets(services, queued, selection, interpretation, requests)
             found += refused
-    limits = limits_of(services.settings, silent_seconds=silent)
     working = [row for row in requests if row.state is State.WORKING]
     # what people asked for tells nothing of initiators, and this engine's own version nothing of Hive's workers
     queued_by = [initiator_of(row.initiator_id) for row in requests if row.state in _QUEUED]
-    lake = Lake(
+    seen = StatusSnapshot(
         now_ms=now_ms,
         requests=requests,
         hosts=tuple(host for host, name in queued_by if host is not None and name != "manual"),
         versions=tuple(row.worker_version for row in working if isinstance(row, ShownRequest) and row.worker_version),
         gone=frozenset(row.id for row in working if is_known_dead(row)),
         transactions=None if txns is None else tuple(_transaction(one, now_ms) for one in txns),
-        waits=waits,
+        txn_timeout=silent,
+        blockers=waits,
         aborted={
             one.ref.whole_table: len(stated.single.aborted_ids)
             for one in targets
@@ -115,13 +115,13 @@ def look(
             if stated.single is not None
         },
         uncleaned=uncleaned,
-        places=tuple(_listed(services, targets, requests, limits, most_places)) if most_places else None,
+        places=tuple(_listed(services, targets, requests, most_places)) if most_places else None,
         known_places=len(targets) if most_places else None,
         found=tuple(found),
         by_location=hms is None,
         tells_queued=queued.generation is Generation.HIVE4,
     )
-    return status_document(status_of(lake, limits), queued.generation) | {"notes": notes}
+    return status_document(status_of(seen, limits_of(services.settings)), queued.generation) | {"notes": notes}
 
 
 def _wants(selection: Selection, row: CompactionRequest, *, alone: bool) -> bool:
@@ -141,11 +141,11 @@ def _wants(selection: Selection, row: CompactionRequest, *, alone: bool) -> bool
 def _found(queued: Queued) -> Iterator[Finding]:
     """Yield what the queue itself says is wrong."""
     for reason in queued.unreadable:
-        yield Finding(level=Level.WARNING, trouble=Trouble.NOT_UNDERSTOOD, reason=f"{reason}: that is not known here")
+        yield Finding(level=Level.WARNING, kind=FindingKind.NOT_UNDERSTOOD, reason=f"{reason}: that is not known here")
     for row in queued.elsewhere:
         if row.state in _QUEUED:
             reason = f"request {row.id} is for the metastore {row.facts.metastore}; no run at this one sees to it"
-            yield Finding(level=Level.WARNING, trouble=Trouble.ANOTHER_METASTORE, reason=reason, ref=row.ref)
+            yield Finding(level=Level.WARNING, kind=FindingKind.ANOTHER_METASTORE, reason=reason, ref=row.ref)
 
 
 def _transaction(one: OpenTxn, now_ms: int) -> Transaction:
@@ -246,7 +246,7 @@ def _targets(
         notes = [note for note in selected.notes if not note.startswith("table ")]
         insert_only = services.settings.flag("hive.compactor.compact.insert.only")
         refused = [
-            Finding(level=Level.WARNING, trouble=Trouble.NOT_COMPACTABLE, reason=one.reason, ref=one.target.ref)
+            Finding(level=Level.WARNING, kind=FindingKind.NOT_COMPACTABLE, reason=one.reason, ref=one.target.ref)
             for one in selected.passed_over
             if one.is_refused and (facts := one.target.facts) is not None
             if wrong_kind(facts.table, insert_only_enabled=insert_only) is None
@@ -277,7 +277,6 @@ def _listed(
     services: Services,
     targets: Sequence[Target],
     requests: Iterable[CompactionRequest],
-    limits: Limits,
     most_places: int,
 ) -> Iterator[PlaceFigures]:
     """Yield the figures of so many places, those of requests first."""
@@ -289,9 +288,9 @@ def _listed(
     def figures(one: ListingOutcome) -> PlaceFigures | None:
         known = states.get(one.target.ref, set())
         if isinstance(one, ListedPlace):
-            return _figures(services, attempts, one, known, limits.small_share)
+            return _figures(services, attempts, one, known)
         trouble = _trouble(services, one)
-        if trouble is Trouble.MISSING and one.target.facts is None and known.isdisjoint(_QUEUED):
+        if trouble is FindingKind.MISSING and one.target.facts is None and known.isdisjoint(_QUEUED):
             return None  # only the history knows it: it was dropped
         problem = (trouble, str(one.error))
         return PlaceFigures(ref=one.target.ref, location=str(one.target.location), problem=problem)
@@ -306,7 +305,7 @@ def _listed(
                 yield one
 
 
-def _trouble(services: Services, looked: Unlisted) -> Trouble:
+def _trouble(services: Services, looked: Unlisted) -> FindingKind:
     """Return what keeps a place from being listed."""
     location = looked.target.location
     if isinstance(looked.error, CorruptError):
@@ -314,15 +313,13 @@ def _trouble(services: Services, looked: Unlisted) -> Trouble:
             exists = services.fs(location).exists(str(location))
         except AcidError:
             exists = True
-        return Trouble.DAMAGED if exists else Trouble.MISSING
+        return FindingKind.DAMAGED if exists else FindingKind.MISSING
     if isinstance(looked.error, ConflictError):
-        return Trouble.CHANGING
-    return Trouble.NOT_JUDGED if isinstance(looked.error, RefusedError) else Trouble.NOT_READABLE
+        return FindingKind.CHANGING
+    return FindingKind.NOT_JUDGED if isinstance(looked.error, RefusedError) else FindingKind.NOT_READABLE
 
 
-def _figures(
-    services: Services, attempts: Attempts, place: ListedPlace, known: set[State], small_share: float
-) -> PlaceFigures:
+def _figures(services: Services, attempts: Attempts, place: ListedPlace, known: set[State]) -> PlaceFigures:
     """Return the figures of a place; `known` are the states of its requests, in the queue and the history."""
     target, state, facts = place.target, place.state, place.target.facts
     sizes: dict[str, int] = {}
@@ -331,6 +328,7 @@ def _figures(
             sizes[name] = sizes.get(name, 0) + file.length
     base = sum(sizes.get(path, 0) for path in (*state.originals, *([state.base.path] if state.base else ())))
     deltas = [sizes.get(delta.path, 0) for delta in state.deltas]
+    small = float(services.settings.setting("metastore.deltametrics.delta.pct.threshold").value)
     due = refused = None
     if known.isdisjoint(_AT_WORK):
         # what the initiator would decide, were the place not switched off
@@ -360,7 +358,7 @@ def _figures(
         ref=target.ref,
         location=str(target.location),
         deltas=len(deltas),
-        small_deltas=sum(size < small_share * base for size in deltas),
+        small_deltas=sum(size < small * base for size in deltas),
         base_bytes=base,
         delta_bytes=sum(deltas),
         ratio=sum(deltas) / base if base else None,
@@ -412,7 +410,7 @@ def status_document(status: Status, generation: Generation) -> dict[str, Any]:
         "findings": [
             {
                 "level": one.level.label,
-                "trouble": one.trouble.value,
+                "trouble": one.kind.value,
                 **names_of(one.ref),
                 "location": one.location,
                 "reason": one.reason,
@@ -424,7 +422,7 @@ def status_document(status: Status, generation: Generation) -> dict[str, Any]:
         "tables": [_figures_document(one, generation) for one in status.tables],
         "transactions": None if status.open_count is None else txns,
         "blockers": None
-        if status.waits is None
+        if status.blockers is None
         else [
             {
                 "request_id": one.request_id,
@@ -435,7 +433,7 @@ def status_document(status: Status, generation: Generation) -> dict[str, Any]:
                 "host": one.host,
                 "age": one.age,
             }
-            for one in status.waits
+            for one in status.blockers
         ],
     }
 
@@ -473,51 +471,11 @@ def _place_document(one: PlaceFigures) -> dict[str, Any]:
     return names_of(one.ref) | {name: getattr(one, name) for name in shown}
 
 
-def limits_of(settings: Settings, *, silent_seconds: float | None = None) -> Limits:
-    """The limits that are set; `silent_seconds` is the timeout of transactions, where a metastore tells it."""
-
-    def times(warning: str | None = None, error: str | None = None) -> Limit:
-        return _limit(settings, warning, error, scale=1000)
-
-    def numbers(warning: str | None = None, error: str | None = None) -> Limit:
-        return _limit(settings, warning, error, scale=1)
-
-    return Limits(
-        initiated=times(
-            "metastore.compactor.oldest.initiated.compaction.time.threshold.warning",
-            "metastore.compactor.oldest.initiated.compaction.time.threshold.error",
-        ),
-        working=times("acidlib.status.working.threshold", "hive.compactor.worker.timeout"),
-        uncleaned=times("metastore.compactor.oldest.uncleaned.compaction.time.threshold"),
-        open_txn=times(
-            "metastore.compactor.oldest.open.txn.threshold.warning",
-            "metastore.compactor.oldest.open.txn.threshold.error",
-        ),
-        aborted_txn=times(
-            "metastore.compactor.oldest.uncleaned.aborted.txn.time.threshold.warning",
-            "metastore.compactor.oldest.uncleaned.aborted.txn.time.threshold.error",
-        ),
-        rolled_back=(
-            numbers(ABORTED_TXN_KEY),
-            times(ABORTED_TXN_TIME_KEY),
-        ),
-        failure_ratio=numbers("metastore.compactor.failed.compaction.ratio.threshold"),
-        failed_in_a_row=numbers(None, "metastore.compactor.initiator.failed.compacts.threshold"),
-        refused_in_a_row=numbers("acidlib.status.refused.threshold"),
-        table_aborted=numbers("metastore.acidmetrics.table.aborted.txns.threshold"),
-        tables_aborted=numbers(None, "metastore.compactor.tables.with.aborted.txn.threshold"),
-        deltas=numbers("hive.compactor.active.delta.dir.threshold"),
-        obsolete=numbers("hive.compactor.obsolete.delta.dir.threshold"),
-        small=numbers("hive.compactor.small.delta.dir.threshold"),
-        ratio=numbers("acidlib.status.delta.ratio.threshold"),
-        obsolete_bytes=numbers("acidlib.status.obsolete.bytes.threshold"),
-        small_share=float(settings.setting("metastore.deltametrics.delta.pct.threshold").value),
-        silent_seconds=silent_seconds,
-    )
-
-
-def _limit(settings: Settings, warning: str | None, error: str | None, *, scale: float) -> Limit:
-    def value(key: str | None) -> float:
-        return 0 if key is None else float(settings.setting(key).value) / scale
-
-    return Limit(warning=value(warning), error=value(error), warning_key=warning, error_key=error)
+def limits_of(settings: Settings) -> Limits:
+    """Return the values of the settings that are limits, durations in seconds."""
+    return {
+        key: float(settings.setting(key).value) / (1000 if limit.unit is Unit.SECONDS else 1)
+        for limit in (*LIMITS.values(), OLDEST_ROLLED_BACK)
+        for key in (limit.warning, limit.error)
+        if key is not None
+    }

@@ -13,7 +13,7 @@ from judges.tables import orc_bytes
 from acidlib.model.location import local_location
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts
 from acidlib.model.tables import TableRef
-from acidlib.planning.health import Trouble
+from acidlib.planning.health import FindingKind
 from integration.harness import Jobs, Ran, at_time, fixture, within
 
 ALL = "--all-committed"
@@ -71,11 +71,11 @@ def test_what_lies_on_disk_and_waits_in_the_queue_is_found_where_it_is(
         wrong = jobs("status", *words)
         assert (wrong.status, problem in wrong.error["message"]) == (2, True)
     assert found(ran) == {
-        ("damaged", Trouble.DAMAGED.value),
-        ("claimed", Trouble.CLAIM_LEFT.value),
-        ("staged", Trouble.STAGING_LEFT.value),
-        ("removed", Trouble.REMOVAL_LEFT.value),
-        ("gone", Trouble.MISSING.value),
+        ("damaged", FindingKind.DAMAGED.value),
+        ("claimed", FindingKind.CLAIM_LEFT.value),
+        ("staged", FindingKind.STAGING_LEFT.value),
+        ("removed", FindingKind.REMOVAL_LEFT.value),
+        ("gone", FindingKind.MISSING.value),
     }
     totals: dict[str, Any] = ran.document["totals"]
     assert (totals["places"], totals["looked_at"]) == (9, 9)
@@ -85,19 +85,19 @@ def test_what_lies_on_disk_and_waits_in_the_queue_is_found_where_it_is(
     assert requests(ran)["ready for cleaning"]["count"] == 1
     assert ran.document["transactions"] is None
     (known,) = [one for one in jobs("status").document["findings"] if one["table"] == "gone"]
-    assert (known["trouble"], known["location"]) == (Trouble.MISSING.value, str(tables / "gone"))
+    assert (known["trouble"], known["location"]) == (FindingKind.MISSING.value, str(tables / "gone"))
 
     few = jobs("status", "--warehouse", root, "--places", "3")
     totals = few.document["totals"]
     assert (totals["places"], totals["looked_at"], totals["most_obsolete"][0]["table"]) == (9, 3, "obsolete")
-    assert found(few) == {("gone", Trouble.MISSING.value)}, "those with requests are looked at first"
+    assert found(few) == {("gone", FindingKind.MISSING.value)}, "those with requests are looked at first"
 
     at_time(monkeypatch, 2 * DAY)
     later = jobs("status", "--places", "0", "--fail-on", "error")
     assert found(later) == {
-        ("obsolete", Trouble.READY_LONG.value),
-        ("gone", Trouble.INITIATED_LONG.value),
-        ("busy", Trouble.WORKING_LONG.value),
+        ("obsolete", FindingKind.READY_LONG.value),
+        ("gone", FindingKind.INITIATED_LONG.value),
+        ("busy", FindingKind.WORKING_LONG.value),
     }
     assert (later.status, later.document["totals"]["looked_at"]) == (5, None)
     assert round(requests(later)["initiated"]["oldest_age"] / DAY) == 2
@@ -105,7 +105,7 @@ def test_what_lies_on_disk_and_waits_in_the_queue_is_found_where_it_is(
     (most,) = some.document["totals"]["most_deltas"]
     assert (most["deltas"], some.document["notes"]) == (2, []), "those of the two that are committed"
     due = jobs("status", "--location", tables / "many", *low)
-    assert (due.status, found(due)) == (4, {("many", Trouble.DUE.value)})
+    assert (due.status, found(due)) == (4, {("many", FindingKind.DUE.value)})
     assert jobs("status", "--location", tables / "many", *low, "--fail-on", "error").status == 0
     text = jobs("status", "--location", tables / "many", *low, text=True)
     assert text.out.startswith("WARNING: 1 warning in 1 table\n")
@@ -125,6 +125,6 @@ def test_what_a_worker_would_refuse_is_told_before_one_does(jobs: Jobs, tmp_path
     assert (decision["outcome"], decision["type"], decision["queued"]) == ("refused", "major", None)
     ran = jobs("status", "--location", place, ALL, *low)
     (finding,) = ran.document["findings"]
-    assert (ran.status, finding["trouble"]) == (4, Trouble.NOT_COMPACTABLE.value)
+    assert (ran.status, finding["trouble"]) == (4, FindingKind.NOT_COMPACTABLE.value)
     assert finding["reason"].startswith(decision["reason"])
     assert "has no ACID columns" in finding["reason"]

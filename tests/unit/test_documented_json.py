@@ -24,7 +24,14 @@ from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.tables import TableRef
 from acidlib.model.units import PlannedAction, UnitResult
-from acidlib.planning.health import CleaningBlocker, Lake, Limits, PlaceFigures, Transaction, Trouble, status_of
+from acidlib.planning.health import (
+    CleaningBlocker,
+    FindingKind,
+    PlaceFigures,
+    StatusSnapshot,
+    Transaction,
+    status_of,
+)
 from acidlib.report.results import (
     Cancellation,
     CancelState,
@@ -99,15 +106,15 @@ def printed(*words: str, job: click.Command = show_compactions.main) -> dict[str
 def status_document_of() -> dict[str, Any]:
     place = PlaceFigures(**PLACE)
     txn = Transaction(id=1, is_open=True, user="u", host="h", age=None, silent=None)
-    waits = CleaningBlocker(request_id=1, ref=TableRef("db", "t"), kind="lock", id=2, user="u", host="h", age=None)
-    lake = Lake(
+    blocker = CleaningBlocker(request_id=1, ref=TableRef("db", "t"), kind="lock", id=2, user="u", host="h", age=None)
+    snapshot = StatusSnapshot(
         now_ms=0,
         requests=(CompactionRequest(id=1, ref=TableRef("db", "t"), type=CompactionType.MAJOR, state=State.FAILED),),
         transactions=(txn, replace(txn, is_open=False)),
-        waits=(waits,),
+        blockers=(blocker,),
         places=(replace(place, ratio=1.0, deltas=1, obsolete_bytes=1),),
     )
-    seen = status_of(lake, Limits())
+    seen = status_of(snapshot, {})
     assert seen.findings
     begun = printed("--places", "0", job=status.main)
     return begun | status_document(seen, Generation.HIVE4)
@@ -205,7 +212,7 @@ def test_every_kind_of_error_is_described() -> None:
 def test_every_kind_of_trouble_is_described() -> None:
     described = first_cells(JSON["status"], "`trouble`")
     assert len(set(described)) == len(described)
-    assert set(described) == {trouble.value for trouble in Trouble}
+    assert set(described) == {trouble.value for trouble in FindingKind}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The status: of a thousand places with one trouble of each kind planted, each is named, and nothing else is."""
+"""The status: of a thousand places with a finding of each kind planted, each is named, and nothing else is."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from acidlib.model.tables import TableRef
 from acidlib.planning.health import (
     CleaningBlocker,
     Finding,
-    Lake,
+    FindingKind,
     Level,
     Limit,
     PlaceFigures,
+    StatusSnapshot,
     Transaction,
-    Trouble,
     in_a_row,
     status_of,
 )
@@ -33,7 +33,6 @@ NOW = 1_800_000_000_000
 HOUR, DAY = 3_600, 86_400
 LIMITS = limits_of(
     default_settings().with_layer(Layer.TOML, {"acidlib.status.obsolete.bytes.threshold": "1g"})[0],
-    silent_seconds=300,
 )
 HEALTHY = PlaceFigures(ref=TableRef("db", "t"), location="/w/t", deltas=3, base_bytes=100, delta_bytes=5, ratio=0.05)
 
@@ -54,53 +53,56 @@ def since(seconds: float) -> int:
     return NOW - int(seconds * 1000)
 
 
-REQUESTS: dict[Trouble, tuple[CompactionRequest, ...]] = {
-    Trouble.INITIATED_LONG: (request(1, "initiated", State.INITIATED, enqueue_ms=since(2 * HOUR)),),
-    Trouble.WORKING_LONG: (request(2, "working", State.WORKING, start_ms=since(25 * HOUR)),),
-    Trouble.WORKER_GONE: (request(3, "gone", State.WORKING),),
-    Trouble.WORKER_UNKNOWN: (request(4, "nobody", State.WORKING, worker_id=None),),
-    Trouble.READY_LONG: (request(5, "ready", State.READY_FOR_CLEANING, commit_ms=since(25 * HOUR)),),
-    Trouble.CLEANING_RETRIED: (request(6, "retried", State.READY_FOR_CLEANING, retry_retention_ms=1),),
-    Trouble.NOT_COMMITTED: (request(7, "uncommitted", State.READY_FOR_CLEANING, txn_id=9, commit_ms=None),),
-    Trouble.FAILED: (request(8, "failed", State.FAILED, error_message="no space"),),
-    Trouble.HELD_BACK: (request(9, "held", State.FAILED), request(10, "held", State.FAILED)),
-    Trouble.UNVERIFIED: (request(21, "unverified", State.FAILED, error_message="Cannot vouch for db.unverified"),),
-    Trouble.NOT_INITIATED: (request(11, "attempted", State.ATTEMPTED),),
-    Trouble.REFUSED: (request(12, "refused", State.REFUSED), request(13, "refused", State.REFUSED)),
-    Trouble.ABORTED_BY_HAND: (request(14, "aborted", State.ABORTED),),
-    Trouble.NOT_UNDERSTOOD: (
+REQUESTS: dict[FindingKind, tuple[CompactionRequest, ...]] = {
+    FindingKind.INITIATED_LONG: (request(1, "initiated", State.INITIATED, enqueue_ms=since(2 * HOUR)),),
+    FindingKind.WORKING_LONG: (request(2, "working", State.WORKING, start_ms=since(25 * HOUR)),),
+    FindingKind.WORKER_GONE: (request(3, "gone", State.WORKING),),
+    FindingKind.WORKER_UNKNOWN: (request(4, "nobody", State.WORKING, worker_id=None),),
+    FindingKind.READY_LONG: (request(5, "ready", State.READY_FOR_CLEANING, commit_ms=since(25 * HOUR)),),
+    FindingKind.CLEANING_RETRIED: (request(6, "retried", State.READY_FOR_CLEANING, retry_retention_ms=1),),
+    FindingKind.NOT_COMMITTED: (request(7, "uncommitted", State.READY_FOR_CLEANING, txn_id=9, commit_ms=None),),
+    FindingKind.FAILED: (request(8, "failed", State.FAILED, error_message="no space"),),
+    FindingKind.HELD_BACK: (request(9, "held", State.FAILED), request(10, "held", State.FAILED)),
+    FindingKind.UNVERIFIED: (request(21, "unverified", State.FAILED, error_message="Cannot vouch for db.unverified"),),
+    FindingKind.NOT_INITIATED: (request(11, "attempted", State.ATTEMPTED),),
+    FindingKind.REFUSED: (request(12, "refused", State.REFUSED), request(13, "refused", State.REFUSED)),
+    FindingKind.ABORTED_BY_HAND: (request(14, "aborted", State.ABORTED),),
+    FindingKind.NOT_UNDERSTOOD: (
         request(15, "unclear", State.INITIATED, facts=RequestFacts(problems={"deltas": "its deltas are 'x'"})),
     ),
-    Trouble.OTHERS_WORK: (request(16, "aborts", State.INITIATED, type=CompactionType.ABORT_TXN_CLEANUP),),
-    Trouble.AGE_UNKNOWN: (request(17, "ageless", State.INITIATED, enqueue_ms=None),),
-    Trouble.FROM_THE_FUTURE: (request(18, "future", State.INITIATED, enqueue_ms=since(-HOUR)),),
-    Trouble.TWICE: (request(19, "twice", State.INITIATED), request(20, "twice", State.INITIATED)),
+    FindingKind.OTHERS_WORK: (request(16, "aborts", State.INITIATED, type=CompactionType.ABORT_TXN_CLEANUP),),
+    FindingKind.AGE_UNKNOWN: (request(17, "ageless", State.INITIATED, enqueue_ms=None),),
+    FindingKind.FROM_THE_FUTURE: (request(18, "future", State.INITIATED, enqueue_ms=since(-HOUR)),),
+    FindingKind.TWICE: (request(19, "twice", State.INITIATED), request(20, "twice", State.INITIATED)),
 }
-PLACES: dict[Trouble, dict[str, Any]] = {
-    Trouble.MANY_DELTAS: {"deltas": 201},
-    Trouble.MANY_OBSOLETE: {"obsolete": 201},
-    Trouble.MANY_SMALL: {"small_deltas": 201},
-    Trouble.HEAVY_DELTAS: {"ratio": 1.5},
-    Trouble.MUCH_TO_CLEAN: {"obsolete_bytes": 2 << 30},
-    Trouble.ABORTED_ON_DISK: {"aborted": 1, "idle": 25.0 * HOUR},
-    Trouble.DUE: {"due": "11 delta directories are more than 10", "idle": 2.0 * HOUR},
-    Trouble.NOT_COMPACTABLE: {"due": "11 delta directories are more than 10", "refused": "its columns disagree"},
-    Trouble.SWITCHED_OFF: {"due": "11 delta directories are more than 10", "switched_off": "NO_AUTO_COMPACTION is set"},
-    Trouble.CLEANING_FORBIDDEN: {"obsolete": 1, "cleaning_forbidden": "NO_CLEANUP is set on the table"},
+PLACES: dict[FindingKind, dict[str, Any]] = {
+    FindingKind.MANY_DELTAS: {"deltas": 201},
+    FindingKind.MANY_OBSOLETE: {"obsolete": 201},
+    FindingKind.MANY_SMALL: {"small_deltas": 201},
+    FindingKind.HEAVY_DELTAS: {"ratio": 1.5},
+    FindingKind.MUCH_TO_CLEAN: {"obsolete_bytes": 2 << 30},
+    FindingKind.ABORTED_ON_DISK: {"aborted": 1, "idle": 25.0 * HOUR},
+    FindingKind.DUE: {"due": "11 delta directories are more than 10", "idle": 2.0 * HOUR},
+    FindingKind.NOT_COMPACTABLE: {"due": "11 delta directories are more than 10", "refused": "its columns disagree"},
+    FindingKind.SWITCHED_OFF: {
+        "due": "11 delta directories are more than 10",
+        "switched_off": "NO_AUTO_COMPACTION",
+    },
+    FindingKind.CLEANING_FORBIDDEN: {"obsolete": 1, "cleaning_forbidden": "NO_CLEANUP is set on the table"},
     **{
-        trouble: {"problem": (trouble, "Cannot list it: because so")}
-        for trouble in (
-            Trouble.MISSING,
-            Trouble.NOT_READABLE,
-            Trouble.DAMAGED,
-            Trouble.NOT_JUDGED,
-            Trouble.CHANGING,
+        kind: {"problem": (kind, "Cannot list it: because so")}
+        for kind in (
+            FindingKind.MISSING,
+            FindingKind.NOT_READABLE,
+            FindingKind.DAMAGED,
+            FindingKind.NOT_JUDGED,
+            FindingKind.CHANGING,
         )
     },
-    Trouble.UNFINISHED: {"unfinished": 1, "staging": ("_tmp_1",)},
-    Trouble.CLAIM_LEFT: {"claim_left_by": "acidlib-host-run"},
-    Trouble.STAGING_LEFT: {"staging": ("_tmp_1.revoked",)},
-    Trouble.REMOVAL_LEFT: {"removed": ("_acidlib_removed.1.base_1",)},
+    FindingKind.UNFINISHED: {"unfinished": 1, "staging": ("_tmp_1",)},
+    FindingKind.CLAIM_LEFT: {"claim_left_by": "acidlib-host-run"},
+    FindingKind.STAGING_LEFT: {"staging": ("_tmp_1.revoked",)},
+    FindingKind.REMOVAL_LEFT: {"removed": ("_acidlib_removed.1.base_1",)},
 }
 
 
@@ -108,21 +110,21 @@ def transaction(number: int, age: float, *, is_open: bool = True, silent: float 
     return Transaction(id=number, is_open=is_open, user="ann", host="h1", age=age, silent=silent)
 
 
-def waits(kind: str, name: str) -> CleaningBlocker:
+def blocker(kind: str, name: str) -> CleaningBlocker:
     return CleaningBlocker(
         request_id=1, ref=TableRef("db", name), kind=kind, id=5, user="bob", host="h2", age=2.0 * DAY
     )
 
 
-def planted() -> Lake:
-    """A thousand places; each trouble about a place is at one of its own."""
+def planted() -> StatusSnapshot:
+    """A thousand places; each finding about a place is at one of its own."""
     healthy = [
         replace(HEALTHY, ref=TableRef("db", "t", f"p={number}"), location=f"/w/t/p={number}") for number in range(1000)
     ]
-    for number, (trouble, figures) in enumerate(PLACES.items()):
-        healthy[40 * number] = replace(healthy[40 * number], ref=TableRef("db", trouble.name.lower()), **figures)
+    for number, (kind, figures) in enumerate(PLACES.items()):
+        healthy[40 * number] = replace(healthy[40 * number], ref=TableRef("db", kind.name.lower()), **figures)
     succeeded = tuple(request(1000 + number, f"good_{number}", State.SUCCEEDED) for number in range(200))
-    return Lake(
+    return StatusSnapshot(
         now_ms=NOW,
         requests=(*(row for rows in REQUESTS.values() for row in rows), *succeeded),
         hosts=("h1", "h2"),
@@ -133,12 +135,13 @@ def planted() -> Lake:
             transaction(2, HOUR, silent=2 * HOUR),
             transaction(3, 25 * HOUR, is_open=False),
         ),
-        waits=(waits("transaction", "waits_for_txn"), waits("lock", "waits_for_lock")),
+        txn_timeout=300,
+        blockers=(blocker("transaction", "waits_for_txn"), blocker("lock", "waits_for_lock")),
         aborted={TableRef("db", "many"): 1501},
         uncleaned="Hive's own cleaner is off",
         places=tuple(healthy),
         known_places=1000,
-        found=(Finding(level=Level.WARNING, trouble=Trouble.ANOTHER_METASTORE, reason="request 30 is for another"),),
+        found=(Finding(level=Level.WARNING, kind=FindingKind.ANOTHER_METASTORE, reason="request 30 is for another"),),
     )
 
 
@@ -147,16 +150,16 @@ def planted() -> Lake:
 )
 def test_rolled_back_transactions_wait_by_the_rules_of_the_cleaner(count: int, hours: int, is_found: bool) -> None:
     txns = tuple(transaction(number, hours * HOUR, is_open=False) for number in range(count))
-    lake = Lake(
+    seen = StatusSnapshot(
         now_ms=NOW,
         transactions=txns,
         aborted={TableRef("db", "t"): count, TableRef("db", "u"): 0},
         uncleaned="no URL is given",
     )
-    found = [one for one in status_of(lake, LIMITS).findings if one.trouble is Trouble.ABORTED_LEFT]
+    found = [one for one in status_of(seen, LIMITS).findings if one.kind is FindingKind.ABORTED_LEFT]
     assert bool(found) == is_found
     assert not any(
-        one.trouble is Trouble.ABORTED_LEFT for one in status_of(replace(lake, uncleaned=None), LIMITS).findings
+        one.kind is FindingKind.ABORTED_LEFT for one in status_of(replace(seen, uncleaned=None), LIMITS).findings
     )
     if is_found:
         noun = "transaction waits" if count == 1 else "transactions wait"
@@ -170,29 +173,29 @@ def test_rolled_back_transactions_wait_by_the_rules_of_the_cleaner(count: int, h
         assert found[0].setting == key
 
 
-def test_each_kind_of_trouble_is_named_where_it_was_planted() -> None:
+def test_each_kind_of_finding_is_named_where_it_was_planted() -> None:
     status = status_of(planted(), LIMITS)
-    found = [(one.trouble, None if one.ref is None else one.ref.table) for one in status.findings]
-    assert sorted({trouble.name for trouble, _ in found}) == sorted(Trouble.__members__)
-    about = {trouble: rows[0].ref.table for trouble, rows in REQUESTS.items()}
-    about |= {trouble: trouble.name.lower() for trouble in PLACES}
-    about |= {Trouble.ABORTED_IN_TABLE: "many"}
-    about |= {Trouble.BLOCKED_BY_TXN: "waits_for_txn", Trouble.BLOCKED_BY_LOCK: "waits_for_lock"}
-    assert sorted(found, key=str) == sorted(((trouble, about.get(trouble)) for trouble in Trouble), key=str)
+    found = [(one.kind, None if one.ref is None else one.ref.table) for one in status.findings]
+    assert sorted({kind.name for kind, _ in found}) == sorted(FindingKind.__members__)
+    about = {kind: rows[0].ref.table for kind, rows in REQUESTS.items()}
+    about |= {kind: kind.name.lower() for kind in PLACES}
+    about |= {FindingKind.ABORTED_IN_TABLE: "many"}
+    about |= {FindingKind.BLOCKED_BY_TXN: "waits_for_txn", FindingKind.BLOCKED_BY_LOCK: "waits_for_lock"}
+    assert sorted(found, key=str) == sorted(((kind, about.get(kind)) for kind in FindingKind), key=str)
     text = status_text(status_document(status, Generation.HIVE4))
     flat = " ".join(text.split())
     for one in status.findings:
         about = "" if one.ref is None else f"{one.ref}: "
-        assert f" {one.level.label} {about}{one.trouble.value}: {one.reason}" in flat
+        assert f" {one.level.label} {about}{one.kind.value}: {one.reason}" in flat
     assert text.startswith("ERROR: ")
     assert "In the way transaction 5 of bob at h2, there since 2 d: of cleaning db.waits_for_txn lock 5 of bob " in flat
     assert [place.deltas for place in status.totals.most_deltas] == [201, 3, 3, 3, 3]
     assert max(map(cell_len, text.splitlines())) <= 80
 
 
-def test_a_lake_without_trouble_is_ok() -> None:
-    lake = Lake(now_ms=NOW, requests=(request(1, "t", State.WORKING),), places=(HEALTHY,), known_places=1)
-    status = status_of(lake, LIMITS)
+def test_a_snapshot_without_trouble_is_ok() -> None:
+    seen = StatusSnapshot(now_ms=NOW, requests=(request(1, "t", State.WORKING),), places=(HEALTHY,), known_places=1)
+    status = status_of(seen, LIMITS)
     assert (status.findings, status.totals.level) == ((), Level.OK)
     assert status_text(status_document(status, Generation.HIVE3)).startswith("OK: nothing is wrong in 1 table\n")
 
@@ -210,8 +213,8 @@ def test_a_lake_without_trouble_is_ok() -> None:
     ],
 )
 def test_requests_are_judged_by_their_age(state: State, key: str, seconds: float, level: Level) -> None:
-    lake = Lake(now_ms=NOW, requests=(request(1, "t", state, **{key: since(seconds)}),))
-    status = status_of(lake, LIMITS)
+    seen = StatusSnapshot(now_ms=NOW, requests=(request(1, "t", state, **{key: since(seconds)}),))
+    status = status_of(seen, LIMITS)
     assert status.totals.level is level
     assert status.totals.requests[state].oldest == seconds
     keys = [one.setting for one in status.findings]
@@ -224,8 +227,8 @@ def test_requests_are_judged_by_their_age(state: State, key: str, seconds: float
      (False, 49, Level.ERROR)],
 )  # fmt: skip
 def test_transactions_are_judged_by_their_age(is_open: bool, hours: int, level: Level) -> None:
-    lake = Lake(now_ms=NOW, transactions=(transaction(7, hours * HOUR, is_open=is_open),))
-    status = status_of(lake, LIMITS)
+    seen = StatusSnapshot(now_ms=NOW, transactions=(transaction(7, hours * HOUR, is_open=is_open),))
+    status = status_of(seen, LIMITS)
     assert status.totals.level is level
     assert all("transaction 7 of ann at h1" in one.reason for one in status.findings)
 
@@ -253,34 +256,36 @@ def test_a_place_that_was_compact_already_ends_every_row(states: str) -> None:
     words = refused_message("there is nothing to merge: a base and no delta")
     rows[0] = replace(rows[0], error_message=words)
     assert (in_a_row(rows, State.REFUSED), in_a_row(rows, State.FAILED)) == (0, 0)
-    assert status_of(Lake(now_ms=NOW, requests=tuple(rows)), LIMITS).findings == ()
+    assert status_of(StatusSnapshot(now_ms=NOW, requests=tuple(rows)), LIMITS).findings == ()
     after = request(11, "t", State.REFUSED, error_message="its bucket cannot be told")
     assert in_a_row([after, *rows], State.REFUSED) == 1
 
 
 def test_a_place_that_is_being_written_may_still_be_queued() -> None:
     place = replace(HEALTHY, due="11 delta directories are more than 10", idle=60.0)
-    assert status_of(Lake(now_ms=NOW, places=(place,), known_places=1), LIMITS).findings == ()
+    assert status_of(StatusSnapshot(now_ms=NOW, places=(place,), known_places=1), LIMITS).findings == ()
 
 
 def test_a_limit_of_zero_is_never_passed() -> None:
-    assert Limit().level(10**12) is Level.OK
-    assert [Limit(warning=1, error=5).level(value) for value in (1, 2, 5, 6)] == [0, 1, 1, 2]
+    limit = Limit("", "w", "e")
+    assert limit.passed({}, 10**12) is None
+    found = [limit.passed({"w": 1, "e": 5}, figure) for figure in (1, 2, 5, 6)]
+    assert found == [None, (Level.WARNING, "w"), (Level.WARNING, "w"), (Level.ERROR, "e")]
 
 
 def test_where_no_queue_tells_it_an_unknown_age_is_no_trouble() -> None:
-    lake = Lake(now_ms=NOW, requests=(request(1, "t", State.INITIATED, enqueue_ms=None),), tells_queued=False)
-    assert status_of(lake, LIMITS).findings == ()
-    assert [one.trouble for one in status_of(replace(lake, tells_queued=True), LIMITS).findings] == [
-        Trouble.AGE_UNKNOWN
+    seen = StatusSnapshot(now_ms=NOW, requests=(request(1, "t", State.INITIATED, enqueue_ms=None),), tells_queued=False)
+    assert status_of(seen, LIMITS).findings == ()
+    assert [one.kind for one in status_of(replace(seen, tells_queued=True), LIMITS).findings] == [
+        FindingKind.AGE_UNKNOWN
     ]
 
 
 def test_the_failures_of_two_queues_are_no_row() -> None:
     rows = [request(number, "t", State.FAILED) for number in (1, 2)]
     ours = replace(rows[1], facts=RequestFacts(metastore="thrift://h:9083"))
-    assert status_of(Lake(now_ms=NOW, requests=tuple(rows)), LIMITS).totals.failed == 2
-    assert status_of(Lake(now_ms=NOW, requests=(rows[0], ours)), LIMITS).totals.failed == 1
+    assert status_of(StatusSnapshot(now_ms=NOW, requests=tuple(rows)), LIMITS).totals.failed == 2
+    assert status_of(StatusSnapshot(now_ms=NOW, requests=(rows[0], ours)), LIMITS).totals.failed == 1
 
 
 def test_places_are_told_apart_by_where_they_lie_without_a_metastore() -> None:
@@ -288,6 +293,6 @@ def test_places_are_told_apart_by_where_they_lie_without_a_metastore() -> None:
         request(number, "t", State.INITIATED, facts=RequestFacts(location=local_location(f"/w{number}/t")))
         for number in (1, 2)
     ]
-    lake = Lake(now_ms=NOW, requests=tuple(rows))
-    assert [one.trouble for one in status_of(lake, LIMITS).findings] == [Trouble.TWICE]
-    assert status_of(replace(lake, by_location=True), LIMITS).findings == ()
+    seen = StatusSnapshot(now_ms=NOW, requests=tuple(rows))
+    assert [one.kind for one in status_of(seen, LIMITS).findings] == [FindingKind.TWICE]
+    assert status_of(replace(seen, by_location=True), LIMITS).findings == ()

@@ -11,7 +11,7 @@ from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.tables import TableRef
 from acidlib.model.units import PlannedAction, UnitResult
-from acidlib.planning.health import CleaningBlocker, Lake, Limits, PlaceFigures, Transaction, status_of
+from acidlib.planning.health import CleaningBlocker, PlaceFigures, StatusSnapshot, Transaction, status_of
 from acidlib.report.results import (
     CleaningResult,
     CompactionResult,
@@ -162,24 +162,22 @@ def document_of(job: str, results: Iterable[Any]) -> dict[str, Any]:
 def status_of_tables() -> dict[str, Any]:
     """The document of a status in which much is wrong."""
     txn = Transaction(id=812, is_open=True, user="etl", host="host9", age=19_800, silent=None)
-    waits = CleaningBlocker(
+    blocker = CleaningBlocker(
         request_id=1, ref=TableRef("sales", "orders", "ds=7"), kind="transaction", id=812, user="etl",
         host="host9", age=19_800,
     )  # fmt: skip
     failed = CompactionRequest(
         id=1, ref=TableRef("sales", "orders", "ds=7"), type=CompactionType.MAJOR, state=State.FAILED
     )
-    lake = Lake(
+    snapshot = StatusSnapshot(
         now_ms=ABOUT["start_ms"],
         requests=(failed,),
         transactions=(txn,),
-        waits=(waits,),
+        blockers=(blocker,),
         places=(PlaceFigures(**PLACE, deltas=311, ratio=2.5, obsolete=3, obsolete_bytes=23 * MIB),),
     )
     head = {"job": "status", **ABOUT, "notes": NOTES}
-    document: dict[str, Any] = json.loads(
-        json.dumps(head | status_document(status_of(lake, Limits()), Generation.HIVE4))
-    )
+    document: dict[str, Any] = json.loads(json.dumps(head | status_document(status_of(snapshot, {}), Generation.HIVE4)))
     return document
 
 

@@ -20,11 +20,11 @@ from acidlib.errors import RetryError
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.tables import TableRef
-from acidlib.planning.health import Lake, PlaceFigures, Transaction, Trouble, status_of
+from acidlib.planning.health import FindingKind, PlaceFigures, StatusSnapshot, Transaction, status_of
 from acidlib.status.look import limits_of, status_document
 from acidlib.status.metrics import METRICS, write_metrics
 
-LAKE = Lake(
+SNAPSHOT = StatusSnapshot(
     now_ms=10_000_000,
     requests=(
         CompactionRequest(id=1, ref=TableRef("db", 'a "b"'), type=CompactionType.MAJOR, enqueue_ms=1_000_000),
@@ -34,7 +34,7 @@ LAKE = Lake(
         Transaction(id=1, is_open=True, user="u", host="h", age=5.0, silent=1.0),
         Transaction(id=2, is_open=False, user="u", host="h", age=7.0, silent=None),
     ),
-    waits=(),
+    blockers=(),
     aborted={TableRef("db", "t"): 4},
     places=(PlaceFigures(ref=TableRef("db", "t", "p=1"), location="/w", deltas=3, ratio=0.5, obsolete_bytes=10),),
     known_places=2,
@@ -44,8 +44,10 @@ RUNBOOK = ROOT / "docs" / "runbook.md"
 _NAME = re.compile(r"\bacidlib_[a-z_]+\b")
 
 
-def written(path: Path, lake: Lake = LAKE, *, tables: int = 2) -> dict[tuple[str, tuple[str, ...]], float]:
-    status = status_document(status_of(lake, limits_of(default_settings())), Generation.HIVE4)
+def written(
+    path: Path, snapshot: StatusSnapshot = SNAPSHOT, *, tables: int = 2
+) -> dict[tuple[str, tuple[str, ...]], float]:
+    status = status_document(status_of(snapshot, limits_of(default_settings())), Generation.HIVE4)
     looked = {"looked_ms": 10_000_000, "looked_seconds": 1.5, "tables": status["tables"][:tables]}
     write_metrics(status | looked, str(path))
     families = text_string_to_metric_families(path.read_text())
@@ -70,7 +72,9 @@ def test_every_figure_is_in_the_file(tmp_path: Path) -> None:
 
 
 def test_what_is_not_known_has_no_sample(tmp_path: Path) -> None:
-    found = written(tmp_path / "a.prom", replace(LAKE, transactions=None, waits=None, places=None, known_places=None))
+    found = written(
+        tmp_path / "a.prom", replace(SNAPSHOT, transactions=None, blockers=None, places=None, known_places=None)
+    )
     names = {name for name, _ in found}
     assert not [name for name in names if "transaction" in name or "blockers" in name or "deltas" in name]
     assert not {"acidlib_places", "acidlib_obsolete_bytes", "acidlib_aborted_write_ids"} & names
@@ -113,8 +117,8 @@ def test_the_rules_use_metrics_that_there_are() -> None:
         assert rule["annotations"]["summary"]
     states = {state.label.replace(" ", "_") for state in State}
     assert set(re.findall(r'state="(.+?)"', RULES.read_text())) <= states
-    troubles = {trouble.value.replace(" ", "_") for trouble in Trouble}
-    assert set(re.findall(r'trouble="(.+?)"', RULES.read_text())) <= troubles
+    kinds = {trouble.value.replace(" ", "_") for trouble in FindingKind}
+    assert set(re.findall(r'kind="(.+?)"', RULES.read_text())) <= kinds
 
 
 def test_the_runbook_has_every_alert() -> None:
