@@ -11,14 +11,14 @@ from pathlib import Path
 
 import click
 
-from acidlib.cli.jobs import table
+from acidlib.cli import launch
 from acidlib.config.keys import KEYS, Key, Kind, Spelling
 from acidlib.status.metrics import METRICS
 
 ROOT = Path(__file__).resolve().parents[1]
 TOML, OPTIONS = ROOT / "conf" / "acidlib.toml", ROOT / "docs" / "options.md"
 MONITORING = ROOT / "docs" / "monitoring.md"
-JOBS: Mapping[str, click.Command] = {job.name: job.load() for job in table.JOBS}
+JOBS: Mapping[str, click.Command] = {job.name: job.load() for job in launch.JOBS}
 
 _TOML_HEAD = """\
 # Settings of the compaction engine, under Hive's own property names. Every line below is the default, commented out.

@@ -5,14 +5,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import acidlib.cli.jobs  # noqa: F401  # before anything else that may fail
-
-# isort: split
-from acidlib.cli.streams import tell_starting, while_loading
+from acidlib.cli.launch import run_file
 
 if __name__ == "__main__":
-    while_loading()
-    tell_starting("show_place")  # to load the job takes a second
-    from acidlib.cli.jobs.show_place import main
-
-    main()
+    run_file(__file__)

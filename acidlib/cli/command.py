@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import click
 
@@ -26,9 +26,9 @@ from acidlib.report.progress import ERROR, NOTE, WARNING, LogFormat, LogLines, T
 from acidlib.report.results import EXIT_NOT_DONE
 from acidlib.report.run import RunReport
 from acidlib.report.text import json_text
-from acidlib.service.driver_jvm import OF_THIS_PROCESS
 from acidlib.service.environment import Environment
 from acidlib.service.services import WORKER_PREFIX, Application, Runner, Services
+from acidlib.service.spark_driver import OF_THIS_PROCESS
 from acidlib.service.stopping import STOPPING, exit_status, write_line
 from acidlib.stores.hadoop.jvm import Hadoop
 from acidlib.stores.hadoop.tokens import DelegationTokens, HandedTokens, asks_for_kerberos
@@ -51,37 +51,30 @@ def _of_spark(name: str) -> Callable[..., Any]:
     return call
 
 
-class Session(Protocol):
-    """Makes what a run's work is done with, for its length."""
-
-    def __call__(self, *, name: str, conf: dict[str, str]) -> AbstractContextManager[Runner]:
-        """A session of a name, with settings of Spark."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What jobs take from the machine they run on. Whoever calls a command in-process may give another one as `obj`.
+    """What jobs take from the machine they run on. A caller in this process may give another one as `obj`.
 
-    session  where tasks run
+    session  makes what tasks run on, for the length of a run: by `name`, and `conf`, the settings of Spark
     hadoop   what Spark's configuration says of Hadoop
-    placed   whether Spark chose it for the driver
+    placed   tells that Spark chose it for the driver
     login    whom Spark was told to log in where Kerberos is asked for
     jvm      py4j's view of the JVM of Spark, and the configuration of Hadoop in it
     clock    epoch seconds
     pause    waits for so many seconds
     """
 
-    session: Session = field(default=_of_spark("SparkSession"))
-    hadoop: Callable[[], Mapping[str, str]] = field(default=_of_spark("hadoop_properties"))
+    session: Callable[..., AbstractContextManager[Runner]] = field(default=_of_spark("SparkSession"))
+    hadoop: Callable[[], Mapping[str, str]] = lambda: _of_spark("said_to_spark")().hadoop
     placed: Callable[[], bool] = field(default=_of_spark("driver_is_placed"))
-    login: Callable[[], KerberosLogin] = field(default=_of_spark("kerberos_login"))
+    login: Callable[[], KerberosLogin] = lambda: _of_spark("said_to_spark")().login
     jvm: Callable[[], tuple[Any, Any]] = field(default=_of_spark("hadoop_in_jvm"))
     clock: Callable[[], float] = time.time
     pause: Callable[[float], None] = time.sleep
 
     @classmethod
     def current(cls) -> Machine:
-        """The one of the command that runs."""
+        """Return the one of the command that runs."""
         return click.get_current_context().find_object(cls) or cls()
 
 
@@ -94,18 +87,18 @@ class Run:
 
     @classmethod
     def current(cls) -> Run:
-        """The one of the command that runs."""
+        """Return the one of the command that runs."""
         meta = click.get_current_context().meta
         found: Run = meta.setdefault(_RUN, cls(id=uuid.uuid4().hex[:16], began=Machine.current().clock()))
         return found
 
     def worker_id(self, host: str) -> str:
-        """As the queue, the document and the log lines have it."""
+        """Return the id as the queue, the document and the log lines have it."""
         return f"{WORKER_PREFIX}{host}-{self.id}"
 
 
 def log_lines() -> LogLines:
-    """How lines of the command that runs are written; by --log-format, and without it by what standard error is."""
+    """Return how lines of the command that runs are written: by --log-format, else by what standard error is."""
     context = click.get_current_context()
     given = context.params.get("log_format") or "auto"
     if given == "auto":
@@ -119,7 +112,7 @@ def log_lines() -> LogLines:
 
 
 def tell(text: str, *, level: str) -> None:
-    """A line on standard error, about the run as a whole."""
+    """Write a line to standard error, about the run as a whole."""
     click.echo(log_lines().line(text, level=level), err=True)
 
 
@@ -142,7 +135,9 @@ class JobCommand(click.Command):
         try:
             return super().make_context(info_name, args, parent, **extra)
         except click.ClickException as error:
-            if self._wants_json(words):
+            # the words are understood as far as they can be
+            ctx = click.Context(self, resilient_parsing=True, ignore_unknown_options=True, allow_extra_args=True)
+            if self.make_parser(ctx).parse_args(words)[0].get("output") == "json":
                 self.print_error_document(UsageError.kind, error.format_message())
             raise
 
@@ -162,7 +157,12 @@ class JobCommand(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         """Run what the options ask for, until that is done or a signal stops it."""
         lines = log_lines()
-        with STOPPING.by_signals(lambda text: write_line(lines.line(text, level=NOTE)), _end_at_once):
+
+        def end_at_once(status: int) -> NoReturn:
+            OF_THIS_PROCESS.kill()  # Spark's JVM
+            os._exit(status)
+
+        with STOPPING.by_signals(lambda text: write_line(lines.line(text, level=NOTE)), end_at_once):
             return self._run(ctx)
 
     def _run(self, ctx: click.Context) -> Any:
@@ -186,7 +186,10 @@ class JobCommand(click.Command):
             with suppress(OSError):  # the terminal may have gone
                 tell(message, level=ERROR)
         except Exception as error:
-            kind, message = _kind_and_message(error)
+            kind, message = DefectError.kind, f"unexpected {type(error).__name__}: {' '.join(str(error).split())}"
+            message += " (--debug shows where)"
+            if isinstance(error, AcidError):
+                kind, message = error.kind, str(error)
             if debug:
                 traceback.print_exception(error)
             else:
@@ -202,25 +205,14 @@ class JobCommand(click.Command):
                 write_page(html_of(page), report, unique=uuid.uuid4().hex[:16])
         raise SystemExit(status)
 
-    def _wants_json(self, words: list[str]) -> bool:
-        """Whether words that are wrong somewhere say --output json, as far as they are understood."""
-        ctx = click.Context(self, resilient_parsing=True, ignore_unknown_options=True, allow_extra_args=True)
-        return self.make_parser(ctx).parse_args(words)[0].get("output") == "json"
-
     def print_error_document(self, kind: str, message: str) -> None:
-        """What stands on standard output with --output json when the job could not be done."""
+        """Print what stands on standard output with --output json when the job could not be done."""
         with suppress(OSError):  # whoever would read it has gone; the status tells as much
             click.echo(json_text(self._error_document(kind, message)))
 
     def _error_document(self, kind: str, message: str) -> dict[str, Any]:
         error = {"kind": kind, "message": message}
         return {"job": self.name, "version": __version__, "run_id": None, "error": error}
-
-
-def _end_at_once(status: int) -> NoReturn:
-    """End the process without a word to anything that is under way, and Spark's JVM with it."""
-    OF_THIS_PROCESS.kill()
-    os._exit(status)
 
 
 class _Judged(Exception):  # noqa: N818 - it is no error
@@ -264,7 +256,7 @@ def stores_of(environment: Environment) -> Stores:
 
 @contextmanager
 def services(environment: Environment, *, job: str, about: str) -> Iterator[Services]:
-    """Everything a service works with, for the length of one run: Spark and a progress bar."""
+    """Make everything a service works with, for the length of one run: Spark and a progress bar."""
     host, machine = environment.host, Machine.current()
     progress = TerminalProgress(lines=log_lines())
     for warning in environment.settings.warnings:
@@ -330,7 +322,7 @@ def print_report(environment: Environment, report: RunReport, notes: Sequence[st
 
 
 def print_result(environment: Environment, pieces: Iterable[str], page: Callable[[], Page]) -> None:
-    """The result on standard output, then as a page where one was asked for; neither prevents the other."""
+    """Print the result on standard output, then as a page where one was asked for; neither prevents the other."""
     problems = []
     try:
         print_pieces(pieces)
@@ -348,7 +340,7 @@ def print_result(environment: Environment, pieces: Iterable[str], page: Callable
 
 
 def print_pieces(pieces: Iterable[str]) -> None:
-    """The result on standard output, and nothing else there."""
+    """Write the result to standard output, and nothing else there."""
     try:
         for piece in pieces:
             click.echo(piece, nl=False)
@@ -365,10 +357,3 @@ def print_pieces(pieces: Iterable[str]) -> None:
 
 class _UnwrittenError(RetryError):
     """Standard output does not take the result, or no page can be written of it."""
-
-
-def _kind_and_message(error: Exception) -> tuple[str, str]:
-    """The kind of an error, and its message."""
-    if isinstance(error, AcidError):
-        return error.kind, str(error)
-    return DefectError.kind, f"unexpected {type(error).__name__}: {' '.join(str(error).split())} (--debug shows where)"

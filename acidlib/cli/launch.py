@@ -1,32 +1,100 @@
-"""How a driver is started: its command line and environment, and what this machine has for it."""
+"""The jobs there are, and how one is started: the command line of its driver, a log of its output, its first moments.
+
+Nothing of a job, and nothing that a job loads, is loaded here: what fails when a driver loads it is told on standard
+error, and standard output is the job's result.
+"""
 
 from __future__ import annotations
 
+import importlib
 import os
+import re
 import shlex
+import signal
+import stat
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import NoReturn
+from threading import Thread
+from types import FrameType
+from typing import IO, TYPE_CHECKING, NoReturn
 
-from acidlib.errors import RefusedError
+from acidlib.errors import RefusedError, RetryError, UsageError
 from acidlib.installed import CHECKOUT, conf_file
-from acidlib.service.spark_options import (
+from acidlib.service.spark_driver import (
     DRIVER_PYTHON,
     ENVIRONMENT,
     PYTHON,
     QUEUE,
     SHELL,
     SUBMIT_ARGS,
+    YARN_QUEUE,
     SparkOptions,
+    python_of_spark,
     spark_home,
 )
+from acidlib.service.stopping import SIGNALS, exit_status
 
-# --- submission -------------------------------------------------------------------------------------------------------
-# What is decided when a job is started: the command line and its environment.
-#
+if TYPE_CHECKING:
+    import click
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A job: a command in `acidlib.cli.jobs`, a line in `JOBS`, and unless it is for `acidlib` alone a file in jobs/.
+
+    name     as the command `acidlib` has it
+    module   in `acidlib.cli.jobs`, and of the file
+    summary  one line about it
+    spark    options of spark-submit mean something to it
+    stays    its driver is on this machine, whatever --deploy-mode says
+    file     a file in jobs/ of a checkout runs it, too
+    """
+
+    name: str
+    module: str
+    summary: str
+    spark: bool = True
+    stays: bool = False
+    file: bool = True
+
+    def load(self) -> click.Command:
+        """Return its command, loaded now."""
+        command: click.Command = getattr(importlib.import_module("acidlib.cli.jobs"), self.module)
+        return command
+
+
+JOBS: Sequence[Job] = (
+    Job(name="major-compact", module="major_compact", summary="Merge base and deltas of tables into a new base."),
+    Job(name="minor-compact", module="minor_compact", summary="Merge deltas of tables into one."),
+    Job(name="initiator", module="initiator", summary="Look at all tables and queue what is over Hive's thresholds."),
+    Job(name="cleaner", module="cleaner", summary="Remove what compactions made obsolete."),
+    Job(name="undo", module="undo", summary="Take the result of a compaction back.", stays=True),
+    Job(name="cancel", module="cancel", summary="Withdraw requests that wait in the queue.", spark=False),
+    Job(name="show", module="show_compactions", summary="Show the queue and its history.", spark=False),
+    Job(
+        name="show-place",
+        module="show_place",
+        summary="Show what is in a table, and what readers read of it.",
+        stays=True,
+    ),
+    Job(name="doctor", module="doctor", summary="Look whether jobs can work here.", stays=True, file=False),
+    Job(name="status", module="status", summary="Show how all tables are doing, and what is wrong.", stays=True),
+    Job(name="warm", module="warm", summary="Compile the kernels, once for an installation.", spark=False, file=False),
+    Job(name="pack", module="pack", summary="Make one archive for --archives.", spark=False, file=False),
+    Job(name="quickstart", module="quickstart", summary="Show each step on a copy of two tables that Hive wrote."),
+)
+
+
+def job_named(name: str) -> Job | None:
+    """Return the job of a name."""
+    return next((job for job in JOBS if job.name == name), None)
+
+
 # A driver on this machine is a Python process that starts Spark's JVM itself, as its child and when there are tasks: so
 # words are understood before that, and signals reach Python, which ends the JVM when it needs it no more. One whose
 # machine Spark chooses is started by spark-submit.
@@ -62,73 +130,19 @@ class Submission:
     environment: Mapping[str, str]
 
 
-def submission(
-    spark: SparkOptions, words: Sequence[str], here: Installation, environment: Mapping[str, str], *, queue: str = ""
-) -> Submission:
-    """Return how a job is started.
+def start_driver(spark: SparkOptions, words: Sequence[str]) -> NoReturn:
+    """Become the driver of a job, or what starts it. RefusedError where there is nothing to become.
 
-    words        the file with the job, and what stands behind that
-    environment  of the caller; what it says of Spark and Python wins
-    queue        of YARN, for a driver that it starts and for which nobody names one; empty: that of YARN's choice
+    words  the file with the job, and what stands behind that
     """
-    stated = dict(environment)
-    java: list[str] = []
-    if here.log4j is not None and not spark.driver_is_placed:
-        java.append(f"-Dlog4j2.configurationFile=file:{here.log4j}")
-    if spark.is_local:
-        # this JVM starts workers and passes bytes on: to optimise its code takes longer than to run it as it is
-        java.append("-XX:TieredStopAtLevel=1")
-        # nobody on another machine has to find this driver
-        stated[_ADDRESS] = stated.get(_ADDRESS) or "127.0.0.1"
-    options = ["--driver-java-options", " ".join(java)] if java else []
-    if not stated.get("SPARK_HOME"):
-        stated["SPARK_HOME"] = str(here.spark_home)
-    driver = spark.property(DRIVER_PYTHON) or stated.get(_DRIVER) or str(here.python)
-    executors = spark.property(PYTHON) or stated.get(_EXECUTORS)
-    if not executors and spark.has_environment and not spark.is_local:
-        executors = f"./{ENVIRONMENT}/bin/python"
-        # by a property as well: variables do not reach a driver on Kubernetes
-        options += ["--conf", f"{PYTHON}={executors}"]
-    if not (spark.driver_is_placed and spark.has_environment):
-        # by a variable, which is all that PySpark looks at in a driver that it has not started
-        stated[_EXECUTORS] = executors or str(here.python)
-    if queue:
-        options += [QUEUE, queue]
-    if here.checkout is not None:
-        stated = _with_path(stated, str(here.checkout), first=not spark.archives)
-    options += spark.words
-    if spark.driver_is_placed:
-        return Submission((str(Path(stated["SPARK_HOME"], "bin", "spark-submit")), *options, *words), stated)
-    stated[SUBMIT_ARGS] = shlex.join([*options, SHELL])
-    command = (driver, *words)
-    if here.has_spark_env:
-        command = (*_WITH_SPARK_ENV, str(Path(stated["SPARK_HOME"], "bin", "load-spark-env.sh")), *command)
-    return Submission(command, stated)
-
-
-def _with_path(environment: Mapping[str, str], checkout: str, *, first: bool) -> dict[str, str]:
-    """The checkout stands first in PYTHONPATH, or not at all: YARN's executors see it before what is in an archive."""
-    others = [part for part in environment.get(_PATH, "").split(os.pathsep) if part and part != checkout]
-    parts = [checkout, *others] if first else others
-    rest = {name: value for name, value in environment.items() if name != _PATH}
-    return rest | ({_PATH: os.pathsep.join(parts)} if parts else {})
-
-
-# --- here -------------------------------------------------------------------------------------------------------------
-# What this machine has to start Spark with, and handing a job over to it.
-
-_SET = "--set"
-
-
-def installation(environment: Mapping[str, str]) -> Installation:
-    """What jobs are started with from this environment."""
-    return Installation(
+    here = Installation(
         python=Path(sys.executable),
-        spark_home=spark_home(environment),
-        has_spark_env=not is_what_a_job_finds(environment),
-        log4j=conf_file("log4j2.properties", environment),
+        spark_home=spark_home(os.environ),
+        has_spark_env=not is_what_a_job_finds(os.environ),
+        log4j=conf_file("log4j2.properties", os.environ),
         checkout=CHECKOUT,
     )
+    start(submission(spark, words, here, os.environ, queue=queue_of_yarn(spark, words)))
 
 
 def is_what_a_job_finds(environment: Mapping[str, str]) -> bool:
@@ -146,11 +160,11 @@ def is_what_a_job_finds(environment: Mapping[str, str]) -> bool:
 
 
 def queue_of_yarn(spark: SparkOptions, words: Sequence[str]) -> str:
-    """What `hive.compactor.job.queue` says to a run whose driver cannot choose its queue any more; else empty.
+    """Return what `hive.compactor.job.queue` says to a run whose driver cannot choose its queue any more; else empty.
 
     words  of the job. Raises `RefusedError` where its settings cannot be read.
     """
-    if not spark.leaves_queue_to_yarn:
+    if not (spark.master.startswith("yarn") and spark.driver_is_placed) or spark.property(YARN_QUEUE):
         return ""
     from acidlib.service.environment import read_settings  # much is loaded with it
 
@@ -158,10 +172,60 @@ def queue_of_yarn(spark: SparkOptions, words: Sequence[str]) -> str:
 
 
 def assignments(words: Sequence[str]) -> list[str]:
-    """The texts of `--set` among the words of a job."""
-    behind = [following for word, following in pairwise([*words, ""]) if word == _SET]
-    behind += [word.partition("=")[2] for word in words if word.startswith(f"{_SET}=")]
+    """Return the texts of `--set` among the words of a job."""
+    behind = [following for word, following in pairwise([*words, ""]) if word == "--set"]
+    behind += [word.partition("=")[2] for word in words if word.startswith("--set=")]
     return [text for text in behind if text]
+
+
+def submission(
+    spark: SparkOptions, words: Sequence[str], here: Installation, environment: Mapping[str, str], *, queue: str = ""
+) -> Submission:
+    """Return how a job is started.
+
+    words        the file with the job, and what stands behind that
+    environment  of the caller; what it says of Spark and Python wins
+    queue        of YARN, for a driver that it starts and for which no option names one; empty: that of YARN's choice
+    """
+    stated = dict(environment)
+    java: list[str] = []
+    if here.log4j is not None and not spark.driver_is_placed:
+        java.append(f"-Dlog4j2.configurationFile=file:{here.log4j}")
+    if spark.is_local:
+        # this JVM starts workers and passes bytes on: to optimise its code takes longer than to run it as it is
+        java.append("-XX:TieredStopAtLevel=1")
+        # no other machine has to find this driver
+        stated[_ADDRESS] = stated.get(_ADDRESS) or "127.0.0.1"
+    options = ["--driver-java-options", " ".join(java)] if java else []
+    if not stated.get("SPARK_HOME"):
+        stated["SPARK_HOME"] = str(here.spark_home)
+    driver = spark.property(DRIVER_PYTHON) or stated.get(_DRIVER) or str(here.python)
+    executors = spark.property(PYTHON) or stated.get(_EXECUTORS)
+    if not executors and spark.has_environment and not spark.is_local:
+        executors = f"./{ENVIRONMENT}/bin/python"
+        # by a property as well: variables do not reach a driver on Kubernetes
+        options += ["--conf", f"{PYTHON}={executors}"]
+    if not (spark.driver_is_placed and spark.has_environment):
+        # by a variable, which is all that PySpark looks at in a driver that it has not started
+        stated[_EXECUTORS] = executors or str(here.python)
+    if queue:
+        options += [QUEUE, queue]
+    if here.checkout is not None:
+        # first in the path, or not in it at all: YARN's executors see it before what is in an archive
+        checkout = str(here.checkout)
+        parts = [part for part in stated.pop(_PATH, "").split(os.pathsep) if part and part != checkout]
+        if not spark.archives:
+            parts.insert(0, checkout)
+        if parts:
+            stated[_PATH] = os.pathsep.join(parts)
+    options += spark.words
+    if spark.driver_is_placed:
+        return Submission((str(Path(stated["SPARK_HOME"], "bin", "spark-submit")), *options, *words), stated)
+    stated[SUBMIT_ARGS] = shlex.join([*options, SHELL])
+    command = (driver, *words)
+    if here.has_spark_env:
+        command = (*_WITH_SPARK_ENV, str(Path(stated["SPARK_HOME"], "bin", "load-spark-env.sh")), *command)
+    return Submission(command, stated)
 
 
 def start(submission: Submission) -> NoReturn:
@@ -173,3 +237,150 @@ def start(submission: Submission) -> NoReturn:
             f"Cannot start Spark: {submission.command[0]} cannot be run: {error.strerror}; "
             "SPARK_HOME names where Spark is, PYSPARK_DRIVER_PYTHON the Python of the driver"
         ) from error
+
+
+# With --log-file a run's output goes to a file, for cron: on standard error are its problems alone, a line for each.
+
+_LOG_FILE = "--log-file"
+# as acidlib.report.progress writes them in each of its formats, and click what is wrong with a command line
+_PROBLEM = re.compile(rb'\S+Z (WARNING|ERROR) |warning: |error: |Error: |\{"time": "[^"]*", "level": "(warning|error)"')
+_END_SECONDS = 10.0
+"""For so long the last lines are waited for, when others may still hold the stream."""
+
+
+def log_file(words: Sequence[str]) -> tuple[list[str], Path | None]:
+    """Return the words without the option, and the file that it names. UsageError where it names none."""
+    rest: list[str] = []
+    found = None
+    given = iter(words)
+    for word in given:
+        if word == _LOG_FILE or word.startswith(f"{_LOG_FILE}="):
+            found = word.partition("=")[2] or next(given, "")
+            if not found:
+                raise UsageError(f"{_LOG_FILE} needs the name of a file")
+        else:
+            rest.append(word)
+    return rest, None if found is None else Path(found)
+
+
+def run_logged(command: Sequence[str], path: Path) -> int:
+    """Run a command, append all that it writes to a file, tell its problems here, and return its exit status.
+
+    Signals are passed on to it, and it decides what they mean; what a terminal has sent to both is one signal to it.
+    Where it fails and has printed no problem in a line of its own, one is printed: also of a run that was killed, which
+    is why a process above it is needed. RetryError for a file that cannot be written.
+    """
+    try:
+        log = path.open("ab", buffering=0)
+    except OSError as error:
+        raise RetryError(f"Cannot write {path}: because the operating system said: {error.strerror}") from error
+    sent: list[int] = []
+    running: list[subprocess.Popen[bytes]] = []
+
+    def pass_on(number: int, _: FrameType | None) -> None:
+        sent.append(number)
+        for process in running:
+            process.send_signal(number)
+
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, pass_on)
+    with log, subprocess.Popen(command, stdout=log, stderr=subprocess.PIPE) as process:  # noqa: S603 - our own words
+        running.append(process)
+        for early in sent:
+            process.send_signal(early)
+        assert process.stderr is not None
+        printed: list[bytes] = []
+        copier = Thread(target=_copy, args=(process.stderr, log, printed), daemon=True)
+        copier.start()
+        ended = process.wait()
+        status = ended if ended >= 0 else exit_status(-ended)
+        copier.join(_END_SECONDS)
+        if status and not printed:
+            _tell(f"error: the run ended with exit status {status}; {path} has what it said\n".encode())
+        return status
+
+
+def _copy(stream: IO[bytes], log: IO[bytes], printed: list[bytes]) -> None:
+    """Copy all lines to the log, and problems to standard error; of a log on a full disk the rest is not kept."""
+    for line in stream:
+        try:
+            log.write(line)
+        except OSError as error:
+            if not printed:
+                printed.append(b"")
+                _tell(f"error: Cannot write the log: {error.strerror}\n".encode())
+        if _PROBLEM.match(line):
+            printed.append(line)
+            _tell(line)
+
+
+def _tell(line: bytes) -> None:
+    """Write a line to standard error; where the terminal has gone, the log alone has it."""
+    with suppress(OSError):
+        sys.stderr.buffer.write(line)
+        sys.stderr.flush()
+
+
+_ERROR = 2
+IN_A_CONTAINER = "acidlib-stderr"
+"""Beside the streams of a container of YARN: a file with ours."""
+_LOG_DIRECTORIES = "LOG_DIRS"
+"""Set by YARN for its containers, several with a comma between them."""
+
+
+def run_file(path: str) -> None:
+    """Be the driver of the job that a file in jobs/ is for, to the end of this process."""
+    begin()
+    job = next(job for job in JOBS if job.module == Path(path).stem)
+    tell_starting(job.module)  # to load the job takes a second
+    job.load().main()
+
+
+def begin() -> None:
+    """Prepare the process of a driver: what it tells from here on, also of what fails to load, is seen where it should.
+
+    An interrupt ends the process without a word while a job is loaded: nothing has begun that could be told.
+    """
+    restore_standard_error(os.environ)
+    sys.path[:0] = [path for path in python_of_spark(os.environ) if path not in sys.path]
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def restore_standard_error(environment: Mapping[str, str]) -> None:
+    """Lead descriptor 2 to where spark-submit's own standard error goes, if that can be opened.
+
+    Spark's PythonRunner merges the two streams of the driver, so that a line meant for people would stand in the middle
+    of a JSON document. The process above the driver still has both. Outside spark-submit nothing is done.
+
+    In a container of YARN the JVM writes to a file from where it is in it, and over what another has appended: there
+    our lines go to a file of their own, which YARN keeps with the others.
+    """
+    if "PYSPARK_GATEWAY_PORT" not in environment:
+        return
+    parent = Path("/proc", str(os.getppid()))
+    with suppress(OSError):
+        directory = environment.get(_LOG_DIRECTORIES, "").partition(",")[0]
+        if directory and _would_be_overwritten(parent):
+            stream = os.open(Path(directory, IN_A_CONTAINER), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
+        else:
+            # a log file is appended to, for the JVM writes to it as well
+            stream = os.open(parent / "fd" / str(_ERROR), os.O_WRONLY | os.O_APPEND | os.O_NOCTTY)
+        os.dup2(stream, _ERROR)
+        os.close(stream)
+
+
+def _would_be_overwritten(process: Path) -> bool:
+    """Return whether its standard error is a file that it does not append to."""
+    if not stat.S_ISREG((process / "fd" / str(_ERROR)).stat().st_mode):
+        return False
+    lines = (process / "fdinfo" / str(_ERROR)).read_text().splitlines()
+    flags = next(line.split()[1] for line in lines if line.startswith("flags:"))
+    return not int(flags, base=8) & os.O_APPEND
+
+
+def tell_starting(what: str) -> None:
+    """Tell the first word on a terminal: what follows takes seconds before it has one of its own."""
+    if os.isatty(_ERROR):
+        print(f"starting {what} …", file=sys.stderr, flush=True)

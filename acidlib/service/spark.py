@@ -22,11 +22,17 @@ from pyspark import SparkConf, SparkContext, TaskContext
 
 from acidlib.errors import RefusedError, RetryError
 from acidlib.installed import CHECKOUT
-from acidlib.metastore.options import KerberosLogin
 from acidlib.planning.batches import SMALL_BYTES
-from acidlib.service.driver_jvm import OF_THIS_PROCESS, end_after_this_process
 from acidlib.service.services import Application, Done, Task, attempt
-from acidlib.service.spark_options import SHELL, SUBMIT_ARGS, YARN_QUEUE, spark_home, stated_to_spark
+from acidlib.service.spark_driver import (
+    OF_THIS_PROCESS,
+    SHELL,
+    SUBMIT_ARGS,
+    YARN_QUEUE,
+    SparkOptions,
+    spark_home,
+    stated_to_spark,
+)
 from acidlib.service.tasks import nothing
 
 _CORES_UNKNOWN = 2
@@ -40,7 +46,6 @@ _PACKAGES = re.compile(r"^:?\s*(?:\w+\.)+(?=\w+: )")
 _GATEWAY, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 """Set for the driver by spark-submit."""
 _BEGINNING = threading.Lock()
-_HADOOP = "spark.hadoop."
 _PROXIES = tuple(
     f"spark.{name}.AmIpFilter.param.PROXY_URI_BASES"
     for name in ("org.apache.spark.deploy.yarn", "org.apache.hadoop.yarn.server.webproxy.amfilter")
@@ -48,6 +53,8 @@ _PROXIES = tuple(
 """Set on YARN: where it shows the application, by Spark 4 and by Spark 3."""
 _ARCHIVES = ("spark.archives", "spark.yarn.dist.archives")
 _PATH = "spark.executorEnv.PYTHONPATH"
+_BEFORE_SPARK, _GIVE_BACK_SECONDS = 1000, 600
+"""The priority of what a JVM does before it stops its context (40), and for how long it waits for the run then."""
 
 
 class SparkEndedError(RetryError):
@@ -138,8 +145,9 @@ class SparkRunner:
         try:
             context.setJobGroup(group_id, group, interruptOnCancel=True)
             context.setLocalProperty("callSite.short", group)
-            # jobs of one pool are done one after the other; the pools have their share each
-            context.setLocalProperty("spark.scheduler.pool", _pool(batches))
+            # jobs of one pool are done one after the other; the pools have their share each, so small files do not wait
+            is_large = any(task.length >= SMALL_BYTES for batch in batches for task in batch)
+            context.setLocalProperty("spark.scheduler.pool", "acidlib-large" if is_large else "acidlib-small")
             return context.parallelize(batches, len(batches)).mapPartitions(_attempts).collect()
         except Exception as error:
             if has_stopped(context):
@@ -164,16 +172,6 @@ def has_stopped(context: SparkContext) -> bool:
         return True  # its JVM does not answer
 
 
-def _say_nothing(*_: Any) -> None:
-    """In place of what prints an error."""
-
-
-def _pool(batches: Sequence[Sequence[Task]]) -> str:
-    """Small files do not wait for large ones."""
-    is_large = any(task.length >= SMALL_BYTES for batch in batches for task in batch)
-    return "acidlib-large" if is_large else "acidlib-small"
-
-
 def _first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.strip().startswith("at ")]
     named = [line for line in lines if "Error: " in line or "Exception: " in line]
@@ -186,36 +184,17 @@ def _tracking_url(context: SparkContext) -> str | None:
     return next((url for name in _PROXIES if (url := conf.get(name))), context.uiWebUrl)
 
 
-def hadoop_properties() -> dict[str, str]:
-    """Return what the configuration of Spark says of Hadoop (`spark.hadoop.*`), without the prefix."""
-    given = _properties()
-    return {key.removeprefix(_HADOOP): value for key, value in given.items() if key.startswith(_HADOOP)}
+def said_to_spark() -> SparkOptions:
+    """Return what Spark was given: by spark-submit, which has it all, or as it is stated; starts no context."""
+    if _GATEWAY not in os.environ:
+        return stated_to_spark(os.environ)
+    _have_jvm()
+    return SparkOptions((), dict(SparkConf().getAll()))
 
 
 def driver_is_placed() -> bool:
-    """Whether Spark chose the machine of the driver (`--deploy-mode cluster`); starts no context."""
-    return _GATEWAY in os.environ and _properties().get("spark.submit.deployMode") == "cluster"
-
-
-def kerberos_login() -> KerberosLogin:
-    """Return whom Spark was told to log in (`--principal`, `--keytab`); starts no context."""
-    if _GATEWAY not in os.environ:
-        stated = stated_to_spark(os.environ)
-        return KerberosLogin(principal=stated.principal or None, keytab=stated.keytab or None)
-    given = _properties()
-
-    def property_of(name: str) -> str | None:
-        return given.get(f"spark.kerberos.{name}") or given.get(f"spark.yarn.{name}")  # its older name
-
-    return KerberosLogin(principal=property_of("principal"), keytab=property_of("keytab"))
-
-
-def _properties() -> dict[str, str]:
-    """Return the properties that Spark was given: by spark-submit, which has them all, or as they are stated."""
-    if _GATEWAY not in os.environ:
-        return stated_to_spark(os.environ).stated
-    _have_jvm()
-    return dict(SparkConf().getAll())
+    """Return whether Spark chose the machine of the driver (`--deploy-mode cluster`); starts no context."""
+    return _GATEWAY in os.environ and said_to_spark().driver_is_placed
 
 
 def _have_jvm() -> None:
@@ -226,7 +205,7 @@ def _have_jvm() -> None:
         if _GATEWAY in os.environ:
             SparkContext._ensure_initialized()
             with suppress(Exception):  # one that takes no hook ends as it would without: its run notices that
-                end_after_this_process(SparkContext._jvm)
+                _end_after_this_process(SparkContext._jvm)
             return
         program = str(spark_home(os.environ) / "bin" / "spark-submit")
         atexit.register(OF_THIS_PROCESS.end)
@@ -238,6 +217,36 @@ def _have_jvm() -> None:
             del os.environ[_GATEWAY], os.environ[_SECRET]
 
 
+def _end_after_this_process(jvm: Any) -> None:
+    """Have a JVM that has started this process hand a signal on to it, and wait for its end, before it ends itself.
+
+    Of hooks of Java alone, for a callback would open a port to all users: a method of a value is what is run. Both do
+    nothing where this process has ended by itself. `jvm` is py4j's view of it.
+    """
+    invoke = jvm.java.lang.invoke
+    runnable, nothing = jvm.java.lang.Class.forName("java.lang.Runnable"), jvm.java.lang.Void.TYPE
+
+    def calling(value: Any, type_name: str, method: str, returned: str | None) -> Any:
+        of, gives = jvm.java.lang.Class.forName(type_name), jvm.java.lang.Boolean.TYPE
+        if returned is not None:
+            gives = jvm.java.lang.Class.forName(returned)
+        found = invoke.MethodHandles.publicLookup().findVirtual(of, method, invoke.MethodType.methodType(gives))
+        return found.bindTo(value)
+
+    def hook(handle: Any) -> Any:
+        ending = handle.asType(invoke.MethodType.methodType(nothing))
+        return invoke.MethodHandleProxies.asInterfaceInstance(runnable, ending)
+
+    process = jvm.java.lang.ProcessHandle.of(os.getpid()).get()
+    future = "java.util.concurrent.CompletableFuture"
+    ended = calling(process, "java.lang.ProcessHandle", "onExit", future).invokeWithArguments(jvm.java.util.ArrayList())
+    hooks, seconds = jvm.org.apache.hadoop.util.ShutdownHookManager.get(), jvm.java.util.concurrent.TimeUnit.SECONDS
+    first = hook(calling(process, "java.lang.ProcessHandle", "destroy", None))
+    hooks.addShutdownHook(first, _BEFORE_SPARK + 1, _GIVE_BACK_SECONDS, seconds)
+    then = hook(calling(ended, future, "join", "java.lang.Object"))
+    hooks.addShutdownHook(then, _BEFORE_SPARK, _GIVE_BACK_SECONDS, seconds)
+
+
 def hadoop_in_jvm() -> tuple[Any, Any]:
     """Return py4j's view of the driver's JVM, and the configuration of Hadoop in it; starts the JVM, but no context.
 
@@ -247,17 +256,12 @@ def hadoop_in_jvm() -> tuple[Any, Any]:
         _have_jvm()
         jvm: Any = SparkContext._jvm
         configuration = jvm.org.apache.spark.deploy.SparkHadoopUtil.get().newConfiguration(SparkConf()._jconf)
-        _log_in(jvm, kerberos_login())
+        login, users = said_to_spark().login, jvm.org.apache.hadoop.security.UserGroupInformation
+        if login.principal and login.keytab and users.isSecurityEnabled() and not users.isLoginKeytabBased():
+            users.loginUserFromKeytab(login.principal, login.keytab)  # as spark-submit does it
     except Exception as error:
         raise RetryError(f"Cannot ask Hadoop: Spark's JVM could not be started: {_first_line(error)}") from error
     return jvm, configuration
-
-
-def _log_in(jvm: Any, login: KerberosLogin) -> None:
-    """With a keytab, as spark-submit has done it where it has started the JVM."""
-    users = jvm.org.apache.hadoop.security.UserGroupInformation
-    if login.principal and login.keytab and users.isSecurityEnabled() and not users.isLoginKeytabBased():
-        users.loginUserFromKeytab(login.principal, login.keytab)
 
 
 def other_queue(name: str) -> str:
@@ -277,7 +281,7 @@ class SparkSession:
     """
 
     def __init__(self, *, name: str, conf: dict[str, str]) -> None:
-        stated = _properties()
+        stated = said_to_spark().stated
         queue = conf.get(YARN_QUEUE)
         if queue and driver_is_placed() and stated.get("spark.master") == "yarn" and YARN_QUEUE not in stated:
             raise RefusedError(other_queue(queue))
@@ -311,7 +315,7 @@ class SparkSession:
                     signal.signal(signal.SIGINT, before)  # in it a context cancels its jobs on an interrupt
             context.setLogLevel("ERROR")
             # when the JVM ends first, as by SIGTERM to all processes, it would print a traceback of its own thread
-            context._accumulatorServer.handle_error = _say_nothing  # type: ignore[assignment]  # no option
+            context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]  # no option
             self.application = Application(id=context.applicationId, tracking_url=_tracking_url(context))
             self.context = context
             return context

@@ -25,18 +25,8 @@ from conformance.hive_tables import FIXTURES
 from judges import merge
 from servers.java import SMALL
 
+from acidlib.cli import jobs
 from acidlib.cli.command import Machine
-from acidlib.cli.jobs import (
-    cancel,
-    cleaner,
-    initiator,
-    major_compact,
-    minor_compact,
-    show_compactions,
-    show_place,
-    status,
-    undo,
-)
 from acidlib.metastore.options import KerberosLogin
 from acidlib.queue.sql import SqlQueue
 from acidlib.service.services import LocalRunner, Runner
@@ -47,15 +37,15 @@ ROOT = Path(__file__).parents[2]
 TASKS_PATH = f"{ROOT}:{ROOT / 'tests'}"
 """Where Spark's workers find the engine and what tests run in place of its tasks."""
 COMMANDS: dict[str, click.Command] = {
-    "cancel": cancel.main,
-    "cleaner": cleaner.main,
-    "initiator": initiator.main,
-    "major_compact": major_compact.main,
-    "minor_compact": minor_compact.main,
-    "show_compactions": show_compactions.main,
-    "status": status.main,
-    "show_place": show_place.main,
-    "undo": undo.main,
+    "cancel": jobs.cancel,
+    "cleaner": jobs.cleaner,
+    "initiator": jobs.initiator,
+    "major_compact": jobs.major_compact,
+    "minor_compact": jobs.minor_compact,
+    "show_compactions": jobs.show_compactions,
+    "status": jobs.status,
+    "show_place": jobs.show_place,
+    "undo": jobs.undo,
 }
 
 

@@ -18,7 +18,7 @@ from installed import build, environment, outside
 from judges import merge
 from long_runs import LONG, amount
 
-from acidlib.cli.jobs.quickstart_story import called
+from acidlib.cli.quickstart import called
 from integration.children import NOBODY, open_to_others
 from integration.harness import COMMANDS, ROOT, SMALL_SPARK, fixture
 
@@ -177,7 +177,7 @@ def test_a_wheel_and_an_sdist_are_the_whole_product(built: Built) -> None:
 def test_the_quickstart_names_what_is_there(built: Built) -> None:
     """In a checkout the script, in an installation the command."""
     assert called("show") == "./spark-submit.sh jobs/show_compactions.py"
-    code = "from acidlib.cli.jobs.quickstart_story import called; print(called('show'))"
+    code = "from acidlib.cli.quickstart import called; print(called('show'))"
     words = [built.environment / "bin" / "python", "-P", "-c", code]
     assert subprocess.run(words, env=outside(), check=True, capture_output=True, text=True).stdout == "acidlib show\n"
 

@@ -656,7 +656,7 @@ def test_a_call_that_does_not_exist_leaves_the_connection_usable(hms: Hms) -> No
 @HIVE3_AND_4
 def test_doctor_sees_a_metastore_that_is_well(metastore: Metastore, hms: Hms, tmp_path: Path) -> None:
     words = ("--metastore-uri", metastore.uri, "--queue-url", f"sqlite:///{tmp_path}/queue.db", "--output", "json")
-    ran = CliRunner().invoke(doctor.main, words, obj=IN_PROCESS)
+    ran = CliRunner().invoke(doctor, words, obj=IN_PROCESS)
     assert ran.exit_code == 0, ran.output
     checks = {check["name"]: (check["state"], check["found"]) for check in json.loads(ran.stdout)["checks"]}
     generation = "Hive 3.1" if metastore.generation is Generation.HIVE3 else "Hive 4"

@@ -19,7 +19,7 @@ from judges.fixtures import Fixture, fixtures
 from s3_tables import uploaded
 from servers.s3 import S3Server
 
-import acidlib.cli.jobs.compact as compact_job
+import acidlib.cli.jobs as compact_job
 import acidlib.rewrite.recode
 import acidlib.rewrite.unit
 from acidlib.errors import RetryError

@@ -22,7 +22,7 @@ from servers.postgres import Postgres
 from servers.spark import SPARK_HOME
 from servers.yarn import Application, Yarn
 
-from acidlib.cli.streams import IN_A_CONTAINER
+from acidlib.cli.launch import IN_A_CONTAINER
 from acidlib.model.location import Location
 from acidlib.service.environment import QUEUE_IN_A_FILE
 from acidlib.service.spark import other_queue

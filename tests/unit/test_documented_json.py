@@ -95,7 +95,7 @@ def cleaner() -> dict[str, Any]:
     return document_of(CleanerReport(lambda: ABOUT | FACTS, dry_run=False, as_json=True), cleaned)
 
 
-def printed(*words: str, job: click.Command = show_compactions.main) -> dict[str, Any]:
+def printed(*words: str, job: click.Command = show_compactions) -> dict[str, Any]:
     """What a job prints that needs neither Spark nor a metastore."""
     command = [*words, "--output", "json", "--metastore-uri", "none", "--queue-url", "sqlite://"]
     command += ["--set", "acidlib.retention=2d"]
@@ -116,7 +116,7 @@ def status_document_of() -> dict[str, Any]:
     )
     seen = status_of(snapshot, {})
     assert seen.findings
-    begun = printed("--places", "0", job=status.main)
+    begun = printed("--places", "0", job=status)
     return begun | status_document(seen, Generation.HIVE4)
 
 
@@ -129,7 +129,7 @@ def shown() -> dict[str, Any]:
 def show_place() -> dict[str, Any]:
     with TemporaryDirectory() as folder:
         place = fixture("hive3/a_crud", Path(folder) / "t")
-        return printed("--location", str(place), "--all-committed", job=show_place_job.main)
+        return printed("--location", str(place), "--all-committed", job=show_place_job)
 
 
 def cancelled() -> dict[str, Any]:

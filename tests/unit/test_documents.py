@@ -12,13 +12,13 @@ from pathlib import Path
 import click
 import pytest
 
-from acidlib.cli.jobs import table
-from acidlib.cli.logged import log_file
+from acidlib.cli.launch import JOBS as ALL_JOBS
+from acidlib.cli.launch import log_file
 from acidlib.cli.main import group
 from acidlib.documents import JOBS, OPTIONS, ROOT, TOML, options_text, toml_text
 from acidlib.planning import orc_settings
 from acidlib.report import results
-from acidlib.service.spark_options import split_words
+from acidlib.service.spark_driver import split_words
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
@@ -109,7 +109,7 @@ def commands(path: Path) -> Iterator[tuple[str, list[str]]]:
     for line in lines(path):
         for part in re.split(r"(?:^| )#|;| [|&]", line):
             if match := re.search(r"spark-submit.* jobs/([a-z_]+)\.py(.*)", part):
-                yield next(job.name for job in table.JOBS if job.module == match[1]), shlex.split(match[2])
+                yield next(job.name for job in ALL_JOBS if job.module == match[1]), shlex.split(match[2])
             elif match := re.search(r"(?:^|/|(?<!-n)\s)acidlib +([a-z-].*)", part):
                 _, words = split_words(shlex.split(match[1]))
                 if words:
@@ -199,12 +199,12 @@ def test_an_installation_has_what_the_examples_name(document: Path) -> None:
 
 def test_the_files_of_a_checkout_are_listed() -> None:
     named = re.findall(r"`jobs/(\w+)\.py`", (ROOT / "docs" / "clusters.md").read_text())
-    assert {job.module for job in table.JOBS if job.file} <= set(named)
+    assert {job.module for job in ALL_JOBS if job.file} <= set(named)
 
 
 def test_jobs_are_named_by_their_commands() -> None:
     """Their files are those of a checkout, which are named with their folder."""
-    modules = "|".join(job.module for job in table.JOBS if job.file)
+    modules = "|".join(job.module for job in ALL_JOBS if job.file)
     texts = {path: path.read_text() for path in (*DOCUMENTS, ROOT / "docs" / "alert-rules.yml") if path != ARCHITECTURE}
     assert {in_checkout(path) for path, text in texts.items() if re.search(rf"(?<!/)\b({modules})\.py", text)} == set()
 
@@ -230,7 +230,7 @@ def test_a_dag_names_jobs_and_options_that_there_are(dag: Path) -> None:
     """Airflow itself runs them in a long run."""
     text = dag.read_text()
     compile(text, str(dag), "exec")
-    named = {job.name: job for job in table.JOBS if re.search(rf"[\" ]{job.name}[\" ]", text)}
+    named = {job.name: job for job in ALL_JOBS if re.search(rf"[\" ]{job.name}[\" ]", text)}
     assert "major-compact" in named
     taken = {name for job in named.values() for option in job.load().params for name in option.opts}
     assert {option for option in _OPTION.findall(text) if option not in OF_OTHERS["spark-submit"]} <= taken

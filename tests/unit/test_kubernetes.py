@@ -16,11 +16,11 @@ import click
 import pytest
 import yaml
 
-from acidlib.cli.jobs.table import job_named
+from acidlib.cli.launch import job_named
 from acidlib.cli.main import group
 from acidlib.config.files import read_site
 from acidlib.documents import ROOT
-from acidlib.service.spark_options import SparkOptions, read_properties, split_words
+from acidlib.service.spark_driver import SparkOptions, read_properties, split_words
 
 FOLDER = ROOT / "docs" / "kubernetes"
 COMMAND = "/opt/acidlib/bin/acidlib"

@@ -8,23 +8,22 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from types import ModuleType
 
 import click
 import pytest
 from click.testing import CliRunner, Result
 
-from acidlib.cli import __main__
+from acidlib.cli import launch
 from acidlib.cli import main as command
-from acidlib.cli.jobs.table import JOBS, Job
-from acidlib.cli.launch import Submission
+from acidlib.cli.launch import JOBS, Job, Submission
 from acidlib.documents import ROOT
 from acidlib.errors import RefusedError
 from acidlib.metastore.options import KerberosLogin
 from acidlib.service.environment import QUEUE_IN_A_FILE
-from acidlib.service.spark import kerberos_login
-from acidlib.service.spark_options import SUBMIT_ARGS
+from acidlib.service.spark import said_to_spark
+from acidlib.service.spark_driver import SUBMIT_ARGS
 
 ALONE = ("major-compact", "--location", "/t", "--all-committed")
 PLACED = ("--master", "yarn", "--deploy-mode", "cluster")
@@ -50,7 +49,7 @@ class Submitted:
 @pytest.fixture
 def submitted(monkeypatch: pytest.MonkeyPatch) -> Submitted:
     found = Submitted()
-    monkeypatch.setattr(command, "start", found)
+    monkeypatch.setattr(launch, "start", found)
     return found
 
 
@@ -63,7 +62,7 @@ def test_words_are_judged_without_what_a_job_works_with() -> None:
     script = """
 import sys
 from click.testing import CliRunner
-from acidlib.cli.jobs.table import JOBS
+from acidlib.cli.launch import JOBS
 from acidlib.cli.main import group
 
 def called(*words):
@@ -111,7 +110,7 @@ def test_what_needs_no_spark_takes_no_options_of_it() -> None:
 def test_what_needs_no_spark_is_told_who_logs_in(monkeypatch: pytest.MonkeyPatch) -> None:
     @click.command()
     def stub() -> None:
-        click.echo(kerberos_login())
+        click.echo(said_to_spark().login)
 
     monkeypatch.setattr(Job, "load", lambda job: stub)
     monkeypatch.setattr(os, "environ", {key: text for key, text in os.environ.items() if "GATEWAY" not in key})
@@ -190,12 +189,12 @@ def test_a_shell_completes_commands_options_and_values(line: str, completed: set
 @pytest.fixture
 def run_by_file(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
     """What ./spark-submit.sh does with words: the exit status and what is said."""
-    monkeypatch.setattr(__main__, "start", lambda submission: sys.exit(f"started {shlex.join(submission.command)}"))
+    monkeypatch.setattr(launch, "start", lambda submission: sys.exit(f"started {shlex.join(submission.command)}"))
     monkeypatch.chdir(ROOT)
 
     def called(*words: str) -> tuple[int, str]:
         with pytest.raises(SystemExit) as end:
-            __main__.main(list(words))
+            command.main_of_file(list(words))
         shown = "".join(capsys.readouterr())
         return (0, str(end.value.code)) if isinstance(end.value.code, str) else (end.value.code or 0, shown)
 
@@ -256,22 +255,21 @@ def test_show_with_a_place_shows_the_place(monkeypatch: pytest.MonkeyPatch) -> N
     assert called("show", "--blockers").output == "show_compactions ['--blockers']\n"
 
 
-@pytest.mark.parametrize(("module", "again"), [(command, command._AGAIN), (__main__, "acidlib.cli")])
-def test_a_run_with_a_log_is_one_of_the_same_words_without_it(
-    monkeypatch: pytest.MonkeyPatch, module: ModuleType, again: str
-) -> None:
+@pytest.mark.parametrize("again", [command._AGAIN, "acidlib.cli"])
+def test_a_run_with_a_log_is_one_of_the_same_words_without_it(monkeypatch: pytest.MonkeyPatch, again: str) -> None:
     called: list[tuple[list[str], Path]] = []
 
     def logged(words: list[str], path: Path) -> int:
         called.append((words, path))
         return 3
 
-    monkeypatch.setattr(module, "run_logged", logged)
-    monkeypatch.setattr(command, "while_loading", lambda: None)
+    monkeypatch.setattr(command, "run_logged", logged)
+    monkeypatch.setattr(command, "begin", lambda: None)
     words = ["--master", "yarn", "cleaner", "--log-file", "/log", "--trash"]
     monkeypatch.setattr(sys, "argv", ["acidlib", *words])
+    run = command.main if again == command._AGAIN else partial(command.main_of_file, words)
     with pytest.raises(SystemExit) as end:
-        module.main(*([] if module is command else [words]))
+        run()
     assert end.value.code == 3
     ((found, path),) = called
     assert (found[0], path) == (sys.executable, Path("/log"))

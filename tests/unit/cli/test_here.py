@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from acidlib.cli.launch import assignments, queue_of_yarn
-from acidlib.service.spark_options import SparkOptions
+from acidlib.service.spark_driver import SparkOptions
 
 
 def test_assignments_are_found_among_the_words_of_a_job() -> None:

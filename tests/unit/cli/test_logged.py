@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from acidlib.cli.logged import log_file, run_logged
+from acidlib.cli.launch import log_file, run_logged
 from acidlib.errors import RetryError, UsageError
 from acidlib.report.progress import ERROR, INFO, NOTE, WARNING, LogFormat, LogLines
 
@@ -110,7 +110,7 @@ def test_a_signal_is_the_runs_to_understand(tmp_path: Path, number: signal.Signa
         f"open({str(tmp_path / 'begun')!r}, 'w'); time.sleep(60)"
     )
     script = (
-        f"from pathlib import Path; from acidlib.cli.logged import run_logged; import sys; "
+        f"from pathlib import Path; from acidlib.cli.launch import run_logged; import sys; "
         f"sys.exit(run_logged([sys.executable, '-c', {waits!r}], Path({str(tmp_path / 'log')!r})))"
     )
     process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True, env=os.environ)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from acidlib.cli.launch import Installation, Submission, submission
-from acidlib.service.spark_options import SUBMIT_ARGS, SparkOptions
+from acidlib.service.spark_driver import SUBMIT_ARGS, SparkOptions
 
 INSTALLED = Installation(
     python=Path("/env/bin/python"),

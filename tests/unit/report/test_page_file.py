@@ -20,7 +20,7 @@ ALONE = ("--places", "0", "--metastore-uri", "none", "--queue-url", "sqlite://")
 
 
 def show(*words: str | Path) -> Result:
-    return CliRunner().invoke(status.main, [*map(str, words), *ALONE])
+    return CliRunner().invoke(status, [*map(str, words), *ALONE])
 
 
 def full(_: int) -> None:
@@ -105,7 +105,7 @@ def test_a_run_that_could_not_be_done_draws_why(tmp_path: Path) -> None:
     path = tmp_path / "run.html"
     path.write_text("the run before")
     ran = CliRunner().invoke(
-        status.main, ["--report", str(path), "--metastore-uri", "none", "--queue-url", "sqlite:////dev/null/q.db"]
+        status, ["--report", str(path), "--metastore-uri", "none", "--queue-url", "sqlite:////dev/null/q.db"]
     )
     assert ran.exit_code == 1
     assert "<h1>The run could not be done</h1>" in path.read_text()

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 from integration.harness import AROUND, IN_PROCESS
 
-from acidlib.cli.jobs.doctor import main
+from acidlib.cli import jobs
 from acidlib.errors import ConflictError, RetryError
 from acidlib.model.location import local_location
 from acidlib.model.names import Generation
@@ -88,7 +88,7 @@ def test_java_and_spark_are_looked_for_where_spark_looks(monkeypatch: pytest.Mon
 
 def called(tmp_path: Path, *words: str) -> Result:
     queue = ("--queue-url", f"sqlite:///{tmp_path}/queue.db")
-    return CliRunner().invoke(main, [*queue, "--metastore-uri", "none", *words], obj=IN_PROCESS)
+    return CliRunner().invoke(jobs.doctor, [*queue, "--metastore-uri", "none", *words], obj=IN_PROCESS)
 
 
 def test_everything_is_looked_at_although_something_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

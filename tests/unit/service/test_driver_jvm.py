@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from acidlib.errors import RetryError
-from acidlib.service.driver_jvm import DriverJvm
+from acidlib.service.spark_driver import DriverJvm
 
 JVM = """
 import os, signal, struct, sys

@@ -17,11 +17,10 @@ from acidlib.service.spark import (
     SparkEndedError,
     SparkRunner,
     SparkSession,
-    hadoop_properties,
-    kerberos_login,
     other_queue,
+    said_to_spark,
 )
-from acidlib.service.spark_options import SUBMIT_ARGS
+from acidlib.service.spark_driver import SUBMIT_ARGS, SparkOptions
 
 PATH = "spark.executorEnv.PYTHONPATH"
 
@@ -75,7 +74,7 @@ def test_what_is_said_to_spark_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     session = SparkSession(name="n", conf={"spark.yarn.queue": "of-settings", "spark.a": "ours", "spark.b": "ours"})
     session._conf.pop(PATH, None)
     assert session._conf == {"spark.b": "ours"}
-    assert hadoop_properties() == {"a": "b"}
+    assert said_to_spark().hadoop == {"a": "b"}
 
 
 @pytest.mark.parametrize(
@@ -90,7 +89,7 @@ def test_what_is_said_to_spark_wins(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_queue_that_comes_too_late_is_refused(
     monkeypatch: pytest.MonkeyPatch, placed: bool, submitted: dict[str, str], refused: bool
 ) -> None:
-    monkeypatch.setattr(spark, "_properties", lambda: submitted)
+    monkeypatch.setattr(spark, "said_to_spark", lambda: SparkOptions((), submitted))
     monkeypatch.setattr(spark, "driver_is_placed", lambda: placed)
     if refused:
         with pytest.raises(RefusedError) as error:
@@ -132,5 +131,5 @@ def test_who_logs_in_is_what_spark_was_told(
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     monkeypatch.setattr(spark, "_have_jvm", lambda: None)
     monkeypatch.setattr(spark, "SparkConf", lambda: SparkConf(loadDefaults=False).setAll(list(stated.items())))
-    found = kerberos_login()
+    found = said_to_spark().login
     assert (found.principal, found.keytab) == login

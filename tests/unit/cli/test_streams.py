@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from acidlib.cli.streams import IN_A_CONTAINER, tell_starting
+from acidlib.cli.launch import IN_A_CONTAINER, tell_starting
 from acidlib.documents import ROOT
 
 DRIVER = """
 import os, sys
-from acidlib.cli.streams import restore_standard_error
+from acidlib.cli.launch import restore_standard_error
 restore_standard_error(os.environ)
 print("result")
 print("line", file=sys.stderr)

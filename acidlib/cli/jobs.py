@@ -1,0 +1,671 @@
+"""The jobs: of each its options, what it looks at before it begins, and how its result is shown.
+
+What a job loads for its work it loads below `words_are_right()`: to judge words and to show help takes a moment.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import shutil
+import sys
+import sysconfig
+import tempfile
+import uuid
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+
+from acidlib import __version__
+from acidlib.cli.command import (
+    JobCommand,
+    Machine,
+    print_pieces,
+    print_report,
+    print_result,
+    report_of,
+    run_head,
+    services,
+    stores_of,
+    tell,
+    words_are_right,
+)
+from acidlib.cli.options import (
+    IF_EXISTS,
+    PLACE,
+    POOL,
+    REPORT,
+    YES,
+    Duration,
+    Size,
+    check_filters,
+    common_options,
+    selected,
+    selection_options,
+    stated_of,
+    write_ids_options,
+)
+from acidlib.errors import AcidError, RefusedError, RetryError
+from acidlib.model.names import Generation
+from acidlib.model.requests import CompactionType, State
+from acidlib.model.units import MAX_BUCKET, RewriteSettings
+from acidlib.planning.health import Level
+from acidlib.planning.verification import share_of
+from acidlib.report.page import page_of
+from acidlib.report.progress import ERROR, NOTE, WARNING
+from acidlib.report.results import (
+    EXIT_DONE,
+    EXIT_HAS_ERRORS,
+    EXIT_HAS_WARNINGS,
+    EXIT_NOT_DONE,
+    EXIT_SOME_FAILED,
+    CleaningResult,
+    InitiatorResult,
+    Verdict,
+    cancel_exit_status,
+    cancellations_document,
+)
+from acidlib.report.run import CleanerReport, CompactionsReport, InitiatorReport
+from acidlib.report.show import UNDONE, blockers_document, blockers_text, hive_text, show_document, show_text, state_of
+from acidlib.report.text import cancellations_text, json_text, places_text, status_text, undo_text
+from acidlib.service.environment import Environment
+from acidlib.service.places import Budget, Interpretation, Order, Selection
+from acidlib.service.services import Runner
+from acidlib.service.spark_driver import stated_to_spark
+from acidlib.service.stopping import told_when_stopped
+from acidlib.status.checks import checks_document, checks_text, wrong
+from acidlib.stores.discover import named_at
+from acidlib.wording import human_bytes
+
+
+def _compaction(kind: CompactionType, job: str) -> click.Command:
+    """Make the command of one kind of compaction; a rebalance is asked for as a major."""
+
+    @click.command(
+        job,
+        cls=JobCommand,
+        help=f"{kind.label.capitalize()} compaction of a table, of partitions, or of what waits in the queue.",
+    )
+    @common_options
+    @REPORT
+    @selection_options(everything=False)
+    @YES
+    @POOL
+    @click.option(
+        "--order",
+        type=click.Choice([order.value for order in Order]),
+        default="deltas",
+        show_default=True,
+        help="What goes first.",
+    )
+    @click.option("--max-partitions", type=click.IntRange(min=0), help="Start no more than these.")
+    @click.option("--max-bytes", type=Size(), help="Start no more input bytes than these, e.g. 100g.")
+    @click.option("--time-budget", type=Duration(), help="Start nothing after this time, e.g. 2h.")
+    @click.option(
+        "--lock-timeout", type=Duration(), help="How long two renames wait for readers (Hive 3.1); default: 30s."
+    )
+    @click.option("--dry-run", is_flag=True, help="Show the plan, change nothing.")
+    @click.option("--force", is_flag=True, help="Accepted as in the other jobs; a named table is never held back.")
+    @click.option(
+        "--minor-as-major-bytes", type=Size(), help="A mixed minor is a major up to this base size; 0: never."
+    )
+    @click.option(
+        "--verify",
+        is_flag=False,
+        flag_value="all",
+        metavar="[all|sample=SHARE]",
+        help="Compare each result with what it was made of, by a second reader, before any reader sees it (on S3 "
+        "without Hive 4's transactions: right after, before anything is cleaned): all buckets, or a share of them such "
+        "as sample=0.1. Needs acidlib[verify].",
+    )
+    @click.option(
+        "--release-held",
+        is_flag=True,
+        help="Go on at places that are held because a verification failed: the operator says that the result is right.",
+    )
+    def command(
+        *,
+        environment: Environment,
+        selection: Selection,
+        interpretation: Interpretation,
+        order: str,
+        max_partitions: int | None,
+        max_bytes: int | None,
+        time_budget: float | None,
+        dry_run: bool,
+        force: bool,
+        minor_as_major_bytes: int | None,
+        lock_timeout: float | None,
+        verify: str | None,
+        release_held: bool,
+        rebalance: bool = False,
+        buckets: int | None = None,
+    ) -> Any:
+        del force
+        for name, text in (
+            ("acidlib.lock.timeout", None if lock_timeout is None else f"{round(lock_timeout * 1000)}ms"),
+            ("acidlib.minor.as.major.bytes", None if minor_as_major_bytes is None else str(minor_as_major_bytes)),
+            ("acidlib.verify", verify),
+        ):
+            if text is not None:
+                environment = environment.with_setting(name, text)
+        share = share_of(environment.settings.text("acidlib.verify"))
+        if release_held and not (selection.tables or selection.location is not None):
+            raise click.UsageError("--release-held is for what is named, by --table or --location")
+        if selection.warehouse is not None and not selection.tables:
+            raise click.UsageError("--warehouse needs --table; without either, the queue is drained")
+        if (rebalance or buckets is not None) and not (rebalance and selection.tables):
+            raise click.UsageError("--rebalance is for what is named by --table, and --buckets for --rebalance")
+        words_are_right()
+        from acidlib.service.compact import run_compaction
+        from acidlib.service.open import open_backend
+        from acidlib.service.run_queue import CompactionRun
+        from acidlib.verify.orc_files import require_reader
+
+        if share is not None:
+            require_reader()
+        deadline = None if time_budget is None else Machine.current().clock() + time_budget
+        run = CompactionRun(
+            kind=CompactionType.REBALANCE if rebalance else kind,
+            buckets=buckets,
+            selection=selection,
+            order=Order(order),
+            budget=Budget(partitions=max_partitions, bytes=max_bytes, deadline=deadline),
+            dry_run=dry_run,
+            release_held=release_held,
+            rewrite=RewriteSettings(part_bytes=environment.settings.integer("acidlib.part.bytes")),
+        )
+        about = (
+            ",".join(selection.tables) or "queue" if selection.location is None else str(named_at(selection.location))
+        )
+        with (
+            services(environment, job=job, about=about) as found,
+            open_backend(environment, found, interpretation) as backend,
+        ):
+            report = report_of(CompactionsReport, environment, found, dry_run=dry_run)
+            notes = run_compaction(found, backend, run, lambda result: report.add(result.document()))
+        print_report(environment, report, notes)
+        raise SystemExit(report.exit_status(is_named=run.named))
+
+    if kind is CompactionType.MAJOR:
+        command.params += (
+            click.Option(
+                ["--rebalance"],
+                is_flag=True,
+                help="Spread the rows evenly over the buckets of tables without CLUSTERED BY (Hive 4; new row ids).",
+            ),
+            click.Option(
+                ["--buckets"],
+                type=click.IntRange(1, MAX_BUCKET + 1),
+                metavar="N",
+                help="Into how many buckets --rebalance spreads the rows; default: as many as there are.",
+            ),
+        )
+    return command
+
+
+major_compact = _compaction(CompactionType.MAJOR, "major_compact")
+minor_compact = _compaction(CompactionType.MINOR, "minor_compact")
+
+
+@click.command("initiator", cls=JobCommand, help="Look at all tables and queue what is over Hive's thresholds.")
+@common_options
+@REPORT
+@selection_options(everything=True)
+@YES
+@POOL
+@click.option("--dry-run", is_flag=True, help="Show the decisions, queue nothing.")
+@click.option("--force", is_flag=True, help="Also what the failed-attempt rule holds back.")
+def initiator(
+    *, environment: Environment, selection: Selection, interpretation: Interpretation, dry_run: bool, force: bool
+) -> Any:
+    """Run the initiator once."""
+    words_are_right()
+    from acidlib.service.initiate import run_initiator
+    from acidlib.service.open import open_backend
+
+    about = selection.location or selection.warehouse or ""
+    with (
+        services(environment, job="initiator", about=f"initiator {about}".strip()) as found,
+        open_backend(environment, found, interpretation) as backend,
+    ):
+        report = report_of(InitiatorReport, environment, found)
+
+        def add(result: InitiatorResult) -> None:
+            if result.outcome is Verdict.FAILED:
+                found.progress.note(result.reason, level=ERROR, place=str(result.ref))
+            report.add(result.document())
+
+        with told_when_stopped(report.when_stopped):
+            notes = run_initiator(found, backend, selection, dry_run=dry_run, force=force, tell=add)
+    print_report(environment, report, [*notes, *report.notes()])
+    raise SystemExit(report.exit_status())
+
+
+@click.command(
+    "cleaner",
+    cls=JobCommand,
+    help="Remove what is obsolete for the recorded compactions, once nobody can be reading it.",
+)
+@common_options
+@REPORT
+@click.option("--location", metavar="URI", help="Only requests of this table or partition, without a metastore.")
+@click.option("--table", "tables", multiple=True, metavar="DB.NAME", help="Only these; globs; with a metastore.")
+@click.option("--exclude", multiple=True, metavar="DB.NAME", help="Not these; globs; with a metastore.")
+@click.option("--partition", "partitions", multiple=True, metavar="K=GLOB", help="Only these; with a metastore.")
+@click.option("--retention", type=Duration(), help="How long to leave what was made obsolete, e.g. 1d.")
+@click.option("--trash", is_flag=True, help="Move to the trash (HDFS: the user's) instead of deleting.")
+@click.option("--force", is_flag=True, help="Also where Hive's own cleaner is on; never past a safety check.")
+@click.option("--dry-run", is_flag=True, help="Show what would go, remove nothing.")
+@click.option("--orphans", is_flag=True, help="Instead, list what belongs to nobody, such as staging of dead runs.")
+@click.option("--warehouse", metavar="URI", help="With --orphans and without a metastore: all tables below it.")
+@click.option("--older-than", type=Duration(), help="With --orphans: unchanged for so long.  [default: 3d]")
+@click.option("--delete", is_flag=True, help="With --orphans: remove them.")
+@IF_EXISTS
+def cleaner(
+    *,
+    environment: Environment,
+    retention: float | None,
+    trash: bool,
+    force: bool,
+    dry_run: bool,
+    orphans: bool,
+    older_than: float | None,
+    delete: bool,
+    **which: Any,
+) -> Any:
+    """Run the cleaner once."""
+    warehouse = which["warehouse"]
+    if not orphans and (delete or older_than is not None or warehouse is not None):
+        raise click.UsageError("--warehouse, --older-than and --delete go with --orphans")
+    if orphans and (retention is not None or force):
+        raise click.UsageError("--orphans excludes --retention and --force: --older-than says how old an orphan is")
+    environment, selection = selected(environment, **which)
+    if not environment.metastore and warehouse is None and (which["tables"] or which["exclude"] or which["partitions"]):
+        raise click.UsageError("--table, --exclude and --partition need a metastore; without one give --location")
+    if orphans and delete and (trash or dry_run):
+        raise click.UsageError("--delete excludes --trash and --dry-run")
+    if orphans and not environment.metastore and selection.location is None and warehouse is None:
+        raise click.UsageError("--orphans needs --metastore-uri, --warehouse or --location")
+    words_are_right()
+    from acidlib.service.backend import CleanerOptions
+    from acidlib.service.clean import DEFAULT_ORPHAN_SECONDS, run_cleaner, run_orphans
+    from acidlib.service.open import open_backend, open_cleaning
+
+    remove = delete or (trash and not dry_run)
+    with services(environment, job="cleaner", about="orphans" if orphans else "cleaner") as found:
+        report = report_of(CleanerReport, environment, found, dry_run=not remove if orphans else dry_run)
+
+        def add(result: CleaningResult) -> None:
+            if result.is_bad and not orphans:
+                found.progress.note(f"{result.state}, {result.reason}", level=ERROR, place=str(result.ref))
+            report.add(result.document())
+
+        if orphans:
+            idle_seconds = DEFAULT_ORPHAN_SECONDS if older_than is None else older_than
+            with open_backend(environment, found, Interpretation()) as backend:
+                notes = run_orphans(
+                    found, backend, selection, idle_seconds=idle_seconds, remove=remove, trash=trash, tell=add
+                )
+        else:
+            options = CleanerOptions(
+                retention_seconds=retention,
+                location=selection.location,
+                selection=selection,
+                force=force,
+                dry_run=dry_run,
+                trash=trash,
+            )
+            with open_cleaning(environment, found, options) as cleaning:
+                with told_when_stopped(report.when_stopped):
+                    run_cleaner(found, cleaning, options, add)
+                notes = [*cleaning.notes, *(cleaning.why_nothing() if report.is_empty else ())]
+    print_report(environment, report, notes)
+    raise SystemExit(report.exit_status())
+
+
+@click.command(
+    "undo",
+    cls=JobCommand,
+    help="Take back the result of a compaction while all that it was made of is there: it is moved out of readers' "
+    "sight, and they read its inputs again. REQUEST is the number of the compaction in the queue.",
+)
+@common_options
+@click.argument("request", type=click.IntRange(min=1))
+@click.option(
+    "--nobody-reads", is_flag=True, help="Nobody reads the place now; without a metastore only you can know that."
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be moved, and what readers would read; change nothing.")
+def undo(*, environment: Environment, request: int, nobody_reads: bool, dry_run: bool) -> Any:
+    """Undo one compaction."""
+    if environment.metastore and nobody_reads:
+        raise click.UsageError("--nobody-reads is for directories: here the metastore knows")
+    words_are_right()
+    from acidlib.service import undo as service
+    from acidlib.service.open import open_undoing
+
+    with (
+        services(environment, job="undo", about="") as found,
+        open_undoing(environment, found, dry_run=dry_run, nobody_reads=nobody_reads) as undoing,
+    ):
+        result = service.undo(found, undoing, request, user=environment.user, dry_run=dry_run)
+    document = run_head(environment, found.worker_id) | {"undo": result.document()}
+    print_pieces([json_text(document) if environment.json else undo_text(document["undo"])])
+    raise SystemExit(result.exit_status())
+
+
+@click.command(
+    "cancel",
+    cls=JobCommand,
+    help="Withdraw requests that wait and are not worked on yet, as Hive's ABORT COMPACTIONS does. REQUEST is the "
+    "number of one in the queue.",
+)
+@common_options
+@click.argument("requests", metavar="REQUEST...", type=click.IntRange(min=1), nargs=-1, required=True)
+@click.option("--dry-run", is_flag=True, help="Show what would be withdrawn; change nothing.")
+def cancel(*, environment: Environment, requests: tuple[int, ...], dry_run: bool) -> Any:
+    """Withdraw the requests."""
+    words_are_right()
+    from acidlib.service import cancel as service
+
+    found = service.cancel(environment, requests, now_ms=int(Machine.current().clock() * 1000), dry_run=dry_run)
+    document = run_head(environment) | cancellations_document(found)
+    print_pieces([json_text(document) if environment.json else cancellations_text(document["cancellations"])])
+    raise SystemExit(cancel_exit_status(found))
+
+
+@click.command(
+    "show_compactions",
+    cls=JobCommand,
+    help="Show compaction requests: those that wait, work or await cleaning, and the history.",
+)
+@common_options
+@click.option("--table", "tables", multiple=True, metavar="DB.NAME", help="Only these; globs; repeatable.")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice([*(state.label.replace(" ", "-") for state in State), UNDONE]),
+    help="Only requests in this state; repeatable.",
+)
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="No more than the newest N of them.")
+@click.option("--hive", is_flag=True, help="In the columns of Hive's SHOW COMPACTIONS, with a tab between them.")
+@click.option("--blockers", "show_blockers", is_flag=True, help="Show what keeps requests from being cleaned instead.")
+def show_compactions(
+    *,
+    environment: Environment,
+    tables: tuple[str, ...],
+    states: tuple[str, ...],
+    limit: int | None,
+    hive: bool,
+    show_blockers: bool,
+) -> Any:
+    """Show the queue once."""
+    check_filters(tables, (), ())
+    if hive and (show_blockers or environment.json):
+        raise click.UsageError("--hive excludes --blockers and --output json")
+    if show_blockers and not environment.metastore:
+        raise click.UsageError("--blockers needs a metastore: without one nobody knows who reads")
+    words_are_right()
+    from acidlib.service.open import open_queued
+    from acidlib.status.look import blockers
+
+    selection = Selection(tables=tables)
+    with open_queued(environment) as queued:
+        everything, generation, hms = queued.requests, queued.generation, queued.hms
+        wanted = (row for row in everything if selection.wants_table(row.ref.as_stored))
+        requests = [row for row in wanted if not states or state_of(row, Generation.HIVE4).replace(" ", "-") in states]
+        requests = requests[:limit]
+        held, now_ms = None, int(Machine.current().clock() * 1000)
+        if show_blockers and hms is not None:
+            held = blockers_document(blockers(hms, requests, now_ms))
+    if hive:
+        text = hive_text(requests, generation)
+    elif environment.json:
+        rows = show_document(requests, generation)
+        document = run_head(environment) | {"compactions": rows}
+        document |= {} if held is None else {"blockers": held}
+        text = json_text(document | {"totals": {"compactions": len(rows)}})
+    elif held is not None:
+        text = blockers_text(held)
+    else:
+        text = show_text(requests, generation, now_ms, of=len(everything))
+    print_pieces([text])
+
+
+@click.command(
+    "show_place",
+    cls=JobCommand,
+    help="Show the directories of a place: what readers read, what is obsolete or not read, and why. PLACE is a "
+    "location, or DB.NAME or DB.NAME/K=V of a metastore.",
+)
+@common_options
+@PLACE
+@selection_options(everything=True)
+def show_place(*, environment: Environment, selection: Selection, interpretation: Interpretation) -> Any:
+    """Look at the places once."""
+    words_are_right()
+    from acidlib.service.open import open_backend
+    from acidlib.status.show_place import show_places
+
+    with (
+        services(environment, job="show_place", about="") as found,
+        open_backend(environment, found, interpretation) as backend,
+    ):
+        shown = show_places(found, backend, selection)
+    if environment.json:
+        print_pieces([json_text({"job": "show_place", "version": __version__, "run_id": None} | shown)])
+    else:
+        print_pieces([places_text(shown["places"]) or "nothing that is named is a table or partition to compact"])
+    raise SystemExit(EXIT_SOME_FAILED if shown["totals"]["damaged"] else EXIT_DONE)
+
+
+# the workers' own daemon would compile what is looked for
+_AS_THEY_ARE = {"spark.ui.showConsoleProgress": "false", "spark.python.daemon.module": "pyspark.daemon"}
+
+
+@click.command(
+    "doctor",
+    cls=JobCommand,
+    help="Look at Java, Python, Spark, kernels, executors, the metastore, Hive's own compactor, clocks, rights and the "
+    "promises of stores, and the queue. Each line is ok, or says what to do.",
+)
+@common_options
+@click.option(
+    "--location",
+    "locations",
+    metavar="URI",
+    multiple=True,
+    help="A directory of tables to look at besides the metastore's warehouse; repeatable.",
+)
+def doctor(*, environment: Environment, locations: tuple[str, ...]) -> Any:
+    """Print all checks; exit status 1 when anything is wrong."""
+    words_are_right()
+    from acidlib.status.doctor import Around, checks
+
+    machine = Machine.current()
+    with ExitStack() as stack:
+
+        def session() -> Runner:
+            return stack.enter_context(machine.session(name=f"{environment.host}-doctor", conf=_AS_THEY_ARE))
+
+        around = Around(
+            session=session,
+            master=lambda: stated_to_spark(os.environ).master,
+            stores=stores_of(environment),
+            clock=machine.clock,
+            unique=lambda: uuid.uuid4().hex[:16],
+        )
+        found = list(checks(environment, around, locations))
+    if environment.json:
+        print_pieces([json_text(checks_document(found, version=__version__))])
+    else:
+        for warning in environment.settings.warnings:
+            tell(warning, level=WARNING)
+        print_pieces([checks_text(found)])
+    raise SystemExit(EXIT_NOT_DONE if wrong(found) else 0)
+
+
+@click.command("status", cls=JobCommand, help="Show how all tables are doing, and what is wrong. Changes nothing.")
+@common_options
+@REPORT
+@click.option("--location", metavar="URI", help="Only this table or partition, without a metastore.")
+@click.option("--warehouse", metavar="URI", help="Only tables below this directory, without a metastore.")
+@click.option("--table", "tables", multiple=True, metavar="DB.NAME", help="Only these; globs; repeatable.")
+@click.option("--exclude", multiple=True, metavar="DB.NAME", help="Not these; globs; repeatable.")
+@click.option("--partition", "partitions", multiple=True, metavar="K=GLOB", help="Only these; repeatable.")
+@write_ids_options
+@IF_EXISTS
+@click.option(
+    "--places",
+    type=click.IntRange(min=0),
+    default=1000,
+    show_default=True,
+    help="List no more places than these, those with requests first; 0: none.",
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(["warning", "error", "never"]),
+    default="warning",
+    show_default=True,
+    help="From what on the exit status is not 0.",
+)
+@click.option("--metrics-file", metavar="FILE", help="Write metrics for node exporter there; ends in .prom.")
+def status(
+    *,
+    environment: Environment,
+    write_ids: str | None,
+    write_ids_file: Path | None,
+    all_committed: bool,
+    places: int,
+    fail_on: str,
+    metrics_file: str | None,
+    **which: Any,
+) -> Any:
+    """Look at all tables once."""
+    if metrics_file is not None and not metrics_file.endswith(".prom"):
+        raise click.UsageError("--metrics-file has to end in .prom: node exporter passes over other names")
+    environment, selection = selected(environment, **which)
+    stated = stated_of(
+        environment, selection, write_ids=write_ids, write_ids_file=write_ids_file, all_committed=all_committed
+    )
+    words_are_right()
+    from acidlib.status.look import look
+    from acidlib.status.metrics import write_metrics
+
+    with services(environment, job="status", about="status") as found:
+        looked_ms = found.now_ms()
+        seen = look(environment, found, selection, Interpretation(write_ids=stated), most_places=places)
+    document = run_head(environment, found.worker_id) | seen
+    if metrics_file is not None:
+        most = environment.settings.integer("acidlib.status.metrics.tables")
+        looked = {"looked_ms": looked_ms, "looked_seconds": found.clock() - looked_ms / 1000}
+        write_metrics(document | looked | {"tables": document["tables"][:most]}, metrics_file)
+    if not environment.json:
+        for note in document["notes"]:
+            tell(note, level=NOTE)
+    text = json_text(document) if environment.json else status_text(document)
+    print_result(environment, [text], lambda: page_of(document))
+    level = Level[document["level"].upper()]
+    if level is Level.OK or fail_on == "never" or level < Level[fail_on.upper()]:
+        raise SystemExit(EXIT_DONE)
+    raise SystemExit(EXIT_HAS_ERRORS if level is Level.ERROR else EXIT_HAS_WARNINGS)
+
+
+@click.command("warm", cls=JobCommand, help="Compile the kernels, once for an installation and a kind of processor.")
+def warm() -> None:
+    """Compile what is not compiled yet; where that is kept, a line on standard error says."""
+    from acidlib.rewrite.warm import main as compile_all
+
+    compile_all()
+    click.echo("The kernels are compiled for this processor.")
+
+
+_NOT_PACKED = ("*/site-packages/pyspark/jars/*", "*/site-packages/pyspark/examples/*")
+"""A machine that unpacks the archive has a Spark."""
+_ENDING = ".tar.gz"
+
+
+@click.command("pack", cls=JobCommand, help="Make one archive of this Python environment, with compiled kernels.")
+@click.argument("output", type=click.Path(path_type=Path), default=f"acidlib{_ENDING}")
+@click.option(
+    "--python-prefix",
+    metavar="DIR",
+    help="Where Python itself is on the machines of the cluster, e.g. /usr; default: where it is here.",
+)
+@click.option("--force", is_flag=True, help="Replace an archive that is there.")
+def pack(*, output: Path, python_prefix: str | None, force: bool) -> None:
+    """Make the archive, and tell how it is used."""
+    if not output.name.endswith(_ENDING):
+        raise click.UsageError(f"{output} does not end in {_ENDING}")
+    if output.exists() and not force:
+        raise RefusedError(f"Cannot write {output}: because it is there already; --force replaces it")
+    if linked := _linked_packages():
+        raise RefusedError(
+            f"Cannot pack {sys.prefix}: because {', '.join(linked)} is only linked into it (pip install --editable), "
+            "so the archive would lack it; install wheels into an environment of their own"
+        )
+    from acidlib.rewrite.warm import main as compile_all
+
+    compile_all()
+    _write_archive(output, python_prefix)
+    click.echo(f"{output}: {human_bytes(output.stat().st_size)}. For example:")
+    click.echo(f"  acidlib --master yarn --archives {output}#environment major-compact --time-budget 40m")
+
+
+def _linked_packages() -> list[str]:
+    """Return the packages of the environment that lie somewhere else."""
+    found = set()
+    for package in importlib.metadata.distributions(path=[sysconfig.get_path(name) for name in ("purelib", "platlib")]):
+        text = package.read_text("direct_url.json")
+        if text and json.loads(text).get("dir_info", {}).get("editable"):
+            found.add(str(package.name))
+    return sorted(found)
+
+
+def _write_archive(output: Path, python_prefix: str | None) -> None:
+    """Write all of it, or nothing under that name."""
+    try:
+        import venv_pack
+    except ImportError:
+        raise RefusedError(
+            f"Cannot pack {sys.prefix}: because venv-pack is not installed there: pip install 'acidlib[pack]'"
+        ) from None
+    half = output.with_name(f".{output.name}.half{_ENDING}")
+    try:
+        environment = venv_pack.Env(sys.prefix)
+        for pattern in _NOT_PACKED:
+            environment = environment.exclude(pattern)
+        environment.pack(str(half), format="tar.gz", python_prefix=python_prefix, force=True)
+        half.chmod(0o644)  # for whoever may read its directory, as the environment is
+        half.replace(output)
+    except venv_pack.VenvPackException as error:
+        raise RefusedError(f"Cannot pack {sys.prefix}: because {error}") from error
+    except OSError as error:
+        raise RetryError(f"Cannot write {output}: because the operating system said: {error.strerror}") from error
+    finally:
+        half.unlink(missing_ok=True)
+
+
+@click.command(
+    "quickstart", cls=JobCommand, help="Compact a copy of two tables that real Hive wrote, and show each step."
+)
+@click.option("--keep", is_flag=True, help="Keep the directory of the copy and its queue, and say where it is.")
+def quickstart(*, keep: bool) -> None:
+    """Run the whole story; exit status 1 when anything is not as it has to be."""
+    words_are_right()
+    from acidlib.cli.quickstart import show_all_steps
+
+    home = Path(tempfile.mkdtemp(prefix="acidlib-quickstart-"))
+    try:
+        show_all_steps(home)
+    except AcidError as error:
+        raise click.ClickException(str(error)) from error
+    finally:
+        if keep:
+            click.echo(f"Kept: W is {home}/warehouse, the queue is --queue-url sqlite:///{home}/queue.db")
+        else:
+            shutil.rmtree(home)

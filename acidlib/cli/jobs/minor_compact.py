@@ -1,6 +1,0 @@
-"""Minor compaction."""
-
-from acidlib.cli.jobs.compact import compaction_command
-from acidlib.model.requests import CompactionType
-
-main = compaction_command(CompactionType.MINOR, "minor_compact")

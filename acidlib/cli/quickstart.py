@@ -1,0 +1,489 @@
+"""The quickstart: the engine at work, step by step, on a copy of two tables that real Hive wrote.
+
+Everything happens in a temporary directory, with a queue of its own, through the functions that the jobs call, in one
+Spark session. The reader that tells what rows there are shares no code with the engine: files are read by pyarrow,
+directories are chosen and events merged here, so that it is a second opinion.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TextIO
+
+from pyarrow import orc
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from acidlib.cli.command import services
+from acidlib.cli.launch import job_named
+from acidlib.config.settings import load_settings
+from acidlib.errors import CorruptError
+from acidlib.installed import CHECKOUT
+from acidlib.model.location import local_location
+from acidlib.model.requests import CompactionType
+from acidlib.model.units import RewriteSettings
+from acidlib.planning.stated_write_ids import stated_write_ids
+from acidlib.queue.sql import SqlQueue
+from acidlib.report.progress import TerminalProgress
+from acidlib.report.results import CleaningResult, CompactionResult, InitiatorResult, Outcome, Verdict
+from acidlib.report.show import show_document
+from acidlib.service.backend import CleanerOptions
+from acidlib.service.clean import run_cleaner
+from acidlib.service.compact import run_compaction
+from acidlib.service.environment import Environment
+from acidlib.service.initiate import run_initiator
+from acidlib.service.open import open_backend, open_cleaning
+from acidlib.service.places import Interpretation, Selection
+from acidlib.service.run_queue import CompactionRun
+from acidlib.service.services import Services
+from acidlib.wording import human_bytes, plural
+
+THRESHOLD = "hive.compactor.delta.num.threshold=1"
+TINY = RewriteSettings(copy_bytes=1)
+"""The stripes of the demonstration are some hundred bytes long: as a rule such are joined, not copied."""
+
+
+_OPENING = """b_part has three partitions, f_abort none. For now they hold only Hive's first transactions: inserts, one
+    of which was rolled back (write id 2 of f_abort). Rows are read by a small reader of this page
+    alone, with pyarrow."""
+_SCAN = """The initiator applies Hive's thresholds. Hive waits for more than 10 deltas; for these small tables more
+    than 1 is enough. This is a dry run: it decides, and queues nothing. W stands for the warehouse."""
+_MINOR = """Hive's rule asks for a major where there is no base yet. A minor, which joins deltas, can be asked for by
+    name, as with ALTER TABLE ... COMPACT 'minor'. Whole stripes are copied as they are; those with rows of the
+    transaction that was rolled back are rewritten. On a real table a stripe below 256 KiB is not copied but joined with
+    its neighbours; all stripes here are that small, so for this page the limit is off."""
+_MORE = """Now the rest of what Hive did: an update, deletes, late inserts, and in f_abort a rolled back update and a
+    rolled back delete. New directories are marked with +."""
+_AGAIN = """This time the requests are queued, each with the reason."""
+_MAJOR = """Without a table's name the job takes what waits in the queue. Deleted rows and rolled back rows go; the
+    result is a base, one directory that appears with a single rename. Until it is cleaned, the old files stay."""
+_CLEAN = """The cleaner removes what the two compactions made obsolete. As a rule it waits for a day, for readers that
+    still use the old files; here it does not wait. The write ids to which that applies were recorded with each
+    request."""
+_HISTORY = """In the columns of Hive's SHOW COMPACTIONS (some of them)."""
+_NEXT = """Try it on a copy of a table of yours, or with --dry-run first, which changes nothing. --all-committed says
+    that nobody writes, nothing is open and nothing was rolled back; else give --write-ids (see docs/directories.md)."""
+
+
+def show_all_steps(home: Path) -> None:
+    """Show the whole story in a directory of its own. AcidError when anything is not as it has to be."""
+    url = f"sqlite:///{home / 'queue.db'}"
+    environment = Environment(queue_url=url, settings=load_settings(assignments=(THRESHOLD,)))
+    warehouse = home / "warehouse"
+    warehouse.mkdir()
+    with services(environment, job="quickstart", about="") as found:
+        page = Page()
+        show = Quickstart(warehouse, replace(found, progress=TerminalProgress(terminal(2))), environment, page)
+        ids = "--write-ids-file W/_write_ids.txt"
+        page.step("Two tables that Hive 3.1.3 wrote", _OPENING)
+        show.load(EARLY)
+        page.step(
+            "Scan: what needs compaction?",
+            _SCAN,
+            f"{called('initiator')} --warehouse W {ids}",
+            f"--set {THRESHOLD} --dry-run",
+        )
+        show.scan(dry_run=True)
+        page.step("Minor compaction", _MINOR, f"{called('minor-compact')} --warehouse W --table 'default.*'", ids)
+        show.compact(CompactionType.MINOR, named=True)
+        show.check()
+        page.step("More transactions", _MORE)
+        show.load(ALL)
+        page.step("Scan again, and queue", _AGAIN, f"{called('initiator')} --warehouse W {ids}", f"--set {THRESHOLD}")
+        show.scan(dry_run=False)
+        page.step("Major compaction", _MAJOR, called("major-compact"))
+        show.compact(CompactionType.MAJOR, named=False)
+        show.check()
+        page.step("Cleaning", _CLEAN, f"{called('cleaner')} --retention 0s")
+        show.clean()
+        show.check()
+        show.judge()
+        page.step("What the queue remembers", _HISTORY, called("show"))
+        show.show()
+        page.step("Your own table", _NEXT)
+        one_table = f"  {called('major-compact')} --location /path/to/table --all-committed"
+        page.lines((f"{one_table} --dry-run", one_table, f"  {called('cleaner')} --dry-run", ""))
+
+
+class Quickstart:
+    """One showing: the warehouse it works on, and what a reader saw last."""
+
+    def __init__(self, warehouse: Path, found: Services, where: Environment, page: Page) -> None:
+        self.warehouse = warehouse
+        self.found = found
+        self.where = where
+        self.page = page
+        self.tables: Sequence[Facts] = ()
+        self.seen: tuple[Place, ...] = ()
+
+    def load(self, tables: Sequence[Facts]) -> None:
+        """Hive's transactions up to a mark, and what a reader then sees."""
+        _add_transactions(self.warehouse, tables)
+        self.tables = tables
+        before, self.seen = self.seen, look(self.warehouse, tables)
+        self.page.directories(self.seen, before)
+        self.page.table(
+            ("Place", "Visible rows", "Digest of row ids and values"),
+            [(place.name, str(len(place.rows)), place.digest) for place in self.seen],
+            right=("Visible rows",),
+        )
+
+    def check(self) -> None:
+        """Show the directories, and that a reader sees what it saw before. Raises CorruptError when it does not."""
+        before, self.seen = self.seen, look(self.warehouse, self.tables)
+        self.page.directories(self.seen, before)
+        same = [new.rows == old.rows for old, new in zip(before, self.seen, strict=True)]
+        self.page.table(
+            ("Place", "Rows before", "Rows after", "Digest before", "Digest after", ""),
+            [
+                (new.name, str(len(old.rows)), str(len(new.rows)), old.digest, new.digest, "same" if ok else "DIFFERS")
+                for old, new, ok in zip(before, self.seen, same, strict=True)
+            ],
+            right=("Rows before", "Rows after"),
+        )
+        if not all(same):
+            raise CorruptError("Cannot go on: because a reader sees other rows than before")
+
+    def scan(self, *, dry_run: bool) -> None:
+        """The initiator over the whole warehouse."""
+        selection = Selection(warehouse=local_location(str(self.warehouse)))
+        with open_backend(self.where, self.found, self._interpretation()) as backend:
+            results: list[InitiatorResult] = []
+            run_initiator(self.found, backend, selection, dry_run=dry_run, force=False, tell=results.append)
+        self.page.table(
+            ("Place", "Decision", "Request", "Why"),
+            [(_short(str(item.ref)), item.type or "none", str(item.queued or "-"), item.reason) for item in results],
+            right=("Request",),
+        )
+        first = results[0]
+        self.page.say(f"The threshold: {first.threshold_key} = {first.threshold:g}, set by {first.threshold_source}.")
+        if any(item.type != "major" or item.outcome is not Verdict.DUE for item in results):
+            raise CorruptError("Cannot go on: because the initiator did not decide what it has to decide here")
+
+    def compact(self, kind: CompactionType, *, named: bool) -> None:
+        """A compaction job: of all tables by name, or of what waits in the queue."""
+        selection = (
+            Selection(warehouse=local_location(str(self.warehouse)), tables=("default.*",)) if named else Selection()
+        )
+        run = CompactionRun(kind=kind, selection=selection, rewrite=TINY)
+        with open_backend(self.where, self.found, self._interpretation()) as backend:
+            results: list[CompactionResult] = []
+            run_compaction(self.found, backend, run, results.append)
+        self.page.table(
+            ("Place", "Result", "Rows in", "Deleted", "Aborted", "Rows out", "Copied", "Rewritten"),
+            [_row(result) for result in results],
+            right=("Rows in", "Deleted", "Aborted", "Rows out", "Copied", "Rewritten"),
+        )
+        if len(results) != len(self.seen) or any(item.state is not Outcome.READY_FOR_CLEANING for item in results):
+            raise CorruptError("Cannot go on: because not everything was compacted: " + results[0].reason)
+        for table in self.tables:
+            self._stripes(next(item for item in results if item.ref.table == table.table))
+        self.page.lines([""])
+
+    def _stripes(self, result: CompactionResult) -> None:
+        self.page.lines(["", f"What became of the stripes of {_short(str(result.ref))}, and why:"])
+        for unit in result.units or ():
+            for action in unit.actions:
+                file = action.path.removeprefix(f"{result.location}/")
+                verb = "copied" if action.copy else "rewritten"
+                self.page.lines([f"  {verb:<9} {action.bytes:>4} bytes  {file}: {action.reason}"])
+
+    def clean(self) -> None:
+        """The cleaner, without waiting."""
+        options = CleanerOptions(retention_seconds=0)
+        with open_cleaning(self.where, self.found, options) as cleaning:
+            results: list[CleaningResult] = []
+            run_cleaner(self.found, cleaning, options, results.append)
+        self.page.table(
+            ("Request", "Place", "State", "Removed", "Bytes"),
+            [
+                (
+                    str(item.id),
+                    _short(str(item.ref)),
+                    item.state,
+                    plural(len(item.removed), "directory", "directories"),
+                    f"{item.document()['bytes_removed']:,}",
+                )
+                for item in results
+            ],
+            right=("Request", "Bytes"),
+        )
+        self.page.lines([""])
+        if any(item.state != "succeeded" for item in results):
+            raise CorruptError("Cannot go on: because something obsolete was left: " + results[0].reason)
+
+    def show(self) -> None:
+        """The queue and its history, in some of the columns."""
+        columns = {
+            "CompactionId": "id",
+            "Table": "table",
+            "Partition": "partition",
+            "Type": "type",
+            "State": "state",
+            "Highest WriteId": "highest_write_id",
+        }
+        with SqlQueue(self.where.queue_url) as queue:
+            facts = show_document(queue.show())
+        self.page.table(
+            tuple(columns),
+            [tuple(" --- " if fact[key] is None else str(fact[key]) for key in columns.values()) for fact in facts],
+            right=("CompactionId", "Highest WriteId"),
+        )
+
+    def judge(self) -> None:
+        """Compare with what Hive itself returned. Raises CorruptError."""
+        wrong = [facts.table for facts in self.tables if differs_from_hive(self.seen, facts.table)]
+        if wrong:
+            raise CorruptError(
+                f"Cannot vouch for {', '.join(wrong)}: because its rows are not those that Hive returned"
+            )
+        self.page.say("The rows and row ids are exactly those that Hive 3.1.3 returned for these tables.", "green")
+
+    def _interpretation(self) -> Interpretation:
+        text = "".join(f"{facts.write_ids()}\n" for facts in self.tables)
+        return Interpretation(write_ids=stated_write_ids(text=None, file_text=text, everything=False))
+
+
+def _short(name: str) -> str:
+    return name.removeprefix("default.")
+
+
+def _row(result: CompactionResult) -> tuple[str, ...]:
+    figures = (f"{result.total(name):,}" for name in ("rows_in", "rows_deleted", "rows_aborted", "rows_out"))
+    sizes = (human_bytes(result.total(name)) for name in ("bytes_copied", "bytes_rewritten"))
+    return (_short(str(result.ref)), result.type, *figures, *sizes)
+
+
+DATA = Path(__file__).resolve().parent / "quickstart_data"
+WIDTH = 100
+_DIRECTORY = re.compile(r"(base|delta|delete_delta)_(\d+)(?:_(\d+))?(?:_\d+)?")
+
+RowId = tuple[int, int, int]
+Directories = Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """A table of the quickstart at one moment: how far its write ids go, and which of them were rolled back."""
+
+    table: str
+    high_water_mark: int
+    aborted: frozenset[int] = frozenset()
+
+    def write_ids(self) -> str:
+        """Hive's text for it: table, high-water mark, lowest open id (none), open ids (none), aborted ids."""
+        aborted = ",".join(str(number) for number in sorted(self.aborted))
+        return f"default.{self.table}:{self.high_water_mark}:{2**63 - 1}::{aborted}"
+
+
+EARLY = (
+    Facts(table="b_part", high_water_mark=3),
+    Facts(table="f_abort", high_water_mark=2, aborted=frozenset({2})),
+)
+ALL = (
+    Facts(table="b_part", high_water_mark=6),
+    Facts(table="f_abort", high_water_mark=7, aborted=frozenset({2, 3, 6})),
+)
+
+
+def _add_transactions(warehouse: Path, tables: Sequence[Facts]) -> None:
+    """Copy the directories that Hive wrote up to each table's mark, as far as they are not there, and state the ids."""
+    for facts in tables:
+        source = DATA / facts.table / "table"
+        for directory in sorted(path for path in source.glob("**/*delta_*") if path.is_dir()):
+            target = warehouse / facts.table / directory.relative_to(source)
+            match = _DIRECTORY.fullmatch(directory.name)
+            if match and int(match[3]) <= facts.high_water_mark and not target.exists():
+                shutil.copytree(directory, target)
+    (warehouse / "_write_ids.txt").write_text("".join(f"{facts.write_ids()}\n" for facts in tables), encoding="utf-8")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A partition, or a table without partitions: the directories a reader takes, those it does not, and the rows."""
+
+    name: str
+    read: tuple[str, ...]
+    obsolete: tuple[str, ...]
+    bytes: int
+    rows: Mapping[RowId, tuple[Any, ...]]
+
+    @property
+    def digest(self) -> str:
+        """Of the row ids and values of all rows, in row id order."""
+        return hashlib.sha256(repr(sorted(self.rows.items())).encode()).hexdigest()[:16]
+
+
+def look(warehouse: Path, tables: Sequence[Facts]) -> tuple[Place, ...]:
+    """All places, by name."""
+    return tuple(_place(warehouse, path, facts) for facts in tables for path in _places(warehouse / facts.table))
+
+
+def _places(table: Path) -> Iterator[Path]:
+    partitions = sorted(path for path in table.iterdir() if "=" in path.name)
+    yield from partitions or [table]
+
+
+def _place(warehouse: Path, path: Path, facts: Facts) -> Place:
+    names = sorted(entry.name for entry in path.iterdir() if entry.is_dir() and entry.name[0] not in "_.")
+    read = _current(names)
+    rows: dict[RowId, tuple[Any, ...]] = {}
+    deleted: set[RowId] = set()
+    for name in read:
+        for file in sorted((path / name).glob("bucket_*")):
+            for row_id, event in _events(file, facts):
+                if name.startswith("delete_delta_"):
+                    deleted.add(row_id)
+                elif row_id in rows:
+                    raise CorruptError(
+                        f"Cannot take the rows of {path}: because {row_id} is there twice, again in {file}"
+                    )
+                else:
+                    rows[row_id] = event
+    return Place(
+        name=str(path.relative_to(warehouse)),
+        read=tuple(read),
+        obsolete=tuple(name for name in names if name not in read),
+        bytes=sum(file.stat().st_size for file in path.rglob("*") if file.is_file()),
+        rows={row_id: row for row_id, row in rows.items() if row_id not in deleted},
+    )
+
+
+def _current(names: Sequence[str]) -> list[str]:
+    """The newest base, and the directories after it that lie within no wider one."""
+    parsed = {name: match for name in names if (match := _DIRECTORY.fullmatch(name))}
+    base = max((name for name in parsed if name.startswith("base_")), key=lambda name: int(parsed[name][2]), default="")
+    after = int(parsed[base][2]) if base else 0
+    ranges = {name: (int(match[2]), int(match[3])) for name, match in parsed.items() if match[3]}
+    ranges = {name: (low, high) for name, (low, high) in ranges.items() if high > after}
+    covered = {
+        name
+        for name, (low, high) in ranges.items()
+        if any(wide != (low, high) and wide[0] <= low and high <= wide[1] for wide in ranges.values())
+    }
+    return [*filter(None, [base]), *(name for name in ranges if name not in covered)]
+
+
+def _events(file: Path, facts: Facts) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
+    for event in orc.ORCFile(str(file)).read().to_pylist():
+        writer = event["currentTransaction"]
+        if writer <= facts.high_water_mark and writer not in facts.aborted:
+            row = tuple((event["row"] or {}).values())
+            yield (event["originalTransaction"], event["bucket"], event["rowId"]), row
+
+
+def differs_from_hive(places: Sequence[Place], table: str) -> bool:
+    """Whether the rows or row ids of a table are others than Hive's own SELECT returned."""
+    rows: set[str] = set()
+    ids: set[tuple[str, ...]] = set()
+    for place in places:
+        if place.name.split("/")[0] == table:
+            partition = [part.partition("=")[2] for part in place.name.split("/")[1:]]
+            rows.update("\t".join([*map(str, row), *partition]) for row in place.rows.values())
+            ids.update((*map(str, row_id), str(row[0])) for row_id, row in place.rows.items())
+    return rows != set(_lines(table, "rows.tsv")) or ids != {
+        (write_id, bucket, row_id, key)
+        for write_id, bucket, row_id, _, key in (line.split("\t") for line in _lines(table, "row_ids.tsv"))
+    }
+
+
+def _lines(table: str, name: str) -> list[str]:
+    return (DATA / table / name).read_text(encoding="utf-8").splitlines()[1:]
+
+
+def terminal(number: int) -> TextIO | None:
+    """The terminal behind standard output (1) or standard error (2), or None.
+
+    spark-submit runs a Python driver behind a pipe, for both: the terminal is then that of the process above.
+    """
+    own = sys.stdout if number == 1 else sys.stderr
+    if own.isatty():
+        return own
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return None
+    try:
+        stream = Path(f"/proc/{os.getppid()}/fd/{number}").open("w", encoding="utf-8")  # noqa: SIM115 - for the whole run
+    except OSError:
+        return None
+    return stream if stream.isatty() else None
+
+
+def called(name: str) -> str:
+    """Return how a job is started here: by the command of an installation, or by the script of a checkout."""
+    job = job_named(name)
+    assert job is not None, name
+    return f"acidlib {name}" if CHECKOUT is None else f"./spark-submit.sh jobs/{job.module}.py"
+
+
+class Page:
+    """What a person sees, at most 100 columns wide."""
+
+    def __init__(self) -> None:
+        screen = terminal(1)
+        width = WIDTH if screen is None else min(os.get_terminal_size(screen.fileno()).columns or WIDTH, WIDTH)
+        self._console = Console(file=screen or sys.stdout, width=width, highlight=False, markup=False, emoji=False)
+        self._step = 1
+
+    def step(self, title: str, why: str, *command: str) -> None:
+        """A heading, what will happen, and the command that does it on one's own tables."""
+        self._console.print()
+        self._console.rule(Text(f" {self._step}. {title} ", style="bold"), align="left", characters="─")
+        self._step += 1
+        self.say(why)
+        for number, part in enumerate(command):
+            start = "      " if number else "  $ "
+            self._console.print(Text(start + part + (" \\" if number < len(command) - 1 else ""), style="cyan"))
+        self._console.print()
+
+    def say(self, text: str, style: str = "") -> None:
+        """A paragraph."""
+        self._console.print(Text(" ".join(text.split()), style=style))
+
+    def lines(self, lines: Sequence[str], style: str = "") -> None:
+        """Lines as they are."""
+        for line in lines:
+            self._console.print(Text(line, style=style))
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()) -> None:
+        """A table with a header."""
+        self._console.print()
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+        for column in columns:
+            table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(cell) for cell in row))
+        self._console.print(table)
+
+    def directories(self, places: Sequence[Place], before: Sequence[Place] = ()) -> None:
+        """The directories of each place: new ones with +, those that went with -. Like places are shown once."""
+        known = {place.name: {*place.read, *place.obsolete} for place in before}
+        shown: dict[tuple[Any, ...], list[Place]] = {}
+        for place in places:
+            old = known.get(place.name, set())
+            gone = tuple(sorted(old - {*place.read, *place.obsolete}))
+            fresh = frozenset({*place.read, *place.obsolete} - old) if before else frozenset()
+            shown.setdefault((place.read, place.obsolete, gone, fresh), []).append(place)
+        for (read, obsolete, gone, fresh), alike in shown.items():
+            names = ", ".join([alike[0].name, *(place.name.rpartition("/")[2] for place in alike[1:])])
+            files = plural(len(read) + len(obsolete), "directory", "directories")
+            files += f", about {alike[0].bytes:,} bytes each" if alike[1:] else f", {alike[0].bytes:,} bytes"
+            self._console.print(Text.assemble((names, "bold"), f"   {files}"))
+            self._names("a reader takes", read, fresh, "green")
+            self._names("obsolete", obsolete, fresh, "dim")
+            self._names("removed", gone, frozenset(), "red", mark="-")
+
+    def _names(self, label: str, names: Sequence[str], fresh: frozenset[str], style: str, mark: str = " ") -> None:
+        for start in range(0, len(names), 2):
+            text = Text(f"  {label if start == 0 else '':<16}")
+            for name in names[start : start + 2]:
+                text.append(f"{'+' if name in fresh else mark} {name:<36}", style=style)
+            text.rstrip()
+            self._console.print(text)
