@@ -19,7 +19,7 @@ from typing import Any
 from hmsclient.genthrift.hive_metastore import ttypes as hive3_types
 
 from acidlib.errors import CorruptError, RefusedError, RetryError
-from acidlib.metastore.connection import Calls, required
+from acidlib.metastore.connection import MetastoreClient, required
 from acidlib.metastore.options import CATALOG
 from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.tables import (
@@ -65,7 +65,7 @@ class WholeTable:
         return bool(self.row.sd.storedAsSubDirectories or (skewed is not None and skewed.skewedColNames))
 
 
-class CatalogCalls(Calls):
+class CatalogCalls(MetastoreClient):
     """Reads of the catalog; all of them are repeated when a connection is lost.
 
     The answers of both Thrift libraries have the same member names, so that one set of functions reads both.
@@ -73,15 +73,10 @@ class CatalogCalls(Calls):
 
     _others: tuple[str, ...] | None = None
 
-    @property
-    def catalog(self) -> str:
-        """The catalog whose databases are meant here."""
-        return self._client.catalog
-
     def other_catalogs(self) -> tuple[str, ...]:
         """The other catalogs that there are; asked for once, as they hardly ever change."""
         if self._others is None:
-            answer = self._read_if_known("list the catalogs", "get_catalogs")
+            answer = self._call_if_known("list the catalogs", "get_catalogs")
             names = () if answer is None else _lower(answer.names)
             self._others = tuple(name for name in names if name != self.catalog)
         return self._others
@@ -111,10 +106,10 @@ class CatalogCalls(Calls):
         action = f"read the database {name}"
         if self._is_hive4:
             request = self._types.GetDatabaseRequest(name=name, catalogName=self.catalog)
-            call, answer = "get_database_req", self._read(action, "get_database_req", request, missing=_NO_OBJECT)
+            call, answer = "get_database_req", self.call(action, "get_database_req", request, missing=_NO_OBJECT)
         else:
             call = "get_database"
-            answer = self._client.hive3_call(action, call, self._named(name), missing=_NO_OBJECT)
+            answer = self.call(action, call, self._named(name), missing=_NO_OBJECT, hive3=True)
         if answer is None:
             # servers report some failures of their own as "no such database"
             if name in self.database_names():
@@ -174,7 +169,7 @@ class CatalogCalls(Calls):
             expectedParameterKey=CHANGED,
             expectedParameterValue=found.table.properties[CHANGED],
         )
-        self._client.call(f"change properties of {found.table.ref}", "alter_table_req", request)
+        self.call(f"change properties of {found.table.ref}", "alter_table_req", request)
 
     def _table_row(self, ref: TableRef) -> Any:
         action = f"read the table {ref.whole_table}"
@@ -183,10 +178,10 @@ class CatalogCalls(Calls):
             request = self._types.GetTableRequest(
                 dbName=ref.database, tblName=ref.table, catName=self.catalog, capabilities=self._capabilities()
             )
-            answer = self._read(action, call, request, missing=_NO_OBJECT)
+            answer = self.call(action, call, request, missing=_NO_OBJECT)
         else:
             request = hive3_types.GetTableRequest(ref.database, ref.table, _HIVE3_CAPABILITIES)
-            answer = self._client.hive3_call(action, call, request, missing=_NO_OBJECT)
+            answer = self.call(action, call, request, missing=_NO_OBJECT, hive3=True)
         return None if answer is None else required(answer.table, call, "table")
 
     def partition_names(self, ref: TableRef) -> tuple[str, ...]:
@@ -222,7 +217,7 @@ class CatalogCalls(Calls):
         Servers give settings that begin with hive, metastore, hdfs or mapred; other keys are refused (RefusedError).
         A key the server's Hive does not know, and one that is not set, give `default` alike.
         """
-        answer = self._read(f"read the setting {key} of the metastore", "get_config_value", key, default)
+        answer = self.call(f"read the setting {key} of the metastore", "get_config_value", key, default)
         return str(answer)
 
     def _named(self, database: str) -> str:
@@ -238,25 +233,24 @@ class CatalogCalls(Calls):
                 request = self._types.GetTablesRequest(
                     dbName=database, tblNames=batch, catName=catalog, capabilities=self._capabilities()
                 )
-                answer = self._read(action, call, request, missing=_NO_DATABASE)
+                answer = self.call(action, call, request, missing=_NO_DATABASE)
             else:
                 request = hive3_types.GetTablesRequest(database, batch, _HIVE3_CAPABILITIES)
-                answer = self._client.hive3_call(action, call, request, missing=_NO_DATABASE)
+                answer = self.call(action, call, request, missing=_NO_DATABASE, hive3=True)
             if answer is None:
                 return ()
             found += [_table_of(table, call) for table in required(answer.tables, call, "tables")]
         return tuple(found)
 
     def _names(self, action: str, call: str, *arguments: object) -> Sequence[str]:
-        read = self._read if self._is_hive4 else self._client.hive3_call
-        return list(required(read(action, call, *arguments), call, "success"))
+        return list(required(self.call(action, call, *arguments, hive3=not self._is_hive4), call, "success"))
 
     def _partition_names(self, action: str, ref: TableRef) -> tuple[str, ...]:
         if self._is_hive4:
             request = self._types.PartitionsRequest(
                 catName=self.catalog, dbName=ref.database, tblName=ref.table, maxParts=-1
             )
-            answer = self._read_if_known(action, "fetch_partition_names_req", request)
+            answer = self._call_if_known(action, "fetch_partition_names_req", request)
             if answer is not None:
                 return tuple(answer)
         return tuple(self._names(action, "get_partition_names", self._named(ref.database), ref.table, -1))
@@ -275,9 +269,9 @@ class CatalogCalls(Calls):
                 request = self._types.GetPartitionsByNamesRequest(
                     db_name=self._named(table.ref.database), tbl_name=table.ref.table, names=names
                 )
-                rows = self._read(action, call, request).partitions
+                rows = self.call(action, call, request).partitions
             else:
-                rows = self._client.hive3_call(action, call, self._named(table.ref.database), table.ref.table, names)
+                rows = self.call(action, call, self._named(table.ref.database), table.ref.table, names, hive3=True)
         except RefusedError:
             # the two generations have different exceptions for a table that does not exist, neither of its own
             if self.table(table.ref) is not None:

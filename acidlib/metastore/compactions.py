@@ -6,12 +6,11 @@ Source of the numbers: Hive `CompactionType`; of the letters and words, `TxnStor
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from acidlib.errors import RefusedError
-from acidlib.metastore.connection import Calls, missing_field
-from acidlib.metastore.transactions import Accepted, OtherRequest, ShownRequest, ShownRequests
+from acidlib.metastore.connection import MetastoreClient, missing_field
 from acidlib.model.requests import (
     CompactionRequest,
     CompactionType,
@@ -23,12 +22,50 @@ from acidlib.model.requests import (
 )
 from acidlib.model.tables import TableRef
 
+_TYPE_NUMBERS = {"MINOR": 1, "MAJOR": 2, "REBALANCE": 3, "ABORT_TXN_CLEANUP": 4, "SMART_OPTIMIZE": 5}
+_TYPE_NAMES = {number: name for name, number in _TYPE_NUMBERS.items()}
 
-class CompactionCalls(Calls):
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """The answer to a request for a compaction.
+
+    Of a request that is refused as a duplicate, Hive 3.1 gives the id and the state of the one that is there already;
+    Hive 4 gives the id -1, the state refused, and a `reason` that names the other one.
+    """
+
+    id: int
+    accepted: bool
+    state: State | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownRequest(CompactionRequest):
+    """A row of the queue or of the history with what only a metastore has of it; all of it is None on Hive 3.1."""
+
+    worker_version: str | None = None
+    initiator_version: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherRequest:
+    """A row of the queue or of the history of a type or state that this library does not know, in Hive's words.
+
+    It counts as work on its table or partition unless `state` says otherwise.
+    """
+
+    id: int
+    ref: TableRef
+    kind: str
+    state: str
+
+
+class CompactionCalls(MetastoreClient):
     """Compactions. `compact`, `find_next_compaction`, `mark_*` and `abort_compactions` are never repeated once sent."""
 
     def compact(self, request: CompactionRequest, *, initiator_version: str | None = None) -> Accepted:
-        """Puts a request for a table or partition in the queue, unless there is one already: see `Accepted`.
+        """Put a request for a table or partition in the queue, unless there is one already: see `Accepted`.
 
         Of `request` the names, the type, the properties, `run_as` and why an initiator queued it count, on Hive 4 also
         `initiator_id`, `pool`, and of a rebalance `bucket_count` and `order_by`.
@@ -49,35 +86,35 @@ class CompactionCalls(Calls):
             asked.poolName = request.pool
             asked.numberOfBuckets = request.bucket_count
             asked.orderByClause = request.order_by
-        answer = self._client.call(f"request a compaction of {request.ref}", call, asked)
+        answer = self.call(f"request a compaction of {request.ref}", call, asked)
         return Accepted(
             id=answer.id, accepted=answer.accepted, state=_state_or_none(answer.state), reason=answer.errormessage
         )
 
     def show_compactions(self) -> tuple[ShownRequest, ...]:
-        """The queue and the history, newest first, but for the rows that are `others` in `show_all_compactions`."""
-        return self.show_all_compactions().requests
+        """Return the queue and the history, newest first, without the rows of unknown types and states."""
+        return self.show_all_compactions()[0]
 
-    def show_all_compactions(self) -> ShownRequests:
-        """The queue and the history, newest first; `others` are those of unknown types and states."""
+    def show_all_compactions(self) -> tuple[tuple[ShownRequest, ...], tuple[OtherRequest, ...]]:
+        """Return the queue and the history, newest first: the requests, and the rows of unknown types and states."""
         call = "show_compact"
-        answer = self._read("read the compactions", call, self._types.ShowCompactRequest())
+        answer = self.call("read the compactions", call, self._types.ShowCompactRequest())
         rows = sorted((_shown_request(row, call) for row in answer.compacts), key=lambda row: row.id, reverse=True)
-        return ShownRequests(
-            requests=tuple(row for row in rows if isinstance(row, ShownRequest)),
-            others=tuple(row for row in rows if isinstance(row, OtherRequest)),
+        return (
+            tuple(row for row in rows if isinstance(row, ShownRequest)),
+            tuple(row for row in rows if isinstance(row, OtherRequest)),
         )
 
     def find_compaction(self, request_id: int) -> ShownRequest | None:
-        """One row of the queue or of the history; None when it is not there, or of an unknown type or state."""
+        """Return one row of the queue or of the history; None when it is not there, or of an unknown type or state."""
         call = "show_compact"
         asked = self._types.ShowCompactRequest(id=request_id) if self._is_hive4 else self._types.ShowCompactRequest()
-        answer = self._read(f"read the compaction {request_id}", call, asked)
+        answer = self.call(f"read the compaction {request_id}", call, asked)
         rows = (_shown_request(row, call) for row in answer.compacts if row.id == request_id)
         return next((row for row in rows if isinstance(row, ShownRequest)), None)
 
     def find_next_compaction(self, worker_id: str, worker_version: str, pool: str | None) -> ShownRequest | None:
-        """Claims the oldest request of a pool, or of no pool, for a worker; None when nothing waits (Hive 4 only).
+        """Claim the oldest request of a pool, or of no pool, for a worker; None when nothing waits (Hive 4 only).
 
         A request of a type that this library does not know is refused in the queue, with the reason, and the next one
         taken. Raises UnknownOutcomeError when the answer is lost: a request may then be in state working for this
@@ -88,68 +125,68 @@ class CompactionCalls(Calls):
         call = "find_next_compact2"
         asked = self._types.FindNextCompactRequest(workerId=worker_id, workerVersion=worker_version, poolName=pool)
         while True:
-            found = self._client.call(action, call, asked).ci
+            found = self.call(action, call, asked).ci
             if found is None:
                 return None
             request = _claimed_request(found, worker_id, call)
             if isinstance(request, ShownRequest):
                 return request
             found.errorMessage = f"compactions of type {request.kind} are not supported by this worker"
-            self._client.call(f"refuse compaction {request.id}", "mark_refused", found)
+            self.call(f"refuse compaction {request.id}", "mark_refused", found)
 
     def update_compactor_state(self, request: CompactionRequest, txn_id: int) -> None:
-        """Notes the transaction, the user and the highest write id of a compaction (Hive 4 only)."""
+        """Note the transaction, the user and the highest write id of a compaction (Hive 4 only)."""
         action = f"note transaction {txn_id} for compaction {request.id} of {request.ref}"
         self._require_hive4(action)
         info = _compaction_info(request, self._types)
-        self._client.call(action, "update_compactor_state", info, txn_id)
+        self.call(action, "update_compactor_state", info, txn_id)
 
     def set_job_id(self, request: CompactionRequest, job_id: str) -> None:
-        """Notes a text of at most 32 characters with a request, in whatever state it is (Hive 4 only).
+        """Note a text of at most 32 characters with a request, in whatever state it is (Hive 4 only).
 
         SHOW COMPACTIONS calls it the id of a job of Hadoop.
         """
         action = f"note {job_id} for compaction {request.id} of {request.ref}"
         self._require_hive4(action)
-        self._client.call(action, "set_hadoop_jobid", job_id, request.id)
+        self.call(action, "set_hadoop_jobid", job_id, request.id)
 
     def mark_compacted(self, request: CompactionRequest) -> None:
-        """Moves a request from working to ready for cleaning (Hive 4 only); the server does not check whose it is."""
+        """Move a request from working to ready for cleaning (Hive 4 only); the server does not check whose it is."""
         self._mark("mark_compacted", "compacted", request)
 
     def mark_failed(self, request: CompactionRequest) -> None:
-        """Moves a request to the history as failed, with its `error_message` (Hive 4 only)."""
+        """Move a request to the history as failed, with its `error_message` (Hive 4 only)."""
         self._mark("mark_failed", "failed", request)
 
     def mark_not_initiated(self, request: CompactionRequest) -> None:
-        """Writes a failed compaction that never was in the queue into the history (Hive 4 only).
+        """Write a failed compaction that never was in the queue into the history (Hive 4 only).
 
         Source: Hive 4 `CompactionTxnHandler.markFailed`, which takes the id 0 for that.
         """
         action = f"note that no compaction of {request.ref} was initiated"
         self._require_hive4(action)
         info = _compaction_info(replace(request, id=0), self._types)
-        self._client.call(action, "mark_failed", info)
+        self.call(action, "mark_failed", info)
 
     def mark_refused(self, request: CompactionRequest) -> None:
-        """Moves a request to the history as refused, with its `error_message` (Hive 4 only)."""
+        """Move a request to the history as refused, with its `error_message` (Hive 4 only)."""
         self._mark("mark_refused", "refused", request)
 
     def mark_cleaned(self, request: CompactionRequest) -> None:
-        """Moves a request to the history as succeeded and forgets the transactions it covers (Hive 4 only).
+        """Move a request to the history as succeeded and forgets the transactions it covers (Hive 4 only).
 
         All aborted write ids up to `highest_write_id` are forgotten, whether or not their files are deleted.
         """
         self._mark("mark_cleaned", "cleaned", request)
 
     def abort_compactions(self, ids: Sequence[int]) -> dict[int, str]:
-        """Aborts requests that are waiting in the queue, and returns for each id what the server says (Hive 4 only)."""
+        """Abort requests that are waiting in the queue, and return for each id what the server says (Hive 4 only)."""
         action = f"abort the compactions {', '.join(map(str, ids))}"
         self._require_hive4(action)
         if not ids:
             return {}
         asked = self._types.AbortCompactionRequest(compactionIds=list(ids))
-        answer = self._client.call(action, "abort_Compactions", asked)
+        answer = self.call(action, "abort_Compactions", asked)
         return {
             number: ": ".join(part for part in (row.status, row.message) if part)
             for number, row in answer.abortedcompacts.items()
@@ -161,7 +198,7 @@ class CompactionCalls(Calls):
         if request.id <= 0:
             # the server takes 0 for a row of its own making and writes a new one into the history
             raise RefusedError(f"Cannot {action}: because it has no id of the queue")
-        self._client.call(action, call, _compaction_info(request, self._types))
+        self.call(action, call, _compaction_info(request, self._types))
 
 
 def _told(facts: RequestFacts) -> dict[str, str]:
@@ -172,12 +209,8 @@ def _told(facts: RequestFacts) -> dict[str, str]:
     return RequestFacts(reason=facts.reason, deltas=facts.deltas, bytes=facts.bytes).properties()
 
 
-_TYPE_NUMBERS = {"MINOR": 1, "MAJOR": 2, "REBALANCE": 3, "ABORT_TXN_CLEANUP": 4, "SMART_OPTIMIZE": 5}
-_TYPE_NAMES = {number: name for name, number in _TYPE_NUMBERS.items()}
-
-
 def _shown_request(row: Any, call: str) -> ShownRequest | OtherRequest:
-    """A row of SHOW COMPACTIONS. A time of 0 and Hive 3.1's job id `None` stand for what is not known."""
+    """Return a row of SHOW COMPACTIONS. A time of 0 and Hive 3.1's job id `None` stand for what is not known."""
     if row.id is None:
         raise missing_field(call, "compacts.id")
     kind, state = _type_or_none(row.type), _state_or_none(row.state)
@@ -213,7 +246,7 @@ def _shown_request(row: Any, call: str) -> ShownRequest | OtherRequest:
 
 
 def _claimed_request(info: Any, worker_id: str, call: str) -> ShownRequest | OtherRequest:
-    """A request that the server handed out to a worker. Raises CorruptError or RefusedError when it cannot be read.
+    """Return a request that the server handed out to a worker. CorruptError or RefusedError when it cannot be read.
 
     Hive 4.0 gives its id, names, type, properties and pool, but not the user it is to run as, nor its times.
     """
@@ -249,7 +282,7 @@ def _claimed_request(info: Any, worker_id: str, call: str) -> ShownRequest | Oth
 
 
 def _compaction_info(request: CompactionRequest, types: Any) -> Any:
-    """The structure that stands for a request in calls."""
+    """Return the structure that stands for a request in calls."""
     return types.CompactionInfoStruct(
         id=request.id,
         dbname=request.ref.database,
@@ -270,7 +303,7 @@ def _compaction_info(request: CompactionRequest, types: Any) -> Any:
 
 
 def _state_or_none(text: str) -> State | None:
-    """The state of a letter or a word; None for one that is not known."""
+    """Return the state of a letter or a word; None for one that is not known."""
     try:
         return State.parse(text)
     except RefusedError:

@@ -7,11 +7,10 @@ import io
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from importlib import resources
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import thriftpy2
 from hmsclient.genthrift.hive_metastore import ThriftHiveMetastore
@@ -19,7 +18,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
 from thrift.Thrift import TApplicationException as ApacheApplicationException
 from thrift.Thrift import TException as ApacheException
-from thrift.transport.TTransport import TBufferedTransport, TTransportBase
+from thrift.transport.TTransport import TBufferedTransport
 from thriftpy2.protocol import TCyBinaryProtocol
 from thriftpy2.thrift import TApplicationException, TClient, TException, TPayload
 from thriftpy2.transport import TCyBufferedTransport, TTransportException
@@ -37,44 +36,38 @@ from acidlib.metastore.options import CATALOG, ConnectionOptions, Endpoint
 from acidlib.metastore.transport import ConnectionLost, HttpTransport, Transport, TurnedAway, UnreadableAnswer
 from acidlib.model.names import LONG_MAX, Generation
 
-# --- idl --------------------------------------------------------------------------------------------------------------
-# The interface of `hive_metastore.thrift` as Python classes, and the check that an answer is whole.
-
+T = TypeVar("T")
 _FILE = "hive_metastore.thrift"
 
 
 @cache
 def interface() -> ModuleType:
-    """The structures, the exceptions and the service `Metastore` of the interface file (read once, about 50 ms)."""
+    """Return the structures, exceptions and the service `Metastore` of the interface file (read once, about 50 ms)."""
     text = resources.files(__package__ or "acidlib.metastore").joinpath(_FILE).read_text(encoding="utf-8")
     return thriftpy2.load_fp(io.StringIO(text), "acidlib_metastore_thrift")
 
 
 def missing_field(call: str, field: str) -> CorruptError:
-    """The error for an answer without a field that has to be there."""
+    """Return the error for an answer without a field that has to be there."""
     return CorruptError(f"Cannot read the answer of {call}: because field {field} is missing")
 
 
 def required(value: Any, call: str, field: str) -> Any:
-    """The value of a field that has to be there; raises CorruptError when it is None."""
+    """Return the value of a field that has to be there; raise CorruptError when it is None."""
     if value is None:
         raise missing_field(call, field)
     return value
 
 
-def check_required(answer: object, call: str) -> None:
-    """Raises CorruptError, naming the field with its path, when a required field is missing anywhere in an answer.
+def _check(value: object, call: str, path: str = "") -> None:
+    """Raise CorruptError, naming the field with its path, when a required field is missing anywhere in an answer.
 
     The Thrift library does not look: it leaves None where a field is missing or of an unexpected type.
     """
-    _check(answer, call, "")
-
-
-def _check(value: object, call: str, path: str) -> None:
     if isinstance(value, TPayload):
-        for _, (_, name, *_, required) in value.thrift_spec.items():
+        for _, (_, name, *_, is_required) in value.thrift_spec.items():
             member = getattr(value, name)
-            if member is None and required:
+            if member is None and is_required:
                 raise missing_field(call, path + name)
             _check(member, call, f"{path}{name}.")
     elif isinstance(value, list):
@@ -87,12 +80,8 @@ def _check(value: object, call: str, path: str) -> None:
             _check(member, call, path)
 
 
-# --- effects ----------------------------------------------------------------------------------------------------------
-# What each call changes at a metastore, and so what is done when its answer is lost, over a socket as over HTTP.
-
-
 class Effect(enum.Enum):
-    """What a call changes on the server, and so what may be done when its answer is lost."""
+    """What a call changes on the server, and so what may be done when its answer is lost, over a socket or HTTP."""
 
     NONE = "nothing: it is repeated"
     IDEMPOTENT = "the same once or twice: it is repeated; if no answer ever comes, the outcome is unknown"
@@ -133,19 +122,13 @@ _READS = frozenset(
 
 
 def effect_of(call: str) -> Effect:
-    """What a call changes; raises DefectError for one that nobody has thought about."""
+    """Return what a call changes; raise DefectError for one of which that is not stated here."""
     if call in _READS:
         return Effect.NONE
     if call not in _CHANGES:
         raise DefectError(f"Cannot call {call}: because it is not known what becomes of it when it is repeated")
     return _CHANGES[call][0]
 
-
-# --- connection -------------------------------------------------------------------------------------------------------
-# One open connection to one metastore: the calls over it, what the server is, and what its exceptions mean.
-#
-# Two Thrift libraries share the connection: thriftpy2 with our own interface, and hmsclient (Apache Thrift) for reads
-# of Hive 3.1. Their exceptions end here: whoever calls sees errors of `acidlib.errors`, and ConnectionLost.
 
 _READ_AHEAD = 1 << 16
 _LONGEST_REASON = 300
@@ -156,6 +139,9 @@ _APPLICATION_ERRORS = (TApplicationException, ApacheApplicationException)
 _SERVER_ERRORS = (TException, ApacheException)
 _CONFLICTS = frozenset({"TxnAbortedException", "TxnOpenException", "NoSuchLockException"})
 
+_FIRST_ATTEMPTS = 3
+_LONGEST_WAIT_SECONDS = 30
+
 
 class UnknownCallError(RefusedError):
     """The server has no such call."""
@@ -165,103 +151,43 @@ class NoSuchTransactionError(ConflictError):
     """The server does not know the transaction: it never was, or it is over and forgotten."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Peer:
-    """What a metastore is: its generation, and the version it reports ("" if none).
+class Connection:
+    """One connection, open from its creation on; not thread safe. A call that raised ConnectionLost ends its use.
 
-    Hive 3.0 and 3.1 both report `3.0`; Hive 4 reports its own version, such as `4.0.1`.
+    Two Thrift libraries share it: thriftpy2 with our own interface, and hmsclient (Apache Thrift) for reads of Hive
+    3.1. Their exceptions end here: callers see errors of `acidlib.errors`, and ConnectionLost.
+
+    version  what the metastore reports ("" if nothing): `3.0` from Hive 3.0 and 3.1, its own from Hive 4
     """
 
-    generation: Generation
-    version: str
-
-
-class Connection:
-    """One connection, open from its creation on; not thread safe. A call that raised ConnectionLost ends its use."""
-
     def __init__(self, endpoint: Endpoint, options: ConnectionOptions, *, user: str) -> None:
-        """Connects, says who asks, and asks what the server is.
+        """Connect, say who asks, and ask what the server is.
 
         Raises ConnectionLost, and RefusedError when the server is no metastore of Hive 3.1 or 4, does not let us in, or
         shows a certificate that does not pass.
         """
+        if options.http is None and endpoint.scheme != "thrift":
+            raise RefusedError(
+                f"Cannot use the metastore URI {endpoint.uri}: because metastore.client.thrift.transport.mode is not "
+                "http"
+            )
         self.endpoint = endpoint
         self._timeout_seconds = options.timeout_seconds
-        self._transport = _open_transport(endpoint, options, user)
+        self.transport: Transport | HttpTransport = (
+            Transport(endpoint, options)
+            if options.http is None
+            else HttpTransport(endpoint, options, options.http, user=user)
+        )
         # thriftpy2 publishes no types for it
-        protocol = TCyBinaryProtocol(TCyBufferedTransport(self._transport))  # type: ignore[no-untyped-call]
+        protocol = TCyBinaryProtocol(TCyBufferedTransport(self.transport))  # type: ignore[no-untyped-call]
         self._own_client = TClient(interface().Metastore, protocol)
-        self._hive3_client: Any = None
         try:
-            self.peer = self._shake_hands(options, user)
+            self.generation, self.version = self._shake_hands(options, user)
         except BaseException:
-            self.close()
+            self.transport.close()
             raise
 
-    @property
-    def sent(self) -> bool:
-        """Whether any byte of the last call may have reached the server."""
-        return self._transport.sent
-
-    def is_usable(self) -> bool:
-        """Whether another call may be made: not when the server has ended the connection, as one that restarts does."""
-        return self._transport.is_usable()
-
-    def call(self, action: str, name: str, *arguments: object, missing: str = "") -> Any:
-        """The answer of a call of our own interface, with all its required fields; None for a call that has none.
-
-        `action` completes "Cannot ..." in errors; None is also what comes of the server's exception named `missing`.
-        Raises what `translated` makes of any other, CorruptError for an answer that is not whole, ConnectionLost.
-        """
-        return self._answer(self._call_own, action, name, arguments, missing)
-
-    def hive3_call(self, action: str, name: str, *arguments: object, missing: str = "") -> Any:
-        """The answer of a call of hmsclient's interface, whose required fields are not checked.
-
-        Otherwise as `call`.
-        """
-        return self._answer(self._call_hive3, action, name, arguments, missing)
-
-    def close(self) -> None:
-        """Ends the connection; never raises."""
-        self._transport.close()
-
-    def _answer(
-        self, call: Callable[..., Any], action: str, name: str, arguments: tuple[object, ...], missing: str
-    ) -> Any:
-        try:
-            return call(self._timeout_seconds, name, *arguments)
-        except _SERVER_ERRORS as error:
-            if missing and _exception_name(error) == missing:
-                return None
-            raise translated(error, action=action, call=name, uri=self.endpoint.uri) from None
-
-    def _call_own(self, timeout_seconds: float, name: str, *arguments: object) -> Any:
-        answer = self._exchange(self._own_client, timeout_seconds, name, arguments)
-        check_required(answer, name)
-        return answer
-
-    def _call_hive3(self, timeout_seconds: float, name: str, *arguments: object) -> Any:
-        if self._hive3_client is None:
-            transport = TBufferedTransport(_ApacheTransport(self._transport), _READ_AHEAD)
-            self._hive3_client = ThriftHiveMetastore.Client(TBinaryProtocolAccelerated(transport))
-        return self._exchange(self._hive3_client, timeout_seconds, name, arguments)
-
-    def _exchange(self, client: Any, timeout_seconds: float, name: str, arguments: tuple[object, ...]) -> Any:
-        """One message and its answer; raises the exceptions of both Thrift libraries and ConnectionLost."""
-        self._transport.begin(timeout_seconds)
-        try:
-            return getattr(client, name)(*arguments)
-        except ConnectionLost:
-            raise
-        except Exception as error:
-            if isinstance(error, _SERVER_ERRORS) and not isinstance(error, TTransportException):
-                raise
-            if not self._transport.sent:
-                raise DefectError(f"Cannot call {name}: because its arguments cannot be written: {error}") from error
-            raise UnreadableAnswer(f"the answer of {name} cannot be read: {error}") from None
-
-    def _shake_hands(self, options: ConnectionOptions, user: str) -> Peer:
+    def _shake_hands(self, options: ConnectionOptions, user: str) -> tuple[Generation, str]:
         """Each answer has to come within the connect timeout: a peer that is no metastore often just waits."""
         seconds = options.connect_timeout_seconds
         hint = _SETTINGS_HINT if options.http is None else _HTTP_HINT
@@ -269,11 +195,11 @@ class Connection:
             if options.set_user and options.sasl is None and options.http is None:
                 # as Hive's client: a server that refuses to be told the user is no obstacle
                 with suppress(*_SERVER_ERRORS):
-                    self._call_own(seconds, "set_ugi", user, [])
+                    self._exchange(seconds, "set_ugi", user, [])
             version = ""
             with suppress(*_SERVER_ERRORS):
-                version = self._call_own(seconds, "getVersion")
-            return Peer(generation=self._generation(seconds, version), version=version)
+                version = self._exchange(seconds, "getVersion")
+            return self._generation(seconds, version), version
         except TurnedAway as reason:
             raise RefusedError(f"Cannot use the metastore {self.endpoint.uri}: because {reason}") from None
         except UnreadableAnswer as reason:
@@ -282,7 +208,7 @@ class Connection:
             raise ConnectionLost(f"{reason} ({hint})") from None
 
     def _generation(self, seconds: float, version: str) -> Generation:
-        """Hive 4 if it has a call that only Hive 4 has, Hive 3 if it has one that came with Hive 3."""
+        """Return Hive 4 if it has a call that only Hive 4 has, Hive 3 if it has one that came with Hive 3."""
         types = interface()
         database = types.GetDatabaseRequest(name="default", catalogName=CATALOG)
         if self._has_call(seconds, "get_database_req", database):
@@ -297,9 +223,9 @@ class Connection:
         )
 
     def _has_call(self, seconds: float, call: str, request: object) -> bool:
-        """Whether the server has a call: any answer that the interface provides for shows that it has."""
+        """Return whether the server has a call: any answer that the interface provides for shows that it has."""
         try:
-            self._call_own(seconds, call, request)
+            self._exchange(seconds, call, request)
         except _APPLICATION_ERRORS as error:
             if _is_unknown_call(error):
                 return False
@@ -308,41 +234,44 @@ class Connection:
             return True
         return True
 
+    def call(self, action: str, name: str, *arguments: object, missing: str, hive3: bool) -> Any:
+        """Return the answer of a call, see `MetastoreClient.call`; raise what `translated` makes of a server's error.
 
-def _open_transport(endpoint: Endpoint, options: ConnectionOptions, user: str) -> Transport | HttpTransport:
-    if options.http is not None:
-        return HttpTransport(endpoint, options, options.http, user=user)
-    if endpoint.scheme != "thrift":
-        raise RefusedError(
-            f"Cannot use the metastore URI {endpoint.uri}: because metastore.client.thrift.transport.mode is not http"
-        )
-    return Transport(endpoint, options)
+        Raises CorruptError for an answer that is not whole, and ConnectionLost.
+        """
+        try:
+            return self._exchange(self._timeout_seconds, name, *arguments, hive3=hive3)
+        except _SERVER_ERRORS as error:
+            if missing and _exception_name(error) == missing:
+                return None
+            raise translated(error, action=action, call=name, uri=self.endpoint.uri) from None
 
+    def _exchange(self, timeout_seconds: float, name: str, *arguments: object, hive3: bool = False) -> Any:
+        """Send one message and return its answer; raise the exceptions of both Thrift libraries and ConnectionLost."""
+        client = self._hive3_client if hive3 else self._own_client
+        self.transport.begin(timeout_seconds)
+        try:
+            answer = getattr(client, name)(*arguments)
+        except ConnectionLost:
+            raise
+        except Exception as error:
+            if isinstance(error, _SERVER_ERRORS) and not isinstance(error, TTransportException):
+                raise
+            if not self.transport.sent:
+                raise DefectError(f"Cannot call {name}: because its arguments cannot be written: {error}") from error
+            raise UnreadableAnswer(f"the answer of {name} cannot be read: {error}") from None
+        if not hive3:
+            _check(answer, name)
+        return answer
 
-class _ApacheTransport(TTransportBase):  # type: ignore[misc] # Apache Thrift publishes no types
-    """Our transport with the names that Apache Thrift asks for."""
-
-    def __init__(self, transport: Transport | HttpTransport) -> None:
-        self._transport = transport
-
-    def isOpen(self) -> bool:  # noqa: N802 - Thrift's name
-        return self._transport.is_open()
-
-    def close(self) -> None:
-        self._transport.close()
-
-    def read(self, size: int) -> bytes:
-        return self._transport.read(size)
-
-    def write(self, data: bytes) -> None:
-        self._transport.write(data)
-
-    def flush(self) -> None:
-        self._transport.flush()
+    @cached_property
+    def _hive3_client(self) -> Any:
+        transport = TBufferedTransport(self.transport, _READ_AHEAD)
+        return ThriftHiveMetastore.Client(TBinaryProtocolAccelerated(transport))
 
 
 def translated(error: Exception, *, action: str, call: str, uri: str) -> AcidError:
-    """The error to raise for an exception of the server. `action` completes "Cannot ...".
+    """Return the error to raise for an exception of the server. `action` completes "Cannot ...".
 
     Source of the exceptions: Hive `HMSHandler` and `TxnHandler`.
     """
@@ -364,7 +293,7 @@ def translated(error: Exception, *, action: str, call: str, uri: str) -> AcidErr
 
 
 def _exception_name(error: Exception) -> str:
-    """Hive's name of an exception; both Thrift libraries name their classes so."""
+    """Return Hive's name of an exception; both Thrift libraries name their classes so."""
     return type(error).__name__
 
 
@@ -375,7 +304,7 @@ def _is_unknown_call(error: Exception) -> bool:
 
 
 def _one_line(error: Exception) -> str:
-    """The first line of a server's text, without the Java class in front; at most 300 characters."""
+    """Return the first line of a server's text, without the Java class in front; at most 300 characters."""
     text = error.message if hasattr(error, "message") else str(error)
     lines = [line.strip() for line in str(text or "").splitlines() if line.strip()]
     line = lines[0] if lines else _exception_name(error)
@@ -383,15 +312,6 @@ def _one_line(error: Exception) -> str:
     if colon and rest and " " not in head and "." in head and head.endswith(("Exception", "Error")):
         line = rest
     return line if len(line) <= _LONGEST_REASON else line[: _LONGEST_REASON - 3] + "..."
-
-
-# --- failover ---------------------------------------------------------------------------------------------------------
-# Calls with failover and repetition: which may be repeated, on which metastore, and what is raised when all fail.
-
-T = TypeVar("T")
-
-_FIRST_ATTEMPTS = 3
-_LONGEST_WAIT_SECONDS = 30
 
 
 class _AttemptFailed(Exception):  # noqa: N818 - it asks for another attempt
@@ -409,10 +329,14 @@ class _Line(threading.local):
     current: int = 0
 
 
-class FailoverClient:
+class MetastoreClient:
     """Makes calls on one of several metastores, the next one when the current one is lost.
 
     Threads may share it: each of them has a connection of its own.
+
+    generation  of the metastores, found by asking; those that are failed over to have to be of the same
+    version     what the metastore reports: `3.0` from Hive 3.0 and 3.1, its own from Hive 4; "" if none
+    catalog     the one whose databases are meant
     """
 
     def __init__(
@@ -425,7 +349,7 @@ class FailoverClient:
         sleep: Callable[[float], None],
         find_again: Callable[[], tuple[Endpoint, ...]] | None = None,
     ) -> None:
-        """Connects to the first endpoint that answers as a metastore.
+        """Connect to the first endpoint that answers as a metastore.
 
         `find_again` gives the endpoints of now, where they may change: it is asked when none of those known answers.
         Raises RetryError when none can be reached, RefusedError when all that can be are no metastores of Hive 3.1
@@ -433,100 +357,91 @@ class FailoverClient:
         """
         self.user = user
         self.host = host
+        self.catalog = options.catalog
+        self._types: Any = interface()
         self._endpoints = endpoints
         self._options = options
         self._sleep = sleep
         self._find_again = find_again
         self._line = _Line()
         self._opened: set[Connection] = set()
-        connection = self._line.connection = self._repeat(
-            min(_FIRST_ATTEMPTS, options.attempts), partial(self._open, None)
-        )
-        self.peer = connection.peer
+        attempts = min(_FIRST_ATTEMPTS, options.attempts)
+        connection = self._line.connection = self._repeat(attempts, partial(self._open, None))
+        self.generation, self.version = connection.generation, connection.version
+        self._is_hive4 = self.generation is Generation.HIVE4
 
     @property
-    def generation(self) -> Generation:
-        """The generation of the metastores; those that are failed over to have to be of the same."""
-        return self.peer.generation
-
-    @property
-    def catalog(self) -> str:
-        """The catalog whose databases are meant."""
-        return self._options.catalog
-
-    @property
-    def version(self) -> str:
-        """The version that the metastore reports."""
-        return self.peer.version
-
-    @property
-    def endpoint(self) -> Endpoint:
-        """The endpoint that this thread is connected to, or was last."""
+    def uri(self) -> str:
+        """The URI that this thread is connected to, or was last."""
         if self._line.connection is not None:
-            return self._line.connection.endpoint
+            return self._line.connection.endpoint.uri
         endpoints = self._endpoints
-        return endpoints[self._line.current % len(endpoints)]
-
-    def call(self, action: str, name: str, *arguments: object, missing: str = "") -> Any:
-        """The answer of a call of our own interface; None if the server raised the exception named `missing`.
-
-        `action` completes "Cannot ..." in errors. Raises what `Connection.call` does, but RetryError when no metastore
-        can be reached, and UnknownOutcomeError as `effect_of` this call says.
-        """
-        return self._call(action, name, arguments, missing, hive3=False)
-
-    def hive3_call(self, action: str, name: str, *arguments: object, missing: str = "") -> Any:
-        """The answer of a read through hmsclient; otherwise as `call`."""
-        return self._call(action, name, arguments, missing, hive3=True)
+        return endpoints[self._line.current % len(endpoints)].uri
 
     def close(self) -> None:
-        """Ends the connections of all threads, none of which may be in use; a later call opens a new one."""
+        """End the connections of all threads, none of which may be in use; a later call opens a new one."""
         while self._opened:
-            self._opened.pop().close()
+            self._opened.pop().transport.close()
         self._line = _Line()
 
-    def _call(self, action: str, name: str, arguments: tuple[object, ...], missing: str, *, hive3: bool) -> Any:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def call(self, action: str, name: str, *arguments: object, missing: str = "", hive3: bool = False) -> Any:
+        """Return the answer of a call; None if the server raised the exception named `missing`, or has no result.
+
+        It is one of our own interface, with all its required fields; with `hive3` of hmsclient's, whose required fields
+        are not checked. `action` completes "Cannot ..." in errors. Raises what `Connection.call` does, but RetryError
+        when no metastore can be reached, and UnknownOutcomeError as `effect_of` this call says.
+        """
         effect = effect_of(name)
         answer_lost = False
 
         def attempt() -> Any:
             nonlocal answer_lost
-            connection = self._connected()
-            call = connection.hive3_call if hive3 else connection.call
             try:
-                return call(action, name, *arguments, missing=missing)
-            except ConnectionLost as error:
-                reason = f"{error} (metastore {connection.endpoint.uri})"
-                if connection.sent:
-                    answer_lost = True
-                    if effect is Effect.NOT_IDEMPOTENT:
+                connection = self._connected()
+                try:
+                    return connection.call(action, name, *arguments, missing=missing, hive3=hive3)
+                except ConnectionLost as error:
+                    reason = f"{error} (metastore {connection.endpoint.uri})"
+                    if connection.transport.sent:
+                        answer_lost = True
+                        if effect is Effect.NOT_IDEMPOTENT:
+                            raise _unknown_outcome(action, reason) from None
+                    raise _AttemptFailed(RetryError(f"Cannot {action}: because {reason}")) from None
+                except NoSuchTransactionError:
+                    if answer_lost and effect is Effect.IDEMPOTENT:
+                        # a transaction that is over may be forgotten: Hive 3.1 does so at once if it wrote nothing
+                        reason = "the answer was lost, and now the transaction is unknown"
                         raise _unknown_outcome(action, reason) from None
-                raise _AttemptFailed(RetryError(f"Cannot {action}: because {reason}")) from None
-            except NoSuchTransactionError:
-                if answer_lost and effect is Effect.IDEMPOTENT:
-                    # a transaction that is over may be forgotten: Hive 3.1 does so at once if it wrote nothing
-                    reason = "the answer was lost, and now the transaction is unknown"
-                    raise _unknown_outcome(action, reason) from None
+                    raise
+            except BaseException as error:
+                # a connection that may be in the middle of an answer is not used again
+                if not isinstance(error, AcidError) or isinstance(error, (UnknownOutcomeError, DefectError)):
+                    self._move_on()
                 raise
 
         try:
-            return self._repeat(self._options.attempts, partial(self._leaving_no_answer_behind, attempt))
+            return self._repeat(self._options.attempts, attempt)
         except (RetryError, RefusedError) as error:
             if answer_lost and effect is Effect.IDEMPOTENT:
                 raise _unknown_outcome(action, f"the answer was lost, and then: {error}") from None
             raise
 
-    def _leaving_no_answer_behind(self, attempt: Callable[[], T]) -> T:
-        """What `attempt` returns; a connection that may be in the middle of an answer is not used again."""
+    def _call_if_known(self, action: str, call: str, *arguments: object) -> Any:
+        """Return the answer of a call that only some versions of a generation have; None from one that has not."""
         try:
-            return attempt()
-        except AcidError as error:
-            if isinstance(error, (UnknownOutcomeError, DefectError)):
-                self._move_on()
-            raise
-        except BaseException:
-            self._move_on()
-            raise
+            return self.call(action, call, *arguments)
+        except UnknownCallError:
+            return None
+
+    def _require_hive4(self, action: str) -> None:
+        if not self._is_hive4:
+            raise RefusedError(f"Cannot {action}: because a Hive 3.1 metastore has no such call")
 
     def _repeat(self, attempts: int, attempt: Callable[[], T]) -> T:
         retrying = Retrying(
@@ -541,8 +456,19 @@ class FailoverClient:
         except _AttemptFailed as failed:
             raise failed.error from None
 
+    def _connected(self) -> Connection:
+        """Return this thread's connection, opened again where it was closed or the server has ended it."""
+        connection = self._line.connection
+        if connection is not None and connection.transport.is_usable():
+            return connection
+        # an idle connection that the server ended says nothing against its endpoint
+        self._close_own()
+        connection = self._line.connection = self._open(self.generation)
+        self.version = connection.version
+        return connection
+
     def _move_on(self) -> None:
-        """Closes the connection; the next one is tried with the next endpoint first."""
+        """Close the connection; the next one is tried with the next endpoint first."""
         if self._line.connection is not None:
             self._close_own()
             self._line.current += 1
@@ -551,21 +477,10 @@ class FailoverClient:
         connection, self._line.connection = self._line.connection, None
         if connection is not None:
             self._opened.discard(connection)
-            connection.close()
-
-    def _connected(self) -> Connection:
-        """The connection, opened again where it was closed or the server has ended it."""
-        connection = self._line.connection
-        if connection is not None and connection.is_usable():
-            return connection
-        # an idle connection that the server ended says nothing against its endpoint
-        self._close_own()
-        connection = self._line.connection = self._open(self.generation)
-        self.peer = connection.peer
-        return connection
+            connection.transport.close()
 
     def _open(self, generation: Generation | None) -> Connection:
-        """A connection to the first endpoint that answers, from the current one on; of this generation, if given."""
+        """Return a connection to the first endpoint that answers, from the current one on; of a generation, if any."""
         failures: list[str] = []
         refused: list[AcidError] = []
         start, endpoints = self._line.current, self._endpoints
@@ -573,12 +488,21 @@ class FailoverClient:
             self._line.current = (start + step) % len(endpoints)
             endpoint = endpoints[self._line.current]
             try:
-                return self._open_one(endpoint, generation)
+                connection = Connection(endpoint, self._options, user=self.user)
+                if generation is not None and connection.generation is not generation:
+                    connection.transport.close()
+                    raise RefusedError(
+                        f"Cannot go on with the metastore {endpoint.uri}: because it is of Hive "
+                        f"{connection.generation}, the one before was of Hive {generation}"
+                    )
             except ConnectionLost as reason:
                 failures.append(f"{endpoint.uri}: {reason}" if len(endpoints) > 1 else str(reason))
             except RefusedError as error:
                 failures.append(str(error))
                 refused.append(error)
+            else:
+                self._opened.add(connection)
+                return connection
         self._line.current = start
         if self._find_again is not None:
             with suppress(RetryError, RefusedError):
@@ -589,50 +513,6 @@ class FailoverClient:
         uris = ", ".join(endpoint.uri for endpoint in endpoints)
         raise _AttemptFailed(RetryError(f"Cannot reach the metastore {uris}: because {'; '.join(failures)}"))
 
-    def _open_one(self, endpoint: Endpoint, generation: Generation | None) -> Connection:
-        connection = Connection(endpoint, self._options, user=self.user)
-        found = connection.peer.generation
-        if generation is not None and found is not generation:
-            connection.close()
-            raise RefusedError(
-                f"Cannot go on with the metastore {endpoint.uri}: because it is of Hive {found}, the one before "
-                f"was of Hive {generation}"
-            )
-        self._opened.add(connection)
-        return connection
-
 
 def _unknown_outcome(action: str, reason: str) -> UnknownOutcomeError:
     return UnknownOutcomeError(f"Cannot tell the outcome of an attempt to {action}: because {reason}")
-
-
-class Calls:
-    """A group of calls over one `FailoverClient`."""
-
-    def __init__(self, client: FailoverClient) -> None:
-        self._client = client
-        self._types: Any = interface()
-
-    @property
-    def generation(self) -> Generation:
-        """The generation of the metastore, found by asking it."""
-        return self._client.generation
-
-    @property
-    def _is_hive4(self) -> bool:
-        return self.generation is Generation.HIVE4
-
-    def _read(self, action: str, call: str, *arguments: object, missing: str = "") -> Any:
-        """A call that changes nothing, through our own interface."""
-        return self._client.call(action, call, *arguments, missing=missing)
-
-    def _read_if_known(self, action: str, call: str, *arguments: object) -> Any:
-        """A read that only some versions of a generation have; None from one that has not."""
-        try:
-            return self._read(action, call, *arguments)
-        except UnknownCallError:
-            return None
-
-    def _require_hive4(self, action: str) -> None:
-        if not self._is_hive4:
-            raise RefusedError(f"Cannot {action}: because a Hive 3.1 metastore has no such call")

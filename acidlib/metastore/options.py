@@ -17,6 +17,7 @@ from acidlib.wording import parse_duration, parse_flag
 
 DEFAULT_PORT = 9083
 _SCHEMES = ("thrift", "http", "https")
+_ZOOKEEPER = "zookeeper"
 CATALOG = "hive"
 
 
@@ -173,6 +174,60 @@ def _parse(text: str) -> Endpoint:
 
 def _malformed(text: str, reason: str) -> RefusedError:
     return RefusedError(f"Cannot use the metastore URI {text!r}: because {reason}; it has to be thrift://host:port")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ensemble:
+    """Servers of a ZooKeeper as `host:port`, and the node below which metastores register, without slash."""
+
+    servers: tuple[str, ...]
+    namespace: str
+
+    @property
+    def name(self) -> str:
+        """For people: the servers and the node."""
+        return f"{', '.join(self.servers)} below /{self.namespace}"
+
+
+def ensemble_of(uris: Sequence[str]) -> Ensemble | None:
+    """Return the ZooKeeper that `zookeeper://host:port/namespace` name, one for each server; None for other URIs.
+
+    Raises RefusedError for such a URI that makes no sense, and where not all of them are of one ZooKeeper.
+    """
+    texts = [part.strip() for uri in uris for part in uri.split(",") if part.strip()]
+    if not any(text.startswith(f"{_ZOOKEEPER}:") for text in texts):
+        return None
+    found = [_server(text) for text in texts]
+    namespaces = {namespace for _, namespace in found}
+    if len(namespaces) > 1:
+        raise RefusedError(
+            f"Cannot find the metastore: because its URIs name several nodes of a ZooKeeper: "
+            f"{', '.join(sorted(f'/{namespace}' for namespace in namespaces))}"
+        )
+    return Ensemble(servers=tuple(dict.fromkeys(server for server, _ in found)), namespace=namespaces.pop())
+
+
+def _server(text: str) -> tuple[str, str]:
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError as error:
+        raise _malformed_ensemble(text, str(error)) from None
+    namespace = parts.path.strip("/")
+    if parts.scheme != _ZOOKEEPER:
+        raise _malformed_ensemble(text, f"others begin with {_ZOOKEEPER}://")
+    if not parts.hostname or not port or "@" in parts.netloc:
+        raise _malformed_ensemble(text, "there is not just a host and a port")
+    if not namespace or parts.query or parts.fragment or not namespace.isprintable():
+        raise _malformed_ensemble(text, "it names no node")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{host}:{port}", namespace
+
+
+def _malformed_ensemble(text: str, reason: str) -> RefusedError:
+    return RefusedError(
+        f"Cannot use the URI {text!r} of a ZooKeeper: because {reason}; it has to be {_ZOOKEEPER}://host:port/namespace"
+    )
 
 
 # --- client settings --------------------------------------------------------------------------------------------------

@@ -1,23 +1,28 @@
-"""Transactions, write ids and locks: their values, and the calls about them."""
+"""Transactions, write ids and locks of a metastore: their values, and the calls about them.
+
+Source of the names and numbers: Hive `hive_metastore.thrift`; of the lists of ids, Hive `TxnCommonUtils`: their bits
+are those of `java.util.BitSet`: bit i of byte i / 8, lowest first, belongs to entry i of the list.
+"""
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.metastore.connection import Calls, required
+from acidlib.metastore.connection import MetastoreClient, required
 from acidlib.model.names import LONG_MAX
-from acidlib.model.requests import CompactionRequest, State
 from acidlib.model.snapshots import IdRange, ValidTxnList, ValidWriteIdList
 from acidlib.model.tables import TableRef
 
-# --- values -----------------------------------------------------------------------------------------------------------
-# Transactions, locks and requests of compactions as a metastore reports them; values without I/O.
-#
-# Source of the names and numbers: Hive `hive_metastore.thrift`.
+E = TypeVar("E", bound=enum.Enum)
+_TABLES_PER_CALL = 100
+_TXN_STATES = {2: "aborted", 3: "open"}
+# Hive `LockLevel` and `DataOperationType`
+_DATABASE, _TABLE, _PARTITION = 1, 2, 3
+_SELECT, _UPDATE, _NO_TXN = 1, 3, 6
 
 
 class LockState(enum.Enum):
@@ -113,76 +118,29 @@ class OpenTxns:
         return self.txns.opened[0][0] if self.txns.opened else self.high_water_mark + 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Accepted:
-    """The answer to a request for a compaction.
+_WORDS: Mapping[type[enum.Enum], str] = {LockState: "lock state", LockType: "lock type"}
 
-    Of a request that is refused as a duplicate, Hive 3.1 gives the id and the state of the one that is there already;
-    Hive 4 gives the id -1, the state refused, and a `reason` that names the other one.
+
+class TransactionCalls(MetastoreClient):
+    """Transactions, write ids and locks.
+
+    Opening a transaction and asking for locks are never repeated once sent, everything else is.
     """
-
-    id: int
-    accepted: bool
-    state: State | None = None
-    reason: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShownRequest(CompactionRequest):
-    """A row of the queue or of the history with what only a metastore has of it; all of it is None on Hive 3.1."""
-
-    worker_version: str | None = None
-    initiator_version: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OtherRequest:
-    """A row of the queue or of the history of a type or state that this library does not know, in Hive's words.
-
-    It counts as work on its table or partition unless `state` says otherwise.
-    """
-
-    id: int
-    ref: TableRef
-    kind: str
-    state: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShownRequests:
-    """All rows of the queue and of the history, newest first: those of known types and states, and the others."""
-
-    requests: tuple[ShownRequest, ...]
-    others: tuple[OtherRequest, ...] = ()
-
-
-# --- transactions -----------------------------------------------------------------------------------------------------
-# The calls about transactions and write ids, and the lists of ids in their answers: which are open, which aborted.
-#
-# Source: Hive `TxnCommonUtils`; the bits are those of `java.util.BitSet`: bit i of byte i / 8, lowest first, belongs to
-# entry i of the list.
-
-_TABLES_PER_CALL = 100
-_STATES = {2: "aborted", 3: "open"}
-
-
-class TransactionCalls(Calls):
-    """Transactions. Reads, heartbeats, commit and abort are repeated when a connection is lost, opening is not."""
 
     def open_txns(self, *, exclude_readers: bool = False) -> OpenTxns:
-        """The open and aborted transactions; with `exclude_readers` without READ_ONLY ones (no effect on Hive 3.1)."""
+        """Return the open and aborted transactions; with `exclude_readers` without READ_ONLY ones (only on Hive 4)."""
         action = "read the open transactions"
         if not self._is_hive4:
-            return _open_txns_of(self._read(action, "get_open_txns"), "get_open_txns")
+            return _open_txns_of(self.call(action, "get_open_txns"), "get_open_txns")
         # Hive 4's get_open_txns leaves the readers out, and get_open_txns_req fails without a list of types
         call = "get_open_txns_req"
         request = self._types.GetOpenTxnsRequest(excludeTxnTypes=[TxnType.READ_ONLY.value] if exclude_readers else [])
-        return _open_txns_of(self._read(action, call, request), call)
+        return _open_txns_of(self.call(action, call, request), call)
 
     def open_txns_info(self) -> tuple[OpenTxn, ...]:
-        """The open and aborted transactions with who opened them and when, by id."""
+        """Return the open and aborted transactions by id, with their users, hosts and times."""
         call = "get_open_txns_info"
-        answer = self._read("read the open transactions", call)
+        answer = self.call("read the open transactions", call)
         return tuple(sorted((_open_txn_of(info, call) for info in answer.open_txns), key=lambda txn: txn.id))
 
     def valid_write_ids(self, tables: Sequence[TableRef], txns: ValidTxnList) -> dict[TableRef, ValidWriteIdList]:
@@ -201,7 +159,7 @@ class TransactionCalls(Calls):
         return found
 
     def open_txn(self, kind: TxnType, agent: str, host: str | None = None) -> int:
-        """Opens a transaction and gives its id; SHOW TRANSACTIONS shows its host, this one unless another is given.
+        """Open a transaction and return its id; SHOW TRANSACTIONS shows its host, this one unless another is given.
 
         Raises UnknownOutcomeError when the answer is lost: a transaction of this user and host may then be open, and
         the server aborts it when it gets no heartbeats.
@@ -209,12 +167,12 @@ class TransactionCalls(Calls):
         call = "open_txns"
         request = self._types.OpenTxnRequest(
             num_txns=1,
-            user=self._client.user,
-            hostname=host or self._client.host,
+            user=self.user,
+            hostname=host or self.host,
             agentInfo=agent,
             txn_type=kind.value if self._is_hive4 else None,
         )
-        answer = self._client.call("open a transaction", call, request)
+        answer = self.call("open a transaction", call, request)
         if len(answer.txn_ids) != 1:
             raise CorruptError(
                 f"Cannot read the answer of {call}: because it has {len(answer.txn_ids)} ids instead of 1"
@@ -222,67 +180,149 @@ class TransactionCalls(Calls):
         return int(answer.txn_ids[0])
 
     def commit_txn(self, txn_id: int, kind: TxnType) -> None:
-        """Commits a transaction.
+        """Commit a transaction.
 
         Raises ConflictError when it was aborted or is unknown, UnknownOutcomeError when no answer comes. Hive 4
         takes a second commit of one transaction without an error; Hive 3.1 forgets one that wrote nothing: there the
         outcome is unknown after a lost answer.
         """
         request = self._types.CommitTxnRequest(txnid=txn_id, txn_type=kind.value if self._is_hive4 else None)
-        self._client.call(f"commit transaction {txn_id}", "commit_txn", request)
+        self.call(f"commit transaction {txn_id}", "commit_txn", request)
 
     def abort_txn(self, txn_id: int, kind: TxnType) -> None:
-        """Aborts a transaction; one that is aborted already is no error.
+        """Abort a transaction; one that is aborted already is no error.
 
         Raises ConflictError when it is committed or unknown, UnknownOutcomeError when no answer comes.
         """
         request = self._types.AbortTxnRequest(txnid=txn_id, txn_type=kind.value if self._is_hive4 else None)
-        self._client.call(f"abort transaction {txn_id}", "abort_txn", request)
+        self.call(f"abort transaction {txn_id}", "abort_txn", request)
 
     def heartbeat(self, *, txn_id: int | None = None, lock_id: int | None = None) -> None:
-        """Tells the server that the holder of a transaction, a lock or both is alive.
+        """Tell the server that the holder of a transaction, a lock or both is alive.
 
         Raises ConflictError when one of them does not exist any more.
         """
         request = self._types.HeartbeatRequest(lockid=lock_id, txnid=txn_id)
-        self._read(f"keep {_description(txn_id, lock_id)} alive", "heartbeat", request)
+        ids = (("transaction", txn_id), ("lock", lock_id))
+        kept = " and ".join(f"{name} {number}" for name, number in ids if number is not None)
+        self.call(f"keep {kept or 'nothing'} alive", "heartbeat", request)
 
     def allocate_write_id(self, txn_id: int, ref: TableRef) -> int:
-        """The write id of a transaction on a table; every call for the same two gives the same."""
+        """Return the write id of a transaction on a table; every call for the same two gives the same."""
         ref = ref.whole_table.as_stored
         call = "allocate_table_write_ids"
         request = self._types.AllocateTableWriteIdsRequest(dbName=ref.database, tableName=ref.table, txnIds=[txn_id])
         action = f"get a write id of {ref} for transaction {txn_id}"
-        answer = self._client.call(action, call, request)
+        answer = self.call(action, call, request)
         for row in answer.txnToWriteIds:
             if row.txnId == txn_id:
                 return int(row.writeId)
         raise CorruptError(f"Cannot read the answer of {call}: because transaction {txn_id} is missing")
 
     def add_write_ids_to_min_history(self, txn_id: int, write_ids: Mapping[str, int]) -> None:
-        """Registers the lowest open write id that a transaction sees of tables, named `database.table` (Hive 4 only).
+        """Register the lowest open write id that a transaction sees of tables, named `database.table` (Hive 4 only).
 
         It has an effect where `metastore.txn.use.minhistorywriteid` is true: the cleaner then keeps what it needs.
         """
         action = f"register what transaction {txn_id} reads"
         self._require_hive4(action)
         lowest = {name.lower(): write_id for name, write_id in write_ids.items()}
-        self._client.call(action, "add_write_ids_to_min_history", txn_id, lowest)
+        self.call(action, "add_write_ids_to_min_history", txn_id, lowest)
 
     def _valid_write_ids(self, tables: Sequence[TableRef], txns: str) -> dict[TableRef, ValidWriteIdList]:
         call = "get_valid_write_ids"
         full_names = {str(ref): ref for ref in tables}
         request = self._types.GetValidWriteIdsRequest(fullTableNames=list(full_names), validTxnList=txns)
-        answer = self._read(f"read the write ids of {_names_of(list(full_names))}", call, request)
+        answer = self.call(f"read the write ids of {_names_of(list(full_names))}", call, request)
         lists = {row.fullTableName.lower(): row for row in answer.tblValidWriteIds}
         for full_name in full_names:
             if full_name not in lists:
                 raise CorruptError(f"Cannot read the answer of {call}: because the table {full_name} is missing")
         return {ref: _write_ids_of(lists[full_name], full_name, call) for full_name, ref in full_names.items()}
 
+    def lock(
+        self,
+        components: Sequence[LockComponent],
+        *,
+        txn_id: int | None,
+        agent: str,
+        zero_wait: bool = False,
+        may_have_committed: bool = True,
+    ) -> tuple[int, LockState]:
+        """Ask for locks, all or none, and return the id of the request and what became of it.
+
+        A request that is WAITING holds its place: ask again with `check_lock`, or give it up with `unlock`. With
+        `zero_wait` (Hive 4; no effect on 3.1) a SHARED_READ that would have to wait is NOT_ACQUIRED instead. Whoever
+        has just opened the transaction knows that nobody `may_have_committed` it, and saves a question. Raises
+        RefusedError for a type of lock that Hive 3.1 does not have, ConflictError when the transaction has ended,
+        UnknownOutcomeError when the answer is lost: the locks may then be held until a timeout without heartbeats.
+        """
+        action = f"lock {_lock_description(components)}"
+        if not self._is_hive4 and any(component.type is LockType.EXCL_WRITE for component in components):
+            raise RefusedError(f"Cannot {action}: because a Hive 3.1 metastore has no EXCL_WRITE locks")
+        if txn_id is not None and self._is_hive4 and may_have_committed:
+            # Hive 4 refuses one that was aborted, but grants locks to a committed one, and nothing ever ends them
+            self.call(action, "heartbeat", self._types.HeartbeatRequest(txnid=txn_id))
+        request = self._types.LockRequest(
+            component=[self._component(component) for component in components],
+            txnid=txn_id,
+            user=self.user,
+            hostname=self.host,
+            agentInfo=agent,
+            zeroWaitReadEnabled=zero_wait if self._is_hive4 else None,
+        )
+        answer = self.call(action, "lock", request)
+        return answer.lockid, _lock_value(LockState, answer.state, "lock")
+
+    def check_lock(self, lock_id: int, *, txn_id: int | None) -> LockState:
+        """Return the state of a request; asking counts as a heartbeat. ConflictError when there is no such lock."""
+        request = self._types.CheckLockRequest(lockid=lock_id, txnid=txn_id)
+        return _lock_value(LockState, self.call(f"check lock {lock_id}", "check_lock", request).state, "check_lock")
+
+    def unlock(self, lock_id: int) -> None:
+        """Give up locks that belong to no transaction, and a request that is waiting; what does not exist is no error.
+
+        Raises ConflictError for locks that a transaction holds: they end with it.
+        """
+        request = self._types.UnlockRequest(lockid=lock_id)
+        self.call(f"unlock {lock_id}", "unlock", request, missing="NoSuchLockException")
+
+    def show_locks(
+        self, database: str | None = None, table: str | None = None, partition: str | None = None
+    ) -> tuple[HeldLock, ...]:
+        """Return the locks on a partition, on a table and its partitions, on a database and all in it, or all.
+
+        Hive 3.1 keeps the partitions of locks in lower case: there `partition` is compared and returned so.
+        """
+        call = "show_locks"
+        if partition is not None and not self._is_hive4:
+            partition = partition.lower()
+        request = self._types.ShowLocksRequest(
+            dbname=database.lower() if database is not None else None,
+            tablename=table.lower() if table is not None else None,
+            partname=partition,
+        )
+        answer = self.call("read the locks", call, request)
+        return tuple(_held_lock_of(row, call) for row in required(answer.locks, call, "locks"))
+
+    def _component(self, component: LockComponent) -> Any:
+        if component.partition is not None and component.table is None:
+            raise RefusedError(f"Cannot lock {component.partition}: because its table is not named")
+        operation = _UPDATE if component.updates else _SELECT if component.transactional else _NO_TXN
+        level = _DATABASE if component.table is None else _TABLE if component.partition is None else _PARTITION
+        return self._types.LockComponent(
+            type=component.type.value,
+            level=level,
+            dbname=component.database.lower(),
+            tablename=component.table.lower() if component.table is not None else None,
+            partitionname=component.partition,
+            operationType=operation,
+            isTransactional=component.transactional,
+        )
+
 
 def _open_txn_of(info: Any, call: str) -> OpenTxn:
-    state = _STATES.get(info.state)
+    state = _TXN_STATES.get(info.state)
     if state is None:
         raise CorruptError(f"Cannot read the answer of {call}: because transaction {info.id} is in state {info.state}")
     return OpenTxn(
@@ -295,18 +335,12 @@ def _open_txn_of(info: Any, call: str) -> OpenTxn:
     )
 
 
-def _description(txn_id: int | None, lock_id: int | None) -> str:
-    held = [f"transaction {txn_id}"] if txn_id is not None else []
-    held += [f"lock {lock_id}"] if lock_id is not None else []
-    return " and ".join(held) or "nothing"
-
-
 def _names_of(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more tables"
 
 
 def _open_txns_of(answer: Any, call: str) -> OpenTxns:
-    """The snapshot of a GetOpenTxnsResponse; raises CorruptError when its bits do not fit its ids."""
+    """Return the snapshot of a GetOpenTxnsResponse; raises CorruptError when its bits do not fit its ids."""
     opened, aborted = _open_and_aborted(answer.open_txns, answer.abortedBits, call)
     mark = answer.txn_high_water_mark
     return OpenTxns(
@@ -315,7 +349,7 @@ def _open_txns_of(answer: Any, call: str) -> OpenTxns:
 
 
 def _write_ids_of(answer: Any, full_name: str, call: str) -> ValidWriteIdList:
-    """The list of a TableValidWriteIds; raises CorruptError when its bits do not fit its ids."""
+    """Return the list of a TableValidWriteIds; raises CorruptError when its bits do not fit its ids."""
     opened, aborted = _open_and_aborted(answer.invalidWriteIds, answer.abortedBits, call)
     lowest = answer.minOpenWriteId
     return ValidWriteIdList(
@@ -328,7 +362,7 @@ def _write_ids_of(answer: Any, full_name: str, call: str) -> ValidWriteIdList:
 
 
 def _without_ranges(txns: ValidTxnList) -> ValidTxnList:
-    """The same list with each id on its own."""
+    """Return the same list with each id on its own."""
     return ValidTxnList(
         high_water_mark=txns.high_water_mark, opened=_each_alone(txns.opened), aborted=_each_alone(txns.aborted)
     )
@@ -363,106 +397,14 @@ def _each_alone(ranges: Iterable[IdRange]) -> tuple[IdRange, ...]:
     return tuple((number, number) for low, high in ranges for number in range(low, high + 1))
 
 
-# --- locks ------------------------------------------------------------------------------------------------------------
-# The calls about locks: asking for them, giving them up, and showing them.
-
-# Hive `LockLevel` and `DataOperationType`
-_DATABASE, _TABLE, _PARTITION = 1, 2, 3
-_SELECT, _UPDATE, _NO_TXN = 1, 3, 6
-
-
-class LockCalls(Calls):
-    """Locks. All calls but `lock` are repeated when a connection is lost."""
-
-    def lock(
-        self,
-        components: Sequence[LockComponent],
-        *,
-        txn_id: int | None,
-        agent: str,
-        zero_wait: bool = False,
-        may_have_committed: bool = True,
-    ) -> tuple[int, LockState]:
-        """Asks for locks, all or none, and gives the id of the request and what became of it.
-
-        A request that is WAITING holds its place: ask again with `check_lock`, or give it up with `unlock`. With
-        `zero_wait` (Hive 4; no effect on 3.1) a SHARED_READ that would have to wait is NOT_ACQUIRED instead. Whoever
-        has just opened the transaction knows that nobody `may_have_committed` it, and saves a question. Raises
-        RefusedError for a type of lock that Hive 3.1 does not have, ConflictError when the transaction has ended,
-        UnknownOutcomeError when the answer is lost: the locks may then be held until a timeout without heartbeats.
-        """
-        action = f"lock {_lock_description(components)}"
-        if not self._is_hive4 and any(component.type is LockType.EXCL_WRITE for component in components):
-            raise RefusedError(f"Cannot {action}: because a Hive 3.1 metastore has no EXCL_WRITE locks")
-        if txn_id is not None and self._is_hive4 and may_have_committed:
-            # Hive 4 refuses one that was aborted, but grants locks to a committed one, and nothing ever ends them
-            self._read(action, "heartbeat", self._types.HeartbeatRequest(txnid=txn_id))
-        request = self._types.LockRequest(
-            component=[self._component(component) for component in components],
-            txnid=txn_id,
-            user=self._client.user,
-            hostname=self._client.host,
-            agentInfo=agent,
-            zeroWaitReadEnabled=zero_wait if self._is_hive4 else None,
-        )
-        answer = self._client.call(action, "lock", request)
-        return answer.lockid, _state(answer.state, "lock")
-
-    def check_lock(self, lock_id: int, *, txn_id: int | None) -> LockState:
-        """The state of a request; asking counts as a heartbeat. Raises ConflictError when there is no such lock."""
-        request = self._types.CheckLockRequest(lockid=lock_id, txnid=txn_id)
-        return _state(self._read(f"check lock {lock_id}", "check_lock", request).state, "check_lock")
-
-    def unlock(self, lock_id: int) -> None:
-        """Gives up locks that belong to no transaction, and a request that is waiting; what does not exist is no error.
-
-        Raises ConflictError for locks that a transaction holds: they end with it.
-        """
-        request = self._types.UnlockRequest(lockid=lock_id)
-        self._client.call(f"unlock {lock_id}", "unlock", request, missing="NoSuchLockException")
-
-    def show_locks(
-        self, database: str | None = None, table: str | None = None, partition: str | None = None
-    ) -> tuple[HeldLock, ...]:
-        """The locks on a partition, on a table and its partitions, on a database and all in it, or all there are.
-
-        Hive 3.1 keeps the partitions of locks in lower case: there `partition` is compared and returned so.
-        """
-        call = "show_locks"
-        if partition is not None and not self._is_hive4:
-            partition = partition.lower()
-        request = self._types.ShowLocksRequest(
-            dbname=database.lower() if database is not None else None,
-            tablename=table.lower() if table is not None else None,
-            partname=partition,
-        )
-        answer = self._read("read the locks", call, request)
-        return tuple(_held_lock_of(row, call) for row in required(answer.locks, call, "locks"))
-
-    def _component(self, component: LockComponent) -> Any:
-        if component.partition is not None and component.table is None:
-            raise RefusedError(f"Cannot lock {component.partition}: because its table is not named")
-        operation = _UPDATE if component.updates else _SELECT if component.transactional else _NO_TXN
-        level = _DATABASE if component.table is None else _TABLE if component.partition is None else _PARTITION
-        return self._types.LockComponent(
-            type=component.type.value,
-            level=level,
-            dbname=component.database.lower(),
-            tablename=component.table.lower() if component.table is not None else None,
-            partitionname=component.partition,
-            operationType=operation,
-            isTransactional=component.transactional,
-        )
-
-
 def _held_lock_of(row: Any, call: str) -> HeldLock:
     return HeldLock(
         lock_id=row.lockid,
         database=row.dbname,
         table=row.tablename,
         partition=row.partname,
-        state=_state(row.state, call),
-        type=_type(row.type, call),
+        state=_lock_value(LockState, row.state, call),
+        type=_lock_value(LockType, row.type, call),
         txn_id=row.txnid or None,
         user=row.user,
         host=row.hostname,
@@ -472,18 +414,11 @@ def _held_lock_of(row: Any, call: str) -> HeldLock:
     )
 
 
-def _state(number: int, call: str) -> LockState:
+def _lock_value(kind: type[E], number: int, call: str) -> E:
     try:
-        return LockState(number)
+        return kind(number)
     except ValueError:
-        raise CorruptError(f"Cannot read the answer of {call}: because there is no lock state {number}") from None
-
-
-def _type(number: int, call: str) -> LockType:
-    try:
-        return LockType(number)
-    except ValueError:
-        raise CorruptError(f"Cannot read the answer of {call}: because there is no lock type {number}") from None
+        raise CorruptError(f"Cannot read the answer of {call}: because there is no {_WORDS[kind]} {number}") from None
 
 
 def _lock_description(components: Sequence[LockComponent]) -> str:

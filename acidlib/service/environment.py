@@ -15,7 +15,6 @@ from typing import Any
 from acidlib.config.settings import Layer, Settings, load_settings
 from acidlib.errors import RefusedError
 from acidlib.installed import conf_file
-from acidlib.metastore.discovery import ensemble_of
 from acidlib.metastore.options import (
     CATALOG,
     PROTECTION,
@@ -23,6 +22,7 @@ from acidlib.metastore.options import (
     ConnectionOptions,
     KerberosLogin,
     catalog_from_settings,
+    ensemble_of,
     options_from_settings,
     parse_endpoints,
     uris_from_settings,

@@ -128,11 +128,11 @@ def open_queued(where: Environment) -> Iterator[Queued]:
             yield Queued(requests=queue.show(), generation=Generation.HIVE4, own_queue=True)
         return
     with connect(where) as hms:
-        shown = hms.show_all_compactions()
+        shown, others = hms.show_all_compactions()
         strange = tuple(f"request {row.id} for {row.ref} is {row.state}, of the "
-                        f"type {row.kind}" for row in shown.others)  # fmt: skip
+                        f"type {row.kind}" for row in others)  # fmt: skip
         if hms.generation is Generation.HIVE4:
-            yield Queued(requests=shown.requests, generation=hms.generation, hms=hms, unreadable=strange)
+            yield Queued(requests=shown, generation=hms.generation, hms=hms, unreadable=strange)
             return
         with open_queue(where) as queue:
             # what our queue, or what only the database of the metastore, knows of each request
@@ -142,13 +142,13 @@ def open_queued(where: Environment) -> Iterator[Queued]:
                 yield Queued(requests=rows, generation=hms.generation, hms=hms, unreadable=strange)
                 return
         ours = tuple(row for row in rows if row.facts.metastore == where.metastore_name)
-        others = tuple(row for row in rows if row.facts.metastore not in (None, where.metastore_name))
+        elsewhere = tuple(row for row in rows if row.facts.metastore not in (None, where.metastore_name))
         yield Queued(
-            requests=(*ours, *shown.requests),
+            requests=(*ours, *shown),
             generation=hms.generation,
             hms=hms,
             unreadable=strange,
-            elsewhere=others,
+            elsewhere=elsewhere,
             own_queue=True,
         )
 

@@ -12,8 +12,9 @@ from typing import Any
 
 from acidlib.config.settings import Settings
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError
+from acidlib.metastore.compactions import ShownRequest
 from acidlib.metastore.hms import Hms
-from acidlib.metastore.transactions import OpenTxn, ShownRequest
+from acidlib.metastore.transactions import OpenTxn
 from acidlib.model.location import Location
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, Evidence, State

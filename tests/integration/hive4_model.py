@@ -23,10 +23,11 @@ from servers.metastore import Metastore
 from servers.sql import Session
 from thriftpy2.rpc import make_client
 
+from acidlib.metastore.compactions import ShownRequest
 from acidlib.metastore.connection import interface
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import CATALOG, ConnectionOptions
-from acidlib.metastore.transactions import ShownRequest, TxnType
+from acidlib.metastore.transactions import TxnType
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.tables import TableRef

@@ -16,10 +16,11 @@ from servers.metastore import Metastore
 
 from acidlib.cli.jobs import doctor
 from acidlib.errors import ConflictError, RefusedError, RetryError
+from acidlib.metastore.compactions import ShownRequest
 from acidlib.metastore.connection import interface
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import ConnectionOptions
-from acidlib.metastore.transactions import LockComponent, LockState, LockType, OpenTxn, ShownRequest, TxnType
+from acidlib.metastore.transactions import LockComponent, LockState, LockType, OpenTxn, TxnType
 from acidlib.metastore.transport import ConnectionLost
 from acidlib.model.names import LONG_MAX, Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State

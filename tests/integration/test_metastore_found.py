@@ -24,9 +24,8 @@ from servers.zookeeper import ZooKeeper, ensemble
 
 from acidlib.errors import RefusedError, RetryError
 from acidlib.metastore.connection import Effect, effect_of
-from acidlib.metastore.discovery import Ensemble, registered
-from acidlib.metastore.hms import Hms, connect
-from acidlib.metastore.options import ConnectionOptions, HttpOptions, TlsOptions
+from acidlib.metastore.hms import Hms, connect, registered
+from acidlib.metastore.options import ConnectionOptions, Ensemble, HttpOptions, TlsOptions
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.names import Generation
 from acidlib.model.tables import TableRef

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from acidlib import __version__
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError, UnknownOutcomeError
 from acidlib.metastore.compaction_transaction import CompactionTransaction, begin_compaction
+from acidlib.metastore.compactions import Accepted, ShownRequest
 from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.hms import Hms
-from acidlib.metastore.transactions import Accepted, ShownRequest, TxnType
+from acidlib.metastore.transactions import TxnType
 from acidlib.model.listing import Listing
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
@@ -542,12 +543,12 @@ class Hive4Backend:
         """Tables and partitions of the metastore, by one snapshot."""
         busy: set[TableRef] = set()
         if automatic:
-            shown = self._hms.show_all_compactions()
+            shown, others = self._hms.show_all_compactions()
             self._history = {}
-            for row in shown.requests:
+            for row in shown:
                 self._history.setdefault(row.ref, []).append(row)
-            busy = {row.ref for row in shown.requests if row.state in (State.INITIATED, State.WORKING)}
-            busy |= {row.ref for row in shown.others if row.state in ("initiated", "working")}
+            busy = {row.ref for row in shown if row.state in (State.INITIATED, State.WORKING)}
+            busy |= {row.ref for row in others if row.state in ("initiated", "working")}
         return self._catalog.select(selection, automatic=automatic, busy=busy)
 
     def waiting(self, kind: CompactionType) -> list[Waiting]:

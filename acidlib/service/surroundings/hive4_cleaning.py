@@ -8,8 +8,9 @@ from functools import cached_property, partial
 from typing import Protocol
 
 from acidlib.errors import AcidError, BusyError, ConflictError, RefusedError, RetryError
+from acidlib.metastore.compactions import ShownRequest
 from acidlib.metastore.hms import Hms
-from acidlib.metastore.transactions import OpenTxns, ShownRequest, TxnType
+from acidlib.metastore.transactions import OpenTxns, TxnType
 from acidlib.model.listing import Listing
 from acidlib.model.location import LOCAL
 from acidlib.model.names import Generation, parse_directory

@@ -18,7 +18,7 @@ from fake_metastore import TYPES, FakeMetastore
 from faulty_wire import FAULTS, Fault, Way, What, Wire
 
 from acidlib.errors import RetryError, UnknownOutcomeError
-from acidlib.metastore.connection import FailoverClient
+from acidlib.metastore.connection import MetastoreClient
 from acidlib.metastore.options import ConnectionOptions, HttpOptions, SaslOptions, TlsOptions, parse_endpoints
 
 MANY = [f"database_{number}" for number in range(100)]
@@ -60,13 +60,13 @@ class Over:
             server.answers["update_compactor_state"] = lambda info, txn: None
             yield server, wire
 
-    def client(self, wire: Wire, secured: Secured, options: ConnectionOptions) -> FailoverClient:
+    def client(self, wire: Wire, secured: Secured, options: ConnectionOptions) -> MetastoreClient:
         """One that speaks so."""
         trusting = TlsOptions(ca_file=str(secured.trusted)) if self.tls else None
         sasl = SaslOptions(mechanism="PLAIN", username="joe", password="secret") if self.password else None
         http = HttpOptions(https=trusting or TlsOptions()) if self.http else None
         given = replace(options, framed=self.framed, tls=trusting, sasl=sasl, http=http)
-        return FailoverClient(parse_endpoints([wire.uri]), given, user="joe", host="here", sleep=lambda _seconds: None)
+        return MetastoreClient(parse_endpoints([wire.uri]), given, user="joe", host="here", sleep=lambda _seconds: None)
 
 
 TRANSPORTS = (

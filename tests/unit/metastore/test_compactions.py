@@ -9,7 +9,7 @@ from fake_metastore import TYPES, FakeMetastore, connected, recorded
 from located import at
 
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.metastore.transactions import OtherRequest, ShownRequest
+from acidlib.metastore.compactions import OtherRequest, ShownRequest
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State, format_map
 from acidlib.model.tables import TableRef
@@ -33,23 +33,23 @@ def test_the_queue(hive4: FakeMetastore) -> None:
     ]
     hive4.answers["show_compact"] = lambda request: TYPES.ShowCompactResponse(compacts=rows)
     with connected(hive4) as found:
-        shown = found.show_all_compactions()
-        assert found.show_compactions() == shown.requests
-    assert [(row.id, row.type, row.state) for row in shown.requests] == [
+        shown, others = found.show_all_compactions()
+        assert found.show_compactions() == shown
+    assert [(row.id, row.type, row.state) for row in shown] == [
         (7, CompactionType.REBALANCE, State.ATTEMPTED),
         (3, CompactionType.MINOR, State.READY_FOR_CLEANING),
         (1, CompactionType.MAJOR, State.INITIATED),
     ]
-    assert [(row.highest_write_id, row.start_ms, row.next_txn_id) for row in shown.requests] == [
+    assert [(row.highest_write_id, row.start_ms, row.next_txn_id) for row in shown] == [
         (4, None, None), (5, None, 8), (None, None, None),
     ]  # fmt: skip
-    assert shown.requests[0].hadoop_job_id is None
-    assert shown.others == (
+    assert shown[0].hadoop_job_id is None
+    assert others == (
         OtherRequest(id=9, ref=TableRef("d", "t", "p=A"), kind="number 77", state="working"),
         OtherRequest(id=8, ref=TableRef("d", "t"), kind="MAJOR", state="dreaming"),
         OtherRequest(id=2, ref=TableRef("d", "t"), kind="SMART_OPTIMIZE", state="initiated"),
     )
-    assert shown.others[0].ref == ("d", "t", "p=A")
+    assert others[0].ref == ("d", "t", "p=A")
 
 
 def test_a_row_without_an_id_is_an_error(hive4: FakeMetastore) -> None:

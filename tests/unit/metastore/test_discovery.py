@@ -11,8 +11,8 @@ from fake_metastore import FakeMetastore, Hangup, raises
 
 from acidlib.errors import RefusedError
 from acidlib.metastore import hms
-from acidlib.metastore.discovery import Ensemble, ensemble_of, registered
-from acidlib.metastore.options import ConnectionOptions, Endpoint, parse_endpoints
+from acidlib.metastore.hms import registered
+from acidlib.metastore.options import ConnectionOptions, Endpoint, Ensemble, ensemble_of, parse_endpoints
 
 ONE = Ensemble(servers=("zk1:1", "[::1]:2"), namespace="a/b")
 
@@ -88,9 +88,9 @@ def test_where_metastores_register_it_is_asked_again_when_none_answers(monkeypat
         with hms.connect([uri], options, user="joe", host="here", sleep=lambda _seconds: None) as client:
             assert (client.uri, asked) == (first.uri, [ONE])
             # another thread may have asked meanwhile; this one is still where it was
-            client._client._endpoints = parse_endpoints([second.uri])
+            client._endpoints = parse_endpoints([second.uri])
             assert client.uri == first.uri
-            client._client._endpoints = found[0]
+            client._endpoints = found[0]
             second.answers["get_all_databases"] = lambda: ["a"]
             found.append(parse_endpoints([second.uri]))
             # as long as one of those known answers, nobody is asked

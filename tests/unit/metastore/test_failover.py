@@ -12,7 +12,7 @@ from fake_metastore import TYPES, FakeMetastore, Hangup, raises
 from thriftpy2.thrift import TApplicationException
 
 from acidlib.errors import ConflictError, CorruptError, RefusedError, RetryError, UnknownOutcomeError
-from acidlib.metastore.connection import FailoverClient, translated
+from acidlib.metastore.connection import MetastoreClient, translated
 from acidlib.metastore.options import ConnectionOptions, parse_endpoints
 from acidlib.model.names import Generation
 
@@ -32,26 +32,26 @@ def second() -> Iterator[FakeMetastore]:
         yield found
 
 
-def client(*uris: str, options: ConnectionOptions = QUICK, waits: list[float] | None = None) -> FailoverClient:
+def client(*uris: str, options: ConnectionOptions = QUICK, waits: list[float] | None = None) -> MetastoreClient:
     told = waits if waits is not None else []
-    return FailoverClient(parse_endpoints(uris), options, user="joe", host="here", sleep=told.append)
+    return MetastoreClient(parse_endpoints(uris), options, user="joe", host="here", sleep=told.append)
 
 
 def hang_up() -> Callable[..., object]:
     return raises(Hangup())
 
 
-def mark(of: FailoverClient) -> object:
+def mark(of: MetastoreClient) -> object:
     """A call without an answer's value that must not be done twice."""
     return of.call("mark it", "mark_compacted", TYPES.CompactionInfoStruct(id=1))
 
 
-def note(of: FailoverClient) -> object:
+def note(of: MetastoreClient) -> object:
     """One that may."""
     return of.call("mark it", "update_compactor_state", TYPES.CompactionInfoStruct(id=1), 7)
 
 
-def names(of: FailoverClient) -> object:
+def names(of: MetastoreClient) -> object:
     return of.call("list the databases", "get_all_databases")
 
 
@@ -112,7 +112,7 @@ def test_the_first_that_answers_is_used(server: FakeMetastore) -> None:
     with FakeMetastore() as gone:
         nobody = gone.uri
     found = client(nobody, server.uri)
-    assert found.endpoint.uri == server.uri
+    assert found.uri == server.uri
     with pytest.raises(RetryError) as caught:
         client(nobody)
     assert str(caught.value) == f"Cannot reach the metastore {nobody}: because connection refused"
@@ -123,7 +123,7 @@ def test_a_call_goes_on_with_the_next_metastore(server: FakeMetastore, second: F
     server.answers["get_all_databases"] = hang_up()
     second.answers["get_all_databases"] = lambda: ["a"]
     assert names(found) == ["a"]
-    assert found.endpoint.uri == second.uri
+    assert found.uri == second.uri
     assert server.calls == second.calls == ["get_all_databases"]
     assert names(found) == ["a"]
     assert server.calls == ["get_all_databases"]
@@ -256,16 +256,16 @@ def test_an_interrupted_call_does_not_leave_its_answer_to_the_next(server: FakeM
     asked = threading.Event()
     server.answers["get_all_databases"] = [lambda: asked.set() or ["late"], lambda: ["right"]]
     connection = found._connected()
-    real = connection._transport.read
+    real = connection.transport.read
 
     def interrupted(size: int) -> bytes:
         assert asked.wait(20)
         raise KeyboardInterrupt
 
-    connection._transport.read = interrupted  # type: ignore[method-assign] # an interruption in the middle of a call
+    connection.transport.read = interrupted  # type: ignore[method-assign] # an interruption in the middle of a call
     with pytest.raises(KeyboardInterrupt):
         names(found)
-    connection._transport.read = real  # type: ignore[method-assign] # as it was
+    connection.transport.read = real  # type: ignore[method-assign] # as it was
     assert names(found) == ["right"]
 
 
@@ -381,12 +381,12 @@ def test_hmsclient_goes_over_the_same_connection() -> None:
             many = [f"database_{number}_ü" for number in range(20_000)]
             server.answers["get_all_databases"] = lambda many=many: many
             found = client(server.uri, options=ConnectionOptions(framed=framed, attempts=2))
-            assert found.hive3_call("list the databases", "get_all_databases") == many
+            assert found.call("list the databases", "get_all_databases", hive3=True) == many
             assert names(found) == many
-            assert found.hive3_call("list the databases", "get_all_databases") == many
+            assert found.call("list the databases", "get_all_databases", hive3=True) == many
             assert server.connections == 1
             server.answers["get_all_databases"] = [hang_up(), lambda: ["a"]]
-            assert found.hive3_call("list the databases", "get_all_databases") == ["a"]
+            assert found.call("list the databases", "get_all_databases", hive3=True) == ["a"]
 
 
 def test_the_wrong_framing_is_told() -> None:

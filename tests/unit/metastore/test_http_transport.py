@@ -11,7 +11,7 @@ from thriftpy2.thrift import TApplicationException
 
 from acidlib.errors import AcidError, RefusedError, RetryError, UnknownOutcomeError
 from acidlib.metastore import transport as http_transport
-from acidlib.metastore.connection import FailoverClient
+from acidlib.metastore.connection import MetastoreClient
 from acidlib.metastore.kerberos import KerberosFailure
 from acidlib.metastore.options import (
     ConnectionOptions,
@@ -31,18 +31,18 @@ def server() -> Iterator[FakeHttpMetastore]:
         yield found
 
 
-def client(uri: str, http: HttpOptions | None = None, *, attempts: int = 2) -> FailoverClient:
+def client(uri: str, http: HttpOptions | None = None, *, attempts: int = 2) -> MetastoreClient:
     options = ConnectionOptions(
         timeout_seconds=2, connect_timeout_seconds=1, attempts=attempts, http=http or HttpOptions()
     )
-    return FailoverClient(parse_endpoints([uri]), options, user="joe", host="here", sleep=lambda _seconds: None)
+    return MetastoreClient(parse_endpoints([uri]), options, user="joe", host="here", sleep=lambda _seconds: None)
 
 
-def names(of: FailoverClient) -> object:
+def names(of: MetastoreClient) -> object:
     return of.call("list the databases", "get_all_databases")
 
 
-def mark(of: FailoverClient) -> object:
+def mark(of: MetastoreClient) -> object:
     return of.call("mark it", "mark_compacted", TYPES.CompactionInfoStruct(id=1))
 
 
@@ -261,7 +261,7 @@ def test_errors_of_the_metastore_are_as_over_a_socket(server: FakeHttpMetastore)
 def test_an_http_uri_without_its_mode_is_refused() -> None:
     options = ConnectionOptions(attempts=1)
     with pytest.raises(RefusedError, match=r"^Cannot use the metastore URI https://h:1: because .* is not http$"):
-        FailoverClient(parse_endpoints(["https://h:1"]), options, user="a", host="b", sleep=lambda _seconds: None)
+        MetastoreClient(parse_endpoints(["https://h:1"]), options, user="a", host="b", sleep=lambda _seconds: None)
 
 
 def test_hmsclient_goes_over_http_as_well() -> None:
@@ -269,6 +269,6 @@ def test_hmsclient_goes_over_http_as_well() -> None:
         found = client(server.uri)
         many = [f"database_{number}" for number in range(20_000)]
         server.answers["get_all_databases"] = lambda: many
-        assert found.hive3_call("list the databases", "get_all_databases") == many
+        assert found.call("list the databases", "get_all_databases", hive3=True) == many
         assert names(found) == many
         assert server.connections == 1

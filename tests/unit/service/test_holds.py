@@ -16,8 +16,9 @@ from unit.service.test_catalog import Metastore as Tables
 from unit.service.test_catalog import table
 
 from acidlib.errors import ConflictError, RefusedError, RetryError, UnknownOutcomeError
+from acidlib.metastore.compactions import ShownRequest
 from acidlib.metastore.heartbeat import Heartbeater
-from acidlib.metastore.transactions import LockType, OpenTxns, ShownRequest
+from acidlib.metastore.transactions import LockType, OpenTxns
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.tables import TableRef
