@@ -13,10 +13,9 @@ from contextlib import suppress
 from dataclasses import replace
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import count
-from types import TracebackType
-from typing import Protocol
 
 from acidlib.errors import AcidError, ConflictError, DefectError, RefusedError, RetryError
+from acidlib.metastore.hms import Hms
 from acidlib.metastore.options import ConnectionOptions
 
 RETRIES_PER_TIMEOUT = 30
@@ -27,7 +26,7 @@ Clock = Callable[[], float]
 
 
 class Lease:
-    """How long one transaction or lock is ours: for a timeout after each heartbeat. Once lost, it stays lost."""
+    """One transaction or lock that is ours for a timeout after each heartbeat. Once lost, it stays lost."""
 
     def __init__(
         self,
@@ -64,12 +63,12 @@ class Lease:
             return self._txn_id, self._lock_id
 
     def watch_lock(self, lock_id: int) -> None:
-        """From now on heartbeats are for this lock of the transaction too."""
+        """Have heartbeats from now on be for this lock of the transaction, too."""
         with self._mutex:
             self._lock_id = lock_id
 
     def assert_alive(self) -> None:
-        """Raises ConflictError, from then on always, when the metastore has said that transaction or lock do not exist.
+        """Raise ConflictError, from then on always, when the metastore has said that transaction or lock do not exist.
 
         Raises RetryError when no heartbeat has reached the metastore for longer than its timeout: then they may not
         exist any more either. For a lock without transaction that is final too, because another compactor may by then
@@ -84,12 +83,12 @@ class Lease:
                 raise RetryError(self._silence(silent))
 
     def stop(self) -> None:
-        """No further heartbeats; to be called after commit, abort or unlock have returned. May be called again."""
+        """Send no further heartbeats; to be called after commit, abort or unlock have returned. May be called again."""
         with self._mutex:
             self._stopped = True
 
     def extend(self, sent_at: float) -> None:
-        """A heartbeat that was sent at this moment has arrived."""
+        """Note that a heartbeat that was sent at this moment has arrived."""
         with self._mutex:
             if self._stopped or self._lost is not None:
                 return
@@ -101,12 +100,12 @@ class Lease:
             self._last_failure = ""
 
     def note_failure(self, error: BaseException) -> None:
-        """A heartbeat failed, which says nothing about transaction and lock."""
+        """Note that a heartbeat failed, which says nothing about transaction and lock."""
         with self._mutex:
             self._last_failure = f" ({reason_of(error)})"
 
     def mark_lost(self, kind: type[AcidError], reason: str) -> None:
-        """Transaction or lock do not exist any more. The first such error counts, and none after `stop`."""
+        """Note that transaction or lock do not exist any more. The first such error counts, and none after `stop`."""
         with self._mutex:
             if not self._stopped and self._lost is None:
                 self._lost = (kind, f"Cannot go on with {self.name}: because {reason}")
@@ -119,134 +118,31 @@ class Lease:
 
 
 def reason_of(error: BaseException) -> str:
-    """What an error says after "because", for the message of another error."""
+    """Return what an error says after "because", for the message of another error."""
     text = str(error) if isinstance(error, AcidError) else f"{type(error).__name__}: {error}"
     return text.partition(": because ")[2] or text
-
-
-class HeartbeatConnection(Protocol):
-    """What heartbeats need of a metastore; `Hms` is one.
-
-    A call should end by itself and soon, and not be repeated inside: see `heartbeat_options`.
-    """
-
-    def heartbeat(self, *, txn_id: int | None = None, lock_id: int | None = None) -> None:
-        """Raises ConflictError when transaction or lock are lost, any other error when it is not known."""
-
-    def close(self) -> None:
-        """End the connection."""
-
-
-class HeartbeatSchedule:
-    """Which heartbeat is due when, and the sending of it; without a thread of its own.
-
-    The one that is due for longest is sent first. One that fails goes behind all others that are due, so that one which
-    hangs for as long as a call may does not keep the others waiting for more than that.
-    """
-
-    def __init__(
-        self,
-        connect: Callable[[], HeartbeatConnection],
-        *,
-        interval_seconds: float,
-        timeout_seconds: float,
-        clock: Clock,
-    ) -> None:
-        """See `Heartbeater`."""
-        self._connect = connect
-        self._clock = clock
-        self._interval = interval_seconds
-        self._retry = min(interval_seconds, timeout_seconds / RETRIES_PER_TIMEOUT, LONGEST_RETRY_SECONDS)
-        self._connection: HeartbeatConnection | None = None
-        self._mutex = threading.Lock()
-        self._order = count()
-        self._due: list[tuple[float, int, Lease]] = []  # a heap; the one that is being sent stays on its top
-
-    def add(self, lease: Lease, *, since: float) -> None:
-        """Transaction and lock were alive at `since`: a heartbeat is due an interval later. For any thread."""
-        with self._mutex:
-            heappush(self._due, (since + self._interval, next(self._order), lease))
-
-    def send_due(self) -> float | None:
-        """Send the heartbeat that is due and return 0; else return the seconds until one is, None without any lease."""
-        with self._mutex:
-            while self._due and self._due[0][2].stopped:
-                heappop(self._due)
-            if not self._due:
-                return None
-            due, _, lease = self._due[0]
-            wait = due - self._clock()
-        if wait > 0:
-            return wait
-        self._send(lease)
-        return 0.0
-
-    def end(self, kind: type[AcidError], reason: str) -> None:
-        """Close the connection; all leases count as lost."""
-        self._disconnect()
-        with self._mutex:
-            ended, self._due = self._due, []
-        for _, _, lease in ended:
-            lease.mark_lost(kind, reason)
-
-    def _send(self, lease: Lease) -> None:
-        """A lease is lost when the metastore says that its transaction or lock does not exist; all else is retried."""
-        try:
-            if self._connection is None:
-                self._connection = self._connect()
-        except Exception as error:  # whatever is wrong in there must not end the heartbeats of everything else
-            self._postpone_all(error)
-            return
-        sent_at = self._clock()
-        txn_id, lock_id = lease.ids
-        try:
-            self._connection.heartbeat(txn_id=txn_id, lock_id=lock_id)
-        except ConflictError as error:
-            lease.mark_lost(ConflictError, f"the metastore has given it up: {reason_of(error)}")
-        except Exception as error:  # as above
-            lease.note_failure(error)
-            self._disconnect()
-            self._postpone(lease, self._clock() + self._retry)
-        else:
-            lease.extend(sent_at)
-            self._postpone(lease, sent_at + self._interval)
-
-    def _postpone(self, lease: Lease, due: float) -> None:
-        with self._mutex:
-            heapreplace(self._due, (due, next(self._order), lease))
-
-    def _postpone_all(self, error: Exception) -> None:
-        """Without a connection: no heartbeat is sent before the next attempt to make one."""
-        with self._mutex:
-            now = self._clock()
-            for due, _, lease in self._due:
-                if due <= now:
-                    lease.note_failure(error)
-            self._due = [(max(due, now + self._retry), order, lease) for due, order, lease in self._due]
-            heapify(self._due)
-
-    def _disconnect(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with suppress(Exception):  # it is given up anyway
-                connection.close()
 
 
 class Heartbeater:
     """Sends the heartbeats of all that is registered, from one daemon thread over one connection of its own.
 
-    Use it as a context manager. Thread and connection are made when first needed.
+    Use it as a context manager. Thread and connection are made when first needed. The heartbeat that is due for longest
+    is sent first. One that fails goes behind all others that are due, so that one which hangs for as long as a call may
+    does not keep the others waiting for more than that.
     """
 
     def __init__(
         self,
-        connect: Callable[[], HeartbeatConnection],
+        connect: Callable[[], Hms],
         *,
         interval_seconds: float,
         timeout_seconds: float,
         clock: Clock,
     ) -> None:
         """`timeout_seconds` is the metastore's for transactions, `clock` gives seconds that never go back.
+
+        connect  opens a connection whose calls end by themselves and soon, and are not repeated: see
+                 `heartbeat_options`
 
         Raises RefusedError when the interval is more than half of the timeout.
         """
@@ -256,11 +152,14 @@ class Heartbeater:
                 f"the metastore's transaction timeout, {timeout_seconds:g} s"
             )
         self.timeout_seconds = timeout_seconds
+        self._connect = connect
         self._clock = clock
-        self._schedule = HeartbeatSchedule(
-            connect, interval_seconds=interval_seconds, timeout_seconds=timeout_seconds, clock=clock
-        )
+        self._interval = interval_seconds
+        self._retry = min(interval_seconds, timeout_seconds / RETRIES_PER_TIMEOUT, LONGEST_RETRY_SECONDS)
+        self._connection: Hms | None = None
         self._mutex = threading.Lock()
+        self._order = count()
+        self._due: list[tuple[float, int, Lease]] = []  # a heap; the one that is being sent stays on its top
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._ended: str | None = None
@@ -289,12 +188,89 @@ class Heartbeater:
         with self._mutex:
             if self._ended is not None:
                 raise DefectError(f"Cannot keep {name} alive: because {self._ended}")
-            self._schedule.add(lease, since=since)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="acidlib-heartbeat", daemon=True)
-                self._thread.start()
+            heappush(self._due, (since + self._interval, next(self._order), lease))
+            self._have_thread()
         self._wake.set()
         return lease
+
+    def _have_thread(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="acidlib-heartbeat", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        """Send heartbeats until the end, when all leases are lost."""
+        kind: type[AcidError] = RetryError
+        try:
+            while True:
+                self._wake.clear()
+                if self._ended is not None:
+                    return
+                wait = self.send_due()
+                if wait != 0:
+                    self._wake.wait(wait)
+        except BaseException as error:
+            kind = DefectError
+            with self._mutex:
+                self._ended = f"its heartbeats ended by an unexpected {type(error).__name__}: {error}"
+        finally:
+            self._disconnect()
+            with self._mutex:
+                lost, self._due = self._due, []
+            for _, _, lease in lost:
+                lease.mark_lost(kind, self._ended or "")
+
+    def send_due(self) -> float | None:
+        """Send the heartbeat that is due and return 0; else return the seconds until one is, None without any lease."""
+        with self._mutex:
+            while self._due and self._due[0][2].stopped:
+                heappop(self._due)
+            if not self._due:
+                return None
+            due, _, lease = self._due[0]
+            wait = due - self._clock()
+        if wait > 0:
+            return wait
+        self._send(lease)
+        return 0.0
+
+    def _send(self, lease: Lease) -> None:
+        """A lease is lost when the metastore says that its transaction or lock does not exist; all else is retried."""
+        try:
+            if self._connection is None:
+                self._connection = self._connect()
+        except Exception as error:  # whatever is wrong in there must not end the heartbeats of everything else
+            with self._mutex:  # no heartbeat is sent before the next attempt to make a connection
+                now = self._clock()
+                for due, _, waiting in self._due:
+                    if due <= now:
+                        waiting.note_failure(error)
+                self._due = [(max(due, now + self._retry), order, one) for due, order, one in self._due]
+                heapify(self._due)
+            return
+        sent_at = self._clock()
+        txn_id, lock_id = lease.ids
+        try:
+            self._connection.heartbeat(txn_id=txn_id, lock_id=lock_id)
+        except ConflictError as error:
+            lease.mark_lost(ConflictError, f"the metastore has given it up: {reason_of(error)}")
+        except Exception as error:  # as above
+            lease.note_failure(error)
+            self._disconnect()
+            self._postpone(lease, self._clock() + self._retry)
+        else:
+            lease.extend(sent_at)
+            self._postpone(lease, sent_at + self._interval)
+
+    def _postpone(self, lease: Lease, due: float) -> None:
+        with self._mutex:
+            heapreplace(self._due, (due, next(self._order), lease))
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(Exception):  # it is given up anyway
+                connection.close()
 
     def close(self) -> None:
         """End the thread and its connection. What is still registered counts as lost from now on."""
@@ -307,34 +283,14 @@ class Heartbeater:
     def __enter__(self) -> Heartbeater:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _run(self) -> None:
-        """The thread; when it ends, all leases are lost."""
-        kind: type[AcidError] = RetryError
-        try:
-            while True:
-                self._wake.clear()
-                if self._ended is not None:
-                    return
-                wait = self._schedule.send_due()
-                if wait != 0:
-                    self._wake.wait(wait)
-        except BaseException as error:
-            kind = DefectError
-            with self._mutex:
-                self._ended = f"its heartbeats ended by an unexpected {type(error).__name__}: {error}"
-        finally:
-            self._schedule.end(kind, self._ended or "")
 
 
 def heartbeat_options(options: ConnectionOptions, timeout_seconds: float) -> ConnectionOptions:
-    """The options for the heartbeats' connection to a metastore with this timeout: calls end soon and only once.
+    """Return the options for the heartbeats' connection to a metastore with this timeout: calls end soon and only once.
 
-    While one call hangs no other heartbeat is sent, and repeating is done by `HeartbeatSchedule`.
+    While one call hangs no other heartbeat is sent, and repeating is done by `Heartbeater`.
     """
     longest = timeout_seconds / CALLS_PER_TIMEOUT
     return replace(

@@ -97,11 +97,11 @@ def test_who_is_let_in(
 
 def _protection_of(hms: Hms) -> Protection:
     """By what becomes of a message."""
-    connection = hms._client._line.connection
+    connection = hms._line.connection
     assert connection is not None
-    assert isinstance(connection._transport, Transport)
-    assert connection._transport._sasl is not None
-    sent = connection._transport._sasl.wrap(b"plain text")
+    assert isinstance(connection.transport, Transport)
+    assert connection.transport._sasl is not None
+    sent = connection.transport._sasl.wrap(b"plain text")
     if b"plain text" not in sent:
         return Protection.PRIVACY
     return Protection.AUTHENTICATION if sent == b"plain text" else Protection.INTEGRITY

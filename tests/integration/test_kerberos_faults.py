@@ -147,7 +147,7 @@ def test_a_bit_that_changes_in_the_login(wire: Wire, anna: KerberosLogin) -> Non
     """Nobody is let in by what was agreed on wrongly; where it does not matter, all is well."""
     options = replace(PATIENT, connect_timeout_seconds=3, attempts=1)
     given = replace(options, sasl=sasl(anna, Protection.PRIVACY))
-    (endpoint,) = (hms := reach(wire, anna, Protection.PRIVACY))._client._endpoints
+    (endpoint,) = (hms := reach(wire, anna, Protection.PRIVACY))._endpoints
     hms.close()
     wire.passed.update(dict.fromkeys(Way, 0))
     Transport(endpoint, given).close()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from acidlib.errors import AcidError, ConflictError, DefectError, RefusedError, RetryError
-from acidlib.metastore.heartbeat import Heartbeater, HeartbeatSchedule, Lease, reason_of
+from acidlib.metastore.heartbeat import Heartbeater, Lease, reason_of
 
 TIMEOUT, INTERVAL = 300.0, 100.0
 RETRY = 5.0
@@ -54,26 +54,25 @@ class Connection:
         self.closed += 1
 
 
+class Stepped(Heartbeater):
+    """A heartbeater without a thread."""
+
+    def _have_thread(self) -> None:
+        pass
+
+
 class Bench:
-    """HeartbeatSchedule without a thread."""
+    """A heartbeater whose rounds the test does."""
 
     def __init__(self) -> None:
         self.clock = Clock()
         self.connection = Connection(self.clock)
-        self.schedule = HeartbeatSchedule(
-            self.connection, interval_seconds=INTERVAL, timeout_seconds=TIMEOUT, clock=self.clock
-        )
+        self.schedule = Stepped(self.connection, interval_seconds=INTERVAL, timeout_seconds=TIMEOUT, clock=self.clock)
 
     def add(self, txn_id: int | None = None, lock_id: int | None = None, *, due: bool = True) -> Lease:
-        beat = Lease(
-            name=f"transaction {txn_id}",
-            txn_id=txn_id,
-            lock_id=lock_id,
-            since=self.clock.now,
-            timeout_seconds=TIMEOUT,
-            clock=self.clock,
-        )
-        self.schedule.add(beat, since=self.clock.now - INTERVAL * due)
+        since = self.clock.now - INTERVAL * due
+        beat = self.schedule.register(txn_id=txn_id, lock_id=lock_id, name=f"transaction {txn_id}", since=since)
+        beat.extend(self.clock.now)
         return beat
 
     def run(self, seconds: float) -> None:
