@@ -26,6 +26,7 @@ from acidlib.orc.columns import INTEGER_KINDS, STRING_KINDS, Column, Longs, Mask
 from acidlib.orc.kernels import murmur
 from acidlib.orc.kernels.jit import Bytes, kernel_bytes, kernel_longs
 from acidlib.orc.kernels.murmur import Words
+from acidlib.orc.kernels.texts import MOST_DIGITS
 from acidlib.orc.proto import GREGORIAN_START_DAYS, BloomFilterIndex, Kind
 from acidlib.orc.schema import TypeNode
 
@@ -42,7 +43,7 @@ _Hasher = Callable[[int, int], Words | None]
 
 
 def filter_size(rows: int, false_positives: float) -> FilterSize:
-    """What Java's writer takes for row groups of so many rows and a share of false positives, above 0 and below 1.
+    """Return the size that Java's writer takes for so many rows and a share of false positives, above 0 and below 1.
 
     Not above 64 bits for each row and 8 MiB in all. Source: ORC `BloomFilter(long, double)`.
     """
@@ -52,7 +53,7 @@ def filter_size(rows: int, false_positives: float) -> FilterSize:
 
 
 def size_of(index: Any, rows: int) -> FilterSize | None:
-    """The size of the filters of a BloomFilterIndex for row groups of `rows`, or None if none can be followed.
+    """Return the size of the filters of a BloomFilterIndex for row groups of `rows`, or None if none can be followed.
 
     None too for one of no hash functions or more than 64, or larger than `filter_size` would make any.
     """
@@ -151,7 +152,7 @@ def _hash_strings(data: Bytes, offsets: Longs, node: TypeNode) -> Words | None:
 
 
 def _as_shown(data: Bytes, offsets: Longs, node: TypeNode) -> Mask | None:
-    """Which strings readers show as they are stored, or None where they do so with all."""
+    """Return which strings readers show as they are stored, or None where they do so with all."""
     if node.kind not in (Kind.CHAR, Kind.VARCHAR):
         return None
     characters = murmur.count_characters(data, offsets)
@@ -162,7 +163,7 @@ def _as_shown(data: Bytes, offsets: Longs, node: TypeNode) -> Mask | None:
 
 def _decimals(column: Column, node: TypeNode) -> _Hasher:
     low, scales = np.ascontiguousarray(column.values), np.ascontiguousarray(column.secondary)
-    most_scale = node.scale if node.precision else murmur.MOST_DIGITS
+    most_scale = node.scale if node.precision else MOST_DIGITS
 
     def hasher(first: int, end: int) -> Words | None:
         bottom = kernel_longs(low[first:end])

@@ -9,8 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from acidlib.orc.kernels.jit import byte_at, kernel
-from acidlib.orc.kernels.vectors import expand_keep, filter_bytes, filter_values, gather_bytes
+from acidlib.orc.kernels.vectors import (
+    expand_keep,
+    filter_bytes,
+    filter_values,
+    gather_bytes,
+    is_ascending,
+    rank_strings,
+)
 from acidlib.orc.proto import Kind
 
 Bytes = NDArray[np.uint8]
@@ -226,89 +232,11 @@ def canonical(column: Column) -> Column:
     used[values] = True
     if np.count_nonzero(used) > KEY_THRESHOLD * len(values):
         return as_direct(column)
-    if not used.all() or not _ascending(dictionary.offsets, dictionary.data):
+    if not used.all() or not is_ascending(dictionary.offsets, dictionary.data):
         starts, lengths = dictionary.offsets[:-1][used], np.diff(dictionary.offsets)[used]
-        order = _sort(starts, lengths, _prefixes(starts, lengths, dictionary.data), dictionary.data)
-        ranks, firsts = _rank(starts, lengths, order, dictionary.data)
+        ranks, firsts = rank_strings(starts, lengths, dictionary.data)
         new_numbers = np.zeros(dictionary.entries, dtype=np.int64)
         new_numbers[used] = ranks
         data = gather_bytes(dictionary.data, starts, lengths, firsts)
         dictionary, values = Dictionary(offsets=offsets_of(lengths[firsts]), data=data), new_numbers[values]
     return Column(kind=column.kind, slots=column.slots, present=column.present, values=values, dictionary=dictionary)
-
-
-@kernel
-def _compare(data: Bytes, a: int, a_length: int, b: int, b_length: int) -> int:  # pragma: no cover
-    for i in range(min(a_length, b_length)):
-        difference = byte_at(data, a + i) - byte_at(data, b + i)
-        if difference != 0:
-            return difference
-    return a_length - b_length
-
-
-@kernel
-def _ascending(offsets: Longs, data: Bytes) -> bool:  # pragma: no cover
-    for i in range(1, len(offsets) - 1):
-        a, b, c = offsets[i - 1], offsets[i], offsets[i + 1]
-        if _compare(data, a, b - a, b, c - b) >= 0:
-            return False
-    return True
-
-
-@kernel
-def _prefixes(starts: Longs, lengths: Longs, data: Bytes) -> Longs:  # pragma: no cover
-    """Return the first seven bytes of each string as a number that orders like them (seven fit without a sign)."""
-    out = np.zeros(len(starts), dtype=np.int64)
-    for i in range(len(starts)):
-        value = 0
-        for j in range(7):
-            value <<= 8
-            if j < lengths[i]:
-                value |= int(data[starts[i] + j])
-        out[i] = value
-    return out
-
-
-@kernel
-def _sort(starts: Longs, lengths: Longs, prefixes: Longs, data: Bytes) -> Longs:  # pragma: no cover
-    """Return indices in ascending byte order, by a bottom-up merge sort."""
-    n = len(starts)
-    source = np.arange(n)
-    target = np.empty(n, dtype=np.int64)
-    width = 1
-    while width < n:
-        for low in range(0, n, 2 * width):
-            middle, high = min(low + width, n), min(low + 2 * width, n)
-            left, right = low, middle
-            for out in range(low, high):
-                take_left = left < middle
-                if take_left and right < high:
-                    a, b = source[left], source[right]
-                    if prefixes[a] != prefixes[b]:
-                        take_left = prefixes[a] < prefixes[b]
-                    else:
-                        take_left = _compare(data, starts[a], lengths[a], starts[b], lengths[b]) <= 0
-                if take_left:
-                    target[out] = source[left]
-                    left += 1
-                else:
-                    target[out] = source[right]
-                    right += 1
-        source, target = target, source
-        width *= 2
-    return source
-
-
-@kernel
-def _rank(starts: Longs, lengths: Longs, order: Longs, data: Bytes) -> tuple[Longs, Longs]:  # pragma: no cover
-    """Return per string its rank among the distinct ones, and per rank the index of one string that has it."""
-    ranks = np.empty(len(order), dtype=np.int64)
-    firsts = np.empty(len(order), dtype=np.int64)
-    found = 0
-    for i in range(len(order)):
-        b = order[i]
-        if i == 0 or _compare(data, starts[order[i - 1]], lengths[order[i - 1]], starts[b], lengths[b]) != 0:
-            firsts[found] = b
-            found += 1
-        ranks[b] = found - 1
-    return ranks, firsts[:found].copy()

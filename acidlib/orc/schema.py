@@ -34,7 +34,7 @@ class TypeNode:
     attributes: tuple[tuple[str, str], ...] = ()
 
     def walk(self) -> Iterator[TypeNode]:
-        """This node and all below it, in column order."""
+        """Return this node and all below it, in column order."""
         yield self
         for child in self.children:
             yield from child.walk()
@@ -64,7 +64,7 @@ _MOST_KNOWN = 16
 
 
 def parse_types(types: Any, *, where: str) -> TypeNode:
-    """The tree behind a footer's flat list of types; the files of a table mostly have the same one.
+    """Return the tree behind a footer's flat list of types; the files of a table mostly have the same one.
 
     Raises CorruptError for ids that are not a pre-order tree, RefusedError for a kind this version does not know.
     """
@@ -127,7 +127,7 @@ def _tree(types: Any, where: str) -> TypeNode:
 
 
 def format_types(root: TypeNode) -> list[Any]:
-    """The footer's flat list for a tree, attributes kept."""
+    """Return the footer's flat list for a tree, attributes kept."""
     messages = []
     for node in root.walk():
         message = Type(kind=int(node.kind))
@@ -145,7 +145,7 @@ def format_types(root: TypeNode) -> list[Any]:
 
 
 def is_acid(root: TypeNode) -> bool:
-    """Whether the tree is that of an ACID event file (Hive OrcRawRecordMerger / AcidUtils raw-format test).
+    """Return whether the tree is that of an ACID event file (Hive OrcRawRecordMerger / AcidUtils raw-format test).
 
     Names are compared without case: Hive 4's query-based compaction writes `originaltransaction`.
     """
@@ -155,7 +155,7 @@ def is_acid(root: TypeNode) -> bool:
 
 
 def renumber(node: TypeNode, first: int) -> TypeNode:
-    """The same subtree with pre-order ids that start at `first`."""
+    """Return the same subtree with pre-order ids that start at `first`."""
     children = []
     column = first + 1
     for child in node.children:
@@ -175,13 +175,13 @@ def renumber(node: TypeNode, first: int) -> TypeNode:
 
 
 def acid_tree(row: TypeNode) -> TypeNode:
-    """The ACID event tree around a row struct, in Hive's standard spelling."""
+    """Return the ACID event tree around a row struct, in Hive's standard spelling."""
     ids = tuple(TypeNode(column=i + 1, kind=kind) for i, kind in enumerate(_ACID_KINDS[:5]))
     return TypeNode(column=0, kind=Kind.STRUCT, children=(*ids, renumber(row, ROW_COLUMN)), field_names=ACID_FIELDS)
 
 
 def row_struct(root: TypeNode) -> TypeNode:
-    """The user's columns: the `row` field of an ACID tree, or the root itself of an original file."""
+    """Return the user's columns: the `row` field of an ACID tree, or the root itself of an original file."""
     return root.children[5] if is_acid(root) else root
 
 
@@ -221,7 +221,7 @@ _FIELD_NAME = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^<>(),:;`]*[^<>(),:;`\s]))\s
 
 
 def parse_row_type(text: str, *, where: str) -> TypeNode:
-    """The tree of a table's row, its root a struct with column id 0. `where`: what errors name, a table or a file.
+    """Return the tree of a table's row, its root a struct with column id 0. `where`: a table or a file, for errors.
 
     Raises RefusedError, naming the column, for a type that ORC cannot hold and for a text that is no type.
     """
@@ -233,7 +233,7 @@ def parse_row_type(text: str, *, where: str) -> TypeNode:
 
 
 def row_type_of_columns(text: str, *, where: str) -> str:
-    """The text of a row's type for columns as DDL states them, `a int, b struct<x:int> COMMENT '...'`.
+    """Return the text of a row's type for columns as DDL states them, `a int, b struct<x:int> COMMENT '...'`.
 
     Raises RefusedError for a name that stands twice, whatever its case, and as `parse_row_type` does.
     """
@@ -256,7 +256,7 @@ class _Parser:
         self._column = 0
 
     def type(self, path: str, depth: int) -> TypeNode:
-        """The type that begins here, with all below it."""
+        """Return the type that begins here, with all below it."""
         found = _TYPE_NAME.match(self._text, self._at)
         if found is None or depth > _DEEPEST:
             raise self.misunderstood(path)
@@ -280,7 +280,7 @@ class _Parser:
         return self._primitive(name, found.end(), column, path)
 
     def columns(self) -> list[tuple[str, str]]:
-        """The names and types of columns, a blank between them and commas after each, as they are written."""
+        """Return the names and types of columns, a blank between them and commas after each, as they are written."""
         found: list[tuple[str, str]] = []
         while not found or self._take(","):
             name = _COLUMN_NAME.match(self._text, self._at)
@@ -347,7 +347,7 @@ class _Parser:
         return tuple(children)
 
     def ended(self) -> bool:
-        """Whether nothing but blanks is left."""
+        """Return whether nothing but blanks is left."""
         return not self._text[self._at :].strip()
 
     def _take(self, sign: str) -> bool:
@@ -363,7 +363,7 @@ class _Parser:
             raise self.misunderstood(path)
 
     def misunderstood(self, path: str) -> RefusedError:
-        """The error for a text that is no type from here on."""
+        """Return the error for a text that is no type from here on."""
         rest = self._text[self._at :]
         shown = f"{rest[:60]}…" if len(rest) > 60 else rest
         return RefusedError(

@@ -91,6 +91,7 @@ def group_statistics(
 ) -> list[Any]:
     """Return one ColumnStatistics message per row group, for this column alone and not for its children.
 
+    column        strings in dictionary form as `canonical` has them
     slot_bounds   int64, G + 1 ascending slot numbers where groups begin and the last one ends, nulls counted
     value_bounds  the same among the present values
     timezone      the writer's, canonical
@@ -189,10 +190,7 @@ def _strings(messages: list[Any], column: Column, bounds: Longs) -> None:
         _check_bounds("string", offsets, len(data))
         if int(entries.min()) < 0 or int(entries.max()) >= len(offsets) - 1:
             raise ValueError(f"{column.kind.name} column has an entry number outside its dictionary")
-        if group_stats.is_sorted(offsets, data):
-            least, most, _, _ = group_stats.integer_groups(entries, bounds)
-        else:
-            least, most = group_stats.entry_groups(entries, offsets, data, bounds)
+        least, most, _, _ = group_stats.integer_groups(entries, bounds)
         lengths = np.diff(offsets)
         sums = group_stats.chosen_sums(lengths, entries, bounds)
         found = np.stack((offsets[least], lengths[least], offsets[most], lengths[most], sums), axis=1)

@@ -31,7 +31,7 @@ from acidlib.orc.compression import compress, positions_in
 from acidlib.orc.kernels.bytes_bits import encode_bits, encode_bytes
 from acidlib.orc.kernels.ints import encode_ints
 from acidlib.orc.kernels.varints import encode_varints
-from acidlib.orc.kernels.vectors import Encoded, EncodedBits, sums_before
+from acidlib.orc.kernels.vectors import Encoded, sums_before
 from acidlib.orc.proto import BloomEncoding, Compression, Encoding, Kind, StreamKind
 from acidlib.orc.reader import JAVA_WRITER, StripeReader, Tail
 from acidlib.orc.schema import TypeNode, format_types
@@ -141,9 +141,9 @@ class _Streams:
         if offsets is not None:
             self.positions += [*positions_in(compressed, offsets), *further]
 
-    def add_runs(self, kind: StreamKind, encoded: Encoded | EncodedBits) -> None:
+    def add_runs(self, kind: StreamKind, encoded: Encoded) -> None:
         """Add a stream of runs, within which row groups may begin."""
-        further = [encoded.skips, encoded.bits] if isinstance(encoded, EncodedBits) else [encoded.skips]
+        further = [encoded.skips] if encoded.bits is None else [encoded.skips, encoded.bits]
         self.add(kind, encoded.data, encoded.offsets, *further)
 
 

@@ -17,7 +17,6 @@ from acidlib.model.names import Generation
 from acidlib.orc.alignment import convert
 from acidlib.orc.bloom import filter_size
 from acidlib.orc.columns import Column, Dictionary, as_direct, canonical, concat_columns, filter_column
-from acidlib.orc.kernels.group_stats import entry_groups
 from acidlib.orc.kernels.ints import decode_ints
 from acidlib.orc.proto import Compression, Kind
 from acidlib.orc.reader import ORC_517, StripeReader, read_tail
@@ -140,8 +139,6 @@ def _others() -> None:
     """What a file made here does not need: a dictionary in its order, integers as the first writers had them."""
     texts = Dictionary(offsets=np.arange(3), data=np.array([1, 2], np.uint8))
     column = Column(kind=Kind.STRING, slots=_ROWS, values=np.arange(_ROWS) % 2, dictionary=texts)
-    assert column.values is not None
-    entry_groups(column.values, texts.offsets, texts.data, np.array([0, _ROWS]))
     one = decode_ints(np.array([0xFF, 2], np.uint8), 1, signed=True, version=1)
     if canonical(column).dictionary is not texts or one.tolist() != [1]:
         raise DefectError("Cannot use the compiled kernels: because a dictionary or integers went wrong")

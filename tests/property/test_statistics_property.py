@@ -17,7 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from acidlib.model.names import Generation
-from acidlib.orc.columns import Column, Dictionary
+from acidlib.orc.columns import Column, Dictionary, canonical
 from acidlib.orc.proto import ColumnStatistics, Kind
 from acidlib.orc.schema import TypeNode
 from acidlib.orc.statistics import copied_statistics, group_statistics, merge_statistics
@@ -222,7 +222,7 @@ def computed(column: Column, slots: list[Any], bounds: list[int], generation: in
     node = TypeNode(column=1, kind=column.kind)
     at = np.array(bounds, np.int64)
     return group_statistics(
-        column, node, at, value_bounds(slots, bounds), generation=Generation(generation), timezone="UTC"
+        canonical(column), node, at, value_bounds(slots, bounds), generation=Generation(generation), timezone="UTC"
     )
 
 

@@ -8,14 +8,15 @@ Sums are kept in halves of 32 bits, so that a group of fewer than 2**31 values c
 import numpy as np
 import numpy.typing as npt
 
-from acidlib.orc.kernels.jit import Bytes, Longs, kernel, load_word, wrapping_add
+from acidlib.orc.kernels.jit import Bytes, Longs, kernel, wrapping_add
+from acidlib.orc.kernels.vectors import head, is_less
 
 Doubles = npt.NDArray[np.float64]
 
 SCALES = 39
 """Scales 0 to 38 have a cell of their own in the decimal kernels' tables."""
 
-BASE_SECONDS = 1_420_070_400
+_BASE_SECONDS = 1_420_070_400
 """2015-01-01 00:00:00 UTC, from which stored timestamp seconds count."""
 
 _LOW = 0xFFFFFFFF
@@ -28,7 +29,7 @@ _MOST_DIGITS = np.array([999_999_999, *(999_999_999 // 10 ** (zeros + 1) for zer
 
 @kernel
 def integer_groups(values: Longs, bounds: Longs) -> tuple[Longs, Longs, Longs, Longs]:
-    """Per group: minimum, maximum, sum of the low 32 bits, sum of the high 32 bits (signed)."""
+    """Return per group: minimum, maximum, sum of the low 32 bits, sum of the high 32 bits (signed)."""
     groups = len(bounds) - 1
     minimum = np.zeros(groups, np.int64)
     maximum = np.zeros(groups, np.int64)
@@ -63,7 +64,7 @@ def _integers(block: Longs) -> tuple[int, int, int, int]:
 
 @kernel
 def double_groups(values: Doubles, bounds: Longs) -> tuple[Doubles, Doubles, Doubles]:
-    """Per group: minimum, maximum, sum from first to last. All three are NaN when any value is."""
+    """Return per group: minimum, maximum, sum from first to last. All three are NaN when any value is."""
     groups = len(bounds) - 1
     minimum = np.zeros(groups, np.float64)
     maximum = np.zeros(groups, np.float64)
@@ -92,33 +93,8 @@ def double_groups(values: Doubles, bounds: Longs) -> tuple[Doubles, Doubles, Dou
 
 
 @kernel
-def _is_less(data: Bytes, a: int, a_end: int, b: int, b_end: int) -> bool:
-    """Whether data[a:a_end] comes before data[b:b_end], bytes taken as unsigned."""
-    shared = min(a_end - a, b_end - b)
-    done = 0
-    while done + 8 <= shared:
-        left = load_word(data, a + done)
-        right = load_word(data, b + done)
-        if left != right:
-            return bool(left < right)
-        done += 8
-    rest = shared - done
-    if rest > 0 and max(a, b) + done + 8 <= len(data):
-        unused = np.uint64(64 - 8 * rest)
-        left = load_word(data, a + done) >> unused
-        right = load_word(data, b + done) >> unused
-        if left != right:
-            return bool(left < right)
-        return a_end - a < b_end - b
-    for i in range(done, shared):
-        if data[a + i] != data[b + i]:
-            return bool(data[a + i] < data[b + i])
-    return a_end - a < b_end - b
-
-
-@kernel
 def string_groups(lengths: Longs, data: Bytes, bounds: Longs) -> npt.NDArray[np.int64]:
-    """Per group, shape (G, 5): start and length of the least string, of the greatest, and the sum of the lengths.
+    """Return per group (G, 5): start and length of the least string, of the greatest, and the sum of the lengths.
 
     The strings lie one behind the other in data; the caller has checked that the lengths fit.
     """
@@ -134,18 +110,18 @@ def string_groups(lengths: Longs, data: Bytes, bounds: Longs) -> npt.NDArray[np.
         begin = least = most = at
         least_end = most_end = at + lengths[first]
         # most strings differ within their first bytes
-        least_head = most_head = _head(data, at, least_end)
+        least_head = most_head = head(data, at, least_end)
         for i in range(first, bounds[g + 1]):
             end = at + lengths[i]
-            head = _head(data, at, end)
-            if head <= least_head and (head < least_head or _is_less(data, at, end, least, least_end)):
+            own_head = head(data, at, end)
+            if own_head <= least_head and (own_head < least_head or is_less(data, at, end, least, least_end)):
                 least = at
                 least_end = end
-                least_head = head
-            elif head >= most_head and (head > most_head or _is_less(data, most, most_end, at, end)):
+                least_head = own_head
+            elif own_head >= most_head and (own_head > most_head or is_less(data, most, most_end, at, end)):
                 most = at
                 most_end = end
-                most_head = head
+                most_head = own_head
             at = end
         found[g, 0] = least
         found[g, 1] = least_end - least
@@ -156,58 +132,8 @@ def string_groups(lengths: Longs, data: Bytes, bounds: Longs) -> npt.NDArray[np.
 
 
 @kernel
-def _head(data: Bytes, at: int, end: int) -> np.uint64:
-    """The first eight bytes of data[at:end] as a number that orders as they do, with zeros for those it lacks."""
-    size = end - at
-    if at + 8 <= len(data) and size > 0:
-        word = load_word(data, at)
-        return word if size >= 8 else word & ~(np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(8 * size))
-    word = np.uint64(0)
-    for i in range(min(size, 8)):
-        word |= np.uint64(data[at + i]) << np.uint64(56 - 8 * i)
-    return word
-
-
-@kernel
-def is_sorted(offsets: Longs, data: Bytes) -> bool:
-    """Whether the strings data[offsets[i]:offsets[i + 1]] ascend by unsigned bytes, equal neighbours allowed."""
-    for i in range(1, len(offsets) - 1):
-        if _is_less(data, offsets[i], offsets[i + 1], offsets[i - 1], offsets[i]):
-            return False
-    return True
-
-
-@kernel
-def entry_groups(entries: Longs, offsets: Longs, data: Bytes, bounds: Longs) -> tuple[Longs, Longs]:
-    """Per group of dictionary strings: the entry of the least and of the greatest string, in any order of entries.
-
-    Entry numbers have been checked by the caller.
-    """
-    groups = len(bounds) - 1
-    minimum = np.zeros(groups, np.int64)
-    maximum = np.zeros(groups, np.int64)
-    for g in range(groups):
-        first = bounds[g]
-        if first == bounds[g + 1]:
-            continue
-        least = entries[first]
-        most = least
-        for i in range(first + 1, bounds[g + 1]):
-            entry = entries[i]
-            if entry in (least, most):
-                continue
-            if _is_less(data, offsets[entry], offsets[entry + 1], offsets[least], offsets[least + 1]):
-                least = entry
-            elif _is_less(data, offsets[most], offsets[most + 1], offsets[entry], offsets[entry + 1]):
-                most = entry
-        minimum[g] = least
-        maximum[g] = most
-    return minimum, maximum
-
-
-@kernel
 def chosen_sums(amounts: Longs, indices: Longs, bounds: Longs) -> Longs:
-    """Per group: the sum of the amounts that its indices name. The caller has checked the indices."""
+    """Return per group: the sum of the amounts that its indices name. The caller has checked the indices."""
     sums = np.zeros(len(bounds) - 1, np.int64)
     for g in range(len(sums)):
         total = 0
@@ -219,7 +145,7 @@ def chosen_sums(amounts: Longs, indices: Longs, bounds: Longs) -> Longs:
 
 @kernel
 def true_counts(flags: Bytes, bounds: Longs) -> Longs:
-    """Per group: how many flags are not 0."""
+    """Return per group: how many flags are not 0."""
     counts = np.zeros(len(bounds) - 1, np.int64)
     for g in range(len(counts)):
         count = 0
@@ -231,7 +157,7 @@ def true_counts(flags: Bytes, bounds: Longs) -> Longs:
 
 @kernel
 def decimal_groups(values: Longs, scales: Longs, bounds: Longs) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Decimals of 64 bits, by scale: (G, SCALES, 4) with minimum, maximum, low and high sums; counts (G, SCALES).
+    """Return for 64 bits, by scale: (G, SCALES, 4) with minimum, maximum, low and high sums; counts (G, SCALES).
 
     Values of different scales are compared by the caller, exactly. A scale outside 0..38 makes the group's first count
     -1.
@@ -268,7 +194,7 @@ def decimal_groups(values: Longs, scales: Longs, bounds: Longs) -> tuple[npt.NDA
 
 @kernel
 def _only_scale(scales: Longs) -> int:
-    """The scale that all values have, or -1: none has one, they differ, or it is outside 0..38."""
+    """Return the scale that all values have, or -1: none has one, they differ, or it is outside 0..38."""
     if len(scales) == 0 or scales[0] < 0 or scales[0] >= SCALES:
         return -1
     others = 0
@@ -281,8 +207,8 @@ def _only_scale(scales: Longs) -> int:
 def wide_decimal_groups(
     low: Longs, high: Longs, scales: Longs, bounds: Longs
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """As decimal_groups for 128 bits: shape (G, SCALES, 8) with the minimum's low and high word, the maximum's, and the
-    sums of the four 32-bit parts from low to high (the last one signed).
+    """Return as decimal_groups, for 128 bits: (G, SCALES, 8) with the minimum's low and high word, the maximum's, and
+    the sums of the four 32-bit parts from low to high (the last one signed).
     """
     groups = len(bounds) - 1
     found = np.zeros((groups, SCALES, 8), np.int64)
@@ -314,23 +240,28 @@ def wide_decimal_groups(
 
 
 @kernel
-def nanoseconds(stored: int) -> int:
-    """Nanoseconds behind the stored form: the lowest three bits count the zeros taken off the end, less one."""
-    zeros = stored & 7
-    value = stored >> 3
-    if zeros > 0:
-        for _ in range(zeros + 1):
-            value *= 10
-    return value
+def instant(seconds: int, nanos: int) -> tuple[int, int]:
+    """Return a stored timestamp in UTC as milliseconds since 1970, and the nanoseconds below.
+
+    As ORC's TreeReaderFactory.TimestampTreeReader: seconds before 1970 were rounded towards zero by the writer, so one
+    is taken off where the fraction has a millisecond or more. The lowest three bits of stored nanoseconds count the
+    zeros taken off the end, less one.
+    """
+    fraction = nanos >> 3
+    if nanos & 7:
+        for _ in range((nanos & 7) + 1):
+            fraction *= 10
+    millis = (seconds + _BASE_SECONDS) * 1000 + fraction // 1_000_000
+    if millis < 0 and fraction > 999_999:
+        millis -= 1000
+    return millis, fraction % 1_000_000
 
 
 @kernel
 def timestamp_groups(seconds: Longs, nanos: Longs, bounds: Longs) -> npt.NDArray[np.int64]:
-    """Per group, shape (G, 5): minimum in milliseconds since 1970, its nanoseconds below, the maximum's, 1 if unknown.
+    """Return per group (G, 5): minimum in milliseconds since 1970, its nanoseconds below, the maximum's, 1 if unknown.
 
-    The instants are those of ORC's TreeReaderFactory.TimestampTreeReader in UTC: seconds before 1970 were rounded
-    towards zero by the writer, so one is taken off where the fraction has a millisecond or more. Unknown: nanoseconds
-    outside 0..999,999,999 or seconds whose milliseconds do not fit 64 bits.
+    Unknown: nanoseconds outside 0..999,999,999 or seconds whose milliseconds do not fit 64 bits.
     """
     groups = len(bounds) - 1
     found = np.zeros((groups, 5), np.int64)
@@ -353,11 +284,7 @@ def timestamp_groups(seconds: Longs, nanos: Longs, bounds: Longs) -> npt.NDArray
             # the instants of a second all come before those of the next, before 1970 too
             if least < stored < most:
                 continue
-            fraction = nanoseconds(nanos[i])
-            millis = (stored + BASE_SECONDS) * 1000 + fraction // 1_000_000
-            if millis < 0 and fraction > 999_999:
-                millis -= 1000
-            below = fraction % 1_000_000
+            millis, below = instant(stored, nanos[i])
             if fresh or millis < found[g, 0] or (millis == found[g, 0] and below < found[g, 1]):
                 found[g, 0] = millis
                 found[g, 1] = below
@@ -370,7 +297,7 @@ def timestamp_groups(seconds: Longs, nanos: Longs, bounds: Longs) -> npt.NDArray
 
 @kernel
 def are_nanoseconds(stored: Longs) -> bool:
-    """Whether all are nanoseconds in the stored form."""
+    """Return whether all are nanoseconds in the stored form."""
     wrong = 0
     for value in stored:
         wrong |= int(value < 0) | int(value >> 3 > _MOST_DIGITS[value & 7])

@@ -1,9 +1,17 @@
-"""Integer run-length streams, decoded and encoded (ORC specification, Integer Run Length Encoding)."""
+"""Integer run-length streams: versions 1 and 2 decoded, version 2 encoded.
+
+Source: ORC specification, Integer Run Length Encoding.
+"""
 
 import numpy as np
 
 from acidlib.errors import CorruptError
 from acidlib.orc.kernels.bytes_bits import (
+    OK,
+    REASONS,
+    TOO_MANY,
+    TRAILING,
+    TRUNCATED,
     big_endian_size,
     pack,
     varint_size,
@@ -27,14 +35,9 @@ from acidlib.orc.kernels.jit import (
 )
 from acidlib.orc.kernels.vectors import Encoded, checked_marks
 
-# --- ints decode ------------------------------------------------------------------------------------------------------
-# Decodes integer run-length streams. Source: ORC specification, Integer Run Length Encoding, versions 1 and 2.
-
-_OK, _TRUNCATED, _TOO_MANY, _TRAILING, _VARINT, _PATCHES, _DELTA = range(7)
+_VARINT, _PATCHES, _DELTA = range(4, 7)
 _REASONS = {
-    _TRUNCATED: "the stream ends before the last value",
-    _TOO_MANY: "a run holds more values than are left",
-    _TRAILING: "bytes follow the last value",
+    **REASONS,
     _VARINT: "a varint has more than 64 bits",
     _PATCHES: "a patch list is impossible",
     _DELTA: "a delta run is too short for its deltas",
@@ -44,9 +47,22 @@ _MOST_VALUES_PER_BYTE = 128
 # Widths by their five-bit code.
 _WIDTHS = np.array([*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64], dtype=np.int64)
 
+_MAX_RUN = 512
+# A run of one value costs ten bytes at most, a longer one less per value.
+_MOST_BYTES_PER_VALUE = 10
+_MAX_PATCHES = 31
+# So many values are compared without a branch.
+_STRIDE = 16
+# A header of a byte, a value of a byte, and the header of the next block.
+_LEAST_BREAK_BITS = 32
+# Java keeps the base in sign and magnitude; its width must leave the sign a bit in eight bytes for every version.
+_BASE_LIMIT = 1 << 55
+# So many steps as a run has cannot overflow twice below this.
+_STEP_LIMIT = 1 << 52
+
 
 def decode_ints(buf: Bytes, count: int, *, signed: bool, version: int) -> Longs:
-    """All values of an uncompressed integer stream.
+    """Return all values of an uncompressed integer stream.
 
     `version` is 1 for column encodings DIRECT and DICTIONARY, 2 for DIRECT_V2 and DICTIONARY_V2. Sums wrap at 64 bits
     as Java's do; unsigned values above 2^63-1 come out as their bit pattern.
@@ -61,7 +77,7 @@ def decode_ints(buf: Bytes, count: int, *, signed: bool, version: int) -> Longs:
         raise CorruptError(f"Cannot decode integers: because {len(data)} bytes cannot hold {count} values")
     out = np.empty(count, dtype=np.int64)
     code, at = (_decode_v1 if version == 1 else _decode_v2)(data, out, int(signed))
-    if code != _OK:
+    if code != OK:
         raise CorruptError(
             f"Cannot decode integers: because {_REASONS[code]} (run at byte {at} of {len(data)}, {count} values wanted)"
         )
@@ -70,13 +86,13 @@ def decode_ints(buf: Bytes, count: int, *, signed: bool, version: int) -> Longs:
 
 @kernel
 def unzigzag(value: int) -> int:
-    """The signed value of a zigzag pattern."""
+    """Return the signed value of a zigzag pattern."""
     return ((value >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(value & 1)
 
 
 @kernel
 def read_varint(buf: Bytes, pos: int) -> tuple[int, int]:
-    """An unsigned base-128 varint of at most 64 bits and the position behind it, or a negative error code there."""
+    """Read an unsigned varint of at most 64 bits and the position behind it, or a negative error code there."""
     value = 0
     shift = 0
     while pos < len(buf):
@@ -88,7 +104,7 @@ def read_varint(buf: Bytes, pos: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, pos
         shift += 7
-    return 0, -_TRUNCATED
+    return 0, -TRUNCATED
 
 
 @kernel
@@ -98,12 +114,12 @@ def _decode_v1(buf: Bytes, out: Longs, signed: int) -> tuple[int, int]:
     while done < len(out):
         at = pos
         if pos + 1 >= len(buf):
-            return _TRUNCATED, at
+            return TRUNCATED, at
         control = byte_at(buf, pos)
         literals = control >= 0x80
         length = 0x100 - control if literals else control + 3
         if length > len(out) - done:
-            return _TOO_MANY, at
+            return TOO_MANY, at
         step = 0
         pos += 1
         if not literals:
@@ -121,7 +137,7 @@ def _decode_v1(buf: Bytes, out: Longs, signed: int) -> tuple[int, int]:
                 value = wrapping_add(value, step)
             out[done + i] = value
         done += length
-    return (_OK if pos == len(buf) else _TRAILING), pos
+    return (OK if pos == len(buf) else TRAILING), pos
 
 
 @kernel
@@ -132,12 +148,12 @@ def _decode_v2(buf: Bytes, out: Longs, signed: int) -> tuple[int, int]:
     while done < len(out):
         at = pos
         if pos + 1 >= len(buf):
-            return _TRUNCATED, at
+            return TRUNCATED, at
         first = byte_at(buf, pos)
         kind = first >> 6
         length = (first & 7) + 3 if kind == 0 else ((first & 1) << 8 | byte_at(buf, pos + 1)) + 1
         if length > len(out) - done:
-            return _TOO_MANY, at
+            return TOO_MANY, at
         width_code = (first >> 1) & 31
         if kind == 0:
             pos = _short_repeat(buf, pos, out, done, length, signed)
@@ -151,7 +167,7 @@ def _decode_v2(buf: Bytes, out: Longs, signed: int) -> tuple[int, int]:
         if pos < 0:
             return -pos, at
         done += length
-    return (_OK if pos == len(buf) else _TRAILING), pos
+    return (OK if pos == len(buf) else TRAILING), pos
 
 
 @kernel
@@ -159,7 +175,7 @@ def _short_repeat(buf: Bytes, pos: int, out: Longs, start: int, length: int, sig
     size = ((byte_at(buf, pos) >> 3) & 7) + 1
     pos += 1
     if size > len(buf) - pos:
-        return -_TRUNCATED
+        return -TRUNCATED
     value = _big_endian(buf, pos, size)
     if signed:
         value = unzigzag(value)
@@ -188,7 +204,7 @@ def _direct(buf: Bytes, pos: int, out: Longs, start: int, length: int, width: in
 def _unpack(buf: Bytes, pos: int, out: Longs, start: int, length: int, width: int) -> int:
     size = (length * width + 7) >> 3
     if size > len(buf) - pos:
-        return -_TRUNCATED
+        return -TRUNCATED
     data = buf[pos:]
     target = out[start : start + length]
     shift = np.uint64(64 - width)
@@ -204,7 +220,7 @@ def _unpack(buf: Bytes, pos: int, out: Longs, start: int, length: int, width: in
 
 @kernel
 def _bits(data: Bytes, at: int, width: int) -> int:
-    """The number that `width` bits from bit `at` on hold."""
+    """Return the number that `width` bits from bit `at` on hold."""
     end = at + width
     value = 0
     for i in range(at >> 3, (end + 7) >> 3):
@@ -215,7 +231,7 @@ def _bits(data: Bytes, at: int, width: int) -> int:
 
 @kernel
 def closest_width(bits: int) -> int:
-    """The least width with a five-bit code that holds this many bits (0..64)."""
+    """Return the least width with a five-bit code that holds this many bits (0..64)."""
     if bits <= 24:
         return max(bits, 1)
     if bits <= 32:
@@ -226,7 +242,7 @@ def closest_width(bits: int) -> int:
 @kernel
 def _patched_base(buf: Bytes, pos: int, out: Longs, start: int, length: int, width: int, patches: Longs) -> int:
     if len(buf) - pos < 2:
-        return -_TRUNCATED
+        return -TRUNCATED
     base_size = (byte_at(buf, pos) >> 5) + 1
     patch_width = int(_WIDTHS[byte_at(buf, pos) & 31])
     gap_width = (byte_at(buf, pos + 1) >> 5) + 1
@@ -236,7 +252,7 @@ def _patched_base(buf: Bytes, pos: int, out: Longs, start: int, length: int, wid
     if patch_width + gap_width > 64 or count == 0 or width == 64:
         return -_PATCHES
     if base_size > len(buf) - pos:
-        return -_TRUNCATED
+        return -TRUNCATED
     base = _big_endian(buf, pos, base_size)
     sign = 1 << (base_size * 8 - 1)
     if base & sign:
@@ -306,25 +322,8 @@ def _delta(buf: Bytes, pos: int, out: Longs, start: int, length: int, width: int
     return pos
 
 
-# --- ints encode ------------------------------------------------------------------------------------------------------
-# Encodes integer run-length streams, version 2. Source: ORC specification, Integer Run Length Encoding, version 2.
-
-_MAX_RUN = 512
-# A run of one value costs ten bytes at most, a longer one less per value.
-_MOST_BYTES_PER_VALUE = 10
-_MAX_PATCHES = 31
-# So many values are compared without a branch.
-_STRIDE = 16
-# A header of a byte, a value of a byte, and the header of the next block.
-_LEAST_BREAK_BITS = 32
-# Java keeps the base in sign and magnitude; its width must leave the sign a bit in eight bytes for every version.
-_BASE_LIMIT = 1 << 55
-# So many steps as a run has cannot overflow twice below this.
-_STEP_LIMIT = 1 << 52
-
-
 def encode_ints(values: Longs, *, signed: bool, marks: Longs) -> Encoded:
-    """The values as an uncompressed RLEv2 stream, with a position for each mark (a sorted value index, 0..len).
+    """Return the values as an uncompressed RLEv2 stream, with a position for each mark (a sorted value index, 0..len).
 
     Every run is one that Java, C++ and Trino read: bit widths of direct and delta runs are the aligned ones of Java's
     default strategy, a delta run never starts with delta 0 nor spans more than 63 bits, a patch list has at most 31
@@ -386,7 +385,7 @@ def _encode(values: Longs, signed: int, marks: Longs, out: Bytes, offsets: Longs
 
 @kernel
 def _even_run(values: Longs, start: int, limit: int) -> int:
-    """How many values from here on have equal distances that do not overflow."""
+    """Return how many values from here on have equal distances that do not overflow."""
     if limit - start < 2:
         return limit - start
     step = wrapping_sub(values[start + 1], values[start])
@@ -414,13 +413,13 @@ def _is_small(step: int) -> bool:
 
 @kernel
 def _pattern(value: int, signed: int) -> int:
-    """What is packed for a value outside of delta runs."""
+    """Return what is packed for a value outside of delta runs."""
     return zigzag(value) if signed else value
 
 
 @kernel
 def aligned_width(bits: int) -> int:
-    """The least width of 1, 2, 4, 8, 16, .. 64 that holds this many bits. Source: ORC getClosestAlignedFixedBits."""
+    """Return the least width of 1, 2, 4, 8, 16, .. 64 for this many bits. Source: ORC getClosestAlignedFixedBits."""
     if bits > 8:
         return (bits + 7) & ~7
     if bits > 4:
@@ -438,7 +437,7 @@ def _even_run_bits(value: int, step: int, length: int, signed: int) -> int:
 
 @kernel
 def _even_run_pays(values: Longs, start: int, length: int, signed: int) -> bool:
-    """Whether an even run is cheaper by itself than before the value behind it; what follows then is not known yet."""
+    """Return whether an even run is cheaper by itself than before the value behind it; the rest is not known yet."""
     if length < 3:
         return False
     step = wrapping_sub(values[start + 1], values[start])
@@ -450,7 +449,7 @@ def _even_run_pays(values: Longs, start: int, length: int, signed: int) -> bool:
 
 @kernel
 def _lead_pays(values: Longs, start: int, length: int, width: int, signed: int) -> bool:
-    """Whether an even run at the start of a block of this width is cheaper by itself."""
+    """Return whether an even run at the start of a block of this width is cheaper by itself."""
     step = wrapping_sub(values[start + 1], values[start])
     cost = _even_run_bits(values[start], step, length, signed)
     if step == 0:
@@ -460,7 +459,7 @@ def _lead_pays(values: Longs, start: int, length: int, width: int, signed: int) 
 
 @kernel
 def _width(values: Longs, start: int, patterns: int, distances: int, monotonic: int) -> int:
-    """The bits that each value of a block is going to take, but for outliers."""
+    """Return the bits that each value of a block is going to take, but for outliers."""
     steady = monotonic and values[start + 1] != values[start]
     return aligned_width(bit_length(distances if steady else patterns))
 
@@ -481,7 +480,7 @@ def _write_even_run(values: Longs, start: int, length: int, signed: int, out: By
 
 @kernel
 def _block_end(values: Longs, start: int, limit: int, signed: int) -> int:
-    """The end of the block from here on: the limit, or the first even run that pays by itself.
+    """Return the end of the block from here on: the limit, or the first even run that pays by itself.
 
     A run is looked at where it ends, together with the value behind it, which may be wider or end a monotonic block.
     """
@@ -518,7 +517,7 @@ def _block_end(values: Longs, start: int, limit: int, signed: int) -> int:
 
 @kernel
 def _calm_block_end(block: Longs, signed: int, state: Longs, trial: Longs, same: Bytes) -> int:
-    """What _block_end finds for all these values, which it summarises into state; fast where few even runs are long.
+    """Return what _block_end finds for all these values, summarised into state; fast where few even runs are long.
 
     Only a run that would pay in a block as wide as all the values can pay in the block that ends with it.
     """
@@ -564,7 +563,7 @@ def _calm_block_end(block: Longs, signed: int, state: Longs, trial: Longs, same:
 
 @kernel
 def _summarize(block: Longs, signed: int, state: Longs) -> None:
-    """What a block's values share: least, greatest, patterns or-ed, later distances or-ed, rising, falling."""
+    """Return what a block's values share: least, greatest, patterns or-ed, later distances or-ed, rising, falling."""
     least = block[0]
     greatest = block[0]
     patterns = 0
@@ -589,7 +588,7 @@ def _summarize(block: Longs, signed: int, state: Longs) -> None:
 
 @kernel
 def _break_pays(value: int, step: int, run: int, width: int, signed: int) -> bool:
-    """Whether a block should end before an even run: it then costs a run of its own and one more header."""
+    """Return whether a block should end before an even run: it then costs a run of its own and one more header."""
     if width * run <= _LEAST_BREAK_BITS:
         return False
     cost = _even_run_bits(value, step, run, signed) + 16
@@ -656,9 +655,9 @@ def _write_delta(
 
 @kernel
 def _has_outliers(values: Longs, start: int, length: int, signed: int, bits: int) -> bool:
-    """Whether at most a tenth of the patterns needs the last two of the bits. Source: Java's RunLengthIntegerWriterV2.
+    """Return whether at most a tenth of the patterns needs the last two of the bits.
 
-    Java looks at patches under this condition only; it is cheap to test.
+    Source: Java's RunLengthIntegerWriterV2. Java looks at patches under this condition only; it is cheap to test.
     """
     if bits < 3:
         return False
@@ -673,7 +672,7 @@ def _has_outliers(values: Longs, start: int, length: int, signed: int, bits: int
 def _patched_width(
     values: Longs, start: int, length: int, state: Longs, limit: int, scratch: Longs, counts: Longs
 ) -> int:
-    """The width under which patching is cheapest, 0 if it does not undercut the limit in bytes.
+    """Return the width under which patching is cheapest, 0 if it does not undercut the limit in bytes.
 
     Leaves the values above the base in `scratch`.
     """
@@ -725,7 +724,7 @@ def _write_patched(length: int, width: int, state: Longs, scratch: Longs, patche
 
 @kernel
 def _collect_patches(length: int, width: int, patch_width: int, scratch: Longs, patches: Longs) -> int:
-    """Moves the bits above the width from the values to the patch list; a gap above 255 takes fillers."""
+    """Move the bits above the width from the values to the patch list; a gap above 255 takes fillers."""
     mask = (1 << width) - 1
     count = 0
     last = 0

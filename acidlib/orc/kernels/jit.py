@@ -1,4 +1,22 @@
-"""How the kernels are compiled, where compiled ones are kept, and what they share."""
+"""How the kernels are compiled, where compiled ones are kept, and what they share.
+
+A kernel is a function over contiguous arrays that numba compiles once for one set of types, without the interpreter
+lock. Kernels check every index themselves and report damage by a code: bounds are not checked for them.
+
+Signed sums that overflow are undefined in compiled code (numba marks them so for LLVM, which then reasons from it):
+whatever is computed from a file's values goes through wrapping_add and wrapping_sub.
+
+A file keeps one kernel, compiled for one set of types. Its name is a digest of all that the code depends on: the
+sources of the kernels, the compiler, the interpreter and the processor. So nothing in it is ever out of date, no path
+and no time of modification matters, and two processes that compile the same kernel write the same file.
+
+It is looked for beside the kernels, where whoever made the installation has compiled them (`acidlib.rewrite.warm`),
+then in the user's own directory: `acidlib` in `NUMBA_CACHE_DIR`, else in `XDG_CACHE_HOME` or `~/.cache`. It is
+written to the first of them that can be written; where none can, what is compiled lasts as long as its process.
+
+Numba's own cache passes over a directory that this user cannot write, has another one for each path of an
+installation below `NUMBA_CACHE_DIR`, and knows no change of a kernel that is called from another module.
+"""
 
 import hashlib
 import importlib.util
@@ -25,22 +43,21 @@ from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 from numba.extending import intrinsic
 
-# --- compiled ---------------------------------------------------------------------------------------------------------
-# Where compiled kernels are kept: compiled once for an installation, and used by everybody who may read it.
-#
-# A file holds one kernel, compiled for one set of types. Its name is a digest of all that the code depends on: the
-# sources of the kernels, the compiler, the interpreter and the processor. So nothing in it is ever out of date, no path
-# and no time of modification matters, and two processes that compile the same kernel write the same file.
-#
-# It is looked for beside the kernels, where whoever made the installation has compiled them (`acidlib.rewrite.warm`),
-# then in the user's own directory: `acidlib` in `NUMBA_CACHE_DIR`, else in `XDG_CACHE_HOME` or `~/.cache`. It is
-# written to the first of them that can be written; where none can, what is compiled lasts as long as its process.
-#
-# Numba's own cache passes over a directory that this user cannot write, has another one for each path of an
-# installation below `NUMBA_CACHE_DIR`, and knows no change of a kernel that is called from another module.
+Bytes = npt.NDArray[np.uint8]
+Longs = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _BESIDE = Path(__file__).parent / "__pycache__"
 _DIGEST = hashlib.sha256().digest_size
+
+
+def kernel(function: _Function) -> _Function:
+    """Compile a function on its first call, unless its compiled form is kept."""
+    dispatcher = cast(Any, numba.njit(nogil=True)(function))
+    dispatcher._cache = CompiledKernels(function)  # numba has no other way to name one
+    return cast(_Function, dispatcher)
 
 
 class CompiledKernels(NullCache):
@@ -55,7 +72,7 @@ class CompiledKernels(NullCache):
         return str(_BESIDE)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The compiled form for these types on this processor; None when it has to be compiled."""
+        """Return the compiled form for these types on this processor; None when it has to be compiled."""
         target_context.refresh()
         name = self._name(sig, target_context.codegen())
         for directory in _directories():
@@ -66,7 +83,7 @@ class CompiledKernels(NullCache):
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keeps what has just been compiled, if it can be kept anywhere."""
+        """Keep what has just been compiled, if it can be kept anywhere."""
         if data.library.has_dynamic_globals or any(not loop.can_cache for loop in data.lifted):
             return
         payload: bytes = dumps(data._reduce())  # type: ignore[no-untyped-call]
@@ -84,7 +101,7 @@ class CompiledKernels(NullCache):
 
 @cache
 def _sources(module: str) -> str:
-    """A digest of the text of a module and of all modules of this package: a kernel calls what is in these."""
+    """Return a digest of the text of a module and of all modules of this package: a kernel calls what is in these."""
     shared = sorted(f"{__package__}.{found.name}" for found in pkgutil.iter_modules([str(Path(__file__).parent)]))
     digest = hashlib.sha256()
     for name in dict.fromkeys([*shared, module]):
@@ -126,34 +143,11 @@ def _write(directory: Path, name: str, whole: bytes) -> bool:
 
 @cache
 def _report(processor: str, kept: Path | None) -> None:
-    """Prints one line for people, once in a process."""
+    """Print one line for people, once in a process."""
     where = f"kept in {kept}" if kept else "not kept, for no directory can be written; NUMBA_CACHE_DIR names one"
     print(
         f"acidlib: compiling kernels for this processor ({processor}), which takes a minute; {where}", file=sys.stderr
     )
-
-
-# --- jit --------------------------------------------------------------------------------------------------------------
-# How the kernels are compiled, and what they share.
-#
-# A kernel is a function over contiguous arrays that numba compiles once for one set of types, without the interpreter
-# lock. Kernels check every index themselves and report damage by a code: bounds are not checked for them.
-#
-# Signed sums that overflow are undefined in compiled code (numba marks them so for LLVM, which then reasons from it):
-# whatever is computed from a file's values goes through wrapping_add and wrapping_sub.
-
-Bytes = npt.NDArray[np.uint8]
-Longs = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
-
-def kernel(function: _Function) -> _Function:
-    """Compiles a function on its first call, unless it finds it compiled (see `compiled`)."""
-    dispatcher = cast(Any, numba.njit(nogil=True)(function))
-    dispatcher._cache = CompiledKernels(function)  # numba has no other way to name one
-    return cast(_Function, dispatcher)
 
 
 def _leading_zeros(_context: Any, _value: Any) -> Any:
@@ -224,52 +218,52 @@ copy_bytes = cast(Callable[[Bytes, int, Bytes, int, int], None], intrinsic(_copy
 
 @kernel
 def bit_length(value: int) -> int:
-    """Bits that the 64-bit pattern of a value needs: 0 for 0, 64 for anything negative."""
+    """Return the bits that the 64-bit pattern of a value needs: 0 for 0, 64 for anything negative."""
     return 64 - leading_zeros(value)
 
 
 @kernel
 def byte_at(buf: Bytes, pos: int) -> int:
-    """A byte as a signed 64-bit number: kernels never mix it with unsigned ones, which numba would make floats."""
+    """Return a byte as a signed 64-bit number: mixed with unsigned ones it would become a float in numba."""
     return int(np.int64(buf[pos]))
 
 
 @kernel
 def wrapping_add(a: int, b: int) -> int:
-    """The sum modulo 2^64, as Java's long."""
+    """Return the sum modulo 2^64, as Java's long."""
     return int(np.int64(np.uint64(a) + np.uint64(b)))
 
 
 @kernel
 def wrapping_sub(a: int, b: int) -> int:
-    """The difference modulo 2^64, as Java's long."""
+    """Return the difference modulo 2^64, as Java's long."""
     return int(np.int64(np.uint64(a) - np.uint64(b)))
 
 
 @kernel
 def magnitude(value: int) -> int:
-    """The absolute value; that of the least number is its own pattern."""
+    """Return the absolute value; that of the least number is its own pattern."""
     sign = value >> 63
     return wrapping_sub(value ^ sign, sign)
 
 
 def kernel_bytes(buf: object) -> Bytes:
-    """A writable contiguous uint8 view of any buffer: the one type kernels are compiled for. Copies read-only input."""
+    """Return any buffer as the contiguous uint8 array that kernels are compiled for; a copy of read-only input."""
     array = buf if isinstance(buf, np.ndarray) else np.frombuffer(cast(bytes, buf), dtype=np.uint8)
     return kernel_array(array, np.dtype(np.uint8))
 
 
 def kernel_longs(values: npt.NDArray[Any]) -> Longs:
-    """The values as a writable contiguous int64 array, without a copy where they are one already."""
+    """Return the values as a writable contiguous int64 array, without a copy where they are one already."""
     return cast(Longs, kernel_array(values, np.dtype(np.int64)))
 
 
 def kernel_flags(values: npt.NDArray[Any]) -> Flags:
-    """The values as a writable contiguous bool array, without a copy where they are one already."""
+    """Return the values as a writable contiguous bool array, without a copy where they are one already."""
     return cast(Flags, kernel_array(values, np.dtype(np.bool_)))
 
 
 def kernel_array(values: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """The values as a writable contiguous array of a type, without a copy where they are one already."""
+    """Return the values as a writable contiguous array of a type, without a copy where they are one already."""
     array = np.ascontiguousarray(values, dtype=dtype)
     return array if array.flags.writeable else array.copy()

@@ -8,17 +8,18 @@ from acidlib.orc.kernels.jit import Bytes, Longs, bit_length, byte_at, kernel, k
 _BLANK, _MINUS, _POINT, _ZERO = 32, 45, 46, 48
 _HUNDRED, _BILLION = np.uint64(100), np.uint64(10**9)
 _HALF, _LOW_HALF = np.uint64(32), np.uint64(2**32 - 1)
-_DIGITS_ROOM = 48
+DIGITS_ROOM = 48
 _REAL_ROOM = 24
 _EXPONENT, _JAVA_EXPONENT, _OF_INFINITY = 101, 69, 105
 _INFINITY = np.frombuffer(b"Infinity", dtype=np.uint8)
-_MOST_DIGITS = 38
-_LOW_POWERS = np.array([10**n & (2**64 - 1) for n in range(_MOST_DIGITS + 1)], dtype=np.uint64)
-_HIGH_POWERS = np.array([10**n >> 64 for n in range(_MOST_DIGITS + 1)], dtype=np.uint64)
+MOST_DIGITS = 38
+"""Of the longest HiveDecimal, and those of its longest fraction."""
+_LOW_POWERS = np.array([10**n & (2**64 - 1) for n in range(MOST_DIGITS + 1)], dtype=np.uint64)
+_HIGH_POWERS = np.array([10**n >> 64 for n in range(MOST_DIGITS + 1)], dtype=np.uint64)
 
 
 def integer_texts(values: Longs, width: int) -> tuple[Bytes, Longs]:
-    """The decimal text of each number (Java's `Long.toString`), blanks behind it up to `width` bytes.
+    """Return the decimal text of each number (Java's `Long.toString`), blanks behind it up to `width` bytes.
 
     Returns all bytes one behind the other, and the length of each.
     """
@@ -69,7 +70,7 @@ def real_texts(numbers: Bytes, size: int, width: int) -> tuple[Bytes, Longs]:
 
 
 def repadded(data: Bytes, lengths: Longs, width: int) -> tuple[Bytes, Longs, int]:
-    """Each text without the blanks at its end, then with blanks up to `width` characters (0: none at all).
+    """Return each text without the blanks at its end, then with blanks up to `width` characters (0: none at all).
 
     The texts lie in `data` one behind the other, by lengths that the caller has checked. Returns the new bytes, their
     lengths, and the most characters that a text has without its blanks.
@@ -83,7 +84,7 @@ def repadded(data: Bytes, lengths: Longs, width: int) -> tuple[Bytes, Longs, int
 
 
 def first_too_long(low: Longs, high: Longs | None, scales: Longs, precision: int, scale: int) -> int | None:
-    """The first number that is no DECIMAL(precision, scale), or None.
+    """Return the first number that is no DECIMAL(precision, scale), or None.
 
     Numbers are as `decode_varints` has them, each with the digits behind its point in `scales`.
     """
@@ -141,7 +142,7 @@ def _write_integers(values: Longs, lengths: Longs, out: Bytes) -> None:
 
 @kernel
 def _padded_sizes(data: Bytes, lengths: Longs, width: int, kept: Longs, padded: Longs) -> int:
-    """What stays of each text and its new length; returns the most characters of what stays."""
+    """Note what stays of each text and its new length; return the most characters of what stays."""
     start = 0
     most = 0
     for i in range(len(lengths)):
@@ -160,7 +161,7 @@ def _padded_sizes(data: Bytes, lengths: Longs, width: int, kept: Longs, padded: 
 
 @kernel
 def _write_padded(data: Bytes, lengths: Longs, kept: Longs, padded: Longs, out: Bytes) -> None:
-    """Copies what stays of each text; the array is blank before."""
+    """Copy what stays of each text; the array is blank before."""
     start = 0
     pos = 0
     for i in range(len(lengths)):
@@ -230,7 +231,7 @@ def _write_dates(days: Longs, size: int, out: Bytes) -> None:
 
 
 @kernel
-def _decimal_digits(low: int, high: int, digits: Bytes) -> int:
+def decimal_digits(low: int, high: int, digits: Bytes) -> int:
     """Write the digits of a number's absolute value, the last one first, and return how many there are."""
     bottom, top = np.uint64(low), np.uint64(high)
     if high < 0:
@@ -268,19 +269,16 @@ def _decimal_digits(low: int, high: int, digits: Bytes) -> int:
 
 @kernel
 def _decimal_sizes(low: Longs, high: Longs, scales: Longs, width: int, lengths: Longs) -> int:
-    digits = np.empty(_DIGITS_ROOM, np.uint8)
+    digits = np.empty(DIGITS_ROOM, np.uint8)
     total = 0
     for i in range(len(low)):
-        count = _decimal_digits(low[i], high[i], digits)
+        count = decimal_digits(low[i], high[i], digits)
         size = 1
         if count > 0:
-            scale = scales[i]
-            first = 0
-            while first < scale and (first >= count or digits[first] == _ZERO):
-                first += 1
-            size = int(high[i] < 0) + max(count - scale, 1)
-            if first < scale:
-                size += 1 + scale - first
+            zeros = trailing_zeros(digits, count, scales[i])
+            size = int(high[i] < 0) + max(count - scales[i], 1)
+            if zeros < scales[i]:
+                size += 1 + scales[i] - zeros
         lengths[i] = max(size, width)
         total += lengths[i]
     return total
@@ -288,41 +286,56 @@ def _decimal_sizes(low: Longs, high: Longs, scales: Longs, width: int, lengths: 
 
 @kernel
 def _write_decimals(low: Longs, high: Longs, scales: Longs, lengths: Longs, out: Bytes) -> None:
-    """Writes each text; the array is blank before."""
-    digits = np.empty(_DIGITS_ROOM, np.uint8)
+    """Write each text; the array is blank before."""
+    digits = np.empty(DIGITS_ROOM, np.uint8)
     start = 0
     for i in range(len(low)):
-        pos = start
+        count = decimal_digits(low[i], high[i], digits)
+        write_decimal(digits, count, scales[i], high[i], out, start)
         start += lengths[i]
-        count = _decimal_digits(low[i], high[i], digits)
-        if count == 0:
-            out[pos] = _ZERO
-            continue
-        scale = scales[i]
-        if high[i] < 0:
-            out[pos] = _MINUS
+
+
+@kernel
+def trailing_zeros(digits: Bytes, count: int, scale: int) -> int:
+    """Return how many zeros are at the end of a fraction of so many digits, of a number that is not 0."""
+    zeros = 0
+    while zeros < min(count, scale) and digits[zeros] == _ZERO:
+        zeros += 1
+    return zeros
+
+
+@kernel
+def write_decimal(digits: Bytes, count: int, scale: int, sign: int, out: Bytes, pos: int) -> int:
+    """Write a number (`HiveDecimal.toString`) from its digits, the last one first, and return where it ends.
+
+    The sign is below 0 for a minus.
+    """
+    if count == 0:
+        out[pos] = _ZERO
+        return pos + 1
+    if sign < 0:
+        out[pos] = _MINUS
+        pos += 1
+    if count <= scale:
+        out[pos] = _ZERO
+        pos += 1
+    for at in range(count - 1, scale - 1, -1):
+        out[pos] = digits[at]
+        pos += 1
+    zeros = trailing_zeros(digits, count, scale)
+    if zeros < scale:
+        out[pos] = _POINT
+        pos += 1
+        for at in range(scale - 1, zeros - 1, -1):
+            out[pos] = digits[at] if at < count else _ZERO
             pos += 1
-        if count <= scale:
-            out[pos] = _ZERO
-            pos += 1
-        for at in range(count - 1, scale - 1, -1):
-            out[pos] = digits[at]
-            pos += 1
-        first = 0
-        while first < scale and (first >= count or digits[first] == _ZERO):
-            first += 1
-        if first < scale:
-            out[pos] = _POINT
-            pos += 1
-            for at in range(scale - 1, first - 1, -1):
-                out[pos] = digits[at] if at < count else _ZERO
-                pos += 1
+    return pos
 
 
 @kernel
 def _write_reals(numbers: Bytes, size: int, width: int, lengths: Longs, out: Bytes) -> int:
-    """Writes each text; the array is blank before. Returns where the last one ends."""
-    digits = np.empty(_DIGITS_ROOM, np.uint8)
+    """Write each text; the array is blank before. Returns where the last one ends."""
+    digits = np.empty(DIGITS_ROOM, np.uint8)
     pos = 0
     for i in range(len(lengths)):
         at, end = i * size, i * size + size

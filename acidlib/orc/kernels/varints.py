@@ -3,7 +3,7 @@
 import numpy as np
 
 from acidlib.errors import CorruptError
-from acidlib.orc.kernels.bytes_bits import varint_size, write_varint, zigzag
+from acidlib.orc.kernels.bytes_bits import OK, REASONS, TRAILING, TRUNCATED, varint_size, write_varint, zigzag
 from acidlib.orc.kernels.ints import unzigzag
 from acidlib.orc.kernels.jit import (
     Bytes,
@@ -19,12 +19,8 @@ from acidlib.orc.kernels.jit import (
 )
 from acidlib.orc.kernels.vectors import Encoded, checked_marks
 
-_OK, _TRUNCATED, _TRAILING, _TOO_WIDE, _WIDE = range(5)
-_REASONS = {
-    _TRUNCATED: "the stream ends before the last value",
-    _TRAILING: "bytes follow the last value",
-    _TOO_WIDE: "a value has more than 128 bits",
-}
+_TOO_WIDE, _WIDE = range(4, 6)
+_REASONS = {**REASONS, _TOO_WIDE: "a value has more than 128 bits"}
 _MOST_BYTES = 19
 # The bits of eight bytes that belong to varints' numbers, and those of neighbours that are drawn together or apart.
 _ONE, _TWO, _FOUR = np.uint64(1), np.uint64(2), np.uint64(4)
@@ -35,7 +31,7 @@ _LOW_28, _HIGH_28 = np.uint64(0x000000000FFFFFFF), np.uint64(0x0FFFFFFF00000000)
 
 
 def decode_varints(buf: Bytes, count: int) -> tuple[Longs, Longs | None]:
-    """All values of an uncompressed stream of zigzag varints, as (low, high).
+    """Return all values of an uncompressed stream of zigzag varints, as (low, high).
 
     A value is the two's complement of 128 bits: `low` has its lower 64 as a bit pattern, `high` the upper. `high` is
     None where every value fits in 64 bits. Raises CorruptError unless the stream holds exactly `count` values, or if
@@ -50,7 +46,7 @@ def decode_varints(buf: Bytes, count: int) -> tuple[Longs, Longs | None]:
     if code == _WIDE:
         high = np.empty(count, dtype=np.int64)
         code, at = _decode_wide(data, low, high)
-    if code != _OK:
+    if code != OK:
         raise CorruptError(
             f"Cannot decode varints: because {_REASONS[code]} (value at byte {at} of {len(data)}, {count} wanted)"
         )
@@ -60,7 +56,7 @@ def decode_varints(buf: Bytes, count: int) -> tuple[Longs, Longs | None]:
 
 
 def encode_varints(low: Longs, high: Longs | None, marks: Longs) -> Encoded:
-    """The values, given as decode_varints returns them, as an uncompressed stream of zigzag varints.
+    """Return the values, given as decode_varints returns them, as an uncompressed stream of zigzag varints.
 
     A mark's offset is that of its value; all skips are 0. Raises ValueError if `low` and `high` differ in length or
     the marks do not ascend within 0..len(low).
@@ -97,7 +93,7 @@ def _decode_narrow(buf: Bytes, low: Longs) -> tuple[int, int]:
         shift = 0
         while True:
             if pos >= len(buf):
-                return _TRUNCATED, at
+                return TRUNCATED, at
             byte = byte_at(buf, pos)
             pos += 1
             if shift == 63 and byte > 1:
@@ -107,7 +103,7 @@ def _decode_narrow(buf: Bytes, low: Longs) -> tuple[int, int]:
                 break
             shift += 7
         low[i] = unzigzag(value)
-    return (_OK if pos == len(buf) else _TRAILING), pos
+    return (OK if pos == len(buf) else TRAILING), pos
 
 
 @kernel
@@ -120,7 +116,7 @@ def _decode_wide(buf: Bytes, low: Longs, high: Longs) -> tuple[int, int]:
         shift = 0
         while True:
             if pos >= len(buf):
-                return _TRUNCATED, at
+                return TRUNCATED, at
             byte = byte_at(buf, pos)
             pos += 1
             if shift > 126 or (shift == 126 and byte > 3):
@@ -139,7 +135,7 @@ def _decode_wide(buf: Bytes, low: Longs, high: Longs) -> tuple[int, int]:
         sign = -(lower & 1)
         low[i] = (((lower >> 1) & 0x7FFFFFFFFFFFFFFF) | (upper & 1) << 63) ^ sign
         high[i] = ((upper >> 1) & 0x7FFFFFFFFFFFFFFF) ^ sign
-    return (_OK if pos == len(buf) else _TRAILING), pos
+    return (OK if pos == len(buf) else TRAILING), pos
 
 
 @kernel

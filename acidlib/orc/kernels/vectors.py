@@ -1,4 +1,4 @@
-"""Values of variable length: copies of those that are kept or chosen, and what encoders return."""
+"""Values of variable length: copies of those that are kept or chosen, and their order. And what encoders return."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,11 +17,12 @@ from acidlib.orc.kernels.jit import (
     kernel_bytes,
     kernel_flags,
     kernel_longs,
+    load_word,
     store_word,
 )
 
-# --- encoded ----------------------------------------------------------------------------------------------------------
-# What the encoders return: a stream and the positions of row-group starts in it.
+_MOST_ELEMENTS = 1 << 40
+_PATTERNS: dict[int, type[np.generic]] = {1: np.uint8, 4: np.uint32, 8: np.int64}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -31,44 +32,28 @@ class Encoded:
     A mark is the index of the first value of a row group. `offsets` holds the byte offset in `data` of the run that
     contains this value, `skips` the number of values of that run to pass over. A mark behind the last value points to
     the end of the stream with skip 0.
+
+    In a stream of bits `skips` counts bytes of the run, and `bits` the bits of that byte (0-7). Inside a partly filled
+    last byte, a mark behind the last bit points into that byte, as Java's writer records it. Source: ORC's
+    BitFieldWriter.getPosition.
     """
 
     data: Bytes
     offsets: Longs
     skips: Longs
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class EncodedBits:
-    """An encoded stream of bits. As Encoded, where `skips` counts bytes of the run, and `bits` bits of that byte (0-7).
-
-    Source: ORC's BitFieldWriter.getPosition. Inside a partly filled last byte, a mark behind the last bit points into
-    that byte, as Java's writer records it.
-    """
-
-    data: Bytes
-    offsets: Longs
-    skips: Longs
-    bits: Longs
+    bits: Longs | None = None
 
 
 def checked_marks(marks: Longs, count: int) -> Longs:
-    """The marks as kernels take them. Raises ValueError if they do not ascend within 0..count."""
+    """Return the marks as kernels take them. Raises ValueError if they do not ascend within 0..count."""
     checked = kernel_longs(marks)
     if len(checked) and (checked[0] < 0 or checked[-1] > count or bool(np.any(np.diff(checked) < 0))):
         raise ValueError(f"marks must ascend within 0..{count}")
     return checked
 
 
-# --- vectors ----------------------------------------------------------------------------------------------------------
-# Copies the kept or chosen ones among values of variable length.
-
-_MOST_ELEMENTS = 1 << 40
-_PATTERNS: dict[int, type[np.generic]] = {1: np.uint8, 4: np.uint32, 8: np.int64}
-
-
 def filter_bytes(data: Bytes, lengths: Longs, keep: Flags) -> Bytes:
-    """The bytes of the kept values, one behind the other.
+    """Return the bytes of the kept values, one behind the other.
 
     `data` holds all values one behind the other, `lengths` the bytes of each, `keep` whether to copy it. Raises
     CorruptError if a length is negative or the lengths are not those of `data`, ValueError if the arrays do not match.
@@ -81,7 +66,7 @@ def filter_bytes(data: Bytes, lengths: Longs, keep: Flags) -> Bytes:
 
 
 def filter_values(values: NDArray[Any], keep: Flags) -> NDArray[Any]:
-    """The kept ones among values of one width (1, 4 or 8 bytes); ValueError if there is not a flag for each."""
+    """Return the kept ones among values of one width (1, 4 or 8 bytes); ValueError if there is not a flag for each."""
     kept = kernel_flags(keep)
     if len(kept) != len(values):
         raise ValueError(f"{len(values)} values but {len(kept)} flags")
@@ -93,7 +78,7 @@ def filter_values(values: NDArray[Any], keep: Flags) -> NDArray[Any]:
 
 
 def gather_bytes(data: Bytes, offsets: Longs, lengths: Longs, indices: Longs) -> Bytes:
-    """The bytes of the values `indices` names, in that order; value i is data[offsets[i]:][:lengths[i]].
+    """Return the bytes of the values `indices` names, in that order; value i is data[offsets[i]:][:lengths[i]].
 
     Raises CorruptError if an index names no value or a value does not lie within `data`.
     """
@@ -114,7 +99,7 @@ def gather_bytes(data: Bytes, offsets: Longs, lengths: Longs, indices: Longs) ->
 
 
 def expand_keep(keep: Flags, lengths: Longs) -> Flags:
-    """For each element of lists whether its list is kept. `lengths` has the number of elements of each list.
+    """Return for each element of lists whether its list is kept. `lengths` has the number of elements of each list.
 
     Raises CorruptError if a length is negative or their sum beyond all memory, ValueError if the arrays do not match.
     """
@@ -129,7 +114,7 @@ def expand_keep(keep: Flags, lengths: Longs) -> Flags:
 
 
 def sums_before(amounts: Longs, marks: Longs) -> Longs:
-    """For each mark (a sorted index, 0..len) the sum of the amounts before it; ValueError for marks that are not so."""
+    """Return for each mark (a sorted index, 0..len) the sum of the amounts before it; ValueError for other marks."""
     parts, checked = kernel_longs(amounts), checked_marks(marks, len(amounts))
     sums = np.empty(len(checked), dtype=np.int64)
     _sums_before(parts, checked, sums)
@@ -148,7 +133,7 @@ def _check_lengths(sizes: Longs, keep: Flags, total: int | None, unit: str) -> N
 
 @kernel
 def _bounded_sum(sizes: Longs, limit: int) -> int:
-    """The sum of sizes, or -1 as soon as it passes the limit, so that it cannot overflow."""
+    """Return the sum of sizes, or -1 as soon as it passes the limit, so that it cannot overflow."""
     total = 0
     for size in sizes:
         if size > limit - total:
@@ -179,7 +164,7 @@ def _kept_sum(sizes: Longs, keep: Flags) -> int:
 
 @kernel
 def _expand(keep: Flags, sizes: Longs, out: Bytes) -> None:
-    """One flag for each element, in an array of eight more than there are."""
+    """Write one flag for each element, in an array of eight more than there are."""
     pos = 0
     for i in range(len(sizes)):
         flags = np.uint64(0x0101010101010101 if keep[i] else 0)
@@ -222,7 +207,7 @@ def _filter(data: Bytes, sizes: Longs, keep: Flags, out: Bytes) -> None:
 
 @kernel
 def _gathered_size(available: int, offsets: Longs, sizes: Longs, indices: Longs) -> int:
-    """The bytes of all wanted values, or -1 - k where number k is no value or not within the data."""
+    """Return the bytes of all wanted values, or -1 - k where number k is no value or not within the data."""
     total = 0
     for k in range(len(indices)):
         i = indices[k]
@@ -240,3 +225,101 @@ def _gather(data: Bytes, offsets: Longs, sizes: Longs, indices: Longs, out: Byte
     for i in indices:
         copy_bytes(out, done, data, offsets[i], sizes[i])
         done += sizes[i]
+
+
+@kernel
+def is_less(data: Bytes, a: int, a_end: int, b: int, b_end: int) -> bool:
+    """Return whether data[a:a_end] comes before data[b:b_end], bytes taken as unsigned."""
+    shared = min(a_end - a, b_end - b)
+    done = 0
+    while done + 8 <= shared:
+        left = load_word(data, a + done)
+        right = load_word(data, b + done)
+        if left != right:
+            return bool(left < right)
+        done += 8
+    rest = shared - done
+    if rest > 0 and max(a, b) + done + 8 <= len(data):
+        unused = np.uint64(64 - 8 * rest)
+        left = load_word(data, a + done) >> unused
+        right = load_word(data, b + done) >> unused
+        if left != right:
+            return bool(left < right)
+        return a_end - a < b_end - b
+    for i in range(done, shared):
+        if data[a + i] != data[b + i]:
+            return bool(data[a + i] < data[b + i])
+    return a_end - a < b_end - b
+
+
+@kernel
+def head(data: Bytes, at: int, end: int) -> np.uint64:
+    """Return the first eight bytes of data[at:end] as a number that orders as they do, with zeros for missing ones."""
+    size = end - at
+    if at + 8 <= len(data) and size > 0:
+        word = load_word(data, at)
+        return word if size >= 8 else word & ~(np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(8 * size))
+    word = np.uint64(0)
+    for i in range(min(size, 8)):
+        word |= np.uint64(data[at + i]) << np.uint64(56 - 8 * i)
+    return word
+
+
+@kernel
+def is_ascending(offsets: Longs, data: Bytes) -> bool:
+    """Return whether the strings data[offsets[i]:offsets[i + 1]] ascend by unsigned bytes, without equal ones."""
+    for i in range(1, len(offsets) - 1):
+        if not is_less(data, offsets[i - 1], offsets[i], offsets[i], offsets[i + 1]):
+            return False
+    return True
+
+
+@kernel
+def rank_strings(starts: Longs, lengths: Longs, data: Bytes) -> tuple[Longs, Longs]:
+    """Return per string its rank among the distinct ones, and per rank the index of one string that has it."""
+    order = _sorted(starts, lengths, data)
+    ranks = np.empty(len(order), dtype=np.int64)
+    firsts = np.empty(len(order), dtype=np.int64)
+    found = 0
+    for i in range(len(order)):
+        a, b = order[i - 1], order[i]
+        if i == 0 or is_less(data, starts[a], starts[a] + lengths[a], starts[b], starts[b] + lengths[b]):
+            firsts[found] = b
+            found += 1
+        ranks[b] = found - 1
+    return ranks, firsts[:found].copy()
+
+
+@kernel
+def _sorted(starts: Longs, lengths: Longs, data: Bytes) -> Longs:
+    """Return indices in ascending byte order, by a bottom-up merge sort."""
+    n = len(starts)
+    heads = np.empty(n, dtype=np.uint64)
+    for i in range(n):
+        heads[i] = head(data, starts[i], starts[i] + lengths[i])
+    source = np.arange(n)
+    target = np.empty(n, dtype=np.int64)
+    width = 1
+    while width < n:
+        for low in range(0, n, 2 * width):
+            middle, high = min(low + width, n), min(low + 2 * width, n)
+            left, right = low, middle
+            for out in range(low, high):
+                take_left = left < middle
+                if take_left and right < high:
+                    a, b = source[left], source[right]
+                    if heads[a] != heads[b]:
+                        take_left = heads[a] < heads[b]
+                    else:
+                        take_left = not is_less(
+                            data, starts[b], starts[b] + lengths[b], starts[a], starts[a] + lengths[a]
+                        )
+                if take_left:
+                    target[out] = source[left]
+                    left += 1
+                else:
+                    target[out] = source[right]
+                    right += 1
+        source, target = target, source
+        width *= 2
+    return source
