@@ -70,13 +70,12 @@ from acidlib.report.results import (
 )
 from acidlib.report.run import CleanerReport, CompactionsReport, InitiatorReport
 from acidlib.report.show import UNDONE, blockers_document, blockers_text, hive_text, show_document, show_text, state_of
-from acidlib.report.text import cancellations_text, json_text, places_text, status_text, undo_text
+from acidlib.report.text import cancellations_text, checks_text, json_text, places_text, status_text, undo_text
 from acidlib.service.environment import Environment
 from acidlib.service.places import Budget, Interpretation, Order, Selection
 from acidlib.service.services import Runner
 from acidlib.service.spark_driver import stated_to_spark
 from acidlib.service.stopping import told_when_stopped
-from acidlib.status.checks import checks_document, checks_text, wrong
 from acidlib.stores.discover import named_at
 from acidlib.wording import human_bytes
 
@@ -484,7 +483,7 @@ _AS_THEY_ARE = {"spark.ui.showConsoleProgress": "false", "spark.python.daemon.mo
 def doctor(*, environment: Environment, locations: tuple[str, ...]) -> Any:
     """Print all checks; exit status 1 when anything is wrong."""
     words_are_right()
-    from acidlib.status.doctor import Around, checks
+    from acidlib.status.doctor import checks, checks_document
 
     machine = Machine.current()
     with ExitStack() as stack:
@@ -492,21 +491,23 @@ def doctor(*, environment: Environment, locations: tuple[str, ...]) -> Any:
         def session() -> Runner:
             return stack.enter_context(machine.session(name=f"{environment.host}-doctor", conf=_AS_THEY_ARE))
 
-        around = Around(
+        found = checks(
+            environment,
+            locations,
             session=session,
             master=lambda: stated_to_spark(os.environ).master,
             stores=stores_of(environment),
             clock=machine.clock,
             unique=lambda: uuid.uuid4().hex[:16],
         )
-        found = list(checks(environment, around, locations))
+        document = checks_document(list(found))
     if environment.json:
-        print_pieces([json_text(checks_document(found, version=__version__))])
+        print_pieces([json_text(document)])
     else:
         for warning in environment.settings.warnings:
             tell(warning, level=WARNING)
-        print_pieces([checks_text(found)])
-    raise SystemExit(EXIT_NOT_DONE if wrong(found) else 0)
+        print_pieces([checks_text(document)])
+    raise SystemExit(EXIT_NOT_DONE if document["totals"]["wrong"] else 0)
 
 
 @click.command("status", cls=JobCommand, help="Show how all tables are doing, and what is wrong. Changes nothing.")

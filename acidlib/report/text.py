@@ -452,3 +452,14 @@ def _tables(tables: Sequence[Entry]) -> Iterator[str]:
     yield from fitted(rows, right=range(2, len(rows[0])))
     if len(tables) > _TABLES_SHOWN:
         yield f"and {plural(len(tables) - _TABLES_SHOWN, 'more table')}; --output json tells of each"
+
+
+def checks_text(document: Entry) -> str:
+    """Return each check of a doctor, with what to do below it."""
+    checks = document["checks"]
+    width = max(len(one["name"]) for one in checks)
+    lines, below = [], " " * (width + 13)
+    for one in checks:
+        lines += wrapped(one["found"] or "-", f"{one['state']:<9}  {one['name']:<{width}}  ", below)
+        lines += wrapped(one["advice"], f"{below}-> ", f"{below}   ")
+    return "\n".join([*lines, "", f"{plural(len(checks), 'check')}, {document['totals']['wrong']} wrong"])

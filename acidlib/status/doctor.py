@@ -1,4 +1,4 @@
-"""What `acidlib doctor` looks at: each look finds facts, and `acidlib.status.checks` says what they mean.
+"""Checks of `acidlib doctor`: whether jobs can work here. Each gives one line, and what to do where something is wrong.
 
 Nothing stays behind: what is written to a place is removed, and the transaction that tells the metastore's time is
 committed, with nothing in it. Only the queue is made, where it is missing.
@@ -6,9 +6,11 @@ committed, with nothing in it. Only the queue is made, where it is missing.
 
 from __future__ import annotations
 
+import enum
 import importlib.metadata
 import os
 import platform
+import re
 import socket
 import subprocess
 import sys
@@ -30,85 +32,99 @@ from acidlib.orc.kernels.jit import bit_length
 from acidlib.service.environment import Environment
 from acidlib.service.open import connect, open_queue
 from acidlib.service.services import Runner, Task
-from acidlib.status.checks import (
-    Check,
-    Executor,
-    HivesCompactor,
-    clock_check,
-    compactor_check,
-    executors_check,
-    failed,
-    java_check,
-    kernels_check,
-    metastore_check,
-    place_check,
-    python_check,
-    queue_check,
-    spark_check,
-    unchecked,
-)
 from acidlib.stores.stores import Stores
 
 WAREHOUSE = "metastore.warehouse.dir"
 _PROBE = "_acidlib_doctor"
 _LOOKS = 4
 """Tasks that look at executors: with so many most of them are met."""
+_OLDEST_JAVA = 17
+_MOST_APART_SECONDS = 5.0
+"""How far the clocks of two machines may be apart before it is reported."""
+_JAVA = re.compile(r'version "(?:1\.)?(\d+)')
+_CORE = re.compile(r"spark-core_[\d.]+-([\w.-]+)\.jar")
+_COMPILE = "`acidlib warm`, called by the owner of the installation, compiles them for all who use it"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Around:
-    """What the looks are made with.
+class State(enum.Enum):
+    """The beginning of a line."""
 
+    OK = "ok"
+    NOTE = "note"
+    WRONG = "wrong"
+    UNCHECKED = "unchecked"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line: about what, how it is, what was found, and what to do where it is not as it has to be."""
+
+    name: str
+    state: State
+    found: str
+    advice: str = ""
+
+
+def checks(
+    environment: Environment,
+    places: Sequence[str],
+    *,
+    session: Callable[[], Runner],
+    master: Callable[[], str],
+    stores: Stores,
+    clock: Callable[[], float],
+    unique: Callable[[], str],
+) -> Iterator[Check]:
+    """Yield all checks, in order, each as it is done.
+
+    places   are looked at besides the warehouse
     session  starts what runs tasks; RetryError where it does not start
-    master   where executors are, in words
+    master   says where executors are
     clock    epoch seconds
-    unique   a text that nobody else has
+    unique   gives a text that nothing else has
     """
-
-    session: Callable[[], Runner]
-    master: Callable[[], str]
-    stores: Stores
-    clock: Callable[[], float]
-    unique: Callable[[], str]
-
-
-def checks(environment: Environment, around: Around, places: Sequence[str]) -> Iterator[Check]:
-    """All of them, in order, each as it is done. `places` are looked at besides the warehouse."""
+    home = str(Path(acidlib.__file__).parent)
     java, spark = look_at_java(), look_at_spark()
-    yield from (java, python_check(sys.executable, platform.python_version(), str(Path(acidlib.__file__).parent)))
+    yield java
+    found = f"version {platform.python_version()} ({sys.executable}), acidlib in {home}"
+    yield Check("Python", State.OK, found)
     yield spark
-    yield kernels_check(compiled=has_compiled_kernels(), place=str(Path(acidlib.__file__).parent))
-    if java.advice or spark.advice:
-        yield unchecked("executors", "without Java and Spark there are none")
+    if has_compiled_kernels():
+        yield Check("kernels", State.OK, "compiled for this processor")
     else:
-        yield _executors(around)
+        found = f"not compiled for this processor in {home}: each user waits a minute for them once"
+        yield Check("kernels", State.NOTE, found, _COMPILE)
+    if java.advice or spark.advice:
+        yield Check("executors", State.UNCHECKED, "without Java and Spark there are none")
+    else:
+        yield _executors(session, master)
     generation: Generation | None = None
-    found = list(places)
+    locations = list(places)
     if not environment.metastore:
         reason = "none is named: --metastore-uri or HIVE_CONF_DIR would"
-        yield from (unchecked(name, reason) for name in ("metastore", "Hive's compactor", "clock"))
+        yield from (Check(name, State.UNCHECKED, reason) for name in ("metastore", "Hive's compactor", "clock"))
     else:
         try:
             with connect(environment) as hms:
                 generation = hms.generation
-                yield metastore_check(environment.metastore, 3 if generation is Generation.HIVE3 else 4)
-                yield from _asked(hms, around)
+                version = "3.1" if generation is Generation.HIVE3 else "4"
+                yield Check("metastore", State.OK, f"Hive {version} at {', '.join(environment.metastore)}")
+                yield _or_unchecked("Hive's compactor", lambda: compactor_check(hives_compactor(hms)))
+                yield _or_unchecked("clock", lambda: clock_check(seconds_ahead(hms, clock)))
                 if warehouse := hms.config_value(WAREHOUSE, "").strip():
-                    found.append(warehouse)
+                    locations.append(warehouse)
         except AcidError as error:
-            yield failed("metastore", str(error), "have --metastore-uri or hive-site.xml name one that answers")
-    for place in found:
-        yield _place(around, place)
-    if not found:
-        yield unchecked("store", "no place is known: --location names one")
+            advice = "have --metastore-uri or hive-site.xml name one that answers"
+            yield Check("metastore", State.WRONG, str(error), advice)
+    for place in locations:
+        yield _place(stores, place, unique())
+    if not locations:
+        yield Check("store", State.UNCHECKED, "no place is known: --location names one")
     yield _queue(environment, generation)
 
 
-# --- this machine -----------------------------------------------------------------------------------------------------
-
-
 def look_at_java() -> Check:
-    """Java as the scripts of Spark find it."""
+    """Look at Java as the scripts of Spark find it."""
     home = os.environ.get("JAVA_HOME")
     program = str(Path(home, "bin", "java")) if home else "java"
     try:
@@ -118,76 +134,125 @@ def look_at_java() -> Check:
     return java_check(program, ran.stderr + ran.stdout)
 
 
+def java_check(program: str, output: str | None) -> Check:
+    """Judge Java by what it says of its version; `output` is None where it cannot be run."""
+    match = _JAVA.search(output or "")
+    if match is not None and int(match[1]) >= _OLDEST_JAVA:
+        return Check("Java", State.OK, f"version {match[1]} ({program})")
+    found = f"is version {match[1]}" if match else "cannot be run" if output is None else "does not tell its version"
+    advice = f"install a JDK {_OLDEST_JAVA} or newer, and put it on the PATH or name it in JAVA_HOME"
+    return Check("Java", State.WRONG, f"{program} {found}", advice)
+
+
 def look_at_spark() -> Check:
-    """The Spark that jobs are started with."""
+    """Look at the Spark that jobs are started with."""
     client = importlib.metadata.distribution("pyspark")
     home = Path(os.environ.get("SPARK_HOME") or str(client.locate_file("pyspark")))
     jars = [path.name for path in (home / "jars").glob("spark-core_*.jar")]
     return spark_check(str(home), jars, client.version)
 
 
+def spark_check(home: str, jars: Sequence[str], client: str) -> Check:
+    """Judge Spark in its folder, by the names of files in its jars/, against PySpark, which is of version `client`."""
+    versions = sorted({match[1] for jar in jars if (match := _CORE.fullmatch(jar))})
+    if versions == [client]:
+        return Check("Spark", State.OK, f"version {client} ({home})")
+    if not versions:
+        advice = "unset SPARK_HOME, or have it name the folder of a Spark"
+        return Check("Spark", State.WRONG, f"{home} holds no Spark", advice)
+    found = f"{home} is version {' and '.join(versions)}, and PySpark here is {client}"
+    advice = f"install pyspark=={versions[0]} in this environment, or have SPARK_HOME name a Spark {client}"
+    return Check("Spark", State.WRONG, found, advice)
+
+
 def has_compiled_kernels() -> bool:
-    """Whether the kernels are there for this processor, as far as one tells; compiles nothing."""
+    """Return true where the kernels are there for this processor, as far as one tells; compile nothing."""
     dispatcher = cast(Any, bit_length)
     return dispatcher._cache.load_overload((types.int64,), dispatcher.targetctx) is not None
 
 
-# --- executors --------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Executor:
+    """What a task found where it ran: versions of Python (major.minor) and of this package, and compiled kernels."""
+
+    host: str
+    python: str
+    package: str
+    compiled: bool
 
 
 def look_around(attempt: str) -> Executor:
-    """What a task finds where it runs."""
+    """Return what a task finds where it runs."""
     del attempt
-    major, minor, _ = platform.python_version_tuple()
     return Executor(
         host=socket.gethostname(),
-        python=f"{major}.{minor}",
+        python=".".join(platform.python_version_tuple()[:2]),
         package=acidlib.__version__,
         compiled=has_compiled_kernels(),
     )
 
 
-def _executors(around: Around) -> Check:
+def _executors(session: Callable[[], Runner], master: Callable[[], str]) -> Check:
     try:
         tasks = [[Task(look_around, 0)] for _ in range(_LOOKS)]
-        found = [done.get() for (done,) in around.session().run(tasks, group="acidlib doctor")]
+        found = [done.get() for (done,) in session().run(tasks, group="acidlib doctor")]
     except AcidError as error:
         advice = "--executor-memory, --archives and the like stand before `doctor`; docs/clusters.md has what they need"
-        return failed("executors", str(error), advice)
-    return executors_check(around.master(), look_around(""), found)
+        return Check("executors", State.WRONG, str(error), advice)
+    return executors_check(master(), look_around(""), found)
 
 
-# --- the metastore ----------------------------------------------------------------------------------------------------
+def executors_check(master: str, driver: Executor, found: Sequence[Executor]) -> Check:
+    """Judge executors against the driver."""
+    for one in found:
+        if (one.python, one.package) != (driver.python, driver.package):
+            return Check(
+                "executors",
+                State.WRONG,
+                f"{one.host} has Python {one.python} and acidlib {one.package}, the driver {driver.python} and "
+                f"{driver.package}",
+                "give them the environment of the driver: an archive of `acidlib pack`, or the same installation",
+            )
+    if slow := sorted({one.host for one in found if not one.compiled}):
+        text = f"at {master}; the kernels are not compiled for the processor of {', '.join(slow)}"
+        return Check("executors", State.NOTE, text, f"{_COMPILE}, on such a machine")
+    hosts = ", ".join(sorted({one.host for one in found}))
+    return Check("executors", State.OK, f"at {master}, looked at on {hosts}")
 
 
-def _asked(hms: Hms, around: Around) -> Iterator[Check]:
+def _or_unchecked(name: str, check: Callable[[], Check]) -> Check:
     try:
-        yield compactor_check(hives_compactor(hms))
+        return check()
     except AcidError as error:
-        yield unchecked("Hive's compactor", str(error))
-    try:
-        yield clock_check(seconds_ahead(hms, around.clock))
-    except AcidError as error:
-        yield unchecked("clock", str(error))
+        return Check(name, State.UNCHECKED, str(error))
 
 
-def hives_compactor(hms: Hms) -> HivesCompactor:
-    """What the metastore's settings say of Hive's own compactor."""
+def hives_compactor(hms: Hms) -> str:
+    """Return what of Hive's own compactor is on by the metastore's settings; Hive 3.1 has no cleaner to turn on."""
 
     def value(key: str) -> str:
         return hms.config_value(f"metastore.compactor.{key}", "").strip().lower()
 
     workers = value("worker.threads")
     has_cleaner = hms.generation is not Generation.HIVE3
-    return HivesCompactor(
-        initiator=value("initiator.on") == "true",
-        workers=int(workers) if workers.lstrip("-").isdecimal() else 0,
-        cleaner=has_cleaner and value("cleaner.on") == "true",
+    parts = (
+        "initiator" if value("initiator.on") == "true" else "",
+        f"{int(workers)} workers" if workers.isdecimal() and int(workers) else "",
+        "cleaner" if has_cleaner and value("cleaner.on") == "true" else "",
     )
+    return ", ".join(part for part in parts if part)
+
+
+def compactor_check(working: str) -> Check:
+    """Judge Hive's own compactor, by what of it is on."""
+    if not working:
+        return Check("Hive's compactor", State.OK, "off, as far as the metastore's settings say")
+    advice = "either turn all of it off, or share the work as docs/hive4.md and docs/hive3.md say"
+    return Check("Hive's compactor", State.NOTE, f"on: {working}", advice)
 
 
 def seconds_ahead(hms: Hms, clock: Callable[[], float]) -> float:
-    """How far this clock is ahead of the metastore's: it notes when a transaction is opened.
+    """Return how far this clock is ahead of the metastore's, which notes when a transaction is opened.
 
     RetryError where that is not to be seen.
     """
@@ -205,37 +270,52 @@ def seconds_ahead(hms: Hms, clock: Callable[[], float]) -> float:
     return before - at if at < before else min(0.0, after - at)
 
 
-# --- places -----------------------------------------------------------------------------------------------------------
+def clock_check(ahead_seconds: float) -> Check:
+    """Judge this machine's clock against the metastore's; `ahead_seconds` is negative where it is behind."""
+    apart = abs(ahead_seconds)
+    if apart <= _MOST_APART_SECONDS:
+        return Check("clock", State.OK, f"within {_MOST_APART_SECONDS:.0f} s of the metastore's")
+    found = f"{apart:,.0f} s {'ahead of' if ahead_seconds > 0 else 'behind'} the metastore's"
+    advice = "set both by NTP: retentions and what is too old are counted by these clocks"
+    return Check("clock", State.WRONG, found, advice)
 
 
-def _place(around: Around, place: str) -> Check:
+def _place(stores: Stores, place: str, unique: str) -> Check:
+    """Look at rights at a place, and at what its store has to promise."""
     try:
-        location = around.stores.locate(place)
-        return place_check(str(location), broken_promises(around, location))
+        location = stores.locate(place)
+        broken, place = broken_promises(stores, location, unique), str(location)
     except RefusedError as error:
-        return place_check(place, [str(error)])
+        broken = [str(error)]
     except AcidError as error:
-        return failed("store", str(error), "a job needs to write there, as the user that starts it (docs/stores.md)")
+        advice = "a job needs to write there, as the user that starts it (docs/stores.md)"
+        return Check("store", State.WRONG, str(error), advice)
+    if broken:
+        advice = "tables there cannot be compacted safely: use a store that keeps its promises (docs/stores.md)"
+        return Check("store", State.WRONG, f"{place}: {'; '.join(broken)}", advice)
+    return Check(
+        "store", State.OK, f"{place}: written, named and removed; of two who create or rename only one succeeds"
+    )
 
 
-def broken_promises(around: Around, location: Location) -> list[str]:
-    """What the store does not do that publication relies on; AcidError where nothing can be written at all.
+def broken_promises(stores: Stores, location: Location, unique: str) -> list[str]:
+    """Return what the store does not do that publication relies on; AcidError where nothing can be written at all.
 
     A bucket that does not raises `RefusedError`, as it does for a job.
     """
-    name = f"{_PROBE}.{around.unique()}"
+    name = f"{_PROBE}.{unique}"
     if location.kind == S3:
-        around.stores.require_conditions(location, unique=name)
+        stores.require_conditions(location, unique=name)
         return []
     try:
-        return _broken_by_renames(around, location, location.child(name))
+        return _broken_by_renames(stores, location, location.child(name))
     finally:
         with suppress(ConflictError):  # it is not there
-            around.stores.fs(location).remove_tree(str(location), name)
+            stores.fs(location).remove_tree(str(location), name)
 
 
-def _broken_by_renames(around: Around, location: Location, probe: Location) -> list[str]:
-    fs = around.stores.renaming_files(location)
+def _broken_by_renames(stores: Stores, location: Location, probe: Location) -> list[str]:
+    fs = stores.renaming_files(location)
     broken = []
     one, other, file = (str(probe.child(name)) for name in ("one", "other", "file"))
     fs.make_directory(str(probe))
@@ -254,7 +334,7 @@ def _broken_by_renames(around: Around, location: Location, probe: Location) -> l
 
 
 def _is_done(work: Callable[[], object]) -> bool:
-    """Whether something succeeds that must not."""
+    """Return true where something succeeds that must not."""
     try:
         work()
     except ConflictError:
@@ -262,16 +342,28 @@ def _is_done(work: Callable[[], object]) -> bool:
     return True
 
 
-# --- the queue --------------------------------------------------------------------------------------------------------
-
-
 def _queue(environment: Environment, generation: Generation | None) -> Check:
     if generation is Generation.HIVE4:
-        return queue_check("", "the metastore's own")
+        return Check("queue", State.OK, "the metastore's own")
     kind, _, place = environment.queue_url.partition("://")
     try:
         with open_queue(environment) as queue:
             queue.show()
     except AcidError as error:
-        return failed("queue", str(error), "have --queue-url or ACIDLIB_QUEUE_URL name a database that can be used")
-    return queue_check(place.removeprefix("/") if kind == "sqlite" else "", kind.partition("+")[0])
+        advice = "have --queue-url or ACIDLIB_QUEUE_URL name a database that can be used"
+        return Check("queue", State.WRONG, str(error), advice)
+    database, path = kind.partition("+")[0], place.removeprefix("/") if kind == "sqlite" else ""
+    return Check("queue", State.OK, f"{database} at {path}" if path else database)
+
+
+def checks_document(checks: Sequence[Check]) -> dict[str, Any]:
+    """Return the document of --output json."""
+    return {
+        "job": "doctor",
+        "version": acidlib.__version__,
+        "run_id": None,
+        "checks": [
+            {"name": one.name, "state": one.state.value, "found": one.found, "advice": one.advice} for one in checks
+        ],
+        "totals": {"checks": len(checks), "wrong": sum(one.state is State.WRONG for one in checks)},
+    }

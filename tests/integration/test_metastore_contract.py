@@ -26,8 +26,7 @@ from acidlib.model.names import LONG_MAX, Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.snapshots import ValidTxnList
 from acidlib.model.tables import TableColumn, TableRef
-from acidlib.status.checks import HivesCompactor, compactor_check
-from acidlib.status.doctor import hives_compactor
+from acidlib.status.doctor import compactor_check, hives_compactor
 from integration.harness import IN_PROCESS
 from integration.metastore_writes import FULL_ACID, INSERT_ONLY, NewTable, Writes, clone_partition, remove_clones
 
@@ -45,7 +44,7 @@ ODD_VALUES = [
     ("upper", "5"),
     ("O'Brien", "6"),
 ]
-OFF = HivesCompactor(initiator=False, workers=0, cleaner=False)
+OFF = ""
 _numbers = count()
 
 
@@ -665,7 +664,7 @@ def test_doctor_sees_a_metastore_that_is_well(metastore: Metastore, hms: Hms, tm
     assert checks["clock"] == ("ok", "within 5 s of the metastore's")
     assert checks["store"][0] == "ok"
     assert checks["queue"][1].startswith("sqlite at" if metastore.generation is Generation.HIVE3 else "the metastore's")
-    settings = hives_compactor(hms).text()
+    settings = hives_compactor(hms)
     assert checks["Hive's compactor"] == (
         ("note", f"on: {settings}") if settings else ("ok", compactor_check(OFF).found)
     )

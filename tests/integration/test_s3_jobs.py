@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,7 @@ from s3_tables import downloaded, names, uploaded
 from servers.s3 import S3Server
 
 from acidlib.points import Point
-from acidlib.status.doctor import Around, broken_promises
+from acidlib.status.doctor import broken_promises
 from acidlib.stores.stores import Stores
 from integration.children import killed_at
 from integration.harness import AROUND, Jobs, fixture
@@ -109,13 +107,7 @@ def test_a_base_that_a_dead_run_has_begun_to_publish(
 
 def test_doctor_tries_what_claims_rest_on_and_leaves_nothing(s3_server: S3Server, tmp_path: Path) -> None:
     place = uploaded(s3_server, fixture("hive3/a_crud", tmp_path / "t"))
-    before, numbers = names(s3_server, place), count()
-    around = Around(
-        session=lambda: AROUND.runner,
-        master=lambda: "here",
-        stores=Stores(configuration=s3_server.properties()),
-        clock=time.time,
-        unique=lambda: str(next(numbers)),
-    )
-    assert broken_promises(around, place) == []
+    before = names(s3_server, place)
+    stores = Stores(configuration=s3_server.properties())
+    assert broken_promises(stores, place, "1") == []
     assert names(s3_server, place) == before

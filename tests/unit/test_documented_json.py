@@ -50,7 +50,8 @@ from acidlib.report.results import (
 from acidlib.report.run import CleanerReport, CompactionsReport, InitiatorReport, RunReport
 from acidlib.report.show import blockers_document, show_document
 from acidlib.report.text import json_text
-from acidlib.status.checks import checks_document, unchecked
+from acidlib.status.doctor import Check, checks_document
+from acidlib.status.doctor import State as CheckState
 from acidlib.status.look import status_document
 
 PLACE: dict[str, Any] = {"ref": TableRef("db", "t"), "location": "/w/t"}
@@ -152,7 +153,7 @@ PRODUCED = {
     "undo": undo,
     "cancel": cancelled,
     "show_compactions": shown,
-    "doctor": lambda: checks_document([unchecked("clock", "no metastore")], version="1"),
+    "doctor": lambda: checks_document([Check("clock", CheckState.UNCHECKED, "no metastore")]),
     "status": status_document_of,
     "Errors": lambda: printed("--no-such-option"),
 }

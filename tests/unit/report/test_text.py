@@ -18,8 +18,7 @@ from acidlib.report.results import (
     Verdict,
 )
 from acidlib.report.run import CleanerReport, CompactionsReport, InitiatorReport, RunReport
-from acidlib.report.text import WIDTH, aligned, json_text, one_line, places_text
-from acidlib.status.checks import checks_text, failed
+from acidlib.report.text import WIDTH, aligned, checks_text, json_text, one_line, places_text
 
 MIB = 1 << 20
 LOCATION = "/data/warehouse/sales.db/orders/ds=2026-01-01"
@@ -486,7 +485,7 @@ def test_all_that_jobs_print_fits_a_terminal_that_nobody_has_widened() -> None:
         initiator_text([decided, LEFT]),
         cleaner_text([cleaned]),
         places_text([place]),
-        checks_text([failed("metastore", words, words)]),
+        checks_text(CHECKS | {"checks": [{"name": "metastore", "state": "wrong", "found": words, "advice": words}]}),
     )
     for text in texts:
         assert max(map(len, text.splitlines())) <= WIDTH
@@ -511,3 +510,22 @@ def test_the_cleaner_too(state: str, count: int) -> None:
     few = count > 21 and state not in ("failed", "conflict")
     assert text.count(f": {state} (request") == (20 if few else count)
     assert (f"and {count - 20:,} more {state}; --output json tells of each" in text) == few
+
+
+CHECKS: dict[str, Any] = {
+    "checks": [
+        {"name": "queue", "state": "ok", "found": "mysql", "advice": ""},
+        {"name": "Java", "state": "wrong", "found": "it is not there", "advice": "install it"},
+    ],
+    "totals": {"checks": 2, "wrong": 1},
+}
+
+
+def test_what_to_do_stands_below_the_line_of_a_check() -> None:
+    assert checks_text(CHECKS) == (
+        "ok         queue  mysql\n"
+        "wrong      Java   it is not there\n"
+        "                  -> install it\n"
+        "\n"
+        "2 checks, 1 wrong"
+    )
