@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from acidlib.model.units import MEBIBYTE
-from acidlib.planning.stripes import MOST_PARTS, part_bytes_on
+from acidlib.planning.units import MOST_PARTS, part_bytes_on
 from acidlib.service.compact import places_in_flight
 from acidlib.service.plan import JOINING, PLANNING
 from acidlib.service.schedule import MOST_JOBS, THREADS, Flow, Threads, ran

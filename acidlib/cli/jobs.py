@@ -53,7 +53,7 @@ from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionType, State
 from acidlib.model.units import MAX_BUCKET, RewriteSettings
 from acidlib.planning.health import Level
-from acidlib.planning.verification import share_of
+from acidlib.planning.results import share_of
 from acidlib.report.page import page_of
 from acidlib.report.progress import ERROR, NOTE, WARNING
 from acidlib.report.results import (

@@ -133,7 +133,7 @@ class RequestFacts:
     lock_tries      how often two renames could not be made because readers held the table
     outputs         the directories that were published; empty where only something had to be cleaned
     published_ms    when they were
-    inputs          a digest of what they were made of, see `planning.undo`
+    inputs          a digest of what they were made of, see `planning.results`
     undone          the directory of the place in which they lie since they were taken back
     evidence        by directory, which transactions and locks existed when it was published or first seen (Hive 3.1);
                     the empty name stands for the publication itself, where it left nothing

@@ -1,39 +1,70 @@
-"""What may be removed after a compaction, what has to stay for now, and which readers may still need it."""
+"""What a cleaner may remove: after a compaction, which readers may still need it, and after rolled back transactions.
+
+After a compaction. Source: Hive `Cleaner` and `CompactionCleaner`: obsolete is what is obsolete for the high-water mark
+that the compaction recorded, by the write-id list it used, never for a newer guess; a second computation must find
+nothing left. Differences on purpose:
+
+* Hive 3.1's cleaner computes with a list that has no exceptions, so the base of an aborted insert overwrite is taken
+  as valid and what it "replaces" is deleted. Here aborted ids stay exceptions for bases.
+* Nothing is removed while the newest publication, or the first sight of somebody else's directory that covers it, is
+  younger than the retention: a reader that listed the directories before that may still be reading.
+* A directory of original files is removed only where its name is that of a UNION ALL's branch. Hive calls any other
+  one obsolete, too, once there is a base; but another table or partition may lie there by mistake, and readers of
+  this one read the base instead of it in any case.
+
+The caller has to finish an unfinished publication in two steps first: with half of it visible, delete events look
+obsolete that are in the other half.
+
+Readers of Hive 4, where they register what they read. With `metastore.txn.use.minhistorywriteid` (the default of Hive
+4.2) a query notes, once it has its snapshot and its locks, the lowest open write id of each transactional table that it
+reads, all of them at once; that is gone with its transaction. Source: Hive 4 `DriverTxnHandler.recordValidWriteIds`,
+`DbTxnManager.addWriteIdsToMinHistory`, `AddWriteIdsToMinHistoryCommand`. A transaction has one statement: START
+TRANSACTION is not supported. Hive's own cleaner waits while a write id is registered that is not above the mark of the
+compaction (`ReadyToCleanHandler`). That alone is not enough, and differs here on purpose:
+
+* A query that read all that had committed registers a write id above the mark, and reads the inputs of the compaction
+  all the same if its snapshot is older than the commit. So whatever registered for the table counts, by whatever id,
+  unless its transaction is one from after the commit.
+* Between its snapshot and its registration a query is not seen, nor is a reader that never registers. So a
+  transaction that registered nothing counts for every table.
+* `CQ_NEXT_TXN_ID` is the highest transaction that was seen when the compaction committed. Hive 4.2 takes no lock for
+  that any more (`CommitTxnFunction`): a transaction with a higher id may have been opened, and may have taken its
+  snapshot, before the commit ended. So one counts as from after it only if it was opened `COMMIT_MS` later, too, by
+  the clock of the database, which gives both times.
+
+After transactions that were rolled back, where no compaction comes. A metastore notes of a transaction where it writes
+(TXN_COMPONENTS), and remembers that it was rolled back as long as one such note is left: until then readers leave its
+rows out. So a note may go once no directory is left that may hold rows of it, and no sooner (HIVE-24481). Source: Hive
+4 `ReadyToCleanAbortHandler` (which places are due), `AbortedTxnCleaner`, `TaskHandler` and `MarkCleanedFunction`.
+Differences on purpose:
+
+* Directories of nothing but rolled back rows go. Hive's cleaner removes there what is obsolete, too, though queries may
+  still read it: here that is left to the request of its compaction.
+* Hive's forgets all notes up to a write id, or those of the directories that it removed; here each note goes by itself,
+  once it is shown that nothing of its transaction lies there. So it is of no account what else cleans, and a result of
+  a compaction that fails meanwhile is not forgotten before it is gone.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from acidlib.errors import RefusedError
-from acidlib.model.listing import Listing
-from acidlib.model.names import LONG_MAX, DeltaDir, Generation, is_acid_directory_name, parse_directory
+from acidlib.model.listing import Listing, has_hidden_part
+from acidlib.model.names import LONG_MAX, BaseDir, DeltaDir, Generation, is_acid_directory_name, parse_directory
 from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList, ValidWriteIdList
 from acidlib.model.tables import TableRef
 from acidlib.planning.inputs import UNION_SUBDIRECTORY
 from acidlib.planning.state import AcidState, acid_state
-from acidlib.wording import retention_words
-
-# --- clean ------------------------------------------------------------------------------------------------------------
-# What may be removed after a compaction, and what has to stay for now.
-#
-# Source: Hive `Cleaner` and `CompactionCleaner`: obsolete is what is obsolete for the high-water mark that the
-# compaction recorded, by the write-id list it used, never for a newer guess; a second computation must find nothing
-# left. Differences on purpose:
-#
-# * Hive 3.1's cleaner computes with a list that has no exceptions, so the base of an aborted insert overwrite is taken
-#   as valid and what it "replaces" is deleted. Here aborted ids stay exceptions for bases.
-# * Nothing is removed while the newest publication, or the first sight of somebody else's directory that covers it, is
-#   younger than the retention: a reader that listed the directories before that may still be reading.
-# * A directory of original files is removed only where its name is that of a UNION ALL's branch. Hive calls any other
-#   one obsolete, too, once there is a base; but another table or partition may lie there by mistake, and readers of
-#   this one read the base instead of it in any case.
-#
-# The caller has to finish an unfinished publication in two steps first: with half of it visible, delete events look
-# obsolete that are in the other half.
+from acidlib.wording import age_words, retention_words
 
 _KEPT = "covered, but it is no directory of Hive's, and another table or partition may lie there"
+COMMIT_MS = 3_600_000
+"""Longer than the commit of a compaction takes in the metastore's database: from the look at the highest transaction
+until others see it.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,23 +129,26 @@ def cleanable(
         raise RefusedError(f"Cannot clean {listing.location}: because the request recorded no high-water mark")
     listed = _state(listing, high_water_mark, write_ids, generation, txns, sees_empty_directories)
     foreign = _foreign(listing)
-    candidates = _candidates(listed, generation, foreign)
     kept = tuple(Blocked(path=entry.path, reason=_KEPT) for entry in listed.obsolete if entry.path in foreign)
     sizes = _sizes(listing)
     remove: list[Removal] = []
     blocked: list[Blocked] = []
     unseen: dict[str, None] = {}
-    for path, reason, covering in candidates:
+    for path, reason, covering in _candidates(listed, generation, foreign):
         unseen.update((cover, None) for cover in covering if cover not in published_at)
-        times = [published_at.get(cover, now) for cover in covering]
-        wait = _still_read(path, covering, still_read or {}) or _wait(
-            path, newest_publication, times, now, retention_seconds
-        )
-        if wait is None:
-            length, files, is_directory = sizes.get(path, (0, 0, True))
-            remove.append(Removal(path=path, is_directory=is_directory, length=length, files=files, reason=reason))
+        why_read = next((still_read[name] for name in ("", *covering) if still_read and name in still_read), None)
+        if why_read is not None:
+            blocked.append(Blocked(path=path, reason=why_read))
+        elif newest_publication is None:
+            blocked.append(Blocked(path=path, reason="no publication on this partition is known"))
         else:
-            blocked.append(wait)
+            seen = (published_at.get(cover, now) for cover in covering)
+            until = max((newest_publication, *seen)) + retention_seconds
+            if until > now:
+                blocked.append(Blocked(path=path, reason=retention_words(retention_seconds, until)))
+            else:
+                length, files, is_directory = sizes.get(path, (0, 0, True))
+                remove.append(Removal(path=path, is_directory=is_directory, length=length, files=files, reason=reason))
     return CleanPlan(
         remove=tuple(remove),
         blocked=tuple(blocked),
@@ -199,22 +233,6 @@ def _candidates(
     return (*obsolete, *((path, "everything in it is aborted", ()) for path in state.aborted))
 
 
-def _still_read(path: str, covering: tuple[str, ...], still_read: Mapping[str, str]) -> Blocked | None:
-    reasons = [still_read[name] for name in ("", *covering) if name in still_read]
-    return Blocked(path=path, reason=reasons[0]) if reasons else None
-
-
-def _wait(
-    path: str, newest_publication: float | None, covering: list[float], now: float, retention: float
-) -> Blocked | None:
-    if newest_publication is None:
-        return Blocked(path=path, reason="no publication on this partition is known")
-    until = max((newest_publication, *covering)) + retention
-    if until <= now:
-        return None
-    return Blocked(path=path, reason=retention_words(retention, until))
-
-
 def _sizes(listing: Listing) -> dict[str, tuple[int, int, bool]]:
     """Bytes, number of files and whether it is a directory, for everything directly under the location."""
     sizes: dict[str, tuple[int, int, bool]] = {}
@@ -223,6 +241,19 @@ def _sizes(listing: Listing) -> dict[str, tuple[int, int, bool]]:
         length, files, _ = sizes.get(top, (0, 0, True))
         sizes[top] = (length + file.length, files + 1, bool(slash))
     return sizes
+
+
+def _acid_directories(names: Iterable[str], generation: Generation) -> Iterator[tuple[str, BaseDir | DeltaDir]]:
+    for name in names:
+        parsed = parse_directory(name, generation)
+        if parsed is not None:
+            yield name, parsed
+
+
+def _range(parsed: BaseDir | DeltaDir) -> tuple[int, int]:
+    if isinstance(parsed, DeltaDir):
+        return parsed.min_write_id, parsed.max_write_id
+    return parsed.write_id, parsed.write_id
 
 
 def aborted_present(
@@ -244,41 +275,12 @@ def aborted_present(
     """
     ids = write_ids.aborted_ids[: bisect_right(write_ids.aborted_ids, up_to)]
     found: set[int] = set()
-    for name in listing.top_directories():
-        parsed = parse_directory(name, generation)
-        if parsed is None or parsed.visibility_txn or name in compacted:
+    for name, parsed in _acid_directories(listing.top_directories(), generation):
+        if parsed.visibility_txn or name in compacted:
             continue
-        low = parsed.min_write_id if isinstance(parsed, DeltaDir) else parsed.write_id
-        high = parsed.max_write_id if isinstance(parsed, DeltaDir) else parsed.write_id
+        low, high = _range(parsed)
         found.update(ids[bisect_left(ids, low) : bisect_right(ids, high)])
     return tuple(sorted(found))
-
-
-# --- readers ----------------------------------------------------------------------------------------------------------
-# Which transactions may still read what a compaction of Hive 4 made obsolete, where readers register what they read.
-#
-# With `metastore.txn.use.minhistorywriteid` (the default of Hive 4.2) a query notes, once it has its snapshot and its
-# locks, the lowest open write id of each transactional table that it reads, all of them at once; that is gone with its
-# transaction. Source: Hive 4 `DriverTxnHandler.recordValidWriteIds`, `DbTxnManager.addWriteIdsToMinHistory`,
-# `AddWriteIdsToMinHistoryCommand`. A transaction has one statement: START TRANSACTION is not supported.
-#
-# Hive's own cleaner waits while a write id is registered that is not above the mark of the compaction
-# (`ReadyToCleanHandler`). That alone is not enough, and differs here on purpose:
-#
-# * A query that read all that had committed registers a write id above the mark, and reads the inputs of the compaction
-#   all the same if its snapshot is older than the commit. So whoever registered for the table counts, by whatever id,
-#   unless its transaction is one from after the commit.
-# * Between its snapshot and its registration a query is not seen, nor is a reader that never registers. So a
-#   transaction that registered nothing counts for every table.
-# * `CQ_NEXT_TXN_ID` is the highest transaction that was seen when the compaction committed. Hive 4.2 takes no lock for
-#   that any more (`CommitTxnFunction`): a transaction with a higher id may have been opened, and may have taken its
-#   snapshot, before the commit ended. So one counts as from after it only if it was opened `COMMIT_MS` later, too, by
-#   the clock of the database, which gives both times.
-
-COMMIT_MS = 3_600_000
-"""Longer than the commit of a compaction takes in the metastore's database: from the look at the highest transaction
-until others see it.
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,18 +293,11 @@ class OpenReader:
     started_ms: int | None = None
     tables: Mapping[TableRef, int] = field(default_factory=dict)
 
-    def may_read(self, table: TableRef) -> bool:
-        """Whether it reads this table, or nobody knows yet what it reads."""
-        return not self.tables or table in self.tables
-
-    def is_from_after(self, next_txn_id: int, commit_ms: int) -> bool:
-        """Whether its snapshot is certainly newer than this commit."""
-        return self.txn_id > next_txn_id and self.started_ms is not None and self.started_ms > commit_ms + COMMIT_MS
-
 
 def readers_of(table: TableRef, opened: Iterable[OpenReader]) -> tuple[OpenReader, ...]:
-    """Those that may read a table, lowest id first."""
-    return tuple(sorted((one for one in opened if one.may_read(table)), key=lambda one: one.txn_id))
+    """Return those that read a table, or of which it is not known yet what they read, lowest id first."""
+    found = (one for one in opened if not one.tables or table in one.tables)
+    return tuple(sorted(found, key=lambda one: one.txn_id))
 
 
 def still_reading(
@@ -310,11 +305,133 @@ def still_reading(
 ) -> str | None:
     """What has to end before a compaction's inputs may go, in words; None without it. `readers`: see `readers_of`."""
     for reader in readers:
-        lowest = reader.tables.get(table)
-        if reader.is_from_after(next_txn_id, commit_ms) and (lowest is None or mark < lowest):
+        lowest, started = reader.tables.get(table), reader.started_ms
+        is_newer = reader.txn_id > next_txn_id and started is not None and started > commit_ms + COMMIT_MS
+        if is_newer and (lowest is None or mark < lowest):
             continue
         what = "registered nothing that it reads" if lowest is None else f"reads the table from write id {lowest}"
         if reader.txn_id <= next_txn_id:
             return f"transaction {reader.txn_id} is open since before its commit and {what}"
         return f"transaction {reader.txn_id} may be older than its commit and {what}"
     return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotedWrite:
+    """What a metastore notes of a transaction that writes at a place, while it is open and after it was rolled back.
+
+    ref        without a partition, too, of a write to partitions that are known only at its end
+    write_id   None where the transaction has none of the table, as that of a rebalance
+    compacts   it is a compaction, whose results have the transaction in their names
+    """
+
+    txn_id: int
+    ref: TableRef
+    write_id: int | None
+    compacts: bool
+    is_open: bool
+    started_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueCleaning:
+    """A place to be cleaned after transactions that were rolled back.
+
+    below   transactions from this one on are left alone, for it is open and writes there; None without one
+    """
+
+    ref: TableRef
+    reason: str
+    below: int | None
+
+    def concerns(self, note: NotedWrite) -> bool:
+        """Return whether the cleaning is about this note."""
+        return note.ref == self.ref and not note.is_open and (self.below is None or note.txn_id < self.below)
+
+
+def due_cleanings(notes: Iterable[NotedWrite], *, most: int, longest_ms: int, now_ms: int) -> tuple[DueCleaning, ...]:
+    """Return the places with more than `most` notes of rolled back transactions, or with one begun too long ago.
+
+    A negative `longest_ms` has the number alone count. Where all such transactions came after one that is still open
+    and writes there, nothing is due.
+    """
+    places: dict[TableRef, list[NotedWrite]] = {}
+    for note in notes:
+        places.setdefault(note.ref, []).append(note)
+    due = []
+    for ref, found in sorted(places.items(), key=lambda one: (one[0].whole_table, one[0].partition or "")):
+        rolled_back = [note for note in found if not note.is_open]
+        below = min((note.txn_id for note in found if note.is_open), default=None)
+        if not rolled_back or (below is not None and below <= min(note.txn_id for note in rolled_back)):
+            continue
+        age_ms = now_ms - min(note.started_ms for note in rolled_back)
+        if len(rolled_back) > most:
+            reason = f"{len(rolled_back)} rolled back transactions are more than {most}"
+        elif 0 <= longest_ms < age_ms:
+            since, limit = age_words(age_ms / 1000), age_words(longest_ms / 1000)
+            reason = f"a rolled back transaction was begun {since} ago, more than {limit}"
+        else:
+            continue
+        due.append(DueCleaning(ref=ref, reason=reason, below=below))
+    return tuple(due)
+
+
+def rolled_back_directories(listing: Listing, txns: Collection[int], write_ids: Sequence[int]) -> dict[str, str]:
+    """Return the directories right under a location that hold nothing but rolled back rows, each with why.
+
+    txns       transactions that were rolled back, of which results of compactions may be there
+    write_ids  all of the table that were rolled back, in order
+    """
+    found = {}
+    for name, parsed in _acid_directories(listing.top_directories(), Generation.HIVE4):
+        if parsed.visibility_txn:
+            if parsed.visibility_txn in txns:
+                found[name] = f"its transaction {parsed.visibility_txn} was rolled back"
+        elif name not in listing.compacted_bases:
+            low, high = _range(parsed)
+            if bisect_right(write_ids, high) - bisect_left(write_ids, low) == high - low + 1:
+                found[name] = "all that was written to it was rolled back"
+    return found
+
+
+def held_notes(
+    names: Iterable[str], notes: Iterable[NotedWrite], compacted: Collection[str] = ()
+) -> dict[NotedWrite, str]:
+    """Return the notes that must stay, each with a directory right under a location that may hold rows of it.
+
+    What a compaction wrote, in a transaction that has committed, holds none: it leaves rolled back rows out. So do the
+    `compacted` bases, which tell it by a file in them.
+    """
+    listed = list(notes)
+    # a compaction's write id is the mark up to which it went
+    written = sorted(
+        ((note.write_id, note) for note in listed if note.write_id is not None and not note.compacts),
+        key=lambda one: one[0],
+    )
+    ids = [write_id for write_id, _ in written]
+    by_txn: dict[int, str] = {}
+    held: dict[NotedWrite, str] = {}
+    for name, parsed in _acid_directories(names, Generation.HIVE4):
+        if parsed.visibility_txn:
+            by_txn.setdefault(parsed.visibility_txn, name)
+        elif name not in compacted:
+            low, high = _range(parsed)
+            for _, note in written[bisect_left(ids, low) : bisect_right(ids, high)]:
+                held.setdefault(note, name)
+    held.update((note, by_txn[note.txn_id]) for note in listed if note.txn_id in by_txn)
+    return held
+
+
+def places_below(listing: Listing) -> Mapping[str, frozenset[str]]:
+    """Return where ACID directories lie below a table's location: the names of those at each path relative to it.
+
+    So also partitions are found that an insert made and that the metastore never heard of.
+    """
+    found: dict[str, set[str]] = {}
+    paths = {*listing.directories, *(file.directory for file in listing.files)}
+    for path in paths:
+        parts = path.split("/")
+        at = next((number for number, part in enumerate(parts) if is_acid_directory_name(part)), None)
+        if at is not None and not has_hidden_part("/".join(parts[:at])):
+            found.setdefault("/".join(parts[:at]), set()).add(parts[at])
+    return {path: frozenset(names) for path, names in found.items()}

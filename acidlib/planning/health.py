@@ -17,7 +17,7 @@ from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.tables import TableRef
 from acidlib.planning.initiate import ABORTED_TXN_KEY, ABORTED_TXN_TIME_KEY
 from acidlib.planning.inputs import was_compact
-from acidlib.planning.verification import holding, why_held
+from acidlib.planning.results import holding, why_held
 from acidlib.wording import age_words, plural
 
 

@@ -33,7 +33,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from acidlib.errors import ConflictError, RefusedError
 from acidlib.model.tables import TableRef
-from acidlib.planning.rolled_back import NotedWrite
+from acidlib.planning.clean import NotedWrite
 from acidlib.queue.database import CHUNK, DENIED, DERBY, SQLITE, Database, database_now_ms, equals, is_among
 from acidlib.queue.tables import TXN_COMPONENTS, TXNS, find_table, metastore_table
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
-from acidlib.planning.verification import is_unverified
+from acidlib.planning.results import is_unverified
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,8 +34,7 @@ from acidlib.orc.writer import EncodedColumn, FileOptions, OrcWriter, encode_col
 from acidlib.parquet.footer import MAGIC as PARQUET_MAGIC
 from acidlib.parquet.footer import Footer, read_footer
 from acidlib.parquet.join import MOST_JOINED_FOOTER, MOST_ROW_GROUPS, check_joined, join_files
-from acidlib.planning.files import extension
-from acidlib.planning.stripes import plan_stripes
+from acidlib.planning.units import extension, plan_stripes
 from acidlib.rewrite.inputs import InputFiles, OpenInput, open_inputs
 from acidlib.rewrite.output import (
     StripeFilters,

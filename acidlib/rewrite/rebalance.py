@@ -16,7 +16,7 @@ from acidlib.orc.columns import Longs, Mask
 from acidlib.orc.reader import read_tail
 from acidlib.orc.schema import acid_tree
 from acidlib.orc.writer import FileOptions, OrcWriter
-from acidlib.planning.stripes import plan_stripes
+from acidlib.planning.units import plan_stripes
 from acidlib.points import Point, passing
 from acidlib.rewrite.deletes import read_deletes
 from acidlib.rewrite.inputs import InputFiles, OpenInput, acid_metadata, key_index, open_inputs

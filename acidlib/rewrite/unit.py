@@ -22,7 +22,7 @@ from acidlib.orc.proto import GREGORIAN_START_DAYS, Calendar, Compression, Kind
 from acidlib.orc.reader import JAVA_WRITER, ORC_135, Tail, read_tail
 from acidlib.orc.schema import TypeNode, acid_tree, parse_row_type, row_struct
 from acidlib.orc.writer import FileOptions, OrcWriter
-from acidlib.planning.stripes import plan_stripes
+from acidlib.planning.units import plan_stripes
 from acidlib.points import Point, passing
 from acidlib.rewrite.deletes import DeleteEvents, key_range, overlaps, read_deletes
 from acidlib.rewrite.inputs import InputFiles, OpenInput, OpenInputs, acid_metadata, open_input, open_inputs

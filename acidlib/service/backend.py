@@ -12,9 +12,8 @@ from acidlib.model.listing import Listing
 from acidlib.model.location import NOWHERE, Location
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts
 from acidlib.model.snapshots import ValidTxnList
-from acidlib.planning.clean import CleanPlan
+from acidlib.planning.clean import CleanPlan, DueCleaning
 from acidlib.planning.inputs import Publication
-from acidlib.planning.rolled_back import DueCleaning
 from acidlib.report.results import CleaningResult, Outcome, Statistics
 from acidlib.service.attempts import Attempts
 from acidlib.service.places import ListedPlace, PassedOver, Selection, Target
@@ -91,7 +90,7 @@ class HeldPlace(Protocol):
         """Of the request that it is held for."""
 
     def unverified(self, listing: Listing) -> CompactionRequest | None:
-        """The request for which nothing may be done here, see `planning.verification`; None where there is none.
+        """The request for which nothing may be done here, see `planning.results`; None where there is none.
 
         Who asks and goes on all the same releases the place, with what he publishes or has cleaned.
         """
@@ -105,7 +104,7 @@ class HeldPlace(Protocol):
     def start(self, high_water_mark: int, inputs: str | None = None) -> None:
         """Note up to which write id this goes, before the first byte is written. ConflictError: not ours any more.
 
-        inputs  a digest of what is read, by which the result may be taken back later; see `planning.undo`
+        inputs  a digest of what is read, by which the result may be taken back later; see `planning.results`
         """
 
     def awaited_marks(self) -> tuple[int, ...]:

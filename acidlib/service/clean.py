@@ -11,9 +11,8 @@ from acidlib.admission import THREADS
 from acidlib.errors import AcidError, BusyError, ConflictError, RefusedError, RetryError
 from acidlib.model.location import LOCAL, Location
 from acidlib.model.requests import CompactionRequest
-from acidlib.planning.clean import CleanPlan, left_over
-from acidlib.planning.rolled_back import DueCleaning
-from acidlib.planning.verification import holding, shows, why_held
+from acidlib.planning.clean import CleanPlan, DueCleaning, left_over
+from acidlib.planning.results import holding, shows, why_held
 from acidlib.points import Point, passing
 from acidlib.report.results import CleaningResult, RemovedPath
 from acidlib.service.backend import (

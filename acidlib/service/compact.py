@@ -24,8 +24,8 @@ from acidlib.model.tables import TableRef
 from acidlib.model.units import RewriteSettings, Unit, UnitResult
 from acidlib.planning.clean import is_reached
 from acidlib.planning.inputs import CompactionInputs, Publication, Refusal, lacks_number, overlapping_outputs
-from acidlib.planning.stripes import part_bytes_on
-from acidlib.planning.undo import digest_of_inputs
+from acidlib.planning.results import digest_of_inputs
+from acidlib.planning.units import part_bytes_on
 from acidlib.points import Point, passing
 from acidlib.report.progress import ERROR, INFO, WARNING
 from acidlib.report.results import CompactionResult, Outcome, Verification

@@ -16,17 +16,17 @@ from acidlib.model.requests import CompactionType
 from acidlib.model.units import DataFile, FileForm, JoinUnit, JoinWay, RewriteSettings, Unit, UnitResult
 from acidlib.orc.proto import MAGIC
 from acidlib.orc.schema import is_acid, parse_row_type
-from acidlib.planning.files import (
+from acidlib.planning.inputs import CompactionInputs, InputDirectory, Publication, Refusal, compaction_inputs
+from acidlib.planning.units import (
     compaction_units,
     delete_files,
     input_files,
     join_units,
     present_buckets,
     schema_file,
+    shares,
     ways_of,
 )
-from acidlib.planning.inputs import CompactionInputs, InputDirectory, Publication, Refusal, compaction_inputs
-from acidlib.planning.stripes import shares
 from acidlib.rewrite.inputs import InputFiles
 from acidlib.rewrite.rebalance import RebalanceUnit, distribute_rows
 from acidlib.rewrite.unit import BucketPlan
@@ -151,7 +151,7 @@ def prepare(
         directories = with_logical_lengths(stores.fs(target.location), target.location, inputs.directories)
         inputs = replace(inputs, directories=directories)
         _prove_full_acid(target, inputs, files)
-        schema = schema_file(inputs, lambda file: columns is not None or files.tail(file).rows > 0)
+        schema = schema_file(inputs.directories, lambda file: columns is not None or files.tail(file).rows > 0)
     return Prepared(place=place, inputs=inputs, schema=schema)
 
 

@@ -24,7 +24,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from acidlib.admission import THREADS
 from acidlib.errors import AcidError
-from acidlib.planning.batches import BATCH_TASKS, SMALL_BYTES, alike, batches
+from acidlib.planning.units import BATCH_TASKS, SMALL_BYTES, alike, batches
 from acidlib.service.services import Done, Runner, Task, started_threads
 from acidlib.service.stopping import STOPPING
 

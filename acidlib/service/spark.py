@@ -22,7 +22,7 @@ from pyspark import SparkConf, SparkContext, TaskContext
 
 from acidlib.errors import RefusedError, RetryError
 from acidlib.installed import CHECKOUT
-from acidlib.planning.batches import SMALL_BYTES
+from acidlib.planning.units import SMALL_BYTES
 from acidlib.service.services import Application, Done, Task, attempt
 from acidlib.service.spark_driver import (
     OF_THIS_PROCESS,

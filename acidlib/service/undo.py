@@ -22,7 +22,7 @@ from acidlib.errors import (
 )
 from acidlib.model.listing import Listing
 from acidlib.model.requests import CompactionRequest, RequestFacts, State
-from acidlib.planning.undo import NotTakenBack, TakingBack, taking_back
+from acidlib.planning.results import UndoPlan, undo_plan
 from acidlib.points import Point, passing
 from acidlib.report.results import UndoResult, UndoState
 from acidlib.service.leftovers import finish_claimed
@@ -171,7 +171,7 @@ def _note(undoing: Undoing, request: CompactionRequest, reason: str) -> None:
     passing(Point.UNDONE)
 
 
-def _plan(services: Services, undoing: Undoing, request: CompactionRequest, target: Target) -> TakingBack:
+def _plan(services: Services, undoing: Undoing, request: CompactionRequest, target: Target) -> UndoPlan:
     """What is moved; RefusedError where the result has to stay."""
     request.require_understood("undo the compaction of", "inputs", "outputs", "write_ids", "generation")
     listing: Listing = list_location(services.fs(target.location), target.location, missing=RefusedError)
@@ -179,15 +179,15 @@ def _plan(services: Services, undoing: Undoing, request: CompactionRequest, targ
         same = other.facts.undone is None and set(_outputs(other)) & set(_outputs(request))
         if same and _is_later(other, request):
             raise _refused(request, f"request {other.id} has published {_outputs(other)[0]} since")
-    plan = taking_back(
+    plan = undo_plan(
         listing,
         _outputs(request),
         target.write_ids(listing),
         digest=request.facts.inputs or "",  # none but of what published nothing
         generation=target.generation(listing),
     )
-    if isinstance(plan, NotTakenBack):
-        raise _refused(request, plan.reason)
+    if isinstance(plan, str):
+        raise _refused(request, plan)
     return plan
 
 
@@ -225,7 +225,7 @@ def _is_aside(services: Services, request: CompactionRequest, target: Target) ->
     return services.fs(target.location).is_directory(f"{target.location}/{_aside(request)}")
 
 
-def _with_plan(result: UndoResult, request: CompactionRequest, plan: TakingBack, reason: str) -> UndoResult:
+def _with_plan(result: UndoResult, request: CompactionRequest, plan: UndoPlan, reason: str) -> UndoResult:
     return replace(
         result,
         reason=reason,

@@ -13,9 +13,9 @@ from acidlib.model.listing import ListedFile, Listing
 from acidlib.model.names import BaseDir, parse_directory
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.units import DataFile, JoinUnit, JoinWay
-from acidlib.planning.files import newest_schema
 from acidlib.planning.inputs import InputDirectory, Role, directories_read
-from acidlib.planning.verification import DIFFERS, chosen_buckets, has_failed, share_of, shows, why_held
+from acidlib.planning.results import DIFFERS, chosen_buckets, has_failed, share_of, shows, why_held
+from acidlib.planning.units import schema_file
 from acidlib.report.results import Verification
 from acidlib.rewrite.inputs import InputFiles
 from acidlib.service.backend import HeldPlace
@@ -139,7 +139,7 @@ def left_behind(services: Services, place: ListedPlace, published: tuple[str, ..
         place=before,
         directories=directories,
         kind=kind,
-        schema=newest_schema(directories, lambda file: files.tail(file).rows > 0),
+        schema=schema_file(directories, lambda file: files.tail(file).rows > 0),
         ways={},
         results=published,
     )

@@ -12,8 +12,8 @@ from acidlib.model.location import Location
 from acidlib.model.requests import NO_FACTS, UNVERIFIED, CompactionRequest, CompactionType, RequestFacts, State
 from acidlib.model.tables import TableRef, matches
 from acidlib.planning.clean import CleanPlan, cleanable
+from acidlib.planning.results import holding
 from acidlib.planning.stated_write_ids import StatedWriteIds
-from acidlib.planning.verification import holding
 from acidlib.queue.sql import SqlQueue
 from acidlib.service.attempts import COUNTED, Attempts
 from acidlib.service.backend import (

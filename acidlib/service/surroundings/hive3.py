@@ -16,7 +16,7 @@ from acidlib.model.location import Location
 from acidlib.model.requests import NO_FACTS, CompactionRequest, CompactionType, Evidence, RequestFacts, State
 from acidlib.model.tables import TableRef
 from acidlib.planning.inputs import Publication
-from acidlib.planning.verification import holding
+from acidlib.planning.results import holding
 from acidlib.queue.metastore_database import MetastoreDatabase
 from acidlib.queue.sql import SqlQueue
 from acidlib.report.results import Statistics

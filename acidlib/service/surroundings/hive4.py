@@ -20,7 +20,7 @@ from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.snapshots import ValidTxnList
 from acidlib.model.tables import TableRef
 from acidlib.planning.inputs import Publication, lacks_number, refused_message
-from acidlib.planning.verification import holding
+from acidlib.planning.results import holding
 from acidlib.points import Point, passing
 from acidlib.processes import has_ended, process_identity
 from acidlib.queue.metastore_database import MetastoreDatabase

@@ -19,22 +19,20 @@ from acidlib.model.snapshots import ValidTxnList
 from acidlib.model.tables import TableRef
 from acidlib.planning.clean import (
     CleanPlan,
+    DueCleaning,
+    NotedWrite,
     OpenReader,
     Removal,
     aborted_present,
     cleanable,
-    readers_of,
-    still_reading,
-)
-from acidlib.planning.initiate import ABORTED_TXN_KEY, ABORTED_TXN_TIME_KEY, ABORTS_BY_CLEANER
-from acidlib.planning.rolled_back import (
-    DueCleaning,
-    NotedWrite,
     due_cleanings,
     held_notes,
     places_below,
+    readers_of,
     rolled_back_directories,
+    still_reading,
 )
+from acidlib.planning.initiate import ABORTED_TXN_KEY, ABORTED_TXN_TIME_KEY, ABORTS_BY_CLEANER
 from acidlib.points import Point, passing
 from acidlib.queue.metastore_database import MetastoreDatabase
 from acidlib.report.progress import WARNING

@@ -13,7 +13,7 @@ from acidlib.model.location import Location
 from acidlib.model.requests import NO_FACTS, UNVERIFIED, CompactionRequest, RequestFacts, State
 from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList
 from acidlib.planning.inputs import Publication
-from acidlib.planning.verification import holding, shows
+from acidlib.planning.results import holding, shows
 from acidlib.points import Point, passing
 from acidlib.processes import process_identity
 from acidlib.queue.rules import Retention

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acidlib.model.units import MEBIBYTE
-from acidlib.planning.batches import BATCH_BYTES, BATCH_TASKS, SMALL_BYTES, alike, batches
+from acidlib.planning.units import BATCH_BYTES, BATCH_TASKS, SMALL_BYTES, alike, batches
 
 LARGE = SMALL_BYTES
 

@@ -10,7 +10,7 @@ from located import at
 from acidlib.errors import CorruptError
 from acidlib.model.listing import ListedFile, Listing
 from acidlib.model.tables import TableRef
-from acidlib.planning.rolled_back import (
+from acidlib.planning.clean import (
     NotedWrite,
     due_cleanings,
     held_notes,

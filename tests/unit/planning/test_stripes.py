@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acidlib.model.units import RewriteSettings, StripeAction, StripeFacts
-from acidlib.planning.stripes import MOST_JOINED_ROWS, must_rewrite, plan_stripes, shares
+from acidlib.planning.units import MOST_JOINED_ROWS, must_rewrite, plan_stripes, shares
 
 SETTINGS = RewriteSettings(stripe_bytes=1000, copy_bytes=100)
 LARGE, SMALL = 500, 50

@@ -12,9 +12,9 @@ from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionType
 from acidlib.model.snapshots import all_committed
 from acidlib.model.units import ColumnMatching, DataFile, FileForm, RewriteSettings, Unit
-from acidlib.planning.files import compaction_units, delete_files, schema_file
 from acidlib.planning.inputs import CompactionInputs, compaction_inputs
 from acidlib.planning.state import acid_state
+from acidlib.planning.units import compaction_units, delete_files, schema_file
 
 HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4
 MAJOR, MINOR = CompactionType.MAJOR, CompactionType.MINOR
@@ -57,7 +57,7 @@ def units(
     routed = {f"{GONE}/bucket_00000": {0}} if deletes is None else deletes
     found = compaction_units(
         inputs,
-        schema=schema_file(inputs, lambda file: file.path not in without_rows),
+        schema=schema_file(inputs.directories, lambda file: file.path not in without_rows),
         delete_buckets={path: frozenset(b) for path, b in routed.items()},
         location=at("/t"),
         generation=generation,
@@ -157,7 +157,7 @@ def test_the_columns_are_those_of_the_last_file_that_has_bytes() -> None:
 def test_the_columns_are_those_of_the_last_file_that_has_rows() -> None:
     inputs = planned(TABLE, MAJOR, HIVE3)
     asked: list[DataFile] = []
-    last = schema_file(shortened(inputs, {TABLE[2]: 0}), lambda file: bool(asked.append(file)))
+    last = schema_file(shortened(inputs, {TABLE[2]: 0}).directories, lambda file: bool(asked.append(file)))
     assert paths_of(tuple(asked)) == [TABLE[1], TABLE[0]]
     assert last == asked[0]
     for empty, decides in (([], 2), ([2], 1), ([2, 1], 0), ([2, 1, 0], 2)):

@@ -9,7 +9,7 @@ import pytest
 from acidlib.errors import RefusedError
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State
 from acidlib.model.tables import TableRef
-from acidlib.planning.verification import chosen_buckets, holding, share_of
+from acidlib.planning.results import chosen_buckets, holding, share_of
 
 VOUCH = "Cannot vouch for the compaction of db.t: because so"
 

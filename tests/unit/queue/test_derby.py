@@ -9,7 +9,7 @@ import pytest
 
 from acidlib.errors import RetryError, UsageError
 from acidlib.model.tables import TableRef
-from acidlib.planning.rolled_back import NotedWrite
+from acidlib.planning.clean import NotedWrite
 from acidlib.queue.metastore_database import MetastoreDatabase
 from acidlib.queue.sql import SqlQueue
 

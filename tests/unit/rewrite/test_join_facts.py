@@ -13,8 +13,8 @@ from parquet_joining import footer_of
 from acidlib.model.names import BaseDir, DeltaDir, Generation
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import DataFile, JoinWay, RewriteSettings
-from acidlib.planning.files import join_units
 from acidlib.planning.inputs import CompactionInputs, InputDirectory, OutputDirectory, Publication, Role
+from acidlib.planning.units import join_units
 from acidlib.rewrite.inputs import InputFiles
 from acidlib.rewrite.join import join_facts
 from acidlib.stores.renaming.local import LocalDataFiles

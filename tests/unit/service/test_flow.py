@@ -14,7 +14,7 @@ import pytest
 from thread_runner import ThreadRunner
 
 from acidlib.errors import ConflictError, RetryError
-from acidlib.planning.batches import SMALL_BYTES
+from acidlib.planning.units import SMALL_BYTES
 from acidlib.service.schedule import Flow, Piece, ran
 from acidlib.service.services import Done, LocalRunner, Task
 from acidlib.service.stopping import STOPPING

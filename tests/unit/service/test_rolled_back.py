@@ -13,7 +13,7 @@ from unit.service.test_catalog import KEY, Metastore, part, table
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.tables import TableRef
-from acidlib.planning.rolled_back import DueCleaning, NotedWrite
+from acidlib.planning.clean import DueCleaning, NotedWrite
 from acidlib.report.results import CleaningResult
 from acidlib.service.backend import CleanerOptions
 from acidlib.service.removals import Pace

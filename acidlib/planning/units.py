@@ -1,0 +1,375 @@
+"""The work of a compaction: units, one for each file to make; what becomes of each stripe; and tasks that run together.
+
+Source: Hive `CompactorMR` (one task per bucket number) and `OrcRawRecordMerger`. Differences, on purpose: delete
+events go to the bucket that their key decodes to, in whichever file they lay (Hive 3.1's minor compaction copies all
+of them into every bucket file of an unbucketed table, and then cannot read the result).
+
+Insert-only tables: rows have no ids and nothing is ever deleted, so a compaction gathers the files of the directories
+that are committed. Files of one bucket number become one where their format allows it without looking at a value: ORC
+by stripes, Parquet by row groups, text by lines. Others are copied as they are, under names of their own. The order of
+files is kept. Source: Hive `CompactorMR.runMmCompaction` (3.1), `MmMajorQueryCompactor` and `MergeCompactor` (4) for
+what is read and for the names of results; `Utilities.getBucketedTableFileName` for numbers in names.
+
+Starting a task of Spark takes some ten milliseconds, joining two small files one. So small tasks are dealt out over the
+executors' free places, as many to each as wait; a large one has a place of its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from heapq import heappop, heappush
+
+from acidlib.model.listing import Listing, has_hidden_part
+from acidlib.model.location import Location
+from acidlib.model.names import BucketFile, DeltaDir, Generation, OriginalFile, parse_file
+from acidlib.model.snapshots import ValidWriteIdList
+from acidlib.model.tables import Storage
+from acidlib.model.units import (
+    MEBIBYTE,
+    ColumnMatching,
+    DataFile,
+    JoinFacts,
+    JoinUnit,
+    JoinWay,
+    RewriteSettings,
+    StripeAction,
+    StripeFacts,
+    Unit,
+)
+from acidlib.planning.initiate import ORC_INPUT_FORMAT
+from acidlib.planning.inputs import CompactionInputs, InputDirectory, Role
+from acidlib.wording import plural
+
+PARQUET_INPUT_FORMAT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat"
+TEXT_INPUT_FORMAT = "org.apache.hadoop.mapred.TextInputFormat"
+ONE_PER_FILE = ("skip.header.line.count", "skip.footer.line.count")
+"""Table properties that say something of each single file, so that text files may not be joined."""
+
+_WAYS = {
+    ORC_INPUT_FORMAT: JoinWay.STRIPES,
+    PARQUET_INPUT_FORMAT: JoinWay.ROW_GROUPS,
+    TEXT_INPUT_FORMAT: JoinWay.LINES,
+}
+
+MOST_JOINED_ROWS = 1 << 22
+"""Rows of a joined stripe: their keys alone are 128 MiB in memory. Columns of few values take next to no bytes, so that
+the stripe size bounds nothing there."""
+MOST_PARTS = 64
+"""Tasks that share a bucket at most: planning it and joining their parts take longer than each of them by then."""
+PART_BYTES_OF_A_SLOT = MEBIBYTE // 16
+
+SMALL_BYTES = 8 * MEBIBYTE
+"""A task with less input than this is small: it takes about as long as it takes to start one."""
+BATCH_BYTES = 64 * MEBIBYTE
+"""Small tasks with more input than this together are not worth one task."""
+BATCH_TASKS = 64
+_LIKE = 4
+
+
+def row_files(inputs: CompactionInputs) -> tuple[DataFile, ...]:
+    """The inputs that hold rows, in order."""
+    return _files(inputs.directories, deletes=False)
+
+
+def delete_files(inputs: CompactionInputs) -> tuple[DataFile, ...]:
+    """The inputs that hold delete events, in order."""
+    return _files(inputs.directories, deletes=True)
+
+
+def _files(directories: Sequence[InputDirectory], *, deletes: bool) -> tuple[DataFile, ...]:
+    return tuple(file for one in directories if (one.role is Role.DELETE_DELTA) is deletes for file in one.files)
+
+
+def schema_file(directories: Sequence[InputDirectory], has_rows: Callable[[DataFile], bool]) -> DataFile | None:
+    """Return the file whose columns are the table's where these are not stated; None where no input has any bytes.
+
+    It is the newest with rows, for inputs come by write id: a writer without rows need not have known the columns
+    (`struct<>`), and its transaction changed none of them. Without rows it is the newest with any bytes. A writer that
+    was aborted may have died before its file was whole, so others are preferred. `has_rows` is asked of the newest file
+    first, until it says so of one; mostly that is the first.
+    """
+    filled = [file for file in reversed(_files(directories, deletes=False)) if file.length]
+    whole = [file for file in filled if not file.aborted]
+    with_rows = next((file for file in whole if has_rows(file)), None)
+    events = [file for file in reversed(_files(directories, deletes=True)) if file.length]
+    whole_events = [file for file in events if not file.aborted]
+    return with_rows or next(iter(whole or filled or whole_events or events), None)
+
+
+def present_buckets(listing: Listing, inputs: CompactionInputs) -> int:
+    """Into how many buckets a place is rebalanced where nobody says it: as many as its bucket files have numbers.
+
+    Source: Hive 4 `RebalanceQueryCompactor`, which counts the files of obsolete directories, too; where there are
+    original files alone, which it does not count, these have numbers as well.
+    """
+    names = (parse_file(file.name) for file in listing.files if not has_hidden_part(file.path))
+    numbers = {name.bucket for name in names if isinstance(name, BucketFile)}
+    return len(numbers or {file.bucket for file in row_files(inputs)}) or 1
+
+
+def compaction_units(
+    inputs: CompactionInputs,
+    *,
+    schema: DataFile | None,
+    delete_buckets: Mapping[str, frozenset[int]],
+    location: Location,
+    generation: Generation,
+    write_ids: ValidWriteIdList,
+    settings: RewriteSettings,
+    matching: ColumnMatching,
+    row_type: str | None = None,
+) -> tuple[Unit, ...]:
+    """The units of a compaction, by result directory and bucket.
+
+    schema          as `schema_file` finds it; without one there is no unit
+    delete_buckets  the buckets that the events of a delete file decode to, by its path
+    row_type        the table's columns, where they are stated
+    matching        how the table's readers find its columns
+
+    By Hive 3's names every bucket number seen in any input gives a file in every result, be it empty, as Hive 3.1 does;
+    by Hive 4's only buckets with rows or events give one. A result without any row or event is
+    not published.
+    """
+    if schema is None:
+        return ()
+    rows, events = row_files(inputs), delete_files(inputs)
+    routed = {file.path: delete_buckets[file.path] for file in events}
+    everywhere = {file.bucket for file in (*rows, *events)}.union(*routed.values())
+    keep_empty = generation is Generation.HIVE3
+    units = []
+    for output in inputs.outputs:
+        is_delete = isinstance(output.name, DeltaDir) and output.name.is_delete
+        own = set().union(*routed.values()) if is_delete else {file.bucket for file in rows}
+        for bucket in sorted(everywhere if keep_empty else own):
+            mine = tuple(file for file in events if bucket in routed[file.path])
+            units.append(
+                Unit(
+                    location=location,
+                    directory=output.path,
+                    bucket=bucket,
+                    is_delete=is_delete,
+                    inputs=mine if is_delete else tuple(file for file in rows if file.bucket == bucket),
+                    deletes=() if is_delete else mine,
+                    collapse=inputs.kind.makes_base,
+                    schema=schema,
+                    generation=generation,
+                    keep_empty=keep_empty,
+                    write_ids=write_ids,
+                    settings=settings,
+                    matching=matching,
+                    row_type=row_type,
+                )
+            )
+    return tuple(units)
+
+
+def ways_of(storage: Storage | None, properties: Mapping[str, str]) -> frozenset[JoinWay]:
+    """How files of a table or partition may be joined, by what a metastore says of it.
+
+    Without a metastore (None) a file shows by itself that it is ORC or Parquet; nothing shows that one is text without
+    header lines.
+    """
+    if storage is None:
+        return frozenset({JoinWay.STRIPES, JoinWay.ROW_GROUPS})
+    way = _WAYS.get(storage.input_format or "")
+    if way is None or (way is JoinWay.LINES and any(properties.get(key, "0").strip() != "0" for key in ONE_PER_FILE)):
+        return frozenset()
+    return frozenset({way})
+
+
+def input_files(inputs: CompactionInputs) -> tuple[DataFile, ...]:
+    """The files whose rows stay, in order: none of a directory whose write ids are all aborted."""
+    return tuple(file for directory in inputs.directories for file in directory.files if not file.aborted)
+
+
+def join_units(
+    inputs: CompactionInputs,
+    facts: Mapping[str, JoinFacts],
+    *,
+    location: Location,
+    generation: Generation,
+    settings: RewriteSettings,
+) -> tuple[JoinUnit, ...]:
+    """The files to make. `facts` of each input, by its path.
+
+    A bucket's first file is named as Hive's writers name it, further ones as Hive names copies of it.
+    """
+    groups: list[list[DataFile]] = []
+    open_groups: dict[tuple[int, JoinWay, str], tuple[list[DataFile], float]] = {}
+    for file in input_files(inputs):
+        found = facts[file.path]
+        key = (file.bucket, found.way, file.path if found.way is JoinWay.WHOLE else found.group_key)
+        group, share = open_groups.get(key, ([], 0.0))
+        if not group or share + found.share > 1:
+            group, share = [], 0.0
+            groups.append(group)
+        group.append(file)
+        open_groups[key] = (group, share + found.share)
+    copies: Counter[int] = Counter()
+    (output,) = inputs.outputs
+    units = []
+    for group in groups:
+        first = group[0]
+        name = OriginalFile(bucket=first.bucket, copy=copies[first.bucket] or None).name + extension(first.path)
+        copies[first.bucket] += 1
+        units.append(
+            JoinUnit(
+                location=location,
+                directory=output.path,
+                file_name=name,
+                bucket=first.bucket,
+                way=facts[first.path].way,
+                inputs=tuple(group),
+                generation=generation,
+                settings=settings,
+                reason=facts[first.path].reason,
+            )
+        )
+    return tuple(units)
+
+
+def extension(path: str) -> str:
+    """What follows the last dot of a file's name, with the dot: by it Hadoop chooses the codec of text."""
+    _, dot, rest = path.rpartition("/")[2].rpartition(".")
+    return dot + rest if dot else ""
+
+
+def plan_stripes(stripes: Sequence[StripeFacts], settings: RewriteSettings) -> tuple[StripeAction, ...]:
+    """Actions in the order of the stripes, which is the order of their keys.
+
+    A stripe without a reason against it is copied. Others are rewritten, joined with their neighbours up to the stripe
+    size and `MOST_JOINED_ROWS`; a small stripe that could be copied joins such a group, or other small ones beside it.
+    """
+    actions: list[StripeAction] = []
+    rewritten: list[StripeFacts] = []
+    size = rows = 0
+    for stripe in stripes:
+        if stripe.kept == 0:
+            actions.append(StripeAction(copy=False, stripes=(stripe,), reason="no row of it is left"))
+        elif must_rewrite(stripe) is None and stripe.length >= settings.copy_bytes:
+            actions += _close(rewritten)
+            actions.append(StripeAction(copy=True, stripes=(stripe,), reason=_unchanged(stripe)))
+            rewritten = []
+        else:
+            fits = size + stripe.length <= settings.stripe_bytes and rows + stripe.rows <= MOST_JOINED_ROWS
+            if rewritten and not (fits and rewritten[0].timezone == stripe.timezone):
+                actions += _close(rewritten)
+                rewritten = []
+            if not rewritten:
+                size = rows = 0
+            rewritten.append(stripe)
+            size += stripe.length
+            rows += stripe.rows
+    actions += _close(rewritten)
+    # a group closes only after the emptied stripes that lie between its members
+    place = {stripe: number for number, stripe in enumerate(stripes)}
+    return tuple(sorted(actions, key=lambda action: place[action.stripes[0]]))
+
+
+def must_rewrite(stripe: StripeFacts) -> str | None:
+    """Why a stripe cannot be copied even when it is large enough, or None."""
+    if stripe.deleted or stripe.aborted:
+        return _dropped([stripe])
+    return stripe.no_copy
+
+
+def _close(group: list[StripeFacts]) -> Iterator[StripeAction]:
+    """One action for a group; a single stripe that is only small is copied: joining it with nothing gains nothing."""
+    if not group:
+        return
+    if len(group) == 1 and must_rewrite(group[0]) is None:
+        reason = f"{_unchanged(group[0])}, and no small neighbour to join with"
+        yield StripeAction(copy=True, stripes=tuple(group), reason=reason)
+        return
+    yield StripeAction(copy=False, stripes=tuple(group), reason=_summary(group))
+
+
+def _unchanged(stripe: StripeFacts) -> str:
+    return "unchanged" if stripe.regroup is None else f"unchanged but for {stripe.regroup}"
+
+
+def _summary(group: list[StripeFacts]) -> str:
+    changed = [stripe for stripe in group if stripe.deleted or stripe.aborted]
+    parts = [_dropped(changed)] if changed else []
+    others = Counter(stripe.no_copy or "small" for stripe in group if stripe not in changed)
+    parts += [f"{reason} ({count} of {plural(len(group), 'stripe')})" for reason, count in others.most_common()]
+    return "; ".join(parts)
+
+
+def _dropped(stripes: list[StripeFacts]) -> str:
+    deleted, aborted = sum(s.deleted for s in stripes), sum(s.aborted for s in stripes)
+    counts = [f"{count} {what}" for count, what in ((deleted, "deleted"), (aborted, "aborted")) if count]
+    rows = "row" if deleted + aborted == 1 else "rows"
+    return f"{rows} to leave out: {', '.join(counts)}"
+
+
+def part_bytes_on(slots: int, given: int) -> int:
+    """Input bytes of a task that shares a bucket with others, where so many tasks run at a time.
+
+    Spark starts some thousand tasks a second: the more cores there are, the longer each has to have one.
+
+    given  at least so many; 0: nothing is shared
+    """
+    return max(given, slots * PART_BYTES_OF_A_SLOT) if given else 0
+
+
+def shares(actions: Sequence[StripeAction], part_bytes: int) -> tuple[tuple[int, ...], ...]:
+    """The numbers of the rewriting actions, shared out among tasks of about so many input bytes; () for a single task.
+
+    The largest are dealt first, each to the task that has least so far, so that all end at about the same time.
+    """
+    rewritten = [number for number, action in enumerate(actions) if not action.copy]
+    total = sum(actions[number].length for number in rewritten)
+    count = min(total // part_bytes, len(rewritten), MOST_PARTS) if part_bytes else 0
+    if count < 2:
+        return ()
+    loads = [(0, task) for task in range(count)]
+    dealt: list[list[int]] = [[] for _ in range(count)]
+    for number in sorted(rewritten, key=lambda number: -actions[number].length):
+        load, task = heappop(loads)
+        dealt[task].append(number)
+        heappush(loads, (load + actions[number].length, task))
+    return tuple(tuple(sorted(numbers)) for numbers in dealt)
+
+
+def batches(lengths: Sequence[int], free: int) -> list[list[int]]:
+    """The tasks to start now on so many free places, by their numbers: each list shares one place.
+
+    lengths  input bytes of the tasks that wait, those that wait longest first; what does not fit goes on waiting
+    """
+    large: list[int] = []
+    small: list[int] = []
+    for number, length in enumerate(lengths):
+        if length >= SMALL_BYTES and len(large) + bool(small) < free:
+            large.append(number)
+        elif length < SMALL_BYTES and len(large) < free:
+            small.append(number)
+    places = free - len(large)
+    waiting = small[: places * BATCH_TASKS]
+    dealt: list[list[int]] = [[] for _ in range(min(places, len(waiting)))]
+    filled = [0] * len(dealt)
+    # in turns, the largest first, so that none gets all that are large
+    for turn, number in enumerate(sorted(waiting, key=lambda number: -lengths[number])):
+        place = turn % len(dealt)
+        if not dealt[place] or filled[place] + lengths[number] <= BATCH_BYTES:
+            dealt[place].append(number)
+            filled[place] += lengths[number]
+    return [[number] for number in large] + dealt
+
+
+def alike(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
+    """Batches, by their numbers, that take about as long as each other: who waits for all waits for none in vain.
+
+    most  so many at a time: the more there are, the longer the last one takes
+    """
+    order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
+    group: list[int] = []
+    for number in order:
+        unlike = group and lengths[number] * _LIKE < lengths[group[0]] and lengths[group[0]] >= SMALL_BYTES
+        if unlike or len(group) == most:
+            yield group
+            group = []
+        group.append(number)
+    if group:
+        yield group
