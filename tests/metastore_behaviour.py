@@ -13,10 +13,9 @@ from itertools import count
 import pytest
 
 from acidlib.errors import ConflictError, RetryError
-from acidlib.metastore.compaction_transaction import begin_compaction
-from acidlib.metastore.compactor_locks import lock_place, publication_lock
 from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.hms import Hms
+from acidlib.metastore.holding import begin_compaction, lock_place, publication_lock
 from acidlib.metastore.transactions import LockComponent, LockState, LockType, TxnType
 from acidlib.model.names import Generation
 from acidlib.model.tables import TableRef

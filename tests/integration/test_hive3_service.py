@@ -25,7 +25,7 @@ from servers.fleet import Servers
 from servers.metastore import Metastore
 from thread_runner import ThreadRunner
 
-from acidlib.metastore import compactor_locks
+from acidlib.metastore import holding
 from acidlib.model.names import Generation
 from acidlib.points import Point
 from acidlib.service import leftovers
@@ -1427,7 +1427,7 @@ def test_what_a_killed_run_leaves_is_ended_by_a_later_one(
     jobs: Jobs, hasty_metastore: Metastore, monkeypatch: pytest.MonkeyPatch, queue: str, moment: str
 ) -> None:
     """On another machine: only time tells that it is dead."""
-    for module in (claims, compactor_locks, leftovers):
+    for module in (claims, holding, leftovers):
         monkeypatch.setattr(module, "has_ended", lambda process: False)
     with site(jobs, hasty_metastore, hives_queue=queue == METASTORES) as made:
         laid = made.lay()

@@ -26,11 +26,10 @@ from servers.fleet import Servers
 from servers.metastore import Metastore
 
 from acidlib.errors import ConflictError, RetryError
-from acidlib.metastore import compactor_locks
-from acidlib.metastore.compaction_transaction import begin_compaction
-from acidlib.metastore.compactor_locks import lock_place, publication_lock, release_dead_locks
+from acidlib.metastore import holding
 from acidlib.metastore.heartbeat import Heartbeater, heartbeat_options
 from acidlib.metastore.hms import Hms, connect
+from acidlib.metastore.holding import begin_compaction, lock_place, publication_lock, release_dead_locks
 from acidlib.metastore.options import ConnectionOptions
 from acidlib.metastore.transactions import HeldLock
 from acidlib.model.names import Generation
@@ -227,7 +226,7 @@ def test_locks_live_as_long_as_their_process_and_a_little_longer(short: Metastor
 
 def test_where_nobody_looks_after_dead_locks_we_do(careless3: Metastore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of another machine, of which only time tells that they are dead."""
-    monkeypatch.setattr(compactor_locks, "has_ended", lambda process: False)
+    monkeypatch.setattr(holding, "has_ended", lambda process: False)
     with connected(careless3) as hms, heartbeats(careless3, SHORT) as beats, another_compactor(careless3) as pid:
         assert release_dead_locks(hms, timeout_seconds=SHORT, agent="acidlib-2") == ()
         os.kill(pid, signal.SIGKILL)

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
-from acidlib.metastore.compactor_locks import PLACES, CompactorLock, lock_place, publication_lock, release_dead_locks
 from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.hms import Hms
+from acidlib.metastore.holding import PLACES, CompactorLock, lock_place, publication_lock, release_dead_locks
 from acidlib.metastore.transactions import HeldLock, LockType, OpenTxns
 from acidlib.model.location import Location
 from acidlib.model.requests import NO_FACTS, CompactionRequest, CompactionType, Evidence, RequestFacts, State

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from acidlib.errors import AcidError, ConflictError, MissingError, RefusedError
-from acidlib.metastore.compactor_locks import CompactorLock, describe_holders, lock_place
+from acidlib.metastore.holding import CompactorLock, describe_holders, lock_place
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, Evidence, RequestFacts, State
 from acidlib.planning.clean import CleanPlan, aborted_present, cleanable

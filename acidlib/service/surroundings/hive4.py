@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 
 from acidlib import __version__
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError, UnknownOutcomeError
-from acidlib.metastore.compaction_transaction import CompactionTransaction, begin_compaction
 from acidlib.metastore.compactions import Accepted, ShownRequest
 from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.hms import Hms
+from acidlib.metastore.holding import CompactionTransaction, begin_compaction
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.listing import Listing
 from acidlib.model.names import Generation
@@ -355,7 +355,7 @@ class Hive4Hold:
         """Release the claim, and abort what was not committed."""
         try:
             if self._txn is not None and not self._row.outcome_unknown:
-                self._txn.close()
+                self._txn.abort()
         finally:
             if self._claim is not None:
                 self._claim.release()

@@ -9,14 +9,15 @@ from typing import cast
 from fake_locks import Client, LockServer
 
 from acidlib.errors import RetryError, UnknownOutcomeError
-from acidlib.metastore.compaction_transaction import CompactionTransaction, begin_compaction
-from acidlib.metastore.compactor_locks import (
+from acidlib.metastore.heartbeat import Heartbeater
+from acidlib.metastore.hms import Hms
+from acidlib.metastore.holding import (
+    CompactionTransaction,
     CompactorLock,
+    begin_compaction,
     lock_place,
     publication_lock,
 )
-from acidlib.metastore.heartbeat import Heartbeater
-from acidlib.metastore.hms import Hms
 from acidlib.metastore.transactions import LockComponent, LockState, LockType
 from acidlib.model.tables import TableRef
 

@@ -220,11 +220,11 @@ def test_an_abort_while_an_error_is_handled_says_nothing(server: LockServer, pro
     try:
         raise ValueError("the first")
     except ValueError:
-        transaction.close()
+        transaction.abort()
 
 
 def test_nothing_is_aborted_twice(server: LockServer, process: Process) -> None:
     with nullcontext(process.begin()) as transaction:
         transaction.abort()
-        transaction.close()
+        transaction.abort()
     assert server.calls.count("abort_txn") == 1

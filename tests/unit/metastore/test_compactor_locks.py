@@ -10,10 +10,8 @@ import pytest
 from fake_locks import Client, Failure, LockServer
 
 from acidlib.errors import BusyError, ConflictError, DefectError, RefusedError, RetryError, UnknownOutcomeError
-from acidlib.metastore.compactor_locks import (
-    release_dead_locks,
-)
 from acidlib.metastore.heartbeat import Lease
+from acidlib.metastore.holding import release_dead_locks
 from acidlib.metastore.transactions import HeldLock, LockState, LockType
 from unit.metastore.compactors import AWAY, LOST, TIMEOUT, Clock, Process, lock
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from acidlib.metastore.compactor_locks import (
+from acidlib.metastore.holding import (
     agent_text,
     blocking_locks,
     dead_locks,
     describe_holders,
-    lock_token,
     place_partition,
     place_table,
 )
@@ -155,8 +154,7 @@ def test_who_is_dead(lock: HeldLock, expected: bool) -> None:
 
 
 def test_the_process_of_a_lock_ends_its_agent_whatever_is_cut() -> None:
-    assert lock_token("", "tok") == "tok"
-    text = agent_text("acidlib-" + "x" * 200, lock_token("gone", "tok"))
+    text = agent_text("acidlib-" + "x" * 200, "gone:tok")
     assert len(text) == 128
     lock = held(1, agent=text, heartbeat_ms=1)
     assert dead_locks([lock], now_ms=1, timeout_seconds=300, has_ended=lambda process: process == "gone")
