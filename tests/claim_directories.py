@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from acidlib.stores.filesystem import RenameFileSystem
-from acidlib.stores.renaming.claims import CLAIM_DIRECTORY, ClaimInfo
+from acidlib.stores.renaming.claims import ClaimInfo
 from acidlib.stores.renaming.local import LocalFileSystem
+from acidlib.stores.store import CLAIM
 
 ELSEWHERE = "elsewhere.1.1"
 """The identity of a process of another machine."""
@@ -24,7 +25,7 @@ CHANGES = (
 
 def lay_claim(location: Path, owner: str = "acidlib-other-host", *, age: float = 0.0, process: str = "") -> Path:
     """A claim under the token "theirs", whose owner gave its last sign of life `age` seconds ago; its directory."""
-    path, token = location / CLAIM_DIRECTORY, "theirs"
+    path, token = location / CLAIM, "theirs"
     (path / f"7.{token}").mkdir(parents=True)
     beat = time.time() - age
     info = ClaimInfo(owner=owner, token=token, start=beat, beat=beat, process=process)
@@ -35,22 +36,22 @@ def lay_claim(location: Path, owner: str = "acidlib-other-host", *, age: float =
 
 def age_claim(location: Path, seconds: float) -> None:
     """As if so many seconds had passed since the last sign of life of whoever holds a claim."""
-    path = location / CLAIM_DIRECTORY
+    path = location / CLAIM
     before = path.stat().st_mtime
     os.utime(path, (before - seconds, before - seconds))
 
 
 def owner_elsewhere(location: Path) -> None:
     """As if the holder of a claim had run on another machine."""
-    (file,) = (location / CLAIM_DIRECTORY).glob("*.json")
+    (file,) = (location / CLAIM).glob("*.json")
     file.write_text(json.dumps(json.loads(file.read_text()) | {"process": ELSEWHERE}))
 
 
 def holder_of(location: Path) -> str:
     """The owner whom a claim names."""
-    (generation,) = (path.name for path in (location / CLAIM_DIRECTORY).iterdir() if path.is_dir())
+    (generation,) = (path.name for path in (location / CLAIM).iterdir() if path.is_dir())
     token = generation.partition(".")[2]
-    return str(json.loads((location / CLAIM_DIRECTORY / f"{token}.json").read_text())["owner"])
+    return str(json.loads((location / CLAIM / f"{token}.json").read_text())["owner"])
 
 
 def claims_at_time(patch: Any, seconds: float, fs: type[RenameFileSystem] = LocalFileSystem) -> None:
@@ -59,7 +60,7 @@ def claims_at_time(patch: Any, seconds: float, fs: type[RenameFileSystem] = Loca
 
     def later(directory: Path) -> None:
         now = time.time() + seconds
-        if directory.name == CLAIM_DIRECTORY or directory.name.startswith(f"{CLAIM_DIRECTORY}."):
+        if directory.name == CLAIM or directory.name.startswith(f"{CLAIM}."):
             os.utime(directory, (now, now))
 
     def make_later(self: RenameFileSystem, path: str) -> None:

@@ -26,11 +26,9 @@ from long_runs import LONG, amount
 from acidlib.errors import AcidError, ConflictError, RetryError
 from acidlib.model.location import Location
 from acidlib.stores.filesystem import FileSystem
-from acidlib.stores.litter import find_litter
-from acidlib.stores.removing import remove_paths
-from acidlib.stores.renaming.claims import Claim, ClaimInfo
-from acidlib.stores.renaming.publishing import STAGING_MARKER, STAGING_PREFIX, attempt_path
-from acidlib.stores.store import Attempt, Store
+from acidlib.stores.removing import find_litter, remove_paths
+from acidlib.stores.renaming.claims import ClaimInfo
+from acidlib.stores.store import STAGING_MARKER, STAGING_PREFIX, Attempt, Claim, Store, attempt_path
 
 DAY = 86_400
 INPUTS = ("delta_0000001_0000001_0000", "delta_0000004_0000004_0000")
@@ -264,7 +262,7 @@ def believe_dead() -> None:
     """Let this process take whom it looks at first for dead, until there is a newer sign of life."""
     first: list[float] = []
 
-    def is_stale(self: ClaimInfo, now: float, stale_seconds: float = 0.0) -> bool:
+    def is_stale(self: ClaimInfo, now: float) -> bool:
         first.append(self.beat)
         return self.beat <= first[0]
 

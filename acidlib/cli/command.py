@@ -30,8 +30,7 @@ from acidlib.service.environment import Environment
 from acidlib.service.services import WORKER_PREFIX, Application, Runner, Services
 from acidlib.service.spark_driver import OF_THIS_PROCESS
 from acidlib.service.stopping import STOPPING, exit_status, write_line
-from acidlib.stores.hadoop.jvm import Hadoop
-from acidlib.stores.hadoop.tokens import DelegationTokens, HandedTokens, asks_for_kerberos
+from acidlib.stores.hadoop import DelegationTokens, Hadoop, HandedTokens, asks_for_kerberos
 from acidlib.stores.stores import Stores
 
 Report = TypeVar("Report", bound=RunReport)

@@ -254,7 +254,7 @@ _PEM_SUFFIXES = (".pem", ".crt", ".cer")
 
 
 class Secrets(Protocol):
-    """What Java keeps; see `acidlib.stores.hadoop.secrets`, which says what is raised."""
+    """What Java keeps; see `acidlib.stores.hadoop`, which says what is raised."""
 
     @property
     def providers(self) -> str:

@@ -30,10 +30,9 @@ from acidlib.service.places import Selection, Target
 from acidlib.service.removals import Pace, is_claimed, litter_at, litter_of, remove_litter, remove_named, would_go
 from acidlib.service.services import Services, as_done
 from acidlib.stores.listing import list_location
-from acidlib.stores.litter import Orphan, find_orphans, may_be_litter
-from acidlib.stores.renaming.claims import CLAIM_DIRECTORY
-from acidlib.stores.renaming.publishing import STAGING_PREFIX, made_as
-from acidlib.stores.store import Store
+from acidlib.stores.removing import Litter, find_orphans, may_be_litter
+from acidlib.stores.renaming.store import original_staging_name
+from acidlib.stores.store import CLAIM, STAGING_PREFIX, Store
 from acidlib.wording import age_words, plural
 
 # --- cleaner ----------------------------------------------------------------------------------------------------------
@@ -163,7 +162,7 @@ def _leftovers(
         if not fs.is_directory(str(place)):
             return None
         names = [entry.name for entry in fs.list_directory(str(place), missing=ConflictError)]
-        if CLAIM_DIRECTORY not in names and not any(map(may_be_litter, names)):
+        if CLAIM not in names and not any(map(may_be_litter, names)):
             return None
         unfinished = store.unfinished(place)
         if not unfinished and not litter_of(services, place):
@@ -497,7 +496,7 @@ def run_orphans(
     return [*selected.notes, *(f"{one.target.ref}: {one.reason}" for one in selected.passed_over)]
 
 
-def _planned(services: Services, target: Target, orphans: Sequence[Orphan], *, trash: bool) -> CleaningResult:
+def _planned(services: Services, target: Target, orphans: Sequence[Litter], *, trash: bool) -> CleaningResult:
     where = f", to move to {services.store(target.location).trash_place(target.location)}" if trash else ""
     return replace(_orphan_result(target, "planned", _count(len(orphans)) + where), removed=tuple(map(_path, orphans)))
 
@@ -506,7 +505,7 @@ def _removed(services: Services, target: Target, idle_seconds: float, *, trash: 
     """Remove them under a claim, after another look: what was an orphan may have been taken up meanwhile."""
     with services.claim(target.location) as held:
         orphans = _orphans_at(services, target, idle_seconds, own_token=held.token)
-        wanted = {orphan.path: _path(orphan).reason for orphan in orphans}
+        wanted = {orphan.name: _path(orphan).reason for orphan in orphans}
         removed, problems = remove_named(services, held, wanted, trash=trash, pace=Pace(services))
     result = replace(_orphan_result(target, "succeeded", _count(len(orphans))), removed=removed)
     return replace(result, state="failed", reason="; ".join(problems)) if problems else result
@@ -514,7 +513,7 @@ def _removed(services: Services, target: Target, idle_seconds: float, *, trash: 
 
 def _orphans_at(
     services: Services, target: Target, idle_seconds: float, *, own_token: str | None = None
-) -> tuple[Orphan, ...]:
+) -> tuple[Litter, ...]:
     """Nothing is an orphan while another run is at work there, or what a run has begun to publish."""
     if is_claimed(services, target.location, own_token):
         return ()
@@ -526,16 +525,16 @@ def _orphans_at(
         idle_seconds=idle_seconds,
         txns=target.interpretation.txns,
     )
-    return tuple(orphan for orphan in found if f"{target.location}/{orphan.path}" not in unfinished)
+    return tuple(orphan for orphan in found if f"{target.location}/{orphan.name}" not in unfinished)
 
 
 def _count(count: int) -> str:
     return plural(count, "orphan")
 
 
-def _path(orphan: Orphan) -> RemovedPath:
+def _path(orphan: Litter) -> RemovedPath:
     reason = f"{orphan.reason}; unchanged for {age_words(orphan.idle_seconds)}"
-    return RemovedPath(path=made_as(orphan.path), bytes=orphan.bytes, reason=reason)
+    return RemovedPath(path=original_staging_name(orphan.name), bytes=orphan.bytes, reason=reason)
 
 
 def _orphan_result(target: Target, state: str, reason: str) -> CleaningResult:

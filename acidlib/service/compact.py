@@ -47,8 +47,7 @@ from acidlib.service.services import Progress, Services, Task
 from acidlib.service.tasks import AnyUnit, look_task
 from acidlib.service.verify import Compacted, Verifier, made_by
 from acidlib.stores.listing import list_location
-from acidlib.stores.renaming.publishing import Published, StagedDirectory, take_back
-from acidlib.stores.store import Stage
+from acidlib.stores.store import Published, Stage, StagedDirectory, remove_uncommitted
 from acidlib.wording import human_bytes, plural
 
 IN_FLIGHT = "acidlib.places.in.flight"
@@ -471,7 +470,7 @@ class PlaceCompaction:
         except AcidError:
             # a transaction that can never commit: no reader has seen these
             if is_hidden:
-                take_back(self._services.fs(location), location, directories)
+                remove_uncommitted(self._services.fs(location), location, directories)
             raise
 
     async def _verify_seen(self, held: HeldPlace, plan: Prepared, done: Compacted, share: float) -> None:
@@ -483,7 +482,7 @@ class PlaceCompaction:
             held.assert_mine(plan.inputs.high_water_mark)
         except AcidError:
             if is_hidden:  # it never commits
-                take_back(self._services.fs(location), location, done.results)
+                remove_uncommitted(self._services.fs(location), location, done.results)
             raise
         self._mark(held, done.results, is_hidden=is_hidden)
 

@@ -28,7 +28,7 @@ from acidlib.metastore.options import (
     uris_from_settings,
     zookeeper_tls,
 )
-from acidlib.stores.hadoop.secrets import JavaSecrets, about_providers
+from acidlib.stores.hadoop import JavaSecrets, about_providers
 
 _WITH_TICKET = KerberosLogin()
 SHIPPED_BY_YARN = Path("__spark_conf__", "__hadoop_conf__")

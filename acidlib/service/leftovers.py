@@ -11,9 +11,7 @@ from acidlib.model.requests import CompactionRequest, State
 from acidlib.processes import has_ended
 from acidlib.queue.sql import SqlQueue
 from acidlib.service.services import Services
-from acidlib.stores.renaming.claims import STALE_SECONDS
-from acidlib.stores.renaming.publishing import RolledForward
-from acidlib.stores.store import Store
+from acidlib.stores.store import STALE_SECONDS, RolledForward, Store
 from acidlib.wording import plural
 
 

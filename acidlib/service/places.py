@@ -32,8 +32,7 @@ from acidlib.planning.stated_write_ids import (
 from acidlib.report.progress import WARNING
 from acidlib.service.services import Done, Services, in_threads
 from acidlib.stores.listing import list_location, witness_of
-from acidlib.stores.renaming.claims import CLAIM_DIRECTORY
-from acidlib.stores.renaming.publishing import STAGING_PREFIX
+from acidlib.stores.store import CLAIM, STAGING_PREFIX
 from acidlib.wording import duration_text, plural, size_words, utc_words
 
 # --- target -----------------------------------------------------------------------------------------------------------
@@ -239,7 +238,7 @@ class ListedPlace:
     @property
     def is_claimed(self) -> bool:
         """Whether somebody was at work there when it was listed, or died there; in a bucket no listing tells."""
-        return CLAIM_DIRECTORY in self.listing.directories
+        return CLAIM in self.listing.directories
 
     def nothing_to_merge(self, kind: CompactionType, *, automatic: bool) -> str | None:
         """Why a place is compact already; None when it is not.

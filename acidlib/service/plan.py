@@ -43,8 +43,7 @@ from acidlib.service.tasks import (
 )
 from acidlib.stores.filesystem import FileSystem
 from acidlib.stores.listing import flush_length
-from acidlib.stores.renaming.publishing import StagedDirectory
-from acidlib.stores.store import Attempt, Stage
+from acidlib.stores.store import Attempt, Stage, StagedDirectory
 from acidlib.stores.stores import Stores
 
 # --- prepare ----------------------------------------------------------------------------------------------------------

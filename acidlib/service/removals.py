@@ -12,10 +12,9 @@ from acidlib.planning.clean import Removal
 from acidlib.points import Point, passing
 from acidlib.report.results import RemovedPath
 from acidlib.service.services import Services
-from acidlib.stores.held import Claim
-from acidlib.stores.litter import TAKEN_BACK, Litter, find_litter
-from acidlib.stores.removing import OUT_OF_SIGHT, measure, remove_paths
-from acidlib.stores.renaming.publishing import UNDONE, made_as
+from acidlib.stores.removing import TAKEN_BACK, Litter, find_litter, measure, remove_paths
+from acidlib.stores.renaming.store import original_staging_name
+from acidlib.stores.store import OUT_OF_SIGHT, Claim
 from acidlib.wording import age_words
 
 
@@ -99,12 +98,12 @@ def remove_named(
         services.fs(location),
         location,
         tuple(wanted),
-        remove=store.trash(location, f"{int(services.clock())}-{services.unique()}").move if trash else remove,
+        remove=store.trash(location, f"{int(services.clock())}-{services.unique()}") if trash else remove,
         known=known,
         before_each=still_ours,
         after_each=lambda item: None if item.path in hidden else pace.after(item.files),
     )
-    problems = {item.path: item.reason for item in report.failed}
+    problems = dict(report.failed)
     if hidden:
         store.make_durable(location)  # once for all of them: until then each is there whole, in sight or not
     for item in report.removed:
@@ -119,7 +118,9 @@ def remove_named(
     if report.removed:
         store.make_durable(location)
     removed = tuple(
-        RemovedPath(path=made_as(item.path), bytes=item.bytes, reason=wanted[item.path], moved_to=item.moved_to)
+        RemovedPath(
+            path=original_staging_name(item.path), bytes=item.bytes, reason=wanted[item.path], moved_to=item.moved_to
+        )
         for item in report.removed
         if item.path not in problems
     )
@@ -153,12 +154,11 @@ def is_claimed(services: Services, location: Location, own_token: str | None = N
 def litter_at(services: Services, location: Location) -> tuple[RemovedPath, ...]:
     """What dead runs left and may be removed, as `find_litter` finds it."""
     return tuple(
-        RemovedPath(path=made_as(litter.name), bytes=litter.bytes, reason=_reason(litter))
+        RemovedPath(path=original_staging_name(litter.name), bytes=litter.bytes, reason=_reason(litter))
         for litter in litter_of(services, location)
     )
 
 
 def _reason(litter: Litter) -> str:
-    if litter.name.startswith(UNDONE):
-        return f"{TAKEN_BACK}, {age_words(litter.idle_seconds)} ago"
-    return f"left by a dead run {age_words(litter.idle_seconds)} ago"
+    comma = "," if litter.reason == TAKEN_BACK else ""
+    return f"{litter.reason}{comma} {age_words(litter.idle_seconds)} ago"

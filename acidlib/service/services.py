@@ -16,8 +16,7 @@ from acidlib.model.location import Location
 from acidlib.report.progress import INFO
 from acidlib.service.stopping import STOPPING
 from acidlib.stores.filesystem import FileSystem
-from acidlib.stores.held import Claim
-from acidlib.stores.store import Store
+from acidlib.stores.store import Claim, Store
 from acidlib.stores.stores import Stores
 
 # --- runner -----------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from acidlib.rewrite.inputs import InputFiles
 from acidlib.rewrite.join import join_facts, run_join
 from acidlib.rewrite.rebalance import RebalanceUnit, SourceBucket, find_runs, run_rebalance
 from acidlib.rewrite.unit import BucketPlan, PartResult, PartUnit, join_parts, plan_bucket, run_part, run_unit
-from acidlib.stores.renaming.publishing import attempt_path
+from acidlib.stores.store import attempt_path
 from acidlib.stores.stores import Stores
 from acidlib.verify.bucket import BucketView, Tally, buckets_of_deletes, tally_of
 from acidlib.verify.orc_files import require_reader

@@ -29,7 +29,7 @@ from acidlib.service.leftovers import finish_claimed
 from acidlib.service.places import Target
 from acidlib.service.services import Services
 from acidlib.stores.listing import list_location
-from acidlib.stores.renaming.publishing import UNDONE
+from acidlib.stores.store import UNDONE
 
 _PUBLISHED = (State.READY_FOR_CLEANING, State.SUCCEEDED, State.FAILED)
 

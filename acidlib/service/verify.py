@@ -25,8 +25,7 @@ from acidlib.service.schedule import ran
 from acidlib.service.services import Services, Task
 from acidlib.service.tasks import AnyUnit, delete_look_task, reader_task, view_task
 from acidlib.stores.listing import list_location
-from acidlib.stores.renaming.publishing import StagedDirectory
-from acidlib.stores.store import Stage
+from acidlib.stores.store import Stage, StagedDirectory
 from acidlib.verify.bucket import BucketView, Tally
 from acidlib.verify.plain_files import PlainView
 
@@ -87,9 +86,9 @@ class Compacted:
             return list_location(services.fs(location), location, missing=ConflictError)
         before = self.place.listing
         made = (
-            ListedFile(path=f"{directory.name}/{file.name}", length=file.length, modified=0.0)
+            ListedFile(path=f"{directory.name}/{name}", length=length, modified=0.0)
             for directory in self.staged
-            for file in directory.files
+            for name, length in directory.files.items()
         )
         return replace(
             before,

@@ -64,8 +64,7 @@ from acidlib.service.surroundings.alone import select_targets
 from acidlib.service.surroundings.catalog import Catalog
 from acidlib.service.surroundings.hive3 import concerns
 from acidlib.service.surroundings.hive4_cleaning import CLEANER_ON
-from acidlib.stores.removing import OUT_OF_SIGHT
-from acidlib.stores.renaming.publishing import STAGING_PREFIX
+from acidlib.stores.store import OUT_OF_SIGHT, STAGING_PREFIX
 
 _QUEUED = (State.INITIATED, State.WORKING, State.READY_FOR_CLEANING)
 _AT_WORK = (State.INITIATED, State.WORKING)

@@ -1,31 +1,28 @@
-"""File systems behind one small interface, and walking down a tree of directories."""
+"""File systems behind one small interface.
+
+Everything that touches a table's files goes through `FileSystem`, which every store has. Publication and claims by
+renames need more of it, `RenameFileSystem`: renames that are atomic and fail on an existing target, files that are
+created whole and by one of several creators only, empty directories whose removal spares what has come into them, and
+that what was synced survives a loss of power. A store without these things must be published to in another way, or
+not at all.
+"""
+
+from __future__ import annotations
 
 import errno
 import grp
 import os
 import pwd
 import stat
-from collections.abc import Iterator
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
-
-# --- filesystem -------------------------------------------------------------------------------------------------------
-# File systems behind one small interface.
-#
-# Everything that touches a table's files goes through `FileSystem`, which every store has. Publication and claims by
-# renames need more of it, `RenameFileSystem`: renames that are atomic and fail on an existing target, files that are
-# created whole and by one of several creators only, empty directories whose removal spares what has come into them, and
-# that what was synced survives a loss of power. A store without these things must be published to in another way, or
-# not at all.
-
-_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
-_DENIED = frozenset({errno.EACCES, errno.EPERM})
-_RIGHTS = {"r": "read", "w": "write", "x": "enter"}
-_MODES = {"r": os.R_OK, "w": os.W_OK, "x": os.X_OK}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,30 +55,30 @@ class FileSystem(Protocol):
     """
 
     def exists(self, path: str) -> bool:
-        """Whether anything has this name; a dangling symbolic link does."""
+        """Tell whether anything has this name; a dangling symbolic link does."""
 
     def is_directory(self, path: str) -> bool:
-        """Whether the path is a directory itself, not a symbolic link to one."""
+        """Tell whether the path is a directory itself, not a symbolic link to one."""
 
     def entry(self, path: str, *, missing: type[AcidError] = CorruptError) -> Entry:
-        """What the path is; a symbolic link is not followed."""
+        """Return what the path is; a symbolic link is not followed."""
 
     def names_changed(self, path: str, *, missing: type[AcidError] = CorruptError) -> float:
-        """When a name in a directory last came or went, in seconds since the epoch.
+        """Return when a name in a directory last came or went, in seconds since the epoch.
 
         0 where the store does not keep that; then nothing is asked, and what is missing raises nothing.
         """
 
     def owner(self, path: str) -> str | None:
-        """The name of the user who owns the path; None when the file system does not know it."""
+        """Return the name of the user who owns the path; None when the file system does not know it."""
 
     def list_directory(self, path: str, *, missing: type[AcidError] = CorruptError) -> tuple[Entry, ...]:
-        """The entries of one directory, sorted by name."""
+        """Return the entries of one directory, sorted by name."""
 
     def list_tree(
         self, path: str, *, enter_hidden: bool, missing: type[AcidError] = CorruptError
     ) -> tuple[TreeEntry, ...]:
-        """Everything below a directory, sorted by path.
+        """Return everything below a directory, sorted by path.
 
         Without `enter_hidden`, hidden directories below the root (a leading `_` or `.`) are named but not entered and
         hidden symbolic links are left out. Any other symbolic link is refused. A directory that vanishes meanwhile
@@ -89,67 +86,123 @@ class FileSystem(Protocol):
         """
 
     def read(self, path: str, *, missing: type[AcidError] = CorruptError) -> bytes:
-        """The whole contents of a file."""
+        """Return the whole contents of a file."""
 
     def remove_tree(self, root: str, relative: str) -> None:
-        """Removes a file or directory below `root` with all it holds; symbolic links are never followed.
+        """Remove a file or directory below `root` with all it holds; symbolic links are never followed.
 
         `relative` must stay below `root` and pass through no symbolic link, else `RefusedError`. What is already
         missing raises `ConflictError`. A loss of power may bring some of it back.
         """
 
 
-class RenameFileSystem(FileSystem, Protocol):
+class RenameFileSystem(FileSystem):
     """What publication and claims by renames need besides; failures are those of `FileSystem`.
 
     Every change in a directory (a name that comes, goes or changes) moves its time of modification, by one clock for
     all who use the file system.
     """
 
+    __slots__ = ()
+
+    def names_changed(self, path: str, *, missing: type[AcidError] = CorruptError) -> float:
+        return self.entry(path, missing=missing).modified
+
+    def list_tree(
+        self, path: str, *, enter_hidden: bool, missing: type[AcidError] = CorruptError
+    ) -> tuple[TreeEntry, ...]:
+        found: list[TreeEntry] = []
+        waiting = [""]
+        while waiting:
+            prefix = waiting.pop()
+            absent = ConflictError if prefix else missing
+            for entry in self.list_directory(f"{path}/{prefix}".rstrip("/") or "/", missing=absent):
+                hidden = not enter_hidden and entry.name.startswith(("_", "."))
+                if entry.is_symlink:
+                    if hidden:
+                        continue
+                    raise RefusedError(
+                        f"Cannot list {path}: {prefix}{entry.name} is a symbolic link, and what lies behind it is not "
+                        "part of the table; have a metastore name its target, or remove it"
+                    )
+                below, is_directory = prefix + entry.name, entry.is_directory
+                found.append(
+                    TreeEntry(path=below, is_directory=is_directory, length=entry.length, modified=entry.modified)
+                )
+                if is_directory and not hidden:
+                    waiting.append(f"{below}/")
+        return tuple(sorted(found, key=lambda item: item.path))
+
+    @abstractmethod
     def create(self, path: str, data: bytes, *, durable: bool = True) -> None:
-        """Creates a file whole and exclusively: an existing one raises `ConflictError` and stays.
+        """Create a file whole and exclusively: an existing one raises `ConflictError` and stays.
 
         Durably, unless its directory is synced later on, or it need not outlast a loss of power.
         """
 
+    @abstractmethod
     def make_directory(self, path: str) -> None:
-        """Creates one directory; an existing name raises `ConflictError`, a missing parent `CorruptError`."""
+        """Create one directory; an existing name raises `ConflictError`, a missing parent `CorruptError`."""
 
+    @abstractmethod
     def inherit(self, path: str, like: str) -> None:
-        """Gives what is at a path, and all below it, the owner, group and mode of the directory `like`.
+        """Give what is at a path, and all below it, the owner, group and mode of the directory `like`.
 
         As far as this process is allowed to and the file system supports it; files do not become executable.
         """
 
+    @abstractmethod
     def sync(self, path: str) -> None:
-        """Makes the contents of a file, or the names in a directory, durable."""
+        """Make the contents of a file, or the names in a directory, durable."""
 
+    @abstractmethod
     def sync_tree(self, path: str) -> None:
-        """Makes everything below a directory, and the directory itself, durable."""
+        """Make everything below a directory, and the directory itself, durable."""
 
+    @abstractmethod
     def rename_noreplace(
         self, source: str, target: str, *, missing: type[AcidError] = CorruptError, durable: bool = True
     ) -> None:
-        """Renames a file or directory atomically and durably; an existing target raises `ConflictError`.
+        """Rename a file or directory atomically and durably; an existing target raises `ConflictError`.
 
         Without `durable` a loss of power may undo it, until the directories of both names are synced. An empty
         directory that is made as the target in this very moment may be replaced; nothing else ever is. After a
         `RetryError` it may have been done, where an answer can be lost; after a `ConflictError` it was not.
         """
 
+    @abstractmethod
     def remove_file(self, path: str, *, missing: type[AcidError] = CorruptError) -> None:
-        """Removes one file or symbolic link; never a directory that holds something."""
+        """Remove one file or symbolic link; never a directory that holds something."""
 
+    @abstractmethod
     def remove_empty_directory(self, path: str) -> bool:
-        """Removes a directory only if it is empty, atomically; whether it did. False of one that is missing, too."""
+        """Remove a directory only if it is empty, atomically; return whether it went. False of a missing one, too."""
 
 
 def safe_parts(root: str, relative: str) -> tuple[str, ...]:
-    """The components of a path that must lie strictly below `root`; anything else raises `RefusedError`."""
+    """Return the components of a path that must lie strictly below `root`; anything else raises `RefusedError`."""
     parts = tuple(relative.split("/"))
     if any(part in ("", ".", "..") or "\0" in part for part in parts):
         raise RefusedError(f"Cannot touch {relative!r}: because it does not name something below {root}")
     return parts
+
+
+_ABSENT = {
+    errno.ENOENT: "there is no such file or directory",
+    errno.ENOTDIR: "it is not a directory",
+    errno.EISDIR: "it is a directory",
+}
+_FAILURES: dict[int, tuple[type[AcidError], str]] = {
+    **dict.fromkeys((errno.EEXIST, errno.ENOTEMPTY), (ConflictError, "it already exists")),
+    **dict.fromkeys(
+        (errno.ENOSPC, errno.EDQUOT), (RetryError, "no space is left on the device, or the quota is used up")
+    ),
+    errno.ELOOP: (RefusedError, "it is, or passes through, a symbolic link"),
+    errno.EROFS: (RetryError, "the file system is read-only"),
+}
+"""What the operating system says by a number."""
+_RIGHTS = {"r": "read", "w": "write", "x": "enter"}
+_MODES = {"r": os.R_OK, "w": os.W_OK, "x": os.X_OK}
 
 
 def as_acid_error(
@@ -161,25 +214,18 @@ def as_acid_error(
     `RefusedError`, everything that may pass (space, permission, input/output) `RetryError`.
     """
     what = f"Cannot {action} {path}" + (f" to {target}" if target else "")
-    start = f"{what}: because"
     code = error.errno
-    if code == errno.ENOENT:
-        return missing(f"{start} there is no such file or directory")
-    if code in (errno.ENOTDIR, errno.EISDIR):
-        return missing(f"{start} {'it is not' if code == errno.ENOTDIR else 'it is'} a directory")
-    if code in (errno.EEXIST, errno.ENOTEMPTY):
-        return ConflictError(f"{start} it already exists")
-    if code == errno.ELOOP:
-        return RefusedError(f"{start} it is, or passes through, a symbolic link")
+    if code in _ABSENT:
+        return missing(f"{what}: because {_ABSENT[code]}")
+    if code in _FAILURES:
+        kind, why = _FAILURES[code]
+        return kind(f"{what}: because {why}")
     if code in (errno.ENAMETOOLONG, errno.EILSEQ):
-        return RefusedError(f"{start} the file system does not take that name ({os.strerror(code)})")
-    if code in _SPACE:
-        return RetryError(f"{start} no space is left on the device, or the quota is used up")
-    if code in _DENIED:
-        return permission_missing(what, _missing_right(action, path, target) or _refusal(code))
-    if code == errno.EROFS:
-        return RetryError(f"{start} the file system is read-only")
-    return RetryError(f"{start} the operating system said: {error.strerror or error}")
+        return RefusedError(f"{what}: because the file system does not take that name ({os.strerror(code)})")
+    if code in (errno.EACCES, errno.EPERM):
+        refusal = f"the operating system said to user {_name_of_user(os.geteuid())}: {os.strerror(code)}"
+        return permission_missing(what, _missing_right(action, path, target) or refusal)
+    return RetryError(f"{what}: because the operating system said: {error.strerror or error}")
 
 
 def permission_missing(what: str, why: str) -> AcidError:
@@ -200,7 +246,11 @@ def _missing_right(action: str, path: str, target: str) -> str | None:
             lacking = "".join(right for right in rights if not os.access(one, _MODES[right], effective_ids=True))
             if lacking:
                 status = os.lstat(one)
-                owner = f"{_name_of_user(status.st_uid)}:{_name_of_group(status.st_gid)}"
+                try:
+                    group = grp.getgrgid(status.st_gid).gr_name
+                except KeyError:
+                    group = str(status.st_gid)
+                owner = f"{_name_of_user(status.st_uid)}:{group}"
                 return needs(_name_of_user(os.geteuid()), lacking, one, mode=stat.filemode(status.st_mode), owner=owner)
     return None
 
@@ -221,10 +271,6 @@ def _wanted(action: str, path: str, target: str) -> Iterator[tuple[str, str]]:
         yield from ((directory, "rwx") for directory, _, _ in os.walk(path))
 
 
-def _refusal(code: int) -> str:
-    return f"the operating system said to user {_name_of_user(os.geteuid())}: {os.strerror(code)}"
-
-
 def _name_of_user(number: int) -> str:
     try:
         return pwd.getpwuid(number).pw_name
@@ -232,15 +278,8 @@ def _name_of_user(number: int) -> str:
         return str(number)
 
 
-def _name_of_group(number: int) -> str:
-    try:
-        return grp.getgrgid(number).gr_name
-    except KeyError:
-        return str(number)
-
-
 class raising_acid_errors:  # noqa: N801 - used as a function; a generator would take longer than what it guards
-    """Runs its body; an `OSError` in it is raised as the error that `as_acid_error` names."""
+    """Guard of a block; an `OSError` in it is raised as the error that `as_acid_error` names."""
 
     __slots__ = ("_action", "_missing", "_path")
 
@@ -255,30 +294,30 @@ class raising_acid_errors:  # noqa: N801 - used as a function; a generator would
             raise as_acid_error(error, self._action, self._path, missing=self._missing) from error
 
 
-# --- tree -------------------------------------------------------------------------------------------------------------
-# Walking down a tree of directories, one listing each, on any file system.
+UNREACHABLE_SECONDS = 60.0
+"""For how long after a wait in vain nothing is asked: a run never waits for more than about half of its time."""
 
 
-def walk_tree(fs: FileSystem, path: str, *, enter_hidden: bool, missing: type[AcidError]) -> tuple[TreeEntry, ...]:
-    """What `FileSystem.list_tree` promises."""
-    found: list[TreeEntry] = []
-    waiting = [""]
-    while waiting:
-        prefix = waiting.pop()
-        absent = ConflictError if prefix else missing
-        for entry in fs.list_directory(f"{path}/{prefix}".rstrip("/") or "/", missing=absent):
-            hidden = not enter_hidden and entry.name.startswith(("_", "."))
-            if entry.is_symlink:
-                if hidden:
-                    continue
-                raise RefusedError(
-                    f"Cannot list {path}: {prefix}{entry.name} is a symbolic link, and what lies behind it is not part "
-                    "of the table; have a metastore name its target, or remove it"
-                )
-            relative = prefix + entry.name
-            found.append(
-                TreeEntry(path=relative, is_directory=entry.is_directory, length=entry.length, modified=entry.modified)
-            )
-            if entry.is_directory and not hidden:
-                waiting.append(f"{relative}/")
-    return tuple(sorted(found, key=lambda item: item.path))
+class UnreachableServers:
+    """The servers that one run has waited for in vain; threads share it.
+
+    A run waits for each of them once, and not at every place that lies there: later questions are told at once what the
+    first one was told. Pickled it knows of none: a task waits for itself.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` is in seconds, from any beginning."""
+        self._clock = clock
+        self._noted: dict[str, tuple[float, str]] = {}
+
+    def __reduce__(self) -> tuple[type[UnreachableServers], tuple[()]]:
+        return UnreachableServers, ()
+
+    def note(self, server: str, reason: str) -> None:
+        """Note that a server has just been waited for in vain."""
+        self._noted[server] = self._clock() + UNREACHABLE_SECONDS, reason
+
+    def reason(self, server: str) -> str | None:
+        """Return why a server is not to be asked now; None when it is."""
+        until, reason = self._noted.get(server, (0.0, ""))
+        return reason if reason and self._clock() < until else None

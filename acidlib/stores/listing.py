@@ -21,7 +21,7 @@ from acidlib.model.names import (
 )
 from acidlib.stores.filesystem import FileSystem, TreeEntry
 from acidlib.stores.renaming.claims import TRIES_TO_CLAIM
-from acidlib.stores.renaming.publishing import STAGING_PREFIX
+from acidlib.stores.store import STAGING_PREFIX
 
 # --- listing ----------------------------------------------------------------------------------------------------------
 # One listing of a location as a value, with what its few small marker files say.

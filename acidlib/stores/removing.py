@@ -1,18 +1,36 @@
-"""Removing what a plan names, below one location, without ever following a symbolic link."""
+"""Removing what a plan names, below one location, and finding what dead runs, ours and Hive's, left besides.
 
+Nothing here ever follows a symbolic link. Litter is what a run of this engine must have left; every cleaning removes
+it. Orphans are looked for on request: they are staging directories of any compactor, and results whose transaction was
+aborted.
+"""
+
+from __future__ import annotations
+
+import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from acidlib.errors import AcidError, ConflictError, RefusedError
 from acidlib.model.listing import ListedFile, has_hidden_part
 from acidlib.model.location import Location
+from acidlib.model.names import Generation, parse_directory
+from acidlib.model.snapshots import ValidTxnList
 from acidlib.points import Point, passing
-from acidlib.stores.filesystem import FileSystem, RenameFileSystem, TreeEntry, safe_parts
+from acidlib.stores.filesystem import Entry, FileSystem, safe_parts
+from acidlib.stores.renaming.claims import read_claim
+from acidlib.stores.store import CLAIM, OUT_OF_SIGHT, PUBLISH_RECORD, STAGING_MARKER, STAGING_PREFIX, TRASH, UNDONE
 
-TRASH = "_acidlib_trash"
-OUT_OF_SIGHT = "_acidlib_removed."
-"""Begins the names of what is about to be removed, which readers pass over."""
+LITTER_SECONDS = 86_400.0
+"""How long nothing must have been modified in what is called litter."""
+
+HIVE_STAGING_PREFIX = ".hive-staging"
+"""What Hive's queries write to before their results have a name (`hive.exec.stagingdir`)."""
+
+_UNFINISHED_TRASH = re.compile(re.escape(TRASH) + r"\.[0-9a-f]{32}\.tmp")
+_NAMED_SO = (OUT_OF_SIGHT, UNDONE, f"{CLAIM}.", STAGING_PREFIX, f"{TRASH}.")
+_FOREIGN = ("staging of a compaction", "staging of a query")
+TAKEN_BACK = "the result of a compaction that was undone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,67 +47,14 @@ class Removed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotRemoved:
-    """One path that could not be removed, or not wholly, and why."""
-
-    path: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RemovalReport:
-    """The outcome for every path of the plan but those that were missing already."""
+    """The outcome for every path of the plan but those that were missing already.
 
-    removed: tuple[Removed, ...]
-    failed: tuple[NotRemoved, ...]
-
-
-class Trash(Protocol):
-    """Where things are moved instead of being deleted."""
-
-    def move(self, relative: str) -> str:
-        """Move what lies at a path of the location; where it is then. ConflictError when it is gone."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrashDirectory:
-    """Where things are moved instead of being deleted: `_acidlib_trash/<name>/` in a location, which readers pass over.
-
-    `name` is unique, such as a time stamp.
+    failed  the paths that could not be removed, or not wholly, and why
     """
 
-    fs: RenameFileSystem
-    location: Location
-    name: str
-
-    @property
-    def path(self) -> str:
-        """The directory that things are moved to."""
-        return f"{self.location}/{TRASH}/{self.name}"
-
-    def make(self) -> None:
-        """Make the directory, where it is not there; ConflictError where a link or a file has its name."""
-        if len(safe_parts(str(self.location), self.name)) != 1:
-            raise RefusedError(
-                f"Cannot move files aside in {self.location}: because {self.name!r} is not a single name"
-            )
-        self._ensure(f"{self.location}/{TRASH}")
-        self._ensure(self.path)
-
-    def move(self, relative: str) -> str:
-        """See `Trash`; ConflictError also where something like it is there."""
-        *parents, last = safe_parts(str(self.location), relative)
-        target = self.path
-        for part in parents:
-            target = f"{target}/{part}"
-            self._ensure(target)
-        target = f"{target}/{last}"
-        self.fs.rename_noreplace(f"{self.location}/{relative}", target, missing=ConflictError)
-        return target
-
-    def _ensure(self, path: str) -> None:
-        if not self.fs.is_directory(path):
-            self.fs.make_directory(path)
+    removed: tuple[Removed, ...]
+    failed: dict[str, str]
 
 
 def remove_paths(
@@ -102,20 +67,23 @@ def remove_paths(
     before_each: Callable[[], None] | None = None,
     after_each: Callable[[Removed], None] | None = None,
 ) -> RemovalReport:
-    """Removes files and directories, each given by its path relative to `location`.
+    """Remove files and directories, each given by its path relative to `location`.
 
     `remove` is called for each, to delete it, or to move it to the trash and say where it is then. A path that fails
     does not stop the others. A path that leads out of the location, or through a symbolic link, is refused and
     reported; nothing it leads to is touched. With `known` (the files of the listing that the plan was made from) so is
-    one that holds a file which readers see and which is not among them: somebody writes there. `before_each` raises
-    ConflictError when somebody else works there now: then nothing more is removed. `after_each` may pause, so that a
-    file system is not flooded.
+    one that holds a file which readers see and which is not among them: another writer is at work there. `before_each`
+    raises ConflictError when another run works there now: then nothing more is removed. `after_each` may pause, so that
+    a file system is not flooded.
     """
     removed: list[Removed] = []
-    failed: list[NotRemoved] = []
+    failed: dict[str, str] = {}
     for path in paths:
         if before_each is not None:
-            _still_ours(before_each, len(removed))
+            try:
+                before_each()
+            except ConflictError as error:
+                raise ConflictError(f"{error}; {len(removed)} were removed before") from error
         try:
             item = measure(fs, location, path, known)
             if item is None:
@@ -126,19 +94,12 @@ def remove_paths(
             if after_each is not None:
                 after_each(item)
         except AcidError as error:
-            failed.append(NotRemoved(path=path, reason=str(error)))
-    return RemovalReport(removed=tuple(removed), failed=tuple(failed))
-
-
-def _still_ours(check: Callable[[], None], removed: int) -> None:
-    try:
-        check()
-    except ConflictError as error:
-        raise ConflictError(f"{error}; {removed} were removed before") from error
+            failed[path] = str(error)
+    return RemovalReport(removed=tuple(removed), failed=failed)
 
 
 def measure(fs: FileSystem, location: Location, relative: str, known: Collection[ListedFile] | None) -> Removed | None:
-    """What removing a path would remove; None when it is missing. Raises what forbids it, as `remove_paths` says.
+    """Return what removing a path would remove; None when it is missing. Raises what forbids it, see `remove_paths`.
 
     That is RefusedError for a path that is, holds or passes through a symbolic link, ConflictError for an unknown file.
     """
@@ -151,21 +112,123 @@ def measure(fs: FileSystem, location: Location, relative: str, known: Collection
             return None
         if entry.is_symlink:
             raise RefusedError(f"Cannot remove {location}/{relative}: because {path} is a symbolic link")
-    if not entry.is_directory:
-        _require_known(location, ListedFile(path=relative, length=entry.length, modified=entry.modified), known)
-        return Removed(path=relative, files=1, bytes=entry.length)
-    tree = [item for item in fs.list_tree(path, enter_hidden=True, missing=ConflictError) if not item.is_directory]
-    for item in tree:
-        _require_known(location, _listed(relative, item), known)
-    return Removed(path=relative, files=len(tree), bytes=sum(item.length for item in tree))
+    files = [ListedFile(path=relative, length=entry.length, modified=entry.modified)]
+    if entry.is_directory:
+        files = [
+            ListedFile(path=f"{relative}/{item.path}", length=item.length, modified=item.modified)
+            for item in fs.list_tree(path, enter_hidden=True, missing=ConflictError)
+            if not item.is_directory
+        ]
+    for file in files:
+        if known is not None and file not in known and not has_hidden_part(file.path):
+            raise ConflictError(
+                f"Cannot remove {location}/{file.path}: because it was written after the listing that called it "
+                "obsolete"
+            )
+    return Removed(path=relative, files=len(files), bytes=sum(file.length for file in files))
 
 
-def _listed(directory: str, item: TreeEntry) -> ListedFile:
-    return ListedFile(path=f"{directory}/{item.path}", length=item.length, modified=item.modified)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Litter:
+    """Something in a place that no reader will ever need; `idle_seconds` since anything in it was modified."""
+
+    name: str
+    bytes: int
+    idle_seconds: float
+    reason: str
 
 
-def _require_known(location: Location, file: ListedFile, known: Collection[ListedFile] | None) -> None:
-    if known is not None and file not in known and not has_hidden_part(file.path):
-        raise ConflictError(
-            f"Cannot remove {location}/{file.path}: because it was written after the listing that called it obsolete"
-        )
+def may_be_litter(name: str) -> bool:
+    """Tell whether `find_litter` looks at what has this name in a place; the claim's own name apart."""
+    return name.startswith(_NAMED_SO)
+
+
+def find_litter(fs: FileSystem, location: Location, *, now: float) -> tuple[Litter, ...]:
+    """Return staging directories and unfinished claims of dead runs in a place that may be removed, and undone results.
+
+    Only what carries our marker or the name of a claim, or is empty, and in which nothing was modified for
+    `LITTER_SECONDS` (a result that was undone: since then); and what a cleaner took out of sight, at once. Never one
+    with the record of a publication that is to be finished. The caller has made sure that no other run holds a live
+    claim on the place.
+    """
+    found = []
+    for entry in fs.list_directory(str(location), missing=ConflictError):
+        is_claim = entry.name == CLAIM and entry.is_directory
+        if entry.is_symlink or not (is_claim or may_be_litter(entry.name)):
+            continue
+        if is_claim and read_claim(fs, location) is not None:
+            continue  # without a holder, its run died while it claimed or released
+        contents = _contents(fs, location, entry) if entry.is_directory else None
+        is_hidden = entry.name.startswith(OUT_OF_SIGHT)
+        if contents is None and is_hidden:
+            contents = set(), entry.length, entry.modified
+        if contents is None or not (is_hidden or is_claim or _is_litter(entry.name, contents[0])):
+            continue
+        reason = TAKEN_BACK if entry.name.startswith(UNDONE) else "left by a dead run"
+        litter = Litter(name=entry.name, bytes=contents[1], idle_seconds=now - contents[2], reason=reason)
+        if is_hidden or litter.idle_seconds > LITTER_SECONDS:
+            found.append(litter)
+    return tuple(found)
+
+
+def _is_litter(name: str, contents: set[str]) -> bool:
+    if name.startswith(STAGING_PREFIX):
+        # a run that died before its marker was whole leaves at most the marker's first half
+        return STAGING_MARKER in contents or all(path.startswith(f"{STAGING_MARKER}.") for path in contents)
+    if name.startswith(f"{TRASH}."):  # of making the trash where that takes a rename: nothing was ever moved into it
+        return _UNFINISHED_TRASH.fullmatch(name) is not None and not contents
+    return True
+
+
+def find_orphans(
+    fs: FileSystem, location: Location, *, now: float, idle_seconds: float, txns: ValidTxnList
+) -> tuple[Litter, ...]:
+    """Return the orphans in a place in which nothing was modified for `idle_seconds`; in the order of names.
+
+    Staging is recognised by its name: `_tmp_…` is what compactors write to, Hive's and this one, `.hive-staging…` what
+    Hive's queries do. A result is an orphan when the transaction of its `_vT` is known to be aborted, or when it was
+    undone. Staging with the record of a publication, which the next run finishes, is none. The caller has made sure
+    that no other run holds a live claim on the place. Raises ConflictError when the place is gone.
+    """
+    found = []
+    for entry in fs.list_directory(str(location), missing=ConflictError):
+        reason = None if entry.is_symlink or not entry.is_directory else _why_orphan(entry.name, txns)
+        contents = None if reason is None else _contents(fs, location, entry)
+        if reason is None or contents is None:
+            continue
+        if STAGING_MARKER in contents[0] and reason != TAKEN_BACK:
+            reason = "staging of a dead run of this engine"
+        # only Hive knows whether its query or compactor still lives: its staging is left for a day at least
+        patience = max(idle_seconds, LITTER_SECONDS) if reason in _FOREIGN else idle_seconds
+        if now - contents[2] > patience:
+            found.append(Litter(name=entry.name, bytes=contents[1], idle_seconds=now - contents[2], reason=reason))
+    return tuple(found)
+
+
+def _why_orphan(name: str, txns: ValidTxnList) -> str | None:
+    if name.startswith(STAGING_PREFIX):
+        return _FOREIGN[0]
+    if name.startswith(HIVE_STAGING_PREFIX):
+        return _FOREIGN[1]
+    if name.startswith(UNDONE):
+        return TAKEN_BACK
+    parsed = parse_directory(name, Generation.HIVE4)
+    if parsed is not None and parsed.visibility_txn and txns.is_txn_aborted(parsed.visibility_txn):
+        return f"the result of transaction {parsed.visibility_txn}, which was aborted"
+    return None
+
+
+def _contents(fs: FileSystem, location: Location, entry: Entry) -> tuple[set[str], int, float] | None:
+    """Return the paths below a directory that may not be needed any more, their bytes, and when it was modified last.
+
+    None when it must not be touched: another run is at work in it, it cannot be read, or it holds the record of a
+    publication, which the next run finishes.
+    """
+    try:
+        tree = fs.list_tree(f"{location}/{entry.name}", enter_hidden=True, missing=ConflictError)
+    except AcidError:
+        return None
+    names = {item.path for item in tree}
+    if PUBLISH_RECORD in names and not entry.name.startswith(UNDONE):  # no run finishes that one
+        return None
+    return names, sum(item.length for item in tree), max([entry.modified, *(item.modified for item in tree)])

@@ -1,20 +1,124 @@
-"""How results become visible in one kind of store: the steps that are safe there, behind one interface.
+"""What every store has besides a file system: claims, and results that become visible by the steps that are safe there.
 
-A store that can rename a directory atomically publishes by that; another has its own way. What only reads and removes
-works by `FileSystem` alone.
+A store that can rename a directory atomically publishes by that (`stores.renaming`); a bucket has its own way
+(`stores.s3`). What only reads and removes works by `FileSystem` alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Protocol, Self
 
 from acidlib.datafiles import DataFiles
+from acidlib.errors import AcidError, ConflictError
 from acidlib.model.location import Location
-from acidlib.stores.held import Claim
-from acidlib.stores.removing import Trash
-from acidlib.stores.renaming.publishing import Published, RolledForward, StagedDirectory
+from acidlib.renewal import RENEWER
+from acidlib.stores.filesystem import FileSystem
+
+CLAIM = "_acidlib_claim"
+STAGING_PREFIX = "_tmp_"
+STAGING_MARKER = "_acidlib_staging"
+ATTEMPTS = "_attempts"
+PUBLISH_RECORD = "publish.json"
+REVOKED = ".revoked"
+TRASH = "_acidlib_trash"
+OUT_OF_SIGHT = "_acidlib_removed."
+"""Begins the names of what is about to be removed."""
+UNDONE = "_acidlib_undone."
+"""Begins the names of what was taken back. Readers pass over all of these for their leading underscore."""
+
+BEAT_SECONDS = 30.0
+STALE_SECONDS = 600.0
+
+
+class Claim(ABC):
+    """A claim that this process holds, renewed until it is released.
+
+    Use it as a context manager. Call `assert_mine` right before anything becomes visible or is deleted.
+    """
+
+    def __init__(self, location: Location, token: str, beat_seconds: float) -> None:
+        """Begin to renew: what `renew` needs has to be there.
+
+        location  the place that is claimed
+        token     what tells this claim from all others
+        """
+        self.location = location
+        self.token = token
+        self._lock = threading.Lock()
+        self._lost: str | None = None
+        RENEWER.add(self._beat, beat_seconds)
+
+    @abstractmethod
+    def renew(self) -> bool:
+        """Tell the store that the owner lives; False if the claim is no longer ours. One thread at a time calls it."""
+
+    @abstractmethod
+    def give_up(self) -> None:
+        """Tell the store that the claim is free, unless it is another run's."""
+
+    def assert_mine(self) -> None:
+        """Renew the claim; raise `ConflictError` if another run has taken it over or it is gone."""
+        with self._lock:
+            if self._lost is None and not self.renew():
+                self._lost = "somebody else has taken it over or removed it"
+            if self._lost is not None:
+                raise ConflictError(
+                    f"Cannot go on in {self.location}: our claim on it is lost, {self._lost}; call again"
+                )
+
+    def release(self) -> None:
+        """Stop renewing and give the claim up, unless it is no longer ours. May be called again."""
+        RENEWER.remove(self._beat)
+        with self._lock:  # a renewal that is under way ends before
+            if self._lost is None:
+                self._lost = "it was released"
+                self.give_up()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.release()
+        except AcidError:
+            if error is None:
+                raise  # else the first error is the one to report; the claim goes stale by itself
+
+    def _beat(self) -> bool:
+        try:
+            self.assert_mine()
+        except ConflictError:
+            return False
+        except AcidError:
+            pass  # it may be out of reach for a while: the next renewal, or assert_mine, will show it
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """The owner of the claim on a place; `start` is in seconds since the epoch, `is_stale`: it counts as dead."""
+
+    owner: str
+    token: str
+    start: float
+    is_stale: bool
+
+
+def instant(seconds: float) -> str:
+    """Return seconds since the epoch as people read them."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+    except (OverflowError, ValueError, OSError):
+        return f"{seconds} s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,32 +135,85 @@ class Attempt:
     length: int
 
 
-class TaskFiles(DataFiles, Protocol):
+class TaskFiles(DataFiles):
     """The data files of one task, and the files it makes for a stage. It may be pickled: what is open stays behind."""
 
+    __slots__ = ()
+
     def output_path(self, staging: str, directory: str, file: str, attempt: str) -> str:
-        """Where to create one attempt at `directory`/`file`; `attempt` is unique to the attempt of the task."""
+        """Return where to create one attempt at `directory`/`file`; `attempt` is unique to the task's attempt."""
+        return attempt_path(staging, directory, file, attempt)
 
     def written(self, path: str) -> str:
-        """What `Stage.accept` has to know of the attempt that this task has made at a path."""
+        """Return what `Stage.accept` has to know of the attempt that this task has made at a path."""
+        return path
+
+
+def attempt_path(staging: str, directory: str, file: str, attempt: str) -> str:
+    """Return the path of a file that a task makes below a staging directory, apart from other attempts at it."""
+    return f"{staging}/{ATTEMPTS}/{directory}.{file}.{attempt}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedDirectory:
+    """A directory to publish under `name`, with the length in bytes of every file that must be in it, and no other."""
+
+    name: str
+    files: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicationRecord:
+    """Directories in the order in which they become visible, and the relative paths of what they were made from."""
+
+    directories: tuple[StagedDirectory, ...]
+    inputs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """The outcome of a publication.
+
+    kind      "one rename", "two renames", "completed uploads", or "commit" where that shows it
+    leftover  why staging could not be removed
+    """
+
+    directories: tuple[str, ...]
+    kind: str
+    leftover: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolledForward:
+    """The outcome for one publication that an earlier run recorded.
+
+    `outcome` is "finished" (some of it was still to do), "was published" (only the staging directory was left) or
+    "discarded" (nothing had become visible and it may no longer be; `reason` says why).
+    """
+
+    staging: str
+    directories: tuple[str, ...]
+    outcome: str
+    reason: str | None = None
+    leftover: str | None = None
 
 
 class Stage(Protocol):
-    """What one run has made for one place and nobody sees yet."""
-
-    @property
-    def path(self) -> str:
-        """The directory of it, where tasks write; see `attempt_path`."""
+    """What one run has made for one place and no reader sees yet."""
 
     @property
     def is_readable(self) -> bool:
-        """Whether files that were accepted can be read below `path`, as `directory/file`, before they are published."""
+        """Files that were accepted can be read below `path`, as `directory/file`, before they are published."""
+
+    @property
+    def path(self) -> str:
+        """The directory where tasks write; see `attempt_path`."""
 
     def accept(self, directory: str, attempts: Sequence[Attempt]) -> StagedDirectory:
-        """These files, and no others, are published as `directory`. ConflictError for one that has been accepted."""
+        """Take these files, and no others, as `directory`. ConflictError for one that has been accepted before."""
 
     def publish(
-        self, directories: tuple[StagedDirectory, ...], *, inputs: tuple[str, ...], last_check: Callable[[], None]
+        self, directories: Sequence[StagedDirectory], *, inputs: tuple[str, ...], last_check: Callable[[], None]
     ) -> Published:
         """Make one or two directories visible, durably: all of it or nothing, or what a later run finishes.
 
@@ -67,20 +224,11 @@ class Stage(Protocol):
         UnknownOutcomeError where it cannot be said whether all is visible: the next run finishes it.
         """
 
-    def publish_hidden(self, directories: tuple[StagedDirectory, ...], *, last_check: Callable[[], None]) -> Published:
+    def publish_hidden(self, directories: Sequence[StagedDirectory], *, last_check: Callable[[], None]) -> Published:
         """As `publish`, under names with the suffix of an open transaction: its commit shows them all."""
 
     def discard(self) -> str | None:
-        """Remove what is left, unless it is needed to finish a publication; why something stays, if it does."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
-    """Who holds the claim on a place; `is_stale` says that the owner counts as dead."""
-
-    owner: str
-    token: str
-    is_stale: bool
+        """Remove what is left, unless it is needed to finish a publication; return why something stays, if it does."""
 
 
 class Store(Protocol):
@@ -88,41 +236,64 @@ class Store(Protocol):
 
     @property
     def shows_at_once(self) -> bool:
-        """Whether a directory of several files becomes visible as a whole."""
+        """A directory of several files becomes visible as a whole."""
+
+    @property
+    def fs(self) -> FileSystem:
+        """What reads and removes in this store."""
 
     def claim(self, location: Location, *, owner: str, token: str, now: float) -> Claim:
-        """The claim on a place for `owner`, a name for people, under a unique token; `now` is for people, too.
+        """Claim a place for `owner`, a name for people, under a unique token; `now` is for people, too.
 
         ConflictError naming the holder while its claim is alive. How long it has been silent is told by the store's
         own clock.
         """
 
     def holder(self, location: Location, *, now: float) -> Holder | None:
-        """Who holds the claim on a place, alive or not; None without one."""
+        """Return the holder of the claim on a place, alive or not; None without one."""
 
     def revoke_others(self, location: Location) -> None:
-        """Take from earlier runs what they have staged at a place that the caller has claimed: none can publish it."""
+        """Take from earlier runs what they have staged at a place that the caller has claimed: none can publish it.
+
+        The caller has staged nothing yet. What has the record of a publication stays, as it is to be finished.
+        """
 
     def stage(self, location: Location, *, unique: str, owner: str, now: float) -> Stage:
         """Begin a stage at a place; `unique` is a text that no other run uses."""
 
-    def trash(self, location: Location, name: str) -> Trash:
-        """Where things of a place are moved instead of being removed; RefusedError where nothing can be moved.
+    def unfinished(self, location: Location) -> tuple[str, ...]:
+        """Return the stages at a place whose publication was begun and not finished, by their paths."""
 
-        The name is unique; ConflictError where a link or a file has the name of the trash.
+    def roll_forward(self, location: Location, *, visible_only: bool = False) -> tuple[RolledForward, ...]:
+        """Finish or discard them; with `visible_only` those of which readers see a part already.
+
+        The caller must hold the claim. Running it again is harmless. `CorruptError` where a person has to decide.
         """
 
+    def trash(self, location: Location, name: str) -> Callable[[str], str]:
+        """Return what moves a relative path of a place to the trash instead of removing it, and says where it is then.
+
+        RefusedError where nothing can be moved. The name is unique; ConflictError where a link or a file has the name
+        of the trash, or what is to be moved is gone.
+        """
+
+    def trash_place(self, location: Location) -> str:
+        """Return where that is, in words; RefusedError as for `trash`. Makes nothing."""
+
     def take_out_of_sight(self, location: Location, relative: str, unique: str) -> str | None:
-        """Have readers pass over a file or directory of a place at once; its relative path from then on, to remove.
+        """Have readers pass over a file or directory of a place at once; return its relative path from then on.
 
         None, and nothing has changed, where nothing can be renamed. ConflictError when it is gone.
         """
 
     def make_durable(self, location: Location) -> None:
-        """What was taken out of sight or removed directly in a place stays so after a loss of power from now on."""
+        """Have what was taken out of sight or removed directly in a place stay so after a loss of power."""
 
-    def trash_place(self, location: Location) -> str:
-        """Where that is, in words; RefusedError as for `trash`. Makes nothing."""
+    def remove(self, location: Location, relative: str) -> None:
+        """Remove a file or directory of a place, by its relative path; of what a run has staged nothing stays behind.
+
+        See `FileSystem.remove_tree`.
+        """
 
     def take_back(
         self,
@@ -136,24 +307,49 @@ class Store(Protocol):
         now: float,
         last_check: Callable[[], None],
     ) -> None:
-        """Have readers pass over directories that were published, all at once as far as a later run can tell.
+        """Move directories that were published to `aside` beside them, in their order, durably: all or none.
 
-        They lie in the directory `aside` of the place from then on; otherwise as `take_back_published` of
-        `renaming.publishing`. `unique`, `owner` and `now` are those of a stage. RefusedError where nothing can be
-        renamed.
+        inputs      what they were made of, by relative paths, and readers read from then on
+        last_check  called when all is ready: it raises when the claim is lost or the place has changed
+
+        `unique`, `owner` and `now` are those of a stage. ConflictError where one is gone, or another run has taken
+        over. RefusedError where nothing can be renamed.
         """
 
     def require_taking_back(self, location: Location) -> None:
-        """Raises RefusedError where `take_back` would."""
+        """Raise RefusedError where `take_back` would."""
 
-    def remove(self, location: Location, relative: str) -> None:
-        """Remove a file or directory of a place, by its relative path; of what a run has staged nothing stays behind.
 
-        See `FileSystem.remove_tree`.
-        """
+def refuse_existing(fs: FileSystem, location: Location, directories: Iterable[StagedDirectory]) -> None:
+    """Raise ConflictError when anything has the name of a directory that is to be published."""
+    for directory in directories:
+        if fs.exists(f"{location}/{directory.name}"):
+            raise ConflictError(f"Cannot publish {location}/{directory.name}: because it already exists")
 
-    def unfinished(self, location: Location) -> tuple[str, ...]:
-        """The stages at a place whose publication was begun and not finished, by their paths."""
 
-    def roll_forward(self, location: Location, *, visible_only: bool = False) -> tuple[RolledForward, ...]:
-        """Finish or discard them; with `visible_only` those of which readers see a part already."""
+def missing_input(fs: FileSystem, location: Location, record: PublicationRecord) -> str | None:
+    """Return the first input of a publication that is not there any more."""
+    return next((path for path in record.inputs if not fs.exists(f"{location}/{path}")), None)
+
+
+def reason_to_discard(
+    fs: FileSystem, location: Location, record: PublicationRecord, wider: Callable[[], str | None]
+) -> str | None:
+    """Return why a publication of which nothing is visible must not be finished: its rows are in what is there.
+
+    wider  gives the name of a directory that makes what is recorded obsolete
+    """
+    if (path := missing_input(fs, location, record)) is not None:
+        return f"its input {path} is gone, so something else stands for those rows"
+    for directory in record.directories:
+        if fs.exists(f"{location}/{directory.name}"):
+            return f"{directory.name} already exists"
+    covering = wider()
+    return None if covering is None else f"{covering} covers it"
+
+
+def remove_uncommitted(fs: FileSystem, location: Location, names: Iterable[str]) -> None:
+    """Remove directories whose transaction never commits. What cannot be removed the cleaner finds to be aborted."""
+    for name in names:
+        with suppress(AcidError):
+            fs.remove_tree(str(location), name)

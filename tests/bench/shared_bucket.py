@@ -27,7 +27,7 @@ from acidlib.service.plan import file_task
 from acidlib.service.schedule import Flow, Subtask, ran
 from acidlib.service.services import Application, Done, Task, attempt
 from acidlib.stores.renaming.local import LocalFileSystem
-from acidlib.stores.renaming.publishing import create_staging, remove_staging
+from acidlib.stores.renaming.store import RenameStore, remove_staging
 from acidlib.stores.stores import Stores
 from bench.rewrite_once import unit_of
 
@@ -103,7 +103,7 @@ def _timed(pool: ProcessPoolExecutor, processes: int, place: Path, units: Sequen
     staged = []
     for unit in units:
         sized = replace(unit, settings=replace(unit.settings, part_bytes=part_bytes))
-        staging = create_staging(fs, at(place), unique=uuid.uuid4().hex, owner="bench", now=time.time())
+        staging = RenameStore(fs).stage(at(place), unique=uuid.uuid4().hex, owner="bench", now=time.time()).path
         staged.append((sized, staging))
     start = time.perf_counter()
     flow: Flow[None] = Flow(_Processes(pool, processes), limit=lambda _: len(staged), name=str)

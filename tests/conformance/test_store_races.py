@@ -23,13 +23,11 @@ from store_races import (
 
 from acidlib.errors import ConflictError
 from acidlib.stores.filesystem import RenameFileSystem
-from acidlib.stores.renaming import claims, publishing
-from acidlib.stores.renaming import publishing as staging
-from acidlib.stores.renaming import publishing as unfinished
-from acidlib.stores.renaming.claims import CLAIM_DIRECTORY
+from acidlib.stores.renaming import claims
+from acidlib.stores.renaming import store as publishing
 from acidlib.stores.renaming.local import LocalDataFiles, LocalFileSystem
-from acidlib.stores.renaming.publishing import REVOKED
-from acidlib.stores.renaming.store import RenameStore
+from acidlib.stores.renaming.store import RenameStage, RenameStore
+from acidlib.stores.store import CLAIM, REVOKED
 from acidlib.stores.stores import Stores
 
 
@@ -56,7 +54,7 @@ def claim_by_contents(patch: pytest.MonkeyPatch) -> None:
 
     def overwriting(self: LocalFileSystem, source: str, target: str, **more: Any) -> None:
         within = Path(source).parent
-        if within.name == CLAIM_DIRECTORY and within.exists() and not Path(source).exists():
+        if within.name == CLAIM and within.exists() and not Path(source).exists():
             source = next((str(path) for path in within.iterdir() if path.is_dir()), source)
         rename(self, source, target, **more)
 
@@ -74,7 +72,7 @@ def claim_by_making(patch: pytest.MonkeyPatch) -> None:
     """A claim is a directory that is made, where making one that is there is no error."""
 
     def moved(self: LocalFileSystem, source: str, target: str, **more: Any) -> None:
-        if Path(target).name == CLAIM_DIRECTORY:
+        if Path(target).name == CLAIM:
             Path(target).mkdir(exist_ok=True)
             for path in Path(source).iterdir():
                 path.rename(Path(target) / path.name)
@@ -98,13 +96,12 @@ def no_look_after_a_revocation(patch: pytest.MonkeyPatch) -> None:
             fs.rename_noreplace(path, path + REVOKED, missing=ConflictError)
         return path.removesuffix(REVOKED) + REVOKED
 
-    patch.setattr(staging, "revoke", believing)
-    patch.setattr(unfinished, "revoke", believing)
+    patch.setattr(publishing, "revoke", believing)
 
 
 def no_look_after_a_publication(patch: pytest.MonkeyPatch) -> None:
     """An error of its rename is believed."""
-    patch.setattr(publishing, "_was_renamed", lambda *arguments: False)
+    patch.setattr(RenameStage, "_was_renamed", lambda *arguments: False)
 
 
 def parents_are_made(patch: pytest.MonkeyPatch) -> None:

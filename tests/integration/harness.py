@@ -31,7 +31,7 @@ from acidlib.metastore.options import KerberosLogin
 from acidlib.queue.sql import SqlQueue
 from acidlib.service.services import LocalRunner, Runner
 from acidlib.service.spark import SparkRunner, SparkSession, hadoop_in_jvm
-from acidlib.stores.renaming import store as rename_store
+from acidlib.stores.renaming.store import RenameStage
 
 ROOT = Path(__file__).parents[2]
 TASKS_PATH = f"{ROOT}:{ROOT / 'tests'}"
@@ -250,13 +250,13 @@ def at_time(monkeypatch: Any, seconds: float) -> None:
 def left_at_publication(monkeypatch: Any) -> dict[str, bytes]:
     """The attempts that lie in staging, beside the accepted ones, whenever a run publishes."""
     found: dict[str, bytes] = {}
-    publish = rename_store.publish
+    publish = RenameStage.publish
 
-    def looked(fs, location, staging, directories, **more):
-        found.update({path.name: path.read_bytes() for path in Path(staging, "_attempts").iterdir()})
-        return publish(fs, location, staging, directories, **more)
+    def looked(stage, directories, **more):
+        found.update({path.name: path.read_bytes() for path in Path(stage.path, "_attempts").iterdir()})
+        return publish(stage, directories, **more)
 
-    monkeypatch.setattr(rename_store, "publish", looked)
+    monkeypatch.setattr(RenameStage, "publish", looked)
     return found
 
 

@@ -14,7 +14,7 @@ from pyspark import SparkContext
 
 from acidlib.errors import AcidError
 from acidlib.service.spark import hadoop_in_jvm
-from acidlib.stores.hadoop.tokens import DelegationTokens, HandedTokens
+from acidlib.stores.hadoop import DelegationTokens, HandedTokens
 from acidlib.stores.stores import Stores
 
 

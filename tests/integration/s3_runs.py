@@ -14,16 +14,11 @@ from typing import Any
 from forking import fork
 
 from acidlib.points import KILL_AT, STOP_AT, Point, passing
-from acidlib.stores.renaming.publishing import StagedDirectory
-from acidlib.stores.s3 import claiming, publishing
-from acidlib.stores.s3 import publishing as completing
-from acidlib.stores.s3 import publishing as unfinished
-from acidlib.stores.s3 import store as probe
+from acidlib.stores.s3 import store as completing
 from acidlib.stores.s3.client import Bucket
-from acidlib.stores.s3.data import S3DataFiles
-from acidlib.stores.s3.files import S3FileSystem
-from acidlib.stores.s3.publishing import Attempt, markers_of
-from acidlib.stores.store import Attempt as AcceptedAttempt
+from acidlib.stores.s3.files import S3DataFiles, S3FileSystem, StagedUpload, output_path
+from acidlib.stores.s3.store import PROBED, S3Claim, S3Stage, S3Store, markers_of, remove_staging
+from acidlib.stores.store import STALE_SECONDS, Attempt, Holder, StagedDirectory
 
 INPUTS = ("delta_0000001_0000001_0000", "delta_0000005_0000005_0000")
 CLAIM = "_acidlib_claim"
@@ -82,7 +77,7 @@ def publishing_run(bucket: Bucket, location: str, shape: Shape, unique: str = "f
                 attempts = []
                 for number in range(shape.files):
                     data = store.data()
-                    path = stage.output_path(directory, f"bucket_{number:05}", f"{number}-a")
+                    path = output_path(stage.path, directory, f"bucket_{number:05}", f"{number}-a")
                     sink = data.create(path)
                     passing(Point.CREATED)
                     sink.write(shape.contents(directory, number))
@@ -108,23 +103,31 @@ class Steps:
         self.bucket = bucket
         self.files = S3FileSystem(bucket)
         self.data = partial(S3DataFiles, bucket)
-        self.claim = partial(claiming.claim, bucket)
-        self.holder = partial(claiming.holder, bucket)
-        self.stage = partial(publishing.create_stage, bucket)
-        self.revoke_others = partial(unfinished.revoke_others, bucket)
-        self.roll_forward = partial(unfinished.roll_forward, bucket)
-        self.unfinished = partial(unfinished.unfinished_publications, bucket)
-        self.remove_staging = partial(publishing.remove_staging, bucket)
-        self.require_conditions = partial(probe.require_conditions, bucket)
+        self.store = S3Store(bucket)
+        self.stage = self.store.stage
+        self.revoke_others = self.store.revoke_others
+        self.roll_forward = self.store.roll_forward
+        self.unfinished = self.store.unfinished
+        self.remove_staging = partial(remove_staging, bucket)
+        self.require_conditions = self.store.require_conditions
+        PROBED.add(bucket.options)
+
+    def claim(self, location: Any, *, stale_seconds: float = STALE_SECONDS, **more: Any) -> S3Claim:
+        """Claims, where a claim counts as stale after so many seconds."""
+        return S3Store(self.bucket, stale_seconds=stale_seconds).claim(location, **more)
+
+    def holder(self, location: Any) -> Holder | None:
+        """Who holds the claim."""
+        return self.store.holder(location, now=0.0)
 
 
 CHILDREN: list[Child] = []
 """Those of the test that runs."""
 
 
-def accepted(stage: publishing.S3Stage, directory: str, attempts: Sequence[Attempt]) -> StagedDirectory:
+def accepted(stage: S3Stage, directory: str, attempts: Sequence[StagedUpload]) -> StagedDirectory:
     """What tasks have made, as the driver takes it."""
-    made = [AcceptedAttempt(written=one.text, name=one.file, length=one.length) for one in attempts]
+    made = [Attempt(written=json.dumps(one.document()), name=one.file, length=one.length) for one in attempts]
     return stage.accept(directory, made)
 
 

@@ -19,8 +19,9 @@ from acidlib.model.tables import TableRef
 from acidlib.points import Point
 from acidlib.service import places as selection
 from acidlib.service import run_queue as turns
-from acidlib.stores.renaming.claims import Claim, claim
+from acidlib.stores.renaming.claims import claim
 from acidlib.stores.renaming.local import LocalFileSystem
+from acidlib.stores.store import Claim
 from integration.children import killed_at
 from integration.harness import Jobs, Ran, at_time, fixture, visible
 

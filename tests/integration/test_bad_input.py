@@ -17,7 +17,7 @@ from judges.values import open_orc
 
 from acidlib.service import compact
 from acidlib.service.environment import QUEUE_IN_A_FILE
-from acidlib.stores.renaming import store as rename_store
+from acidlib.stores.renaming.store import RenameStage, RenameStore
 from integration.children import without_rights
 from integration.harness import AROUND, COMMANDS, IN_PROCESS, Jobs, added, fixture, names, tree
 
@@ -550,7 +550,7 @@ def test_one_partition_does_not_stop_the_others(jobs: Jobs, tmp_path: Path) -> N
 def test_a_fault_of_ours_in_one_partition_does_not_stop_the_others(
     jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    module = rename_store if step == "publish" else compact
+    module = RenameStage if step == "publish" else compact
     part = fixture("hive3/b_part", tmp_path / "db.db" / "part")
     real, calls = getattr(module, step), []
 
@@ -571,13 +571,13 @@ def test_a_fault_of_ours_in_one_partition_does_not_stop_the_others(
 def test_a_source_file_that_vanishes(jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody else's cleaner has taken an input while we read: nothing is published."""
 
-    real = rename_store.create_staging
+    real = RenameStore.stage
 
     def vanished(*args, **more):
         shutil.rmtree(crud / "delta_0000002_0000002_0000")
         return real(*args, **more)
 
-    monkeypatch.setattr(rename_store, "create_staging", vanished)
+    monkeypatch.setattr(RenameStore, "stage", vanished)
     ran = jobs("major_compact", *NAMED, crud)
     assert (ran.status, ran.states) == (1, ["failed"])
     assert "delta_0000002_0000002_0000" in ran.compactions[0]["reason"]
@@ -592,7 +592,7 @@ def test_an_interrupt_gives_everything_back(jobs: Jobs, crud: Path, monkeypatch:
         os.kill(os.getpid(), 15)
         raise AssertionError("the signal was not seen")
 
-    monkeypatch.setattr(rename_store, "publish", interrupted)
+    monkeypatch.setattr(RenameStage, "publish", interrupted)
     ran = jobs("major_compact", *NAMED, crud)
     assert ran.status == 128 + 15
     assert ran.err.strip().splitlines()[-1] == "error: interrupted by SIGTERM: of 1 place 1 given back"

@@ -13,7 +13,7 @@ from judges import merge
 
 from acidlib.service import plan as units
 from acidlib.service import removals
-from acidlib.stores.renaming import store as rename_store
+from acidlib.stores.renaming.store import RenameStage
 from integration.harness import AROUND, Jobs, fixture, names, visible
 
 HOUR, DAY = 3600, 86_400
@@ -55,7 +55,7 @@ def test_while_it_compacts(
         wall.ahead = jump
 
     with monkeypatch.context() as patch:
-        before(patch, units if when == "run_unit_task" else rename_store, when, jumps)
+        before(patch, units if when == "run_unit_task" else RenameStage, when, jumps)
         (entry,) = jobs.good("major_compact", "--location", place, *RUN).compactions
     assert entry["state"] == "ready for cleaning"
     assert merge.read(place, strict=True) == rows

@@ -16,7 +16,7 @@ from servers.settings import write_site
 
 from acidlib.errors import RefusedError
 from acidlib.service.spark import hadoop_in_jvm
-from acidlib.stores.hadoop.secrets import JavaSecrets
+from acidlib.stores.hadoop import JavaSecrets
 from integration.harness import AROUND, Jobs, fixture
 from integration.keystore import keystore
 

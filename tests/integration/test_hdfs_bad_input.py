@@ -18,8 +18,7 @@ from servers.hdfs import Hdfs
 from acidlib.model.location import Location
 from acidlib.points import Point
 from acidlib.service import compact
-from acidlib.stores.renaming import publishing
-from acidlib.stores.renaming import store as rename_store
+from acidlib.stores.renaming.store import RenameStage, RenameStore
 from integration.children import stopped_at
 from integration.harness import AROUND, Jobs, Ran, fixture
 
@@ -175,7 +174,7 @@ def test_a_cleaner_without_a_name_node_comes_again(whole: Hdfs, jobs: Jobs, tabl
 
 def once_before(patch: pytest.MonkeyPatch, step: str, action: Callable[[], object]) -> None:
     """Let something happen right before a step of the next run."""
-    module = {"file_task": compact, "_rename_one": publishing, "_rename_both": publishing}.get(step, rename_store)
+    module = {"file_task": compact, "stage": RenameStore}.get(step, RenameStage)
     real, left = getattr(module, step), [action]
 
     def wrapped(*arguments: Any, **more: Any) -> Any:
@@ -244,7 +243,7 @@ FAULTS = [
     ("minor of two renames", "safe mode", "_rename_both"),
     ("minor of two renames", "quota of names", "publish"),
     ("major", "quota of bytes", "file_task"),
-    ("major", "rights", "create_staging"),
+    ("major", "rights", "stage"),
     ("minor of two renames", "rights", "_rename_both"),
 ]
 MORE_FAULTS = [

@@ -18,11 +18,9 @@ from servers.hdfs import Hdfs
 
 from acidlib.model.location import Location, parse_location
 from acidlib.points import KILL_AT, Point
-from acidlib.stores.litter import find_litter
-from acidlib.stores.removing import TRASH
-from acidlib.stores.renaming.claims import CLAIM_DIRECTORY
+from acidlib.stores.removing import find_litter
 from acidlib.stores.renaming.hdfs import HdfsFileSystem
-from acidlib.stores.renaming.publishing import STAGING_MARKER, STAGING_PREFIX
+from acidlib.stores.store import CLAIM, STAGING_MARKER, STAGING_PREFIX, TRASH
 from integration.children import Child
 from integration.harness import AROUND, Jobs, fixture
 
@@ -158,7 +156,7 @@ class KilledError(BaseException):
     """Stands for SIGKILL: nothing is done any more."""
 
 
-@pytest.mark.parametrize("name", [f"{STAGING_PREFIX}run", f"{CLAIM_DIRECTORY}.token", TRASH])
+@pytest.mark.parametrize("name", [f"{STAGING_PREFIX}run", f"{CLAIM}.token", TRASH])
 def test_a_directory_that_has_not_its_name_yet_is_litter(
     hdfs: Hdfs, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

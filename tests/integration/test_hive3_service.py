@@ -34,9 +34,9 @@ from acidlib.service.backend import HeldPlace
 from acidlib.service.surroundings import sql as sql_hold
 from acidlib.service.surroundings.hive3 import Hive3Hold
 from acidlib.stores.renaming import claims
-from acidlib.stores.renaming import store as rename_store
 from acidlib.stores.renaming.claims import claim
 from acidlib.stores.renaming.local import LocalFileSystem
+from acidlib.stores.renaming.store import RenameStage
 from integration.children import forked, killed_at
 from integration.conftest import started
 from integration.harness import Jobs, names, tree, use_runner, visible
@@ -86,7 +86,7 @@ def in_the_middle(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[]
     """Lets something happen once in the next run: at `run_unit_task` (at work), at `publish` (renames follow)."""
 
     def arrange(point: str, action: Callable[[], object]) -> None:
-        module = units if point == "run_unit_task" else rename_store
+        module = units if point == "run_unit_task" else RenameStage
         original = getattr(module, point)
         left = [action]
 
@@ -953,14 +953,14 @@ def test_two_renames_wait_for_readers(both: Site) -> None:
 @AT_OURS
 def test_between_two_renames_nobody_can_start_to_read(both: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     laid = both.lay()
-    publish = rename_store.publish
+    publish = RenameStage.publish
     held = []
 
     def watched(*arguments: Any, **more: Any) -> Any:
         held.append({(lock.dbname, lock.tablename, lock.type, lock.state) for lock in both.client.locks()})
         return publish(*arguments, **more)
 
-    monkeypatch.setattr(rename_store, "publish", watched)
+    monkeypatch.setattr(RenameStage, "publish", watched)
     both.good("minor_compact", "--table", laid.full_name, *TWO_RENAMES)
     exclusive, acquired = 3, 1
     assert (both.database, laid.name, exclusive, acquired) in held[0]
@@ -1431,7 +1431,7 @@ def test_what_a_killed_run_leaves_is_ended_by_a_later_one(
         monkeypatch.setattr(module, "has_ended", lambda process: False)
     with site(jobs, hasty_metastore, hives_queue=queue == METASTORES) as made:
         laid = made.lay()
-        publish = rename_store.publish
+        publish = RenameStage.publish
 
         def killed(*arguments: Any, **more: Any) -> Any:
             if moment == "after the rename":
@@ -1439,7 +1439,7 @@ def test_what_a_killed_run_leaves_is_ended_by_a_later_one(
             os._exit(9)
 
         def run() -> None:
-            monkeypatch.setattr(rename_store, "publish", killed)
+            monkeypatch.setattr(RenameStage, "publish", killed)
             made("major_compact", "--table", laid.full_name)
 
         assert forked(run) == 9

@@ -9,7 +9,7 @@ from judges import merge, tables
 
 from acidlib.queue.sql import SqlQueue
 from acidlib.service.surroundings import alone as backend
-from acidlib.stores.renaming import store as rename_store
+from acidlib.stores.renaming.store import RenameStage
 from integration.harness import Jobs, fixture, tree, visible
 
 COLUMNS = "struct<a:int>"
@@ -89,14 +89,14 @@ def test_a_file_that_joins_an_input_before_publishing_is_a_conflict(
     location = tmp_path / "db.db" / "t"
     for write_id in (1, 2, 3):
         write(location, write_id)
-    publish = rename_store.publish
+    publish = RenameStage.publish
 
     def grown(*args, **more):
         data = tables.acid_bytes(COLUMNS, tables.inserts(3, [(99,)], writer=1))
         (location / "delta_0000003_0000003_0000" / late).write_bytes(data)
         return publish(*args, **more)
 
-    monkeypatch.setattr(rename_store, "publish", grown)
+    monkeypatch.setattr(RenameStage, "publish", grown)
     ran = jobs("major_compact", "--location", location, "--all-committed")
     assert ran.states == ["conflict"]
     assert late in ran.compactions[0]["reason"]
@@ -111,13 +111,13 @@ def test_an_empty_input_that_is_filled_before_publishing_is_a_conflict(
         write(location, write_id)
     empty = location / "delta_0000003_0000003_0000" / "bucket_00001"
     empty.touch()
-    publish = rename_store.publish
+    publish = RenameStage.publish
 
     def grown(*args, **more):
         empty.write_bytes(tables.acid_bytes(COLUMNS, tables.inserts(3, [(99,)], writer=1)))
         return publish(*args, **more)
 
-    monkeypatch.setattr(rename_store, "publish", grown)
+    monkeypatch.setattr(RenameStage, "publish", grown)
     assert jobs("major_compact", "--location", location, "--all-committed").states == ["conflict"]
     assert not [name for name in visible(location) if name.startswith("base_")]
 
@@ -175,7 +175,7 @@ def test_a_request_that_was_given_to_another_worker_is_not_published(
     jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     location = fixture("hive3/a_crud", tmp_path / "db.db" / "crud")
-    publish = rename_store.publish
+    publish = RenameStage.publish
 
     def late(*args, **more):
         with jobs.queue() as queue:
@@ -183,7 +183,7 @@ def test_a_request_that_was_given_to_another_worker_is_not_published(
             assert queue.claim_id(1, "another", 5) is not None
         return publish(*args, **more)
 
-    monkeypatch.setattr(rename_store, "publish", late)
+    monkeypatch.setattr(RenameStage, "publish", late)
     before = visible(location)
     ran = jobs("major_compact", "--location", location, "--all-committed")
     assert ran.states == ["conflict"]

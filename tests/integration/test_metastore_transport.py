@@ -24,7 +24,7 @@ from acidlib.metastore.transactions import TxnType
 from acidlib.model.names import Generation
 from acidlib.model.tables import TableRef
 from acidlib.service.spark import hadoop_in_jvm
-from acidlib.stores.hadoop.secrets import JavaSecrets
+from acidlib.stores.hadoop import JavaSecrets
 from integration.keystore import keystore
 from integration.metastore_writes import FULL_ACID, NewTable, Writes
 

@@ -21,7 +21,8 @@ from acidlib.service.plan import filled_directories
 from acidlib.stores.listing import list_location
 from acidlib.stores.renaming.local import LocalFileSystem
 from acidlib.stores.s3.client import Bucket, bucket_options
-from acidlib.stores.s3.publishing import Attempt, S3Stage
+from acidlib.stores.s3.files import StagedUpload, output_path
+from acidlib.stores.s3.store import S3Stage
 from integration.s3_runs import Steps, accepted
 from integration.test_parts import make_table
 
@@ -57,13 +58,13 @@ def in_bucket(bucket: Bucket, location: str, directories: Sequence[str]) -> dict
     }
 
 
-def whole(store: Steps, stage: S3Stage, unit: Unit) -> tuple[UnitResult, Attempt | None]:
+def whole(store: Steps, stage: S3Stage, unit: Unit) -> tuple[UnitResult, StagedUpload | None]:
     data = store.data()
-    result = run_unit(unit, data, stage.output_path(unit.directory, unit.file_name, "0-a"), time.perf_counter)
+    result = run_unit(unit, data, output_path(stage.path, unit.directory, unit.file_name, "0-a"), time.perf_counter)
     return result, None if result.path is None else data.attempt(result.path)
 
 
-def in_parts(store: Steps, stage: S3Stage, unit: Unit) -> tuple[UnitResult, Attempt | None]:
+def in_parts(store: Steps, stage: S3Stage, unit: Unit) -> tuple[UnitResult, StagedUpload | None]:
     found = plan_bucket(unit, store.data(), time.perf_counter)
     numbers = shares(found.actions, 20_000)
     assert len(numbers) > 1
@@ -72,7 +73,7 @@ def in_parts(store: Steps, stage: S3Stage, unit: Unit) -> tuple[UnitResult, Atte
         path = f"{stage.path}/_attempts/{unit.directory}.{unit.file_name}.part{place}.a"
         parts.append(run_part(found.part(some), store.data(), path, time.perf_counter))
     data = store.data()
-    path = stage.output_path(unit.directory, unit.file_name, "0-a")
+    path = output_path(stage.path, unit.directory, unit.file_name, "0-a")
     result = join_parts(found, parts, data, path, time.perf_counter)
     return result, data.attempt(path)
 

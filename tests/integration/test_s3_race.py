@@ -18,11 +18,10 @@ from servers.s3_proxy import Relay
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.points import Point
 from acidlib.stores.listing import list_location
-from acidlib.stores.litter import LITTER_SECONDS, find_litter
-from acidlib.stores.s3 import publishing
-from acidlib.stores.s3 import publishing as completing
-from acidlib.stores.s3 import publishing as unfinished
+from acidlib.stores.removing import LITTER_SECONDS, find_litter
+from acidlib.stores.s3 import store as publishing
 from acidlib.stores.s3.client import Bucket, bucket_options
+from acidlib.stores.s3.files import output_path
 from integration import s3_runs
 from integration.s3_runs import (
     BY_ANY_CLAIM,
@@ -245,7 +244,7 @@ def test_an_upload_that_was_aborted_before_is_found_out_in_time(
     bucket: Bucket, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def aborting(stage: Any, directory: str, attempts: Any) -> Any:
-        completing.abort(bucket, attempts[1].key, attempts[1].upload)
+        publishing.abort(bucket, attempts[1].key, attempts[1].upload)
         return accepted(stage, directory, attempts)
 
     monkeypatch.setattr(s3_runs, "accepted", aborting)
@@ -291,7 +290,7 @@ def test_a_task_that_outlives_its_run(s3_server: S3Server, bucket: Bucket, place
     store.revoke_others(place)
     store.remove_staging(stage.path)
     before = readers_see(bucket, place)
-    for path in (stage.output_path("base_0000005", "bucket_00000", "1-a"), f"{stage.path}/_attempts/part"):
+    for path in (output_path(stage.path, "base_0000005", "bucket_00000", "1-a"), f"{stage.path}/_attempts/part"):
         sink = store.data().create(path)
         sink.write(b"late")
         if path.endswith("part"):
@@ -354,7 +353,7 @@ def test_a_claim_is_held_by_one(bucket: Bucket, place: str) -> None:
             store.claim(place, owner="two", token="2", now=2.0)
         found = store.holder(place)
         assert found is not None
-        assert (found.owner, found.token, found.start, found.is_stale()) == ("one", "1", 1.0, False)
+        assert (found.owner, found.token, found.start, found.is_stale) == ("one", "1", 1.0, False)
         held.assert_mine()
         with store.claim(place, owner="two", token="2", now=2.0, stale_seconds=BY_ANY_CLAIM) as taken:
             with pytest.raises(ConflictError, match="taken it over"):
@@ -443,13 +442,11 @@ def test_a_mutant_whose_marker_moves_without_a_condition(
     def moving(own: Bucket, marker: Any, state: Any, recorded: Any = None) -> Any:
         from dataclasses import replace
 
-        from acidlib.stores.s3 import publishing as markers
-
         moved = replace(marker, state=state, recorded=recorded)
-        answer = own.client.put_object(Bucket=own.name, Key=own.key(marker.path), Body=markers._encoded(moved))
+        answer = own.client.put_object(Bucket=own.name, Key=own.key(marker.path), Body=publishing._encoded(moved))
         return replace(moved, version=answer["ETag"])
 
-    _mutant(monkeypatch, "move_marker", publishing, unfinished)(moving)
+    _mutant(monkeypatch, "move_marker", publishing)(moving)
     child = Child(lambda: publishing_run(bucket, place, ONE_FILE), stop=Point.CHECKED)
     child.wait()
     take_over(bucket, place)
@@ -492,8 +489,8 @@ def test_a_mutant_whose_markers_are_plain_objects(bucket: Bucket, place: str, mo
             return True
         return bool(completed(own, attempt))
 
-    completed = completing.complete
-    _mutant(monkeypatch, "complete", completing, publishing)(putting)
+    completed = publishing.complete
+    _mutant(monkeypatch, "complete", publishing)(putting)
     child = Child(lambda: publishing_run(bucket, place, ONE_FILE), stop=Point.FIRST_RENAMED)
     child.wait()
     take_over(bucket, place)

@@ -17,13 +17,10 @@ from acidlib.errors import ConflictError, CorruptError, MissingError, RefusedErr
 from acidlib.model.location import parse_location
 from acidlib.stores.filesystem import FileSystem
 from acidlib.stores.listing import list_location
-from acidlib.stores.s3 import data
-from acidlib.stores.s3 import data as reading
-from acidlib.stores.s3 import data as uploading
+from acidlib.stores.s3 import files as reading
+from acidlib.stores.s3 import files as uploading
 from acidlib.stores.s3.client import Bucket, ChangedError, bucket_options, create_object, read_object, replace_object
-from acidlib.stores.s3.data import S3DataFiles
-from acidlib.stores.s3.files import S3FileSystem, remove_keys
-from acidlib.stores.s3.publishing import Attempt, output_path
+from acidlib.stores.s3.files import S3DataFiles, S3FileSystem, StagedUpload, output_path, remove_keys
 
 pytestmark = pytest.mark.live
 MIB = 1 << 20
@@ -180,7 +177,7 @@ def test_what_a_store_would_not_remove_is_told(bucket: Bucket, root: str, monkey
     put(bucket, root, "a", "b", "c")
     answers = iter([{}, {"Errors": [{"Key": "w/c", "Code": "AccessDenied", "Message": "locked"}]}])
     monkeypatch.setattr(bucket.client, "delete_objects", lambda **given: next(answers))
-    monkeypatch.setattr("acidlib.stores.s3.files._AT_ONCE", 2)
+    monkeypatch.setattr("acidlib.stores.s3.files._REMOVED_AT_ONCE", 2)
     with pytest.raises(RetryError, match=r"kept 1 of 3 objects, first w/c \(AccessDenied: locked\)"):
         remove_keys(bucket, root, ["w/a", "w/b", "w/c"])
 
@@ -239,9 +236,9 @@ def stored(bucket: Bucket, path: str, body: bytes) -> str:
     return path
 
 
-def complete(bucket: Bucket, attempt: Attempt) -> bytes:
+def complete(bucket: Bucket, attempt: StagedUpload) -> bytes:
     """What the driver would make of an attempt that came to it."""
-    attempt = Attempt.of_document(attempt.document(), where="here")
+    attempt = StagedUpload.of_document(attempt.document(), where="here")
     parts: Any = [part.as_completed() for part in attempt.parts]
     bucket.client.complete_multipart_upload(
         Bucket=bucket.name, Key=attempt.key, UploadId=attempt.upload, MultipartUpload={"Parts": parts}
@@ -413,7 +410,7 @@ def test_splices_go_through_the_store(s3_server: S3Server, bucket: Bucket, root:
 def test_any_mixture_of_bytes_and_ranges(bucket: Bucket, root: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uploading, "COPIED_PART", 10 * MIB)
     monkeypatch.setattr(uploading, "GROWING", 3)
-    monkeypatch.setattr(data, "IN_MEMORY", MIB)
+    monkeypatch.setattr(uploading, "IN_MEMORY", MIB)
     chosen = random.Random(seed)
     files, path = S3DataFiles(bucket), output_path(f"{root}/_tmp_u", "base_5", "f", "a")
     bodies = [b"ORC" + blob(14 * MIB, seed), blob(6 * MIB, seed + 100)]

@@ -29,7 +29,7 @@ from acidlib.service import plan as units
 from acidlib.service import spark
 from acidlib.service.services import Task
 from acidlib.service.spark import SparkRunner
-from acidlib.stores.renaming.publishing import ATTEMPTS
+from acidlib.stores.store import ATTEMPTS
 from integration import cluster_tasks
 from integration.conftest import started
 from integration.harness import (

@@ -14,7 +14,7 @@ import pytest
 from judges import merge
 
 from acidlib.service import compact
-from acidlib.stores.renaming import store as rename_store
+from acidlib.stores.renaming.store import RenameStage, RenameStore
 from integration.children import without_rights
 from integration.harness import Jobs, added, at_time, fixture, names, tree, visible
 from integration.test_kill_points import settle
@@ -109,7 +109,7 @@ def test_a_full_disk_keeps_the_cleaner_from_its_work_and_does_no_harm(jobs: Jobs
 
 def once_before(patch: pytest.MonkeyPatch, step: str, action: Callable[[], object]) -> None:
     """Let something happen right before a step of the next run."""
-    module = compact if step == "file_task" else rename_store
+    module = {"file_task": compact, "stage": RenameStore}.get(step, RenameStage)
     real, left = getattr(module, step), [action]
 
     def wrapped(*arguments: Any, **more: Any) -> Any:
@@ -121,7 +121,7 @@ def once_before(patch: pytest.MonkeyPatch, step: str, action: Callable[[], objec
 
 
 @pytest.mark.parametrize("run", RUNS)
-@pytest.mark.parametrize("step", ["create_staging", "file_task", "publish"])
+@pytest.mark.parametrize("step", ["stage", "file_task", "publish"])
 def test_the_right_to_write_is_taken_away(
     jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: str, step: str
 ) -> None:
@@ -178,7 +178,7 @@ def change(file: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("run", RUNS)
-@pytest.mark.parametrize("when", ["create_staging", "publish"], ids=["before it is read", "after it was read"])
+@pytest.mark.parametrize("when", ["stage", "publish"], ids=["before it is read", "after it was read"])
 @pytest.mark.parametrize(
     "how",
     [

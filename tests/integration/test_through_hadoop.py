@@ -15,8 +15,8 @@ from servers.process import free_port
 
 from acidlib.errors import RetryError
 from acidlib.service.spark import hadoop_in_jvm
-from acidlib.stores.hadoop.jvm import Hadoop
-from acidlib.stores.unanswered import Unanswered
+from acidlib.stores.filesystem import UnreachableServers
+from acidlib.stores.hadoop import Hadoop
 from integration.harness import AROUND, Jobs, fixture
 
 pytestmark = [pytest.mark.live, pytest.mark.spark]
@@ -51,7 +51,7 @@ def test_a_server_that_is_away_is_waited_for_once(jvm: Jvm) -> None:
         "fs.viewfs.mounttable.away.linkRegex.^/of/.*": f"hdfs://{server}/t",
         "ipc.client.connect.max.retries": "0",
     }
-    unanswered = Unanswered()
+    unanswered = UnreachableServers()
     with pytest.raises(RetryError, match="Cannot open viewfs://away/of/t: because Hadoop said ConnectException: "):
         Hadoop(lambda: jvm(mounts)).resolve("viewfs://away/of/t", unanswered)
     with pytest.raises(RetryError, match="Cannot open viewfs://away/of/u: because viewfs://away does not answer"):

@@ -14,7 +14,7 @@ import pytest
 from claim_directories import holder_of, lay_claim
 from judges import merge
 
-from acidlib.stores.renaming import store as rename_store
+from acidlib.stores.renaming.store import RenameStage
 from integration.children import Child, forked
 from integration.harness import Jobs, Ran, fixture, names, visible, within
 
@@ -36,7 +36,7 @@ class Held:
 
     def __init__(self, jobs: Jobs, folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> None:
         self.there, self.go, self.output = folder / "there", folder / "go", folder / "out.json"
-        publish = rename_store.publish
+        publish = RenameStage.publish
 
         def held(*args, **more):
             self.there.touch()
@@ -44,7 +44,7 @@ class Held:
             return publish(*args, **more)
 
         def run() -> None:
-            monkeypatch.setattr(rename_store, "publish", held)
+            monkeypatch.setattr(RenameStage, "publish", held)
             ran = jobs(*arguments)
             self.output.write_text(ran.out)
             os._exit(ran.status)
@@ -210,14 +210,14 @@ def test_a_stale_claim_is_taken_over(jobs: Jobs, crud: Path) -> None:
 def test_a_claim_that_is_lost_on_the_way_stops_the_publication(
     jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    publish = rename_store.publish
+    publish = RenameStage.publish
 
     def overtaken(*args, **more):
         shutil.rmtree(crud / "_acidlib_claim")
         lay_claim(crud)
         return publish(*args, **more)
 
-    monkeypatch.setattr(rename_store, "publish", overtaken)
+    monkeypatch.setattr(RenameStage, "publish", overtaken)
     before = visible(crud)
     ran = jobs("major_compact", "--location", crud, "--all-committed")
     assert (ran.status, ran.states) == (1, ["conflict"])
@@ -230,14 +230,14 @@ def test_a_directory_that_appears_meanwhile_is_a_conflict(
     jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch, appears: str
 ) -> None:
     """Another compactor that knows nothing of our claims has published something that overlaps."""
-    publish = rename_store.publish
+    publish = RenameStage.publish
 
     def overtaken(*args, **more):
         (crud / appears).mkdir()
         (crud / appears / "bucket_00000").write_bytes(b"")
         return publish(*args, **more)
 
-    monkeypatch.setattr(rename_store, "publish", overtaken)
+    monkeypatch.setattr(RenameStage, "publish", overtaken)
     before = visible(crud)
     ran = jobs("major_compact", "--location", crud, "--all-committed")
     assert (ran.status, ran.states) == (1, ["conflict"])
@@ -246,12 +246,12 @@ def test_a_directory_that_appears_meanwhile_is_a_conflict(
 
 
 def test_a_new_delta_that_appears_meanwhile_is_none(jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    publish = rename_store.publish
+    publish = RenameStage.publish
 
     def written(*args, **more):
         (crud / "delta_0000005_0000005_0000").mkdir()
         (crud / "delta_0000005_0000005_0000" / "bucket_00000").write_bytes(b"")
         return publish(*args, **more)
 
-    monkeypatch.setattr(rename_store, "publish", written)
+    monkeypatch.setattr(RenameStage, "publish", written)
     assert jobs.good("major_compact", "--location", crud, "--all-committed").states == ["ready for cleaning"]

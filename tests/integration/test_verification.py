@@ -33,7 +33,7 @@ from acidlib.points import Point
 from acidlib.rewrite.keys import Keys
 from acidlib.rewrite.output import Proof
 from acidlib.service import plan as prepare
-from acidlib.stores.renaming import store as rename_store
+from acidlib.stores.renaming.store import RenameStage
 from integration.children import killed_at
 from integration.harness import AROUND, Jobs, Ran, fixture, names, tree, visible
 
@@ -354,7 +354,7 @@ def test_the_operator_may_say_that_a_result_is_right(jobs: Jobs, table: Path, mo
 def test_what_was_not_published_holds_nothing(jobs: Jobs, table: Path, monkeypatch: Patch) -> None:
     there = visible(table)
     with monkeypatch.context() as patch:
-        patch.setattr(rename_store, "publish", raising(RetryError("Cannot rename: because no space is left")))
+        patch.setattr(RenameStage, "publish", raising(RetryError("Cannot rename: because no space is left")))
         assert compact(jobs, table, "major", "--verify").states == ["failed"]
     assert visible(table) == there
     assert "result not verified" not in {one["trouble"] for one in findings(jobs, table)}

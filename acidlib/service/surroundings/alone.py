@@ -44,8 +44,8 @@ from acidlib.service.surroundings.sql import (
 )
 from acidlib.service.undo import HeldForUndo
 from acidlib.stores.discover import TableLocation, discover_location, discover_warehouse, named_at
-from acidlib.stores.held import Claim
 from acidlib.stores.listing import is_there, witness_in
+from acidlib.stores.store import Claim
 from acidlib.wording import human_bytes, plural
 
 # --- selecting --------------------------------------------------------------------------------------------------------

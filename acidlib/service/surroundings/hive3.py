@@ -44,7 +44,7 @@ from acidlib.service.surroundings.sql import (
     refuse_waiting,
     take_waiting,
 )
-from acidlib.stores.held import Claim
+from acidlib.stores.store import Claim
 from acidlib.wording import retention_words
 
 # --- metastore --------------------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ from acidlib.service.surroundings.metastore_cleaning import (
 )
 from acidlib.service.surroundings.sql import SqlReadyRequests
 from acidlib.service.undo import HeldForUndo
-from acidlib.stores.held import Claim
+from acidlib.stores.store import Claim
 
 # --- cleaning ---------------------------------------------------------------------------------------------------------
 # Cleaning with a metastore of Hive 3.1: by proof, bound to publications that were seen.

@@ -35,9 +35,8 @@ from acidlib.service.services import WORKER_PREFIX, Services
 from acidlib.service.statistics import StatisticsUpdater
 from acidlib.service.surroundings.catalog import Catalog, run_as_user
 from acidlib.service.surroundings.sql import in_the_way, not_accepted, taken_by_another
-from acidlib.stores.held import Claim
 from acidlib.stores.listing import list_location
-from acidlib.stores.renaming.claims import STALE_SECONDS
+from acidlib.stores.store import STALE_SECONDS, Claim
 
 # --- metastore --------------------------------------------------------------------------------------------------------
 # One run's metastore of Hive 4, and the pools of its queue.

@@ -23,7 +23,7 @@ from acidlib.service.attempts import awaited_marks
 from acidlib.service.backend import Decided, Taken, Waiting
 from acidlib.service.places import Target
 from acidlib.service.services import Services
-from acidlib.stores.held import Claim
+from acidlib.stores.store import Claim
 from acidlib.wording import utc_words
 
 # --- queueing ---------------------------------------------------------------------------------------------------------

@@ -1,4 +1,9 @@
-"""Local disks: data files, and the file system on which every promise of the commit protocol is kept by the kernel."""
+"""Local disks: data files, and the file system on which every promise of the commit protocol is kept by the kernel.
+
+Renames go through renameat2 with RENAME_NOREPLACE, because a plain rename silently replaces an empty directory and any
+file. Many mounts (NFS, most of FUSE) do not know that flag; each rename finds out by trying, and does without it where
+it must (see `_rename_without_flag`).
+"""
 
 from __future__ import annotations
 
@@ -17,11 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
-from acidlib.stores.filesystem import Entry, TreeEntry, as_acid_error, raising_acid_errors, safe_parts, walk_tree
-from acidlib.stores.renaming.publishing import AttemptFiles
-
-# --- datafiles --------------------------------------------------------------------------------------------------------
-# Local data files, read at any place and written once: what the ORC code sees of the file system.
+from acidlib.stores.filesystem import Entry, RenameFileSystem, as_acid_error, raising_acid_errors, safe_parts
+from acidlib.stores.store import TaskFiles
 
 _COPY_AT_MOST = 1 << 30
 
@@ -102,7 +104,7 @@ class LocalSource:
         return self._descriptor
 
     def read(self, offset: int, size: int) -> bytes:
-        """Exactly `size` bytes at `offset`; CorruptError when they are not all inside the logical length."""
+        """Return exactly `size` bytes at `offset`; CorruptError when they are not all inside the logical length."""
         if offset < 0 or size < 0 or offset + size > self.length:
             raise CorruptError(f"Cannot read {self.name}: because bytes {offset} to {offset + size} are outside it")
         if self.length > AT_ONCE:
@@ -181,7 +183,11 @@ class LocalSink:
         with raising_acid_errors("write", self.name):
             while size:
                 count = min(size, _COPY_AT_MOST)
-                copied = _copy_range(source.descriptor, self._descriptor, count, offset)
+                try:
+                    copied = os.copy_file_range(source.descriptor, self._descriptor, count, offset)
+                except OSError:
+                    # not between these two file systems: a plain copy raises again whatever is really wrong
+                    copied = os.write(self._descriptor, os.pread(source.descriptor, min(count, 1 << 22), offset))
                 if copied == 0:
                     raise CorruptError(f"Cannot copy from {source.name}: because it became shorter while it was read")
                 self.position += copied
@@ -208,17 +214,8 @@ class LocalSink:
             Path(self.name).unlink(missing_ok=True)
 
 
-def _copy_range(source: int, target: int, count: int, offset: int) -> int:
-    try:
-        return os.copy_file_range(source, target, count, offset)
-    except OSError:
-        # not between these two file systems: a plain copy raises again whatever is really wrong
-        data = os.pread(source, min(count, 1 << 22), offset)
-        return os.write(target, data)
-
-
-class LocalDataFiles(AttemptFiles):
-    """Opens and creates local data files, for one task. It may be pickled: what is open stays behind."""
+class LocalDataFiles(TaskFiles):
+    """Local data files, for one task. It may be pickled: what is open stays behind."""
 
     __slots__ = ("_open",)
 
@@ -229,20 +226,13 @@ class LocalDataFiles(AttemptFiles):
         return LocalDataFiles, ()
 
     def open(self, path: str, length: int) -> LocalSource:
-        """An input of `length` logical bytes; CorruptError when it is missing or shorter."""
+        """Open an input of `length` logical bytes; CorruptError when it is missing or shorter."""
         return LocalSource(path, length, self._open)
 
     def create(self, path: str) -> LocalSink:
-        """A new file; its directory has to be there: an attempt that outlived its run must not bring staging back."""
+        """Create a file in a directory that is there: an attempt that outlived its run must not bring staging back."""
         return LocalSink(path)
 
-
-# --- local ------------------------------------------------------------------------------------------------------------
-# The local file system: Linux, every promise of the commit protocol kept by the kernel.
-#
-# Renames go through renameat2 with RENAME_NOREPLACE, because a plain rename silently replaces an empty directory and
-# any file. Many mounts (NFS, most of FUSE) do not know that flag; each rename finds out by trying, and does without it
-# where it must (see `_rename_without_flag`).
 
 _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
@@ -260,17 +250,13 @@ def _find_renameat2() -> _Rename:
         return lambda *_: errno.ENOSYS
     function.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
     function.restype = ctypes.c_int
-
-    def renameat2(source_dir: int, source: bytes, target_dir: int, target: bytes, flags: int) -> int:
-        return 0 if function(source_dir, source, target_dir, target, flags) == 0 else ctypes.get_errno()
-
-    return renameat2
+    return lambda *arguments: 0 if function(*arguments) == 0 else ctypes.get_errno()
 
 
 _RENAMEAT2 = _find_renameat2()
 
 
-class LocalFileSystem:
+class LocalFileSystem(RenameFileSystem):
     """Files of this machine, by absolute path. It holds no state and may be shared and pickled."""
 
     __slots__ = ()
@@ -295,11 +281,8 @@ class LocalFileSystem:
             directory, _, name = path.rpartition("/")
             return _entry(directory, name, os.lstat(path))
 
-    def names_changed(self, path: str, *, missing: type[AcidError] = CorruptError) -> float:
-        return self.entry(path, missing=missing).modified
-
     def owner(self, path: str) -> str | None:
-        """By the machine's table of users; None for a number without a name, which Hive could not take for a user."""
+        """Return it by the machine's table of users; None for a number without a name, as Hive knows no such user."""
         with raising_acid_errors("look at", path):
             number = Path(path).stat().st_uid
         try:
@@ -323,19 +306,25 @@ class LocalFileSystem:
                     ) from error
         return tuple(sorted(found, key=attrgetter("name")))
 
-    def list_tree(
-        self, path: str, *, enter_hidden: bool, missing: type[AcidError] = CorruptError
-    ) -> tuple[TreeEntry, ...]:
-        return walk_tree(self, path, enter_hidden=enter_hidden, missing=missing)
-
     def read(self, path: str, *, missing: type[AcidError] = CorruptError) -> bytes:
         with raising_acid_errors("read", path, missing=missing), _opened(path, os.O_RDONLY) as handle:
-            return _read_all(handle)
+            parts = []
+            while part := os.read(handle, 1 << 20):
+                parts.append(part)
+            return b"".join(parts)
 
     def create(self, path: str, data: bytes, *, durable: bool = True) -> None:
-        temporary = _write_beside(path, data, durable=durable)
+        directory, _, name = path.rpartition("/")
+        hidden = name if name.startswith(("_", ".")) else f"_{name}"
+        temporary = f"{directory}/{hidden}.{uuid.uuid4().hex}.tmp"
         try:
             with raising_acid_errors("write", path):
+                with _opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as handle:
+                    view = memoryview(data)
+                    while view:
+                        view = view[os.write(handle, view) :]
+                    if durable:
+                        os.fsync(handle)
                 code = _renameat2(temporary, path)
                 if code in _UNSUPPORTED:
                     _link(temporary, path)
@@ -346,7 +335,7 @@ class LocalFileSystem:
             _unlink_quietly(temporary)
             raise
         if durable:
-            self.sync(str(Path(path).parent))
+            self.sync(directory)
 
     def make_directory(self, path: str) -> None:
         with raising_acid_errors("create", path):
@@ -419,11 +408,11 @@ def _renameat2(source: str, target: str) -> int:
 
 
 def _rename_without_flag(source: str, target: str) -> None:
-    """A rename where the file system does not know the flag that keeps it from replacing anything.
+    """Rename where the file system does not know the flag that keeps it from replacing anything.
 
     The name of a file is reserved by creating it. That of a directory cannot be, since readers would see it empty; but
     a plain rename fails on everything that holds something. All that it can replace is an empty directory that came
-    after the look at the target. Nobody makes one under the names that are published, and an empty claim is nobody's.
+    after the look at the target. No run makes one under the names that are published, and an empty claim is an orphan.
     """
     before = os.lstat(source)
     reserved = not stat.S_ISDIR(before.st_mode)
@@ -445,7 +434,7 @@ def _rename_without_flag(source: str, target: str) -> None:
 
 
 def _link(source: str, target: str) -> None:
-    """Gives a new file of ours a second name, which must not exist, and under which it is whole from the start."""
+    """Give a new file of ours a second name, which must not exist, and under which it is whole from the start."""
     try:
         os.link(source, target, follow_symlinks=False)
     except FileExistsError:
@@ -469,7 +458,7 @@ def _is_same_file(path: str, wanted: os.stat_result) -> bool:
 
 
 def _mount(path: str) -> str:
-    """The mount point that a path lies below and the kind of its file system, for people."""
+    """Return the mount point that a path lies below and the kind of its file system, for people."""
     found = "/", "of a kind that is not known"
     with suppress(OSError):
         for line in Path("/proc/self/mountinfo").read_text().splitlines():
@@ -499,7 +488,7 @@ def _entry(directory: str, name: str, status: os.stat_result) -> Entry:
 
 
 class _opened:  # noqa: N801 - used as a function; a generator would take longer than what is done in it
-    """A handle of a file or directory, by a path whose last component is no symbolic link."""
+    """Handle of a file or directory, by a path whose last component is no symbolic link."""
 
     __slots__ = ("_flags", "_handle", "_path")
 
@@ -514,32 +503,6 @@ class _opened:  # noqa: N801 - used as a function; a generator would take longer
         os.close(self._handle)
 
 
-def _read_all(handle: int) -> bytes:
-    parts = []
-    while part := os.read(handle, 1 << 20):
-        parts.append(part)
-    return b"".join(parts)
-
-
-def _write_beside(path: str, data: bytes, *, durable: bool) -> str:
-    """Writes a hidden file in the same directory; a rename makes it the real one."""
-    target = Path(path)
-    prefix = "" if target.name.startswith(("_", ".")) else "_"
-    temporary = str(target.with_name(f"{prefix}{target.name}.{uuid.uuid4().hex}.tmp"))
-    with raising_acid_errors("write", path):
-        try:
-            with _opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as handle:
-                view = memoryview(data)
-                while view:
-                    view = view[os.write(handle, view) :]
-                if durable:
-                    os.fsync(handle)
-        except BaseException:
-            _unlink_quietly(temporary)
-            raise
-    return temporary
-
-
 def _unlink_quietly(path: str) -> None:
     try:
         Path(path).unlink(missing_ok=True)
@@ -549,7 +512,7 @@ def _unlink_quietly(path: str) -> None:
 
 @contextmanager
 def _descended(root: str, parts: tuple[str, ...]) -> Iterator[int]:
-    """A handle on a directory below `root`, reached step by step without following any symbolic link."""
+    """Yield a handle on a directory below `root`, reached step by step without following any symbolic link."""
     handle = os.open(root, _DIRECTORY)
     try:
         for part in parts:
@@ -567,7 +530,7 @@ def _descended(root: str, parts: tuple[str, ...]) -> Iterator[int]:
 
 
 def _remove_directory(name: str, parent: int) -> None:
-    """As shutil.rmtree does, without following any link: but that looks at each directory four times."""
+    """Remove as shutil.rmtree does, without following any link: but that looks at each directory four times."""
     handle = os.open(name, _DIRECTORY, dir_fd=parent)
     try:
         with os.scandir(handle) as entries:

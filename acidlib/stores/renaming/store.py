@@ -1,103 +1,80 @@
-"""Publication by renames: for file systems that rename a directory atomically, onto a name that must not exist."""
+"""Publication by renames: for file systems that rename a directory atomically, onto a name that must not exist.
+
+Results are written where no reader looks. A staging directory is `_tmp_<unique>` in the place; every reader skips it
+for its leading underscore. Below it, each output directory stands under its final name, and attempts of tasks under
+names of their own:
+
+    _tmp_<unique>/_acidlib_staging            marks it as ours
+    _tmp_<unique>/_attempts/<file>.<attempt>  written by tasks; retries and speculation never meet
+    _tmp_<unique>/base_0000007/bucket_00000   accepted by the driver
+    _tmp_<unique>/publish.json                the record of a publication that takes two renames
+
+The run that claims the place next takes staging of earlier ones away by renaming it, `_tmp_<unique>.revoked`, before
+it looks at anything else. A run that is not dead but was paused, even between its last check and its rename, finds
+nothing to rename when it wakes: no clock and no waiting time decides that, only the order of two renames.
+
+Staged directories become visible under names that must not exist, whole or not at all. One directory is one atomic
+rename. Two (a minor compaction with inserts and deletes, where no visibility suffix hides them) are renamed under a
+durable record, which any later run finishes. Neither order of the two renames is right for a reader between them,
+because a wide directory makes every narrower one of either kind obsolete (Hive AcidUtils.getAcidState). The insert half
+goes first: then, for that moment, rows that were deleted or replaced come back, while with the delete half first every
+row above the base would be missing. Rows too many are the smaller harm: no live row is hidden from a reader, and the
+second rename ends it.
+
+Taking back is a publication that runs backwards, with the same record, so that the next run after one that died in
+between finds a publication to finish and does: the result is there again, whole. Only with all of it in a staging
+directory does one rename of that directory, to a name that no run finishes and readers pass over, end it:
+
+    _tmp_<unique>/publish.json                what is taken back, as a publication that is not finished
+    _tmp_<unique>/base_0000007/               moved here, one directory after the other
+    _acidlib_undone.<name>/base_0000007/      ... and with one rename done
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 
-from acidlib.errors import ConflictError
+from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, UnknownOutcomeError
 from acidlib.model.location import Location
-from acidlib.stores.filesystem import RenameFileSystem, safe_parts
-from acidlib.stores.held import Claim
-from acidlib.stores.removing import OUT_OF_SIGHT, TRASH, Trash, TrashDirectory
-from acidlib.stores.renaming.claims import claim, read_claim
-from acidlib.stores.renaming.publishing import (
+from acidlib.model.names import (
+    METADATA_ACID_FILE,
+    ORC_ACID_VERSION_FILE,
+    BaseDir,
+    DeltaDir,
+    Generation,
+    parse_directory,
+)
+from acidlib.points import Point, passing
+from acidlib.stores.filesystem import FileSystem, RenameFileSystem, safe_parts
+from acidlib.stores.renaming.claims import claim, read_claim, renamed
+from acidlib.stores.store import (
+    ATTEMPTS,
+    OUT_OF_SIGHT,
     PUBLISH_RECORD,
+    REVOKED,
+    STAGING_MARKER,
+    STAGING_PREFIX,
+    TRASH,
+    Attempt,
+    Claim,
+    Holder,
+    PublicationRecord,
     Published,
     RolledForward,
     StagedDirectory,
-    StagedFile,
-    accept_attempt,
-    add_output_directory,
-    create_staging,
-    publish,
-    publish_hidden,
-    remove_staging,
-    revoke_others,
-    roll_forward,
-    take_back_published,
-    unfinished_publications,
+    missing_input,
+    reason_to_discard,
+    refuse_existing,
+    remove_uncommitted,
 )
-from acidlib.stores.store import Attempt, Holder
 
-
-class RenameStore:
-    """`Store` of a file system with atomic renames."""
-
-    shows_at_once = True
-
-    def __init__(self, fs: RenameFileSystem) -> None:
-        self._fs = fs
-
-    def claim(self, location: Location, *, owner: str, token: str, now: float) -> Claim:
-        del now  # the file system has a clock
-        return claim(self._fs, location, owner=owner, token=token)
-
-    def holder(self, location: Location, *, now: float) -> Holder | None:
-        found = read_claim(self._fs, location)
-        return None if found is None else Holder(owner=found.owner, token=found.token, is_stale=found.is_stale(now))
-
-    def revoke_others(self, location: Location) -> None:
-        revoke_others(self._fs, location)
-
-    def stage(self, location: Location, *, unique: str, owner: str, now: float) -> RenameStage:
-        return RenameStage(self._fs, location, create_staging(self._fs, location, unique=unique, owner=owner, now=now))
-
-    def trash(self, location: Location, name: str) -> Trash:
-        trash = TrashDirectory(fs=self._fs, location=location, name=name)
-        trash.make()
-        return trash
-
-    def take_out_of_sight(self, location: Location, relative: str, unique: str) -> str:
-        parts = safe_parts(str(location), relative)
-        hidden = f"{OUT_OF_SIGHT}{unique}.{parts[-1]}"
-        source, target, is_top = "/".join((str(location), *parts)), f"{location}/{hidden}", len(parts) == 1
-        self._fs.rename_noreplace(source, target, missing=ConflictError, durable=not is_top)
-        return hidden
-
-    def make_durable(self, location: Location) -> None:
-        self._fs.sync(str(location))
-
-    def trash_place(self, location: Location) -> str:
-        return f"{location}/{TRASH}"
-
-    def take_back(
-        self,
-        location: Location,
-        directories: tuple[str, ...],
-        *,
-        aside: str,
-        inputs: tuple[str, ...],
-        unique: str,
-        owner: str,
-        now: float,
-        last_check: Callable[[], None],
-    ) -> None:
-        staging = create_staging(self._fs, location, unique=unique, owner=owner, now=now)
-        take_back_published(
-            self._fs, location, directories, staging=staging, aside=aside, inputs=inputs, last_check=last_check
-        )
-
-    def require_taking_back(self, location: Location) -> None:
-        pass
-
-    def remove(self, location: Location, relative: str) -> None:
-        self._fs.remove_tree(str(location), relative)
-
-    def unfinished(self, location: Location) -> tuple[str, ...]:
-        return unfinished_publications(self._fs, location)
-
-    def roll_forward(self, location: Location, *, visible_only: bool = False) -> tuple[RolledForward, ...]:
-        return roll_forward(self._fs, location, visible_only=visible_only)
+_ORC_ACID_VERSION = b"2"
+_METADATA_ACID = b'{"thisFileVersion":"0","dataFormat":"compacted"}'
+_VERSION = 1
 
 
 class RenameStage:
@@ -111,22 +88,590 @@ class RenameStage:
         self.path = path
 
     def accept(self, directory: str, attempts: Sequence[Attempt]) -> StagedDirectory:
-        add_output_directory(self._fs, self.path, directory)
+        """Move the attempts that count to their places in the staged directory; publishing makes them durable.
+
+        A second attempt for the same file raises `ConflictError`: duplicates are dropped by the caller, never merged.
+        """
+        self._fs.make_directory(f"{self.path}/{directory}")
         for one in attempts:
-            accept_attempt(self._fs, self.path, one.written, directory, one.name)
-        return StagedDirectory(
-            name=directory, files=tuple(StagedFile(name=one.name, length=one.length) for one in attempts)
-        )
+            target = f"{self.path}/{directory}/{one.name}"
+            if not renamed(self._fs, one.written, target, durable=False):
+                raise ConflictError(
+                    f"Cannot accept {one.written}: because {target} already exists, or another run has revoked it"
+                )
+        return StagedDirectory(name=directory, files={one.name: one.length for one in attempts})
 
     def publish(
-        self, directories: tuple[StagedDirectory, ...], *, inputs: tuple[str, ...], last_check: Callable[[], None]
+        self, directories: Sequence[StagedDirectory], *, inputs: tuple[str, ...], last_check: Callable[[], None]
     ) -> Published:
-        return publish(self._fs, self._location, self.path, directories, inputs=inputs, last_check=last_check)
+        """Make staged directories visible, durably.
 
-    def publish_hidden(self, directories: tuple[StagedDirectory, ...], *, last_check: Callable[[], None]) -> Published:
-        return publish_hidden(self._fs, self._location, self.path, directories, last_check=last_check)
+        Each must hold exactly the files it names, at their lengths (else `CorruptError`); `_orc_acid_version` is added,
+        and `_metadata_acid` to a base without visibility suffix, as Hive's compactor marks it. `inputs` are the
+        relative paths of what was compacted. `last_check` runs after everything is on disk and before the first
+        rename: it raises when the claim is lost or the partition has changed. An existing target raises
+        `ConflictError` and changes nothing. When the second of two renames fails, the first is taken back; where that
+        fails too, `UnknownOutcomeError` says that the next run finishes it.
+        """
+        if not 1 <= len(directories) <= 2:
+            raise ValueError(f"one or two directories are published together, not {len(directories)}")
+        sealed = self._sealed(directories, last_check)
+        names = tuple(directory.name for directory in sealed)
+        if len(sealed) == 1:
+            self._rename_one(names[0])
+            passing(Point.FIRST_RENAMED)
+            leftover = remove_staging(self._fs, self._location, self.path)
+            return Published(directories=names, kind="one rename", leftover=leftover)
+        write_record(self._fs, f"{self.path}/{PUBLISH_RECORD}", PublicationRecord(directories=sealed, inputs=inputs))
+        self._fs.sync(str(self._location))
+        passing(Point.RECORDED)
+        self._rename_both(names)
+        passing(Point.SECOND_RENAMED)
+        leftover = _remove_recorded_staging(self._fs, self._location, self.path)
+        return Published(directories=names, kind="two renames", leftover=leftover)
+
+    def publish_hidden(self, directories: Sequence[StagedDirectory], *, last_check: Callable[[], None]) -> Published:
+        """Give staged directories their names with the suffix of a transaction that is open: its commit shows them all.
+
+        Otherwise as `publish`. Until the commit no reader takes them, so a failure between two renames needs no record:
+        those that have been renamed are removed.
+        """
+        for directory in directories:
+            parsed = parse_directory(directory.name, Generation.HIVE4)
+            if parsed is None or parsed.visibility_txn == 0:
+                raise ValueError(f"{directory.name!r} has no visibility suffix")
+        names = tuple(directory.name for directory in self._sealed(directories, last_check))
+        done: list[str] = []
+        try:
+            for name in names:
+                self._rename_one(name)
+                done.append(name)
+                passing(Point.FIRST_RENAMED if len(done) == 1 else Point.SECOND_RENAMED)
+        except AcidError:
+            remove_uncommitted(self._fs, self._location, done)
+            raise
+        leftover = remove_staging(self._fs, self._location, self.path)
+        return Published(directories=names, kind="commit", leftover=leftover)
 
     def discard(self) -> str | None:
         if not self._fs.exists(self.path) or self._fs.exists(f"{self.path}/{PUBLISH_RECORD}"):
             return None
         return remove_staging(self._fs, self._location, self.path)
+
+    def _sealed(
+        self, directories: Sequence[StagedDirectory], last_check: Callable[[], None]
+    ) -> tuple[StagedDirectory, ...]:
+        """Return the directories in order, with their marker files, once all is on disk and checked."""
+        sealed = []
+        for directory in sorted(directories, key=_publication_order):
+            path = f"{self.path}/{directory.name}"
+            _verify_directory(self._fs, path, directory)
+            markers = {ORC_ACID_VERSION_FILE: _ORC_ACID_VERSION}
+            parsed = parse_directory(directory.name, Generation.HIVE4)
+            if isinstance(parsed, BaseDir) and parsed.visibility_txn == 0:
+                markers[METADATA_ACID_FILE] = _METADATA_ACID
+            for name, data in markers.items():
+                self._fs.create(f"{path}/{name}", data, durable=False)
+            self._fs.inherit(path, str(self._location))
+            self._fs.sync_tree(path)
+            lengths = {name: len(data) for name, data in markers.items()}
+            sealed.append(replace(directory, files={**directory.files, **lengths}))
+        self._fs.sync(self.path)
+        passing(Point.SEALED)
+        refuse_existing(self._fs, self._location, sealed)
+        last_check()
+        passing(Point.CHECKED)
+        return tuple(sealed)
+
+    def _rename_one(self, name: str) -> None:
+        staged, target = f"{self.path}/{name}", f"{self._location}/{name}"
+        try:
+            self._fs.rename_noreplace(staged, target, missing=ConflictError)
+        except ConflictError:
+            raise  # nothing was renamed: the name is taken, or our staging was taken from us
+        except AcidError as error:
+            unknown = UnknownOutcomeError(
+                f"Cannot tell whether {target} is published: because its rename failed ({error}); the next run "
+                "on this partition goes by what it finds"
+            )
+            if self._is_there(staged, lambda: unknown):
+                raise
+            if not self._was_renamed(name, error):
+                raise UnknownOutcomeError(
+                    f"Cannot tell whether {target} would survive a loss of power: because after its rename: {error}"
+                ) from error
+
+    def _rename_both(self, names: tuple[str, ...]) -> None:
+        first, second = names
+        try:
+            self._rename_first(names)
+            passing(Point.FIRST_RENAMED)
+            try:
+                self._fs.rename_noreplace(f"{self.path}/{second}", f"{self._location}/{second}", missing=ConflictError)
+            except AcidError as error:
+                if not self._was_renamed(second, error):
+                    self._undo_first_rename(names, error)
+                    raise
+        except KeyboardInterrupt:
+            # no half may stay visible: readers are kept away for this moment only
+            with suppress(AcidError):
+                if not self._fs.exists(f"{self.path}/{first}") and self._fs.exists(f"{self.path}/{second}"):
+                    self._fs.rename_noreplace(f"{self.path}/{second}", f"{self._location}/{second}")
+            raise
+
+    def _rename_first(self, names: tuple[str, ...]) -> None:
+        staged = f"{self.path}/{names[0]}"
+        try:
+            self._fs.rename_noreplace(staged, f"{self._location}/{names[0]}", missing=ConflictError)
+        except AcidError as error:
+            unknown = partial(self._unknown, names, error)
+            if self._is_there(staged, unknown):
+                try:
+                    _remove_record(self._fs, self.path)
+                except AcidError as another:
+                    raise unknown() from another  # it may be there still
+                raise
+            if isinstance(error, ConflictError):
+                raise  # another run has taken it over
+            if not self._was_renamed(names[0], error):
+                raise unknown() from error
+
+    def _undo_first_rename(self, names: tuple[str, ...], cause: AcidError) -> None:
+        """Undo the first rename: no half may stay visible until a later run comes, if that can be helped."""
+        fs, first, second = self._fs, f"{self._location}/{names[0]}", f"{self._location}/{names[1]}"
+        unknown = partial(self._unknown, names, cause)
+        if self._is_there(second, unknown) and not self._is_there(f"{self.path}/{names[1]}", unknown):
+            if isinstance(cause, ConflictError):
+                raise cause  # another run has finished it
+            raise unknown() from cause  # it was renamed, and only then something failed
+        removed = False
+        try:
+            removed = not fs.is_directory(self.path)  # by somebody, with the other half
+            if removed:
+                fs.rename_noreplace(first, self.path + REVOKED, missing=ConflictError)
+                if fs.exists(second):  # since the look at it, another run has finished all
+                    fs.rename_noreplace(self.path + REVOKED, first)
+            else:
+                fs.rename_noreplace(first, f"{self.path}/{names[0]}")
+                _remove_record(fs, self.path)
+        except AcidError as error:
+            if removed and isinstance(error, ConflictError):
+                raise cause from error  # another run is about to finish it
+            raise self._unknown(names, error) from cause
+
+    def _is_there(self, path: str, unknown: Callable[[], AcidError]) -> bool:
+        """Tell whether something is there after a rename failed; raise what `unknown` makes when that is not known."""
+        try:
+            return self._fs.exists(path)
+        except AcidError as error:
+            raise unknown() from error
+
+    def _was_renamed(self, name: str, error: AcidError) -> bool:
+        """Tell whether only the answer of a rename was lost, and it is durable.
+
+        It was ours if our staging directory still has its name: who takes it from us takes it with all that is in it.
+        """
+        if isinstance(error, ConflictError):
+            return False
+        try:
+            is_gone = not self._fs.exists(f"{self.path}/{name}") and self._fs.is_directory(self.path)
+            if not is_gone or not self._fs.exists(f"{self._location}/{name}"):
+                return False
+            self._fs.sync(str(self._location))
+        except AcidError:
+            return False
+        return True
+
+    def _unknown(self, names: tuple[str, ...], error: AcidError) -> UnknownOutcomeError:
+        return UnknownOutcomeError(
+            f"Cannot tell whether {' and '.join(names)} are both published in {self._location}: because a rename "
+            f"failed ({error}); the next run on this partition finishes it"
+        )
+
+
+class RenameStore:
+    """`Store` of a file system with atomic renames."""
+
+    shows_at_once = True
+
+    def __init__(self, fs: RenameFileSystem) -> None:
+        self.fs = fs
+
+    def claim(self, location: Location, *, owner: str, token: str, now: float) -> Claim:
+        del now  # the file system has a clock
+        return claim(self.fs, location, owner=owner, token=token)
+
+    def holder(self, location: Location, *, now: float) -> Holder | None:
+        found = read_claim(self.fs, location)
+        if found is None:
+            return None
+        return Holder(owner=found.owner, token=found.token, start=found.start, is_stale=found.is_stale(now))
+
+    def revoke_others(self, location: Location) -> None:
+        for entry in self.fs.list_directory(str(location), missing=ConflictError):
+            if entry.is_symlink or not entry.is_directory or not entry.name.startswith(STAGING_PREFIX):
+                continue
+            path = f"{location}/{entry.name}"
+            if entry.name.endswith(REVOKED) or not self.fs.exists(f"{path}/{STAGING_MARKER}"):
+                continue
+            if not self.fs.exists(f"{path}/{PUBLISH_RECORD}"):
+                revoke(self.fs, path)
+
+    def stage(self, location: Location, *, unique: str, owner: str, now: float) -> RenameStage:
+        """Create `_tmp_<unique>` with its marker and the directory for attempts; `ConflictError` when that name exists.
+
+        It is made durable when it is published from; before that, what a loss of power leaves of it is litter.
+        """
+        path = f"{location}/{STAGING_PREFIX}{unique}"
+        self.fs.make_directory(path)
+        self.fs.create(f"{path}/{STAGING_MARKER}", json.dumps({"owner": owner, "start": now}).encode(), durable=False)
+        self.fs.make_directory(f"{path}/{ATTEMPTS}")
+        self.fs.inherit(path, str(location))
+        return RenameStage(self.fs, location, path)
+
+    def unfinished(self, location: Location) -> tuple[str, ...]:
+        return tuple(
+            f"{location}/{entry.name}"
+            for entry in self.fs.list_directory(str(location), missing=ConflictError)
+            if entry.is_directory
+            and entry.name.startswith(STAGING_PREFIX)
+            and self.fs.exists(f"{location}/{entry.name}/{PUBLISH_RECORD}")
+        )
+
+    def roll_forward(self, location: Location, *, visible_only: bool = False) -> tuple[RolledForward, ...]:
+        """Finish every publication that any earlier run recorded in `location` and did not complete.
+
+        First the staging directory is taken from the run that recorded it, which may be paused, not dead, and go on
+        between any two steps. What becomes of a publication:
+
+        * One directory is visible: the other one is renamed too, after the lengths of its files were verified. It is
+          discarded if a base covers both meanwhile, or if the visible one was removed and all inputs are still there.
+        * None is visible: both are renamed. It is discarded if an input is gone, a name is taken or a wider delta
+          covers it: then its rows are in what is there.
+
+        Raises `CorruptError` for a damaged record or staged file and, with what to do by hand, where the visible
+        directory was removed and its inputs are gone or was merged without the other one; `ConflictError` when another
+        run's directory has a name that is still to be published.
+        """
+        return tuple(
+            self._roll_one(location, revoke(self.fs, staging))
+            for staging in self.unfinished(location)
+            if not visible_only or self._is_visible(staging)
+        )
+
+    def _is_visible(self, staging: str) -> bool:
+        record = read_record(self.fs, staging)
+        return self._waiting(staging, record) != record.directories
+
+    def _waiting(self, staging: str, record: PublicationRecord) -> tuple[StagedDirectory, ...]:
+        """Return the recorded directories that have not left the staging directory."""
+        return tuple(item for item in record.directories if self.fs.exists(f"{staging}/{item.name}"))
+
+    def _roll_one(self, location: Location, staging: str) -> RolledForward:
+        fs, record = self.fs, read_record(self.fs, staging)
+        waiting = self._waiting(staging, record)
+        published = tuple(item for item in record.directories if item not in waiting)
+        removed = next((item.name for item in published if not fs.is_directory(f"{location}/{item.name}")), None)
+        outcome, reason = "finished" if waiting else "was published", None
+        if not published:
+            reason = reason_to_discard(fs, location, record, lambda: _wider_delta(fs, location, record))
+        elif waiting and (covering := _covering_base(fs, location, record)) is not None:
+            reason = f"{covering} covers it: somebody else has compacted what was visible of it"
+        elif waiting and removed is not None:
+            _require_inputs(fs, location, staging, record, removed)
+            reason = f"{removed} was removed after it was published, and all its inputs are still there"
+        elif waiting:
+            _require_not_merged(fs, location, staging, record, waiting)
+            for directory in published:  # what has left staging must still be what it was: the rest belongs to it
+                _verify_directory(fs, f"{location}/{directory.name}", directory)
+        if reason is not None:
+            outcome = "discarded"
+        elif waiting:
+            for directory in waiting:
+                _verify_directory(fs, f"{staging}/{directory.name}", directory)
+            refuse_existing(fs, location, waiting)
+            for directory in waiting:
+                if not renamed(fs, f"{staging}/{directory.name}", f"{location}/{directory.name}"):
+                    raise ConflictError(f"Cannot publish {location}/{directory.name}: because it already exists")
+        leftover = _remove_recorded_staging(fs, location, staging)
+        names = tuple(directory.name for directory in record.directories)
+        return RolledForward(staging=staging, directories=names, outcome=outcome, reason=reason, leftover=leftover)
+
+    def trash(self, location: Location, name: str) -> Callable[[str], str]:
+        """Make `_acidlib_trash/<name>/` in the place, which readers pass over; return what moves there."""
+        if len(safe_parts(str(location), name)) != 1:
+            raise RefusedError(f"Cannot move files aside in {location}: because {name!r} is not a single name")
+
+        def ensure(path: str) -> None:
+            if not self.fs.is_directory(path):
+                self.fs.make_directory(path)
+
+        ensure(f"{location}/{TRASH}")
+        ensure(f"{location}/{TRASH}/{name}")
+
+        def move(relative: str) -> str:
+            *parents, last = safe_parts(str(location), relative)
+            target = f"{location}/{TRASH}/{name}"
+            for part in parents:
+                target = f"{target}/{part}"
+                ensure(target)
+            self.fs.rename_noreplace(f"{location}/{relative}", f"{target}/{last}", missing=ConflictError)
+            return f"{target}/{last}"
+
+        return move
+
+    def trash_place(self, location: Location) -> str:
+        return f"{location}/{TRASH}"
+
+    def take_out_of_sight(self, location: Location, relative: str, unique: str) -> str:
+        parts = safe_parts(str(location), relative)
+        hidden = f"{OUT_OF_SIGHT}{unique}.{parts[-1]}"
+        source, target, is_top = "/".join((str(location), *parts)), f"{location}/{hidden}", len(parts) == 1
+        self.fs.rename_noreplace(source, target, missing=ConflictError, durable=not is_top)
+        return hidden
+
+    def make_durable(self, location: Location) -> None:
+        self.fs.sync(str(location))
+
+    def remove(self, location: Location, relative: str) -> None:
+        self.fs.remove_tree(str(location), relative)
+
+    def require_taking_back(self, location: Location) -> None:
+        """Do nothing: it is done by renames."""
+
+    def take_back(
+        self,
+        location: Location,
+        directories: tuple[str, ...],
+        *,
+        aside: str,
+        inputs: tuple[str, ...],
+        unique: str,
+        owner: str,
+        now: float,
+        last_check: Callable[[], None],
+    ) -> None:
+        """Move directories of a place to `aside`.
+
+        When a rename fails, what was moved is moved back; where that fails too, `UnknownOutcomeError` says that the
+        next run does it.
+        """
+        fs, staging = self.fs, self.stage(location, unique=unique, owner=owner, now=now).path
+        try:
+            recorded = tuple(sorted((_as_it_lies(fs, location, name) for name in directories), key=_publication_order))
+            last_check()
+            write_record(fs, f"{staging}/{PUBLISH_RECORD}", PublicationRecord(directories=recorded, inputs=inputs))
+            fs.sync(str(location))
+        except BaseException:
+            if not fs.exists(f"{staging}/{PUBLISH_RECORD}"):
+                remove_staging(fs, location, staging)
+            raise
+        passing(Point.UNDO_RECORDED)
+        try:
+            for name in directories:
+                if not renamed(fs, f"{location}/{name}", f"{staging}/{name}"):
+                    raise ConflictError(
+                        f"Cannot take {location}/{name} back: because it is gone, or another run has taken over"
+                    )
+                passing(Point.UNDO_MOVED)
+            if not renamed(fs, staging, f"{location}/{aside}"):
+                raise ConflictError(f"Cannot take back what is in {staging}: because another run has taken over")
+        except (AcidError, KeyboardInterrupt) as error:
+            try:
+                is_done = not fs.exists(staging) and fs.is_directory(f"{location}/{aside}")
+                if isinstance(error, AcidError) and is_done:
+                    return  # the last rename was made, whatever came after it
+                self._put_back(location, recorded, staging)
+            except AcidError as another:
+                raise UnknownOutcomeError(
+                    f"Cannot tell what of {staging} is taken back: because {error}; then: {another}; the next run at "
+                    f"{location} puts back what was moved, unless all of it was"
+                ) from error
+            raise
+        passing(Point.UNDO_ASIDE)
+
+    def _put_back(self, location: Location, recorded: tuple[StagedDirectory, ...], staging: str) -> None:
+        """Move all back in the order of a publication; another run that has taken the staging directory does so."""
+        if not self.fs.is_directory(staging):
+            return
+        for directory in recorded:
+            if self.fs.exists(f"{staging}/{directory.name}"):
+                renamed(self.fs, f"{staging}/{directory.name}", f"{location}/{directory.name}")
+        if not any(self.fs.exists(f"{staging}/{directory.name}") for directory in recorded):
+            _remove_recorded_staging(self.fs, location, staging)
+
+
+def original_staging_name(name: str) -> str:
+    """Return the name that a staging directory had when it was made, whether or not it was revoked since."""
+    return name.removesuffix(REVOKED)
+
+
+def revoke(fs: RenameFileSystem, staging: str) -> str:
+    """Take a staging directory from the run that made it; return where it lies now."""
+    if staging.endswith(REVOKED):
+        return staging
+    if not renamed(fs, staging, staging + REVOKED):
+        raise ConflictError(f"Cannot revoke {staging}: because it is gone, or {staging}{REVOKED} already exists")
+    return staging + REVOKED
+
+
+def remove_staging(fs: FileSystem, location: Location, staging: str) -> str | None:
+    """Remove a staging directory; return None, or why something of it is left (it is hidden and harmless)."""
+    try:
+        fs.remove_tree(str(location), staging.removeprefix(f"{location}/"))
+    except AcidError as error:
+        return str(error)
+    return None
+
+
+def _remove_recorded_staging(fs: RenameFileSystem, location: Location, staging: str) -> str | None:
+    """Remove the record before the rest, so that what a crash leaves is litter and nothing to finish."""
+    try:
+        _remove_record(fs, staging)
+    except AcidError as error:
+        return str(error)
+    passing(Point.UNRECORDED)
+    return remove_staging(fs, location, staging)
+
+
+def _remove_record(fs: RenameFileSystem, staging: str) -> None:
+    fs.remove_tree(staging, PUBLISH_RECORD)
+    fs.sync(staging)
+
+
+def write_record(fs: RenameFileSystem, path: str, record: PublicationRecord) -> None:
+    """Write a record whole and durably; an existing one raises `ConflictError`."""
+    document = {
+        "version": _VERSION,
+        "directories": [
+            {"name": item.name, "files": [{"name": name, "length": length} for name, length in item.files.items()]}
+            for item in record.directories
+        ],
+        "inputs": list(record.inputs),
+    }
+    fs.create(path, json.dumps(document, ensure_ascii=False, indent=1).encode())
+
+
+def read_record(fs: FileSystem, staging: str) -> PublicationRecord:
+    """Read a record back; `CorruptError` when it is damaged, or of a version that is not known."""
+    path = f"{staging}/{PUBLISH_RECORD}"
+    try:
+        document = json.loads(fs.read(path, missing=ConflictError))
+        version = document["version"]
+        directories = [
+            (item["name"], {file["name"]: file["length"] for file in item["files"]}) for item in document["directories"]
+        ]
+        inputs = tuple(document["inputs"])
+        texts = [*inputs, *(text for name, files in directories for text in (name, *files))]
+        lengths = [length for _, files in directories for length in files.values()]
+        if any(type(text) is not str for text in texts) or any(type(length) is not int for length in lengths):
+            raise TypeError("a name is no text, or a length no number")
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptError(f"Cannot read {path}: because it is not a publication record") from error
+    if version != _VERSION or not directories:
+        raise CorruptError(f"Cannot read {path}: because this kind of publication record is not known")
+    for name, _ in directories:
+        if len(safe_parts(path, name)) != 1:
+            raise CorruptError(f"Cannot read {path}: because it publishes {name!r}")
+    for item in inputs:
+        safe_parts(path, item)
+    return PublicationRecord(
+        directories=tuple(StagedDirectory(name=name, files=files) for name, files in directories), inputs=inputs
+    )
+
+
+def _publication_order(directory: StagedDirectory) -> tuple[bool, str]:
+    parsed = parse_directory(directory.name, Generation.HIVE4)
+    if parsed is None:
+        raise ValueError(f"{directory.name!r} is not the name of an ACID directory")
+    return isinstance(parsed, DeltaDir) and parsed.is_delete, directory.name
+
+
+def _as_it_lies(fs: FileSystem, location: Location, name: str) -> StagedDirectory:
+    """Return a directory with its files as they are, which need not be as they were published."""
+    path = f"{location}/{name}"
+    tree = fs.list_tree(path, enter_hidden=True, missing=ConflictError)
+    for entry in tree:
+        if entry.is_directory:
+            raise CorruptError(f"Cannot take {path} back: because {entry.path} in it is a directory")
+    return StagedDirectory(name=name, files={one.path: one.length for one in tree})
+
+
+def _verify_directory(fs: FileSystem, path: str, directory: StagedDirectory) -> None:
+    found = {entry.path: -1 if entry.is_directory else entry.length for entry in fs.list_tree(path, enter_hidden=True)}
+    if found == directory.files:
+        return
+
+    def length(of: int | None) -> str:
+        if of is None:
+            return "no file"
+        return "a directory" if of < 0 else f"a length of {of} bytes"
+
+    expected = directory.files
+    wrong = min(name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name))
+    raise CorruptError(
+        f"Cannot publish {path}: because {wrong} has {length(found.get(wrong))}, "
+        f"but {length(expected.get(wrong))} was written"
+    )
+
+
+def _deltas(record: PublicationRecord) -> list[DeltaDir]:
+    parsed = (parse_directory(directory.name, Generation.HIVE4) for directory in record.directories)
+    return [found for found in parsed if isinstance(found, DeltaDir)]
+
+
+def _wider_delta(fs: FileSystem, location: Location, record: PublicationRecord) -> str | None:
+    """Return a delta of either kind that makes what is recorded obsolete, and is neither an input of it nor a part."""
+    if not (deltas := _deltas(record)):
+        return None
+    low, high = min(delta.min_write_id for delta in deltas), max(delta.max_write_id for delta in deltas)
+    own = {*record.inputs, *(directory.name for directory in record.directories)}
+    for entry in fs.list_directory(str(location), missing=ConflictError):
+        found = parse_directory(entry.name, Generation.HIVE4) if entry.is_directory and entry.name not in own else None
+        if isinstance(found, DeltaDir) and found.min_write_id <= low and high <= found.max_write_id:
+            return entry.name
+    return None
+
+
+def _covering_base(fs: FileSystem, location: Location, record: PublicationRecord) -> str | None:
+    """Return the base that makes all of these obsolete, if there is one: no reader would see the other half."""
+    deltas = _deltas(record)
+    if len(deltas) != len(record.directories):
+        return None
+    highest = max(delta.max_write_id for delta in deltas)
+    for entry in fs.list_directory(str(location), missing=ConflictError):
+        found = parse_directory(entry.name, Generation.HIVE4) if entry.is_directory else None
+        if isinstance(found, BaseDir) and found.write_id >= highest:
+            return entry.name
+    return None
+
+
+def _require_not_merged(
+    fs: FileSystem, location: Location, staging: str, record: PublicationRecord, waiting: tuple[StagedDirectory, ...]
+) -> None:
+    """Raise CorruptError when the visible half was merged into a wider delta, which would hide the other half for ever.
+
+    Such a result lacks what the other half holds: deleted rows are back in it, and only the record still shows that.
+    """
+    if (wider := _wider_delta(fs, location, record)) is None:
+        return
+    left = " and ".join(directory.name for directory in waiting)
+    half = " and ".join(item.name for item in record.directories if item not in waiting)
+    raise CorruptError(
+        f"Cannot finish the publication in {staging}: because {wider} was made of {half} without {left}, so that rows "
+        f"which are deleted there are back. While all directories that {wider} was made of are still there, remove it "
+        f"and its twin and run again; else delete these rows again, and remove {staging}"
+    )
+
+
+def _require_inputs(fs: FileSystem, location: Location, staging: str, record: PublicationRecord, removed: str) -> None:
+    """Raise CorruptError unless the inputs of a half that was removed still hold its rows: a person knows what does."""
+    missing, wider = missing_input(fs, location, record), _wider_delta(fs, location, record)
+    if missing is None and wider is None:
+        return
+    why = f"{missing}, one of its inputs, is gone as well" if missing is not None else f"{wider} covers its inputs"
+    raise CorruptError(
+        f"Cannot finish the publication in {staging}: because {removed}, its other half, was removed, and {why}. Put "
+        f"{location}/{removed} back and run again; or, if the rows in it are not missed, give the publication up by "
+        f"removing {staging} with all it holds"
+    )

@@ -40,8 +40,7 @@ from botocore.session import Session as CoreSession
 from urllib3.exceptions import HTTPError
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, MissingError, RefusedError, RetryError
-from acidlib.stores.filesystem import permission_missing
-from acidlib.stores.unanswered import Unanswered
+from acidlib.stores.filesystem import UnreachableServers, permission_missing
 from acidlib.wording import parse_duration, parse_flag
 
 if TYPE_CHECKING:
@@ -534,11 +533,11 @@ os.register_at_fork(after_in_child=_forked)
 class Bucket:
     """One bucket and how it is reached. It may be pickled and forked: each process makes a client of its own."""
 
-    __slots__ = ("_unanswered", "options")
+    __slots__ = ("_unreachable", "options")
 
-    def __init__(self, options: BucketOptions, unanswered: Unanswered | None = None) -> None:
+    def __init__(self, options: BucketOptions, unreachable: UnreachableServers | None = None) -> None:
         self.options = options
-        self._unanswered = unanswered
+        self._unreachable = unreachable
 
     @property
     def name(self) -> str:
@@ -570,7 +569,7 @@ class Bucket:
         """
         server = self.options.endpoint or f"the region {self.options.region}"
         with raising_acid_errors(action, path, where=self.options.shown, who=self.options.user, missing=missing):
-            reason = None if self._unanswered is None else self._unanswered.reason(server)
+            reason = None if self._unreachable is None else self._unreachable.reason(server)
             if reason is not None:
                 raise NotAskedError(reason=reason)
             try:
@@ -578,8 +577,8 @@ class Bucket:
             except BotoCoreError as error:
                 # an answer may take its time where a part is copied or an upload completed
                 waited = why_unanswered(error, is_short=action in _SHORT)
-                if self._unanswered is not None and waited is not None:
-                    self._unanswered.note(server, waited)
+                if self._unreachable is not None and waited is not None:
+                    self._unreachable.note(server, waited)
                 raise
 
     def head(self, path: str) -> Any | None:

@@ -30,7 +30,7 @@ from acidlib.service.surroundings.alone import StandaloneHold
 from acidlib.service.surroundings.catalog import Catalog
 from acidlib.service.surroundings.hive3 import Hive3Hold, Hive3Metastore
 from acidlib.service.surroundings.hive4 import Hive4Hold, Hive4Metastore
-from acidlib.stores.renaming.claims import CLAIM_DIRECTORY
+from acidlib.stores.store import CLAIM
 
 WORKER = "acidlib-host-0123456789abcdef"
 ROW = ShownRequest(
@@ -111,11 +111,11 @@ HIVE4 = pytest.mark.parametrize("server", [Generation.HIVE4], indirect=True)
 
 def test_all_that_was_taken_is_given_back_once(server: LockServer, hold: Hold, place: Path) -> None:
     held = hold.begin()
-    assert (str(held.target.location), len(server.locks), (place / CLAIM_DIRECTORY).exists()) == (str(place), 1, True)
+    assert (str(held.target.location), len(server.locks), (place / CLAIM).exists()) == (str(place), 1, True)
     hold.assert_held()
     for _ in range(2):
         hold.close()
-        assert (server.locks, (place / CLAIM_DIRECTORY).exists()) == ({}, False)
+        assert (server.locks, (place / CLAIM).exists()) == ({}, False)
     assert set(server.txns.values()) <= {"aborted"}
 
 
@@ -128,7 +128,7 @@ def test_with_the_place_claimed_by_another_the_lock_is_given_back(
         assert len(server.locks) == 1
         hold.assert_held()  # nothing is claimed: nothing to ask
         hold.close()
-        assert (server.locks, (place / CLAIM_DIRECTORY).exists()) == ({}, True)
+        assert (server.locks, (place / CLAIM).exists()) == ({}, True)
 
 
 def test_without_a_lock_nothing_is_claimed(server: LockServer, hold: Hold, place: Path) -> None:
@@ -136,7 +136,7 @@ def test_without_a_lock_nothing_is_claimed(server: LockServer, hold: Hold, place
     with pytest.raises(RetryError, match="it is away"):
         hold.begin()
     hold.close()
-    assert (server.locks, (place / CLAIM_DIRECTORY).exists()) == ({}, False)
+    assert (server.locks, (place / CLAIM).exists()) == ({}, False)
 
 
 @HIVE3
@@ -147,7 +147,7 @@ def test_a_lock_that_could_not_be_given_back_is_given_back_by_the_next_attempt(
     server.errors["unlock"] = [Failure(AWAY)]
     with pytest.raises(RetryError, match=r"Cannot release the place d\.t"):
         hold.close()
-    assert (len(server.locks), (place / CLAIM_DIRECTORY).exists()) == (1, False)
+    assert (len(server.locks), (place / CLAIM).exists()) == (1, False)
     hold.close()
     assert server.locks == {}
 
@@ -160,7 +160,7 @@ def test_a_request_ends_as_far_as_its_beginning_came(
     with pytest.raises(RetryError, match="it is away"):
         hold.begin()
     hold.assert_held()
-    shutil.rmtree(place / CLAIM_DIRECTORY)
+    shutil.rmtree(place / CLAIM)
     with pytest.raises(ConflictError):
         hold.assert_held()
     assert hold.end(Outcome.FAILED, "it is away", named=False, note=None) is None
@@ -216,7 +216,7 @@ def test_what_may_have_been_committed_is_neither_aborted_nor_ended(
         held.published(())
     assert hold.end(Outcome.FAILED, "unknown", named=False, note=None) is None
     hold.close()
-    assert (hms.ended, server.txns, (place / CLAIM_DIRECTORY).exists()) == ([], {1: "open"}, False)
+    assert (hms.ended, server.txns, (place / CLAIM).exists()) == ([], {1: "open"}, False)
 
 
 def test_a_directory_is_claimed_only_as_long_as_its_hold(services: Services, place: Path) -> None:
@@ -225,8 +225,8 @@ def test_a_directory_is_claimed_only_as_long_as_its_hold(services: Services, pla
     hold = StandaloneHold(services, NOTHING, Taken(request=request, target=target))
     with pytest.raises(RefusedError, match="the table was made anew"):
         hold.begin()
-    assert (place / CLAIM_DIRECTORY).exists()
+    assert (place / CLAIM).exists()
     hold.assert_held()
     hold.close()
     hold.close()
-    assert not (place / CLAIM_DIRECTORY).exists()
+    assert not (place / CLAIM).exists()

@@ -16,16 +16,17 @@ from acidlib.config.settings import Layer
 from acidlib.errors import ConflictError
 from acidlib.service.removals import Pace, litter_of, remove_named
 from acidlib.service.services import Services
-from acidlib.stores.renaming.claims import CLAIM_DIRECTORY, claim
+from acidlib.stores.renaming.claims import claim
 from acidlib.stores.renaming.local import LocalFileSystem
-from acidlib.stores.renaming.publishing import create_staging
+from acidlib.stores.renaming.store import RenameStore
+from acidlib.stores.store import CLAIM
 
 DAY = 86_400
 
 
 def test_nothing_is_litter_while_somebody_else_is_at_work(services: Services, tmp_path: Path) -> None:
     fs, now = LocalFileSystem(), time.time()
-    create_staging(fs, at(tmp_path), unique="dead", owner="o", now=0)
+    RenameStore(fs).stage(at(tmp_path), unique="dead", owner="o", now=0)
     for path in (tmp_path, *tmp_path.rglob("*")):
         os.utime(path, (now - 2 * DAY, now - 2 * DAY))
 
@@ -77,7 +78,7 @@ def test_all_is_out_of_sight_for_good_before_the_first_goes(
 
     def logging(real: Any) -> Any:
         def logged(self: Any, path: str, *more: Any, **named: Any) -> Any:
-            if CLAIM_DIRECTORY not in path:
+            if CLAIM not in path:
                 steps.append(real.__name__)
             return real(self, path, *more, **named)
 

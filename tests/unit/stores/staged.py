@@ -4,16 +4,8 @@ from pathlib import Path
 
 from acidlib.stores.filesystem import RenameFileSystem
 from acidlib.stores.renaming.local import LocalFileSystem
-from acidlib.stores.renaming.publishing import (
-    PublicationRecord,
-    StagedDirectory,
-    StagedFile,
-    accept_attempt,
-    add_output_directory,
-    attempt_path,
-    create_staging,
-    write_record,
-)
+from acidlib.stores.renaming.store import RenameStore, write_record
+from acidlib.stores.store import Attempt, PublicationRecord, StagedDirectory, attempt_path
 
 FS: RenameFileSystem = LocalFileSystem()
 DELTA = "delta_0000001_0000004"
@@ -28,15 +20,13 @@ def fine() -> None:
 def stage(location: Path, *names: str, unique: str = "run") -> tuple[str, tuple[StagedDirectory, ...]]:
     for name in INPUTS:
         (location / name).mkdir(exist_ok=True)
-    staging = create_staging(FS, str(location), unique=unique, owner="test", now=1.0)
+    made = RenameStore(FS).stage(str(location), unique=unique, owner="test", now=1.0)
     staged = []
     for name in names:
-        add_output_directory(FS, staging, name)
-        attempt = attempt_path(staging, name, "bucket_00000", "3.0")
+        attempt = attempt_path(made.path, name, "bucket_00000", "3.0")
         Path(attempt).write_bytes(name.encode())
-        accept_attempt(FS, staging, attempt, name, "bucket_00000")
-        staged.append(StagedDirectory(name=name, files=(StagedFile(name="bucket_00000", length=len(name)),)))
-    return staging, tuple(staged)
+        staged.append(made.accept(name, [Attempt(written=attempt, name="bucket_00000", length=len(name))]))
+    return made.path, tuple(staged)
 
 
 def visible(location: Path) -> set[str]:

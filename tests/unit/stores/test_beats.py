@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from acidlib.stores.held import Beats
+from acidlib.renewal import RENEWER, LeaseRenewer
 
 OFTEN = 0.005
 MANY = 200
@@ -53,83 +53,81 @@ class Threads:
 
 
 def test_few_threads_serve_many_and_end_with_them() -> None:
-    threads, beats, held, most = Threads(), Beats(few=2), [Held() for _ in range(MANY)], 0
+    threads, beats, held, most = Threads(), LeaseRenewer(few=2), [Held() for _ in range(MANY)], 0
     for one in held:
-        beats.add(one, OFTEN)
+        beats.add(one.beat, OFTEN)
     while min(one.beats for one in held) < 3:
         most = max(most, threads())
     assert most <= 3  # one of them watches
     for one in held:
-        beats.remove(one)
+        beats.remove(one.beat)
     wait_for(lambda: threads() == 0)
     gone = held[0].beats
-    beats.add(held[1], OFTEN)
+    beats.add(held[1].beat, OFTEN)
     before = held[1].beats
     wait_for(lambda: held[1].beats > before + 3)
     assert held[0].beats == gone
-    beats.remove(held[1])
+    beats.remove(held[1].beat)
 
 
 def test_what_hangs_keeps_no_other_waiting() -> None:
     answers = threading.Event()
     threads, beats, hung = (
         Threads(),
-        Beats(few=2, patience_seconds=0.01),
+        LeaseRenewer(few=2, patience_seconds=0.01),
         [Held(hangs_until=answers) for _ in range(40)],
     )
     well = [Held() for _ in range(5)]
     for one in (*hung, *well):
-        beats.add(one, OFTEN)
+        beats.add(one.beat, OFTEN)
     wait_for(lambda: min(one.beats for one in well) > 5)
     assert {one.beats for one in hung} == {1}
     answers.set()
     wait_for(lambda: min(one.beats for one in hung) > 1)
     for one in (*hung, *well):
-        beats.remove(one)
+        beats.remove(one.beat)
     wait_for(lambda: threads() == 0)
 
 
 def test_what_is_lost_is_asked_no_more_and_what_fails_is() -> None:
-    threads, beats, lost, failing = Threads(), Beats(), Held(), Held(error=ValueError("a bug"))
+    threads, beats, lost, failing = Threads(), LeaseRenewer(), Held(), Held(error=ValueError("a bug"))
     lost.wanted = False
-    beats.add(lost, OFTEN)
-    beats.add(failing, OFTEN)
+    beats.add(lost.beat, OFTEN)
+    beats.add(failing.beat, OFTEN)
     wait_for(lambda: failing.beats > 3)
     assert lost.beats == 1
-    beats.remove(lost)
-    beats.remove(lost)
-    beats.remove(failing)
+    beats.remove(lost.beat)
+    beats.remove(lost.beat)
+    beats.remove(failing.beat)
     wait_for(lambda: threads() == 0)
 
 
 def test_none_before_its_time() -> None:
     now = [100.0]
-    beats, late, soon = Beats(clock=lambda: now[0]), Held(), Held()
-    beats.add(late, 3600)
+    beats, late, soon = LeaseRenewer(clock=lambda: now[0]), Held(), Held()
+    beats.add(late.beat, 3600)
     now[0] += 3599
-    beats.add(soon, 0)
+    beats.add(soon.beat, 0)
     wait_for(lambda: soon.beats > 3)
     assert late.beats == 0
     now[0] += 1
     wait_for(lambda: late.beats == 1)
-    beats.remove(late)
-    beats.remove(soon)
+    beats.remove(late.beat)
+    beats.remove(soon.beat)
 
 
 def test_a_forked_child_has_threads_of_its_own() -> None:
-    from acidlib.stores.held import BEATS
-
     parents = Held()
-    BEATS.add(parents, 3600)
+    RENEWER.add(parents.beat, 3600)
     pid = os.fork()
     if pid == 0:
         try:
             mine = Held()
-            BEATS.add(mine, OFTEN)
+            RENEWER.add(mine.beat, OFTEN)
             wait_for(lambda: mine.beats > 2)
-            BEATS.remove(mine)
+            RENEWER.remove(mine.beat)
             os._exit(0)
         finally:
             os._exit(1)
     assert os.waitpid(pid, 0)[1] == 0
-    BEATS.remove(parents)
+    RENEWER.remove(parents.beat)

@@ -18,9 +18,10 @@ from racing import race
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.processes import process_identity
 from acidlib.stores.filesystem import RenameFileSystem
-from acidlib.stores.litter import find_litter
-from acidlib.stores.renaming.claims import CLAIM_DIRECTORY, Claim, claim, read_claim
+from acidlib.stores.removing import find_litter
+from acidlib.stores.renaming.claims import claim, read_claim
 from acidlib.stores.renaming.local import LocalFileSystem
+from acidlib.stores.store import CLAIM, Claim
 
 FS: RenameFileSystem = LocalFileSystem()
 DAY = 86_400.0
@@ -45,9 +46,9 @@ def taken(location: Path, token: str, **more: Any) -> Claim:
 def test_one_holder_at_a_time(tmp_path: Path) -> None:
     location, before = str(tmp_path), time.time() - 1
     with claim(FS, location, owner="worker-1 on a", token="t1") as held:
-        assert names(tmp_path) == [CLAIM_DIRECTORY]
-        assert names(tmp_path / CLAIM_DIRECTORY) == ["1.t1", "t1.json"]
-        told = json.loads((tmp_path / CLAIM_DIRECTORY / "t1.json").read_text())
+        assert names(tmp_path) == [CLAIM]
+        assert names(tmp_path / CLAIM) == ["1.t1", "t1.json"]
+        told = json.loads((tmp_path / CLAIM / "t1.json").read_text())
         assert before < told.pop("start") < time.time() + 1
         assert told == {"owner": "worker-1 on a", "token": "t1", "process": process_identity()}
         assert str(held.location) == location
@@ -60,8 +61,8 @@ def test_one_holder_at_a_time(tmp_path: Path) -> None:
         info = read_claim(FS, location)
         assert info is not None
         assert before < info.beat
-        assert names(tmp_path / CLAIM_DIRECTORY) == ["2.t1", "t1.json"]
-        assert names(tmp_path) == [CLAIM_DIRECTORY]
+        assert names(tmp_path / CLAIM) == ["2.t1", "t1.json"]
+        assert names(tmp_path) == [CLAIM]
     assert names(tmp_path) == []
     assert not is_claimed(FS, location, time.time())
 
@@ -73,7 +74,7 @@ def test_a_stale_claim_is_taken_over_and_its_owner_notices(tmp_path: Path) -> No
         taken(tmp_path, "t2")
     age_claim(tmp_path, 11)
     second = taken(tmp_path, "t2")
-    assert names(tmp_path / CLAIM_DIRECTORY) == ["2.t2", "t2.json"]
+    assert names(tmp_path / CLAIM) == ["2.t2", "t2.json"]
     with pytest.raises(ConflictError, match="our claim on it is lost"):
         first.assert_mine()
     first.release()
@@ -89,7 +90,7 @@ def test_an_owner_that_wakes_up_to_release_leaves_its_successor_alone(tmp_path: 
     second = taken(tmp_path, "t2")
     first.release()
     second.assert_mine()
-    assert names(tmp_path / CLAIM_DIRECTORY) == ["3.t2", "t2.json"]
+    assert names(tmp_path / CLAIM) == ["3.t2", "t2.json"]
 
 
 def test_a_renewal_of_the_owner_keeps_a_taker_away_that_has_judged_before(
@@ -109,16 +110,16 @@ def test_a_renewal_of_the_owner_keeps_a_taker_away_that_has_judged_before(
     with pytest.raises(ConflictError, match="owner of t1 has worked on it"):
         taken(tmp_path, "t2")
     first.assert_mine()
-    assert names(tmp_path / CLAIM_DIRECTORY) == ["3.t1", "t1.json"]
+    assert names(tmp_path / CLAIM) == ["3.t1", "t1.json"]
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["the directory", "the generation"])
 def test_a_claim_that_was_removed_is_lost(tmp_path: Path, whole: bool) -> None:
     held = taken(tmp_path, "t")
-    (tmp_path / CLAIM_DIRECTORY / "1.t").rmdir()
+    (tmp_path / CLAIM / "1.t").rmdir()
     if whole:
-        (tmp_path / CLAIM_DIRECTORY / "t.json").unlink()
-        (tmp_path / CLAIM_DIRECTORY).rmdir()
+        (tmp_path / CLAIM / "t.json").unlink()
+        (tmp_path / CLAIM).rmdir()
     with pytest.raises(ConflictError, match="lost"):
         held.assert_mine()
     held.release()
@@ -131,7 +132,7 @@ def test_a_claim_that_was_removed_is_lost(tmp_path: Path, whole: bool) -> None:
 def test_the_claim_is_renewed_in_the_background(tmp_path: Path) -> None:
     with claim(FS, str(tmp_path), owner="a", token="t", beat_seconds=0.01):
         deadline = time.monotonic() + 30
-        while names(tmp_path / CLAIM_DIRECTORY)[0] < "3.t":
+        while names(tmp_path / CLAIM)[0] < "3.t":
             assert time.monotonic() < deadline
             time.sleep(0.01)
 
@@ -146,7 +147,7 @@ def test_renewing_survives_a_file_system_that_is_out_of_reach(tmp_path: Path, mo
             with pytest.raises(RetryError, match="away"):
                 held.assert_mine()
         held.assert_mine()
-        assert names(tmp_path / CLAIM_DIRECTORY) == ["2.t", "t.json"]
+        assert names(tmp_path / CLAIM) == ["2.t", "t.json"]
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]", '{"owner": "w"}', '{"owner": "w", "start": "x", "process": ""}'])
@@ -172,7 +173,7 @@ def test_two_generations_are_damage(tmp_path: Path, other: str) -> None:
         with pytest.raises(RefusedError, match=rf"because it holds .*{other}.*Remove it if nobody works there"):
             work()
     assert names(path) == sorted([other, "7.theirs", "theirs.json"])
-    assert names(tmp_path) == [CLAIM_DIRECTORY]
+    assert names(tmp_path) == [CLAIM]
 
 
 def test_a_listing_that_misses_what_is_renamed_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,22 +214,22 @@ def test_a_claim_that_is_a_link_is_not_followed(tmp_path: Path, target: str) -> 
     lay_claim(tmp_path / "other", age=STALE).rename(tmp_path / "claim")
     (tmp_path / "file").write_text("{}")
     os.utime(tmp_path / "file", (1.0, 1.0))
-    (tmp_path / "t" / CLAIM_DIRECTORY).symlink_to(tmp_path / target)
+    (tmp_path / "t" / CLAIM).symlink_to(tmp_path / target)
     with pytest.raises(AcidError, match="symbolic link"):
         taken(tmp_path / "t", "t")
     assert (tmp_path / "file").read_text() == "{}"
     assert names(tmp_path / "claim") == ["7.theirs", "theirs.json"]
     assert not (tmp_path / "nowhere").exists()
-    assert names(tmp_path / "t") == [CLAIM_DIRECTORY]
+    assert names(tmp_path / "t") == [CLAIM]
 
 
 def test_a_file_in_the_place_of_the_claim_is_refused_and_stays(tmp_path: Path) -> None:
-    (tmp_path / CLAIM_DIRECTORY).write_text("{}")
-    os.utime(tmp_path / CLAIM_DIRECTORY, (1.0, 1.0))
+    (tmp_path / CLAIM).write_text("{}")
+    os.utime(tmp_path / CLAIM, (1.0, 1.0))
     for work in (lambda: taken(tmp_path, "t"), lambda: read_claim(FS, str(tmp_path))):
         with pytest.raises(RefusedError, match="it is a file, which no run leaves"):
             work()
-    assert names(tmp_path) == [CLAIM_DIRECTORY]
+    assert names(tmp_path) == [CLAIM]
 
 
 def test_others_who_may_write_there_may_take_over(tmp_path: Path) -> None:
@@ -236,7 +237,7 @@ def test_others_who_may_write_there_may_take_over(tmp_path: Path) -> None:
     place.mkdir()
     place.chmod(0o2775)
     with taken(place, "t"):
-        assert (place / CLAIM_DIRECTORY).stat().st_mode == place.stat().st_mode
+        assert (place / CLAIM).stat().st_mode == place.stat().st_mode
 
 
 def test_leaving_by_an_error_releases(tmp_path: Path) -> None:
@@ -347,8 +348,8 @@ def test_of_many_takers_exactly_one_wins(tmp_path: Path, owner: str) -> None:
         won = race(works + [wake] * (owner == "asleep"))
         assert won.count(True) == 1
         winner = "owner" if won.index(True) == 5 else f"t{won.index(True)}"
-        assert names(place) == [CLAIM_DIRECTORY]
-        assert [name.partition(".")[2] for name in names(place / CLAIM_DIRECTORY)] == [winner, "json"]
+        assert names(place) == [CLAIM]
+        assert [name.partition(".")[2] for name in names(place / CLAIM)] == [winner, "json"]
         assert holder_of(place) == ("owner of owner" if winner == "owner" else f"owner of {winner}")
 
 
@@ -414,24 +415,24 @@ def test_killed_at_any_step(
         assert ended in (0, 7)
         if ended == 0:
             break
-        if (place / CLAIM_DIRECTORY).is_dir():
+        if (place / CLAIM).is_dir():
             age_claim(place, STALE)  # where it was killed before anything told who it was
         with taken(place, "t2") as held:
             held.assert_mine()
         for left in place.iterdir():
-            assert left.name == f"{CLAIM_DIRECTORY}.t1"
+            assert left.name == f"{CLAIM}.t1"
         found = find_litter(FS, str(place), now=time.time() + 2 * DAY)
         assert [litter.name for litter in found] == names(place)
     assert at > 4
 
 
 def test_a_dead_releaser_leaves_litter(tmp_path: Path) -> None:
-    path = tmp_path / CLAIM_DIRECTORY
+    path = tmp_path / CLAIM
     path.mkdir()
     assert read_claim(FS, str(tmp_path)) is None
-    assert [litter.name for litter in find_litter(FS, str(tmp_path), now=time.time() + 2 * DAY)] == [CLAIM_DIRECTORY]
+    assert [litter.name for litter in find_litter(FS, str(tmp_path), now=time.time() + 2 * DAY)] == [CLAIM]
     (path / "t.json").write_text("{}")
-    assert [litter.name for litter in find_litter(FS, str(tmp_path), now=time.time() + 2 * DAY)] == [CLAIM_DIRECTORY]
+    assert [litter.name for litter in find_litter(FS, str(tmp_path), now=time.time() + 2 * DAY)] == [CLAIM]
     assert find_litter(FS, str(tmp_path), now=time.time()) == ()
     with taken(tmp_path, "t2"):
         assert names(path) == ["1.t2", "t2.json"]
@@ -460,10 +461,10 @@ def test_an_answer_that_is_lost_loses_no_claim(
             done = steps(patched, lose)
             work(place)
         if work is releases:
-            assert set(names(place)) <= {CLAIM_DIRECTORY}
+            assert set(names(place)) <= {CLAIM}
             assert read_claim(FS, str(place)) is None
         else:
-            assert names(place / CLAIM_DIRECTORY) == ["8.t1" if work is takes_over else "1.t1", "t1.json"]
+            assert names(place / CLAIM) == ["8.t1" if work is takes_over else "1.t1", "t1.json"]
         if at >= len(done):
             break
     assert len(lost) == {claims: 1, takes_over: 2, releases: 4}[work]

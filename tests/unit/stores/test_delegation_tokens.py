@@ -10,7 +10,7 @@ import pytest
 from py4j.protocol import Py4JError
 
 from acidlib.errors import RetryError
-from acidlib.stores.hadoop.tokens import DelegationTokens
+from acidlib.stores.hadoop import DelegationTokens
 
 
 class Credentials:

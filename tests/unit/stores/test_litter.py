@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from acidlib.stores.litter import find_litter
-from acidlib.stores.renaming.publishing import remove_staging
+from acidlib.stores.removing import find_litter
+from acidlib.stores.renaming.store import remove_staging
 from unit.stores.staged import FS, recorded, stage
 
 pytestmark = pytest.mark.usefixtures("way")

@@ -6,8 +6,8 @@ import pytest
 
 from acidlib.errors import RefusedError
 from acidlib.model.location import parse_location
-from acidlib.stores.hadoop.mounts import behind_mounts
-from acidlib.stores.renaming.hdfs_client import NameSpace
+from acidlib.stores.hadoop import resolve_viewfs
+from acidlib.stores.renaming.hdfs_client import NameNode
 from acidlib.stores.stores import Stores
 
 TABLE = {
@@ -35,7 +35,7 @@ TABLE = {
 
 
 def test_paths_are_those_of_the_name_node() -> None:
-    names = NameSpace("ns")
+    names = NameNode.of("ns", {})
     assert names.inside("hdfs://ns/w/t%3A/") == "/w/t%3A"
     assert names.inside("hdfs://ns") == names.inside("hdfs://ns/") == "/"
     assert names.outside("/w/t") == "hdfs://ns/w/t"
@@ -100,7 +100,7 @@ def test_what_is_not_one_directory_of_one_store(uri: str, why: str) -> None:
 )
 def test_what_hadoop_finds_may_be_no_directory_of_a_store(resolved: str, why: str) -> None:
     with pytest.raises(RefusedError, match=why):
-        behind_mounts(parse_location("viewfs://some/x"), TABLE, lambda uri: resolved)
+        resolve_viewfs(parse_location("viewfs://some/x"), TABLE, lambda uri: resolved)
 
 
 def test_the_default_table() -> None:

@@ -19,16 +19,8 @@ from acidlib.errors import ConflictError, CorruptError, RetryError, UnknownOutco
 from acidlib.stores.listing import list_location
 from acidlib.stores.renaming import local
 from acidlib.stores.renaming.local import LocalFileSystem
-from acidlib.stores.renaming.publishing import (
-    Published,
-    accept_attempt,
-    attempt_path,
-    create_staging,
-    publish,
-    publish_hidden,
-    read_record,
-    roll_forward,
-)
+from acidlib.stores.renaming.store import RenameStage, RenameStore, read_record
+from acidlib.stores.store import Attempt, Published, attempt_path
 from unit.stores.staged import DELETES, DELTA, FS, INPUTS, fine, stage, visible
 
 pytestmark = pytest.mark.usefixtures("way")
@@ -36,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("way")
 
 def test_a_base_carries_the_marks_of_a_compacted_one(tmp_path: Path) -> None:
     staging, staged = stage(tmp_path, "base_0000004")
-    result = publish(FS, str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
+    result = RenameStage(FS, str(tmp_path), staging).publish(staged, inputs=INPUTS, last_check=fine)
     assert result == Published(directories=("base_0000004",), kind="one rename")
     base = tmp_path / "base_0000004"
     assert (base / "_orc_acid_version").read_bytes() == b"2"
@@ -49,17 +41,21 @@ def test_a_base_carries_the_marks_of_a_compacted_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["base_0000004_v0000012", DELTA, DELETES])
 def test_other_directories_carry_no_metadata(tmp_path: Path, name: str) -> None:
     staging, staged = stage(tmp_path, name)
-    publish(FS, str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
+    RenameStage(FS, str(tmp_path), staging).publish(staged, inputs=INPUTS, last_check=fine)
     assert {path.name for path in (tmp_path / name).iterdir()} == {"_orc_acid_version", "bucket_00000"}
 
 
 def test_attempts_never_meet_and_one_counts(tmp_path: Path) -> None:
     staging, staged = stage(tmp_path, DELTA)
-    retry = attempt_path(staging, DELTA, "bucket_00000", "3.1")
+    first, retry = (attempt_path(staging, DELETES, "bucket_00000", attempt) for attempt in ("3.0", "3.1"))
+    Path(first).write_bytes(b"a first attempt")
     Path(retry).write_bytes(b"a second attempt, of another length")
-    with pytest.raises(ConflictError, match="already exists"):
-        accept_attempt(FS, staging, retry, DELTA, "bucket_00000")
-    publish(FS, str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
+    taken = f"{staging}/{DELETES}/bucket_00000 already exists"
+    with pytest.raises(ConflictError, match=taken):
+        RenameStage(FS, str(tmp_path), staging).accept(
+            DELETES, [Attempt(written=one, name="bucket_00000", length=1) for one in (first, retry)]
+        )
+    RenameStage(FS, str(tmp_path), staging).publish(staged, inputs=INPUTS, last_check=fine)
     assert (tmp_path / DELTA / "bucket_00000").read_bytes() == DELTA.encode()
     assert visible(tmp_path) == {DELTA}
 
@@ -68,7 +64,7 @@ def test_an_existing_target_is_a_conflict_even_if_empty(tmp_path: Path) -> None:
     staging, staged = stage(tmp_path, DELTA, DELETES)
     (tmp_path / DELETES).mkdir()
     with pytest.raises(ConflictError, match=f"{DELETES}: because it already exists"):
-        publish(FS, str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
+        RenameStage(FS, str(tmp_path), staging).publish(staged, inputs=INPUTS, last_check=fine)
     assert visible(tmp_path) == {DELETES, "_tmp_run"}
     assert not any((tmp_path / DELETES).iterdir())
 
@@ -132,11 +128,11 @@ def test_a_name_that_is_taken_is_a_conflict_whatever_has_it(
         appear()
     check = fine if when == "before" else appear
     more = {} if "_v" in taken else {"inputs": INPUTS}
-    show = publish_hidden if "_v" in taken else publish
+    show = "publish_hidden" if "_v" in taken else "publish"
     with pytest.raises(ConflictError, match=f"{taken}.* already exists"):
-        show(FS, str(tmp_path), staging, staged, last_check=check, **more)
+        getattr(RenameStage(FS, str(tmp_path), staging), show)(staged, last_check=check, **more)
     assert [picture(tmp_path)] == pictures
-    assert roll_forward(FS, str(tmp_path)) == ()
+    assert RenameStore(FS).roll_forward(str(tmp_path)) == ()
 
 
 @pytest.mark.parametrize("how", TAKEN)
@@ -144,7 +140,7 @@ def test_a_staging_name_that_is_taken_is_a_conflict(tmp_path: Path, how: str) ->
     take(tmp_path / "_tmp_x", how)
     before = picture(tmp_path)
     with pytest.raises(ConflictError, match="_tmp_x: because it already exists"):
-        create_staging(FS, str(tmp_path), unique="x", owner="o", now=1.0)
+        RenameStore(FS).stage(str(tmp_path), unique="x", owner="o", now=1.0)
     assert picture(tmp_path) == before
 
 
@@ -154,9 +150,9 @@ def test_the_last_check_stops_everything(tmp_path: Path) -> None:
 
     staging, staged = stage(tmp_path, DELTA, DELETES)
     with pytest.raises(ConflictError, match="the claim is lost"):
-        publish(FS, str(tmp_path), staging, staged, inputs=INPUTS, last_check=lost)
+        RenameStage(FS, str(tmp_path), staging).publish(staged, inputs=INPUTS, last_check=lost)
     assert visible(tmp_path) == {"_tmp_run"}
-    assert roll_forward(FS, str(tmp_path)) == ()
+    assert RenameStore(FS).roll_forward(str(tmp_path)) == ()
 
 
 @pytest.mark.parametrize("fault", ["length", "missing", "extra"])
@@ -170,7 +166,7 @@ def test_only_what_was_written_is_published(tmp_path: Path, fault: str) -> None:
     else:
         (directory / "bucket_00001").touch()
     with pytest.raises(CorruptError, match="bucket_0000"):
-        publish(FS, str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
+        RenameStage(FS, str(tmp_path), staging).publish(staged, inputs=INPUTS, last_check=fine)
     assert visible(tmp_path) == {"_tmp_run"}
 
 
@@ -193,7 +189,7 @@ def test_what_becomes_visible_is_on_disk_before(tmp_path: Path, monkeypatch: pyt
             assert on_disk.get(path.stat().st_ino) == set(names_of(path)), path
 
     monkeypatch.setattr(os, "fsync", synced)
-    publish(FS, str(tmp_path), staging, staged, inputs=INPUTS, last_check=last_check)
+    RenameStage(FS, str(tmp_path), staging).publish(staged, inputs=INPUTS, last_check=last_check)
     assert DELTA in on_disk[tmp_path.stat().st_ino]
 
 
@@ -204,12 +200,12 @@ def test_two_directories_are_published_inserts_first(tmp_path: Path) -> None:
     class Watched(LocalFileSystem):
         def rename_noreplace(self, source: str, target: str, **how: Any) -> None:
             if Path(target).parent == tmp_path:
-                record = read_record(FS, f"{staging}/publish.json")
+                record = read_record(FS, staging)
                 assert [item.name for item in record.directories] == [DELTA, DELETES]
                 renamed.append(Path(target).name)
             super().rename_noreplace(source, target, **how)
 
-    result = publish(Watched(), str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
+    result = RenameStage(Watched(), str(tmp_path), staging).publish(staged, inputs=INPUTS, last_check=fine)
     assert result == Published(directories=(DELTA, DELETES), kind="two renames")
     assert renamed == [DELTA, DELETES]
     assert visible(tmp_path) == {DELTA, DELETES}
@@ -257,7 +253,7 @@ def _steps(location: Path, monkeypatch: pytest.MonkeyPatch, way: str, fail_at: i
     with monkeypatch.context() as patched:
         _before_each_rename(patched, way, count)
         with contextlib.suppress(KilledError):
-            publish(FS, str(location), staging, staged, inputs=INPUTS, last_check=fine)
+            RenameStage(FS, str(location), staging).publish(staged, inputs=INPUTS, last_check=fine)
     return seen
 
 
@@ -274,10 +270,10 @@ def test_killed_at_any_rename_it_is_whole_after_rolling_forward(
         assert _steps(location, monkeypatch, way, step) == step
         seen = visible(location) - {"_tmp_run"}
         assert seen == ({DELTA} if step == 5 else set())
-        done = roll_forward(FS, str(location))
+        done = RenameStore(FS).roll_forward(str(location))
         outcomes.append([item.outcome for item in done])
         assert visible(location) - {"_tmp_run"} == ({DELTA, DELETES} if done else set())
-        assert roll_forward(FS, str(location)) == ()
+        assert RenameStore(FS).roll_forward(str(location)) == ()
     assert outcomes == [[], [], [], ["finished"], ["finished"]]
 
 
@@ -296,15 +292,15 @@ def test_a_passing_error_takes_the_first_back_or_leaves_it_to_the_next_run(
         _before_each_rename(patched, way, fail)
         if not back_too:
             with pytest.raises(RetryError, match="Input/output"):
-                publish(FS, str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
+                RenameStage(FS, str(tmp_path), staging).publish(staged, inputs=INPUTS, last_check=fine)
             assert visible(tmp_path) - {"_tmp_run"} == set()
-            assert roll_forward(FS, str(tmp_path)) == ()
+            assert RenameStore(FS).roll_forward(str(tmp_path)) == ()
             return
         with pytest.raises(UnknownOutcomeError, match="the next run on this partition finishes it"):
-            publish(FS, str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
+            RenameStage(FS, str(tmp_path), staging).publish(staged, inputs=INPUTS, last_check=fine)
         with pytest.raises(RetryError, match="Input/output"):
-            roll_forward(FS, str(tmp_path))
-    (done,) = roll_forward(FS, str(tmp_path))
+            RenameStore(FS).roll_forward(str(tmp_path))
+    (done,) = RenameStore(FS).roll_forward(str(tmp_path))
     assert (done.outcome, done.directories, done.leftover) == ("finished", (DELTA, DELETES), None)
     assert visible(tmp_path) == {DELTA, DELETES}
 
@@ -347,10 +343,10 @@ def test_when_nobody_can_look_after_a_rename_its_outcome_is_unknown(
 ) -> None:
     staging, staged = stage(tmp_path, *names)
     with pytest.raises(UnknownOutcomeError, match=r"whether .*published.* the next run on this partition"):
-        publish(Lost(lost, done=done), str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
+        RenameStage(Lost(lost, done=done), str(tmp_path), staging).publish(staged, inputs=INPUTS, last_check=fine)
     first = {DELTA} if lost == DELETES else set()
     assert visible(tmp_path) - {"_tmp_run"} == first | ({lost} if done else set())
-    outcomes = [item.outcome for item in roll_forward(FS, str(tmp_path))]
+    outcomes = [item.outcome for item in RenameStore(FS).roll_forward(str(tmp_path))]
     if len(names) == 1:
         assert outcomes == []
     else:
@@ -371,8 +367,8 @@ def test_a_record_that_cannot_be_removed_may_be_finished_by_the_next_run(tmp_pat
             raise RetryError("Cannot remove")
 
     with pytest.raises(UnknownOutcomeError, match="the next run on this partition finishes it"):
-        publish(Stuck(), str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
-    assert [item.outcome for item in roll_forward(FS, str(tmp_path))] == ["finished"]
+        RenameStage(Stuck(), str(tmp_path), staging).publish(staged, inputs=INPUTS, last_check=fine)
+    assert [item.outcome for item in RenameStore(FS).roll_forward(str(tmp_path))] == ["finished"]
 
 
 def test_a_target_taken_between_the_renames_takes_the_first_back(tmp_path: Path) -> None:
@@ -385,9 +381,9 @@ def test_a_target_taken_between_the_renames_takes_the_first_back(tmp_path: Path)
             super().rename_noreplace(source, target, **how)
 
     with pytest.raises(ConflictError, match="already exists"):
-        publish(Rival(), str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
+        RenameStage(Rival(), str(tmp_path), staging).publish(staged, inputs=INPUTS, last_check=fine)
     assert visible(tmp_path) == {DELETES, "_tmp_run"}
-    assert roll_forward(FS, str(tmp_path)) == ()
+    assert RenameStore(FS).roll_forward(str(tmp_path)) == ()
 
 
 def test_a_half_does_not_stay_when_its_other_half_was_removed(tmp_path: Path) -> None:
@@ -400,7 +396,7 @@ def test_a_half_does_not_stay_when_its_other_half_was_removed(tmp_path: Path) ->
                 shutil.rmtree(staging)
 
     with pytest.raises(ConflictError):
-        publish(Remover(), str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
+        RenameStage(Remover(), str(tmp_path), staging).publish(staged, inputs=INPUTS, last_check=fine)
     assert visible(tmp_path) == {"_tmp_run.revoked"}
 
 
@@ -419,5 +415,5 @@ def test_a_half_is_not_taken_from_a_publication_that_another_run_has_finished_me
             super().rename_noreplace(source, target, **how)
 
     with pytest.raises(ConflictError):
-        publish(Late(), str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
+        RenameStage(Late(), str(tmp_path), staging).publish(staged, inputs=INPUTS, last_check=fine)
     assert visible(tmp_path) == {DELTA, DELETES}

@@ -10,8 +10,9 @@ import pytest
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError, UnknownOutcomeError
 from acidlib.stores.filesystem import RenameFileSystem
 from acidlib.stores.renaming.local import LocalFileSystem
-from acidlib.stores.renaming.publishing import UNDONE, create_staging, roll_forward, take_back_published
+from acidlib.stores.renaming.store import RenameStore
 from acidlib.stores.s3.store import S3Store
+from acidlib.stores.store import UNDONE
 from unit.stores.staged import DELETES, DELTA, FS, INPUTS, fine
 
 ASIDE = f"{UNDONE}7.1"
@@ -58,8 +59,8 @@ def place(tmp_path: Path) -> Path:
 
 
 def take_back(place: Path, fs: RenameFileSystem = FS, check: Any = fine) -> None:
-    staging = create_staging(FS, str(place), unique="run", owner="test", now=1.0)
-    take_back_published(fs, str(place), (DELETES, DELTA), staging=staging, aside=ASIDE, inputs=INPUTS, last_check=check)
+    how: Any = {"inputs": INPUTS, "unique": "run", "owner": "test", "now": 1.0, "last_check": check}
+    RenameStore(fs).take_back(str(place), (DELETES, DELTA), aside=ASIDE, **how)
 
 
 def seen(place: Path) -> set[str]:
@@ -83,7 +84,7 @@ def test_what_was_moved_is_moved_back_when_a_rename_fails(place: Path, at: int, 
 def test_a_rename_whose_answer_is_lost_is_done(place: Path, at: int) -> None:
     take_back(place, Failing(at, done=True, error=RetryError("Cannot tell: because no answer came")))
     assert is_aside(place)
-    assert roll_forward(FS, str(place)) == ()
+    assert RenameStore(FS).roll_forward(str(place)) == ()
 
 
 @pytest.mark.parametrize("done", [True, False])
@@ -91,7 +92,7 @@ def test_a_rename_whose_answer_is_lost_is_done(place: Path, at: int) -> None:
 def test_when_nobody_can_look_the_next_run_puts_it_back(place: Path, at: int, done: bool) -> None:
     with pytest.raises(UnknownOutcomeError, match="puts back what was moved, unless all of it was"):
         take_back(place, Failing(at, done=done, error=RetryError("Cannot rename: because of an error"), away=True))
-    outcomes = [item.outcome for item in roll_forward(FS, str(place))]
+    outcomes = [item.outcome for item in RenameStore(FS).roll_forward(str(place))]
     if at == 3 and done:
         assert outcomes == []
         assert is_aside(place)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from acidlib.stores.hadoop.tokens import FILE_VARIABLE, HandedTokens
+from acidlib.stores.hadoop import FILE_VARIABLE, HandedTokens
 
 
 class Obtained:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from acidlib.errors import AcidError, ConflictError, CorruptError
-from acidlib.stores.renaming.publishing import create_staging, roll_forward, unfinished_publications
+from acidlib.stores.renaming.store import RenameStore
 from unit.stores.staged import DELETES, DELTA, FS, INPUTS, recorded, visible
 
 pytestmark = pytest.mark.usefixtures("way")
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("way")
 
 def test_what_was_published_is_only_tidied_up(tmp_path: Path) -> None:
     recorded(tmp_path, renamed=(DELTA, DELETES))
-    (done,) = roll_forward(FS, str(tmp_path))
+    (done,) = RenameStore(FS).roll_forward(str(tmp_path))
     assert done.outcome == "was published"
     assert visible(tmp_path) == {DELTA, DELETES}
 
@@ -26,7 +26,7 @@ def test_an_invisible_publication_whose_time_has_passed_is_discarded(tmp_path: P
         (tmp_path / INPUTS[0]).rmdir()
     elif why == "target":
         (tmp_path / DELTA).mkdir()
-    (done,) = roll_forward(FS, str(tmp_path))
+    (done,) = RenameStore(FS).roll_forward(str(tmp_path))
     assert done.outcome == "discarded"
     gone = f"its input {INPUTS[0]} is gone, so something else stands for those rows"
     assert done.reason == (gone if why == "input" else f"{DELTA} already exists")
@@ -36,7 +36,7 @@ def test_an_invisible_publication_whose_time_has_passed_is_discarded(tmp_path: P
 def test_a_half_publication_is_finished_whatever_has_become_of_its_inputs(tmp_path: Path) -> None:
     recorded(tmp_path, renamed=(DELTA,))
     (tmp_path / INPUTS[0]).rmdir()
-    (done,) = roll_forward(FS, str(tmp_path))
+    (done,) = RenameStore(FS).roll_forward(str(tmp_path))
     assert done.outcome == "finished"
     assert visible(tmp_path) == {DELTA, DELETES}
 
@@ -47,22 +47,22 @@ def test_a_half_publication_that_a_base_covers_is_discarded(tmp_path: Path) -> N
     shutil.rmtree(tmp_path / DELTA)
     base = "base_0000004"
     (tmp_path / base).mkdir()
-    (done,) = roll_forward(FS, str(tmp_path))
+    (done,) = RenameStore(FS).roll_forward(str(tmp_path))
     assert done.outcome == "discarded"
     assert base in (done.reason or "")
     assert visible(tmp_path) == {base}
-    assert unfinished_publications(FS, str(tmp_path)) == ()
+    assert RenameStore(FS).unfinished(str(tmp_path)) == ()
 
 
 @pytest.mark.parametrize("visible_only", [False, True])
 def test_a_half_that_was_removed_is_given_up_while_all_inputs_are_there(tmp_path: Path, visible_only: bool) -> None:
     recorded(tmp_path, renamed=(DELTA,))
     shutil.rmtree(tmp_path / DELTA)
-    (done,) = roll_forward(FS, str(tmp_path), visible_only=visible_only)
+    (done,) = RenameStore(FS).roll_forward(str(tmp_path), visible_only=visible_only)
     assert done.outcome == "discarded"
     assert done.reason == f"{DELTA} was removed after it was published, and all its inputs are still there"
     assert visible(tmp_path) == set()
-    assert unfinished_publications(FS, str(tmp_path)) == ()
+    assert RenameStore(FS).unfinished(str(tmp_path)) == ()
 
 
 @pytest.mark.parametrize("fault", ["an input is gone", "a wider delta covers them"])
@@ -75,14 +75,14 @@ def test_a_half_that_was_removed_with_what_stood_for_it_tells_what_to_do(tmp_pat
         (tmp_path / "delta_0000001_0000009").mkdir()
     for _ in range(2):
         with pytest.raises(CorruptError, match="its other half, was removed") as raised:
-            roll_forward(FS, str(tmp_path))
+            RenameStore(FS).roll_forward(str(tmp_path))
     assert (f"Put {tmp_path / DELTA} back" in str(raised.value), f"removing {staging} " in str(raised.value)) == (
         True,
     ) * 2
     assert (staging / "publish.json").exists()
     shutil.rmtree(tmp_path / "delta_0000001_0000009", ignore_errors=True)
     (tmp_path / "_aside").rename(tmp_path / DELTA)
-    assert [done.outcome for done in roll_forward(FS, str(tmp_path))] == ["finished"]
+    assert [done.outcome for done in RenameStore(FS).roll_forward(str(tmp_path))] == ["finished"]
 
 
 @pytest.mark.parametrize(
@@ -95,11 +95,11 @@ def test_a_half_that_somebody_has_merged_alone_is_not_finished(tmp_path: Path, w
     (tmp_path / wider).mkdir()
     for _ in range(2):
         with pytest.raises(CorruptError, match=f"because {wider} was made of {DELTA} without {DELETES}") as raised:
-            roll_forward(FS, str(tmp_path), visible_only=visible_only)
+            RenameStore(FS).roll_forward(str(tmp_path), visible_only=visible_only)
         assert visible(tmp_path) == {DELTA, wider, staging.name}
     assert str(staging) in str(raised.value)
     (tmp_path / wider).rmdir()
-    (done,) = roll_forward(FS, str(tmp_path))
+    (done,) = RenameStore(FS).roll_forward(str(tmp_path))
     assert (done.outcome, visible(tmp_path)) == ("finished", {DELTA, DELETES})
 
 
@@ -107,7 +107,7 @@ def test_what_is_not_visible_and_was_merged_by_somebody_else_is_discarded(tmp_pa
     recorded(tmp_path)
     wider = "delta_0000001_0000007"
     (tmp_path / wider).mkdir()
-    (done,) = roll_forward(FS, str(tmp_path))
+    (done,) = RenameStore(FS).roll_forward(str(tmp_path))
     assert (done.outcome, done.reason) == ("discarded", f"{wider} covers it")
     assert visible(tmp_path) == {wider}
 
@@ -116,16 +116,16 @@ def test_what_is_not_visible_and_was_merged_by_somebody_else_is_discarded(tmp_pa
 def test_a_directory_that_does_not_cover_a_half_is_in_nobodys_way(tmp_path: Path, other: str) -> None:
     recorded(tmp_path, renamed=(DELTA,))
     (tmp_path / other).mkdir()
-    (done,) = roll_forward(FS, str(tmp_path))
+    (done,) = RenameStore(FS).roll_forward(str(tmp_path))
     assert (done.outcome, visible(tmp_path)) == ("finished", {DELTA, DELETES, other})
 
 
 def test_only_what_is_visible_already(tmp_path: Path) -> None:
     recorded(tmp_path)
-    assert roll_forward(FS, str(tmp_path), visible_only=True) == ()
-    (staging,) = unfinished_publications(FS, str(tmp_path))
+    assert RenameStore(FS).roll_forward(str(tmp_path), visible_only=True) == ()
+    (staging,) = RenameStore(FS).unfinished(str(tmp_path))
     (Path(staging) / DELTA).rename(tmp_path / DELTA)
-    (done,) = roll_forward(FS, str(tmp_path), visible_only=True)
+    (done,) = RenameStore(FS).roll_forward(str(tmp_path), visible_only=True)
     assert done.outcome == "finished"
     assert visible(tmp_path) == {DELTA, DELETES}
 
@@ -146,7 +146,7 @@ def test_a_half_that_is_not_what_was_recorded_is_not_finished(
         (tmp_path / DELETES).mkdir()
     before = visible(tmp_path) - {"_tmp_run"}
     with pytest.raises(kind):
-        roll_forward(FS, str(tmp_path))
+        RenameStore(FS).roll_forward(str(tmp_path))
     assert visible(tmp_path) - {"_tmp_run.revoked"} == before
     assert Path(f"{staging}.revoked", "publish.json").exists()
 
@@ -164,7 +164,7 @@ def test_a_half_that_is_not_what_was_recorded_is_not_finished(
     ],
 )
 def test_a_damaged_record_is_an_error(tmp_path: Path, text: str) -> None:
-    staging = create_staging(FS, str(tmp_path), unique="x", owner="o", now=1.0)
+    staging = RenameStore(FS).stage(str(tmp_path), unique="x", owner="o", now=1.0).path
     Path(staging, "publish.json").write_text(text)
     with pytest.raises(CorruptError, match=r"publish\.json"):
-        roll_forward(FS, str(tmp_path))
+        RenameStore(FS).roll_forward(str(tmp_path))

@@ -7,11 +7,10 @@ import pytest
 from acidlib.errors import RefusedError
 from acidlib.stores.renaming.hdfs_client import (
     about_hdfs,
-    block_size,
-    client_uri,
     default_authority,
     new_mode,
-    replication,
+    size_or_number,
+    whole_authority,
 )
 from acidlib.stores.stores import Stores
 
@@ -36,10 +35,10 @@ def test_a_default_that_names_no_name_node(uri: str) -> None:
 
 def test_a_host_has_a_port_and_a_name_service_none() -> None:
     services = {"dfs.ha.namenodes.ns": "a,b", "dfs.namenode.rpc-address.one": "nn:9000"}
-    assert client_uri("ns", services) == "hdfs://ns"
-    assert client_uri("one", services) == "hdfs://one"
-    assert client_uri("nn", services) == "hdfs://nn:8020"
-    assert client_uri("nn:9000", services) == "hdfs://nn:9000"
+    assert whole_authority("ns", services) == "ns"
+    assert whole_authority("one", services) == "one"
+    assert whole_authority("nn", services) == "nn:8020"
+    assert whole_authority("nn:9000", services) == "nn:9000"
 
 
 def test_modes_of_what_is_new() -> None:
@@ -51,12 +50,12 @@ def test_modes_of_what_is_new() -> None:
 
 
 def test_numbers() -> None:
-    assert (replication({}), block_size({})) == (None, None)
-    assert replication({"dfs.replication": "2"}) == 2
-    assert block_size({"dfs.blocksize": "134217728"}) == 1 << 27
-    assert block_size({"dfs.blocksize": "64M"}) == 1 << 26
+    assert size_or_number("dfs.replication", {}) is None
+    assert size_or_number("dfs.replication", {"dfs.replication": "2"}) == 2
+    assert size_or_number("dfs.blocksize", {"dfs.blocksize": "134217728"}) == 1 << 27
+    assert size_or_number("dfs.blocksize", {"dfs.blocksize": "64M"}) == 1 << 26
     with pytest.raises(RefusedError, match=r"dfs\.blocksize = big"):
-        block_size({"dfs.blocksize": "big"})
+        size_or_number("dfs.blocksize", {"dfs.blocksize": "big"})
 
 
 @pytest.mark.parametrize("uri", ["hdfs://nn/t", "hdfs://nn:8020/t", "hdfs:///t"])

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 
 from acidlib.errors import RetryError
+from acidlib.stores.filesystem import UnreachableServers
 from acidlib.stores.renaming import hdfs_client as client
 from acidlib.stores.renaming.hdfs import HdfsDataFiles, HdfsFileSystem
-from acidlib.stores.renaming.hdfs_client import NoAnswerError, frozen, in_time
-from acidlib.stores.unanswered import Unanswered
+from acidlib.stores.renaming.hdfs_client import NameNode, NoAnswerError, in_time
 
 TRIES = {"dfs.client.failover.max.attempts": "0"}
 
@@ -38,14 +38,14 @@ def test_it_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
         free.wait()
 
     stuck = SimpleNamespace(get_file_info=hang)
-    key = os.getpid(), "ns", frozen(TRIES)
+    key = os.getpid(), NameNode.of("ns", TRIES)
     monkeypatch.setitem(client._CLIENTS, key, stuck)  # type: ignore[arg-type]
     monkeypatch.setattr(client, "_CONNECTION_SECONDS", 0.01)
     monkeypatch.setattr(client, "_ANSWER_SECONDS", 0.02)
     told = (
         "the name node, or a data node, cannot be reached (hdfs://ns takes requests and gives no answer within 0.05 s)"
     )
-    fs = HdfsFileSystem("ns", TRIES, Unanswered())
+    fs = HdfsFileSystem("ns", TRIES, UnreachableServers())
     for number in range(3):
         with pytest.raises(RetryError) as raised:
             fs.exists(f"hdfs://ns/t{number}")

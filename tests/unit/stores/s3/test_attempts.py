@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from acidlib.errors import CorruptError
-from acidlib.stores.s3.publishing import Attempt, OutputPath, Part, note_path, output_path, parse_output_path
+from acidlib.stores.s3.client import Bucket, bucket_options
+from acidlib.stores.s3.files import Part, StagedUpload, note_path, output_path, planned_upload
 
-ATTEMPT = Attempt(
+BUCKET = Bucket(bucket_options("b", {}))
+ATTEMPT = StagedUpload(
     directory="base_5",
     file="bucket_00000",
     key="t/base_5/bucket_00000",
@@ -25,7 +27,7 @@ ATTEMPT = Attempt(
 
 
 def test_an_attempt_travels_as_json() -> None:
-    assert Attempt.of_document(json.loads(json.dumps(ATTEMPT.document())), where="here") == ATTEMPT
+    assert StagedUpload.of_document(json.loads(json.dumps(ATTEMPT.document())), where="here") == ATTEMPT
     assert ATTEMPT.parts[1].as_completed() == {"PartNumber": 2, "ETag": '"e2"', "ChecksumCRC32": "x"}
 
 
@@ -35,21 +37,15 @@ def test_what_is_no_attempt_is_corrupt(change: dict[str, Any]) -> None:
     if "upload" in change:
         del document["upload"]
     with pytest.raises(CorruptError, match="Cannot read here: because it does not describe an upload"):
-        Attempt.of_document(document, where="here")
+        StagedUpload.of_document(document, where="here")
 
 
 def test_a_path_says_what_is_made() -> None:
     path = output_path("s3a://b/t/p=_tmp_1/_tmp_run", "base_5", "bucket_00000", "0-a")
-    found = parse_output_path(path)
-    assert found == OutputPath(
-        staging="s3a://b/t/p=_tmp_1/_tmp_run",
-        location="s3a://b/t/p=_tmp_1",
-        unique="run",
-        attempt="0-a",
-        directory="base_5",
-        file="bucket_00000",
+    planned = StagedUpload(
+        directory="base_5", file="bucket_00000", key="t/p=_tmp_1/base_5/bucket_00000", mark="run/0-a"
     )
-    assert (found.final, found.mark) == ("s3a://b/t/p=_tmp_1/base_5/bucket_00000", "run/0-a")
+    assert planned_upload(BUCKET, path) == planned
     assert note_path(path) == ("s3a://b/t/p=_tmp_1/_tmp_run/_acidlib_staging.upload._outputs.0-a.base_5.bucket_00000")
 
 
@@ -57,5 +53,5 @@ def test_a_path_says_what_is_made() -> None:
     "path", ["s3a://b/t/base_5/f", "s3a://b/t/_tmp_run/_attempts/base_5.f.a", "s3a://b/t/_tmp_run/_outputs/a/f"]
 )
 def test_other_paths_are_none_of_these(path: str) -> None:
-    assert parse_output_path(path) is None
+    assert planned_upload(BUCKET, path) is None
     assert (note_path(path) is None) == ("_tmp_" not in path)

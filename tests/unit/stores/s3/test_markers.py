@@ -8,20 +8,21 @@ from typing import Any
 import pytest
 
 from acidlib.errors import CorruptError
-from acidlib.stores.renaming.publishing import StagedDirectory, StagedFile
-from acidlib.stores.s3.publishing import Attempt, Marker, Part, Recorded, State, _decoded, _encoded
+from acidlib.stores.s3.files import Part, StagedUpload
+from acidlib.stores.s3.store import Marker, Recorded, State, _decoded, _encoded
+from acidlib.stores.store import StagedDirectory
 
 MARKER = Marker(
-    path="s3a://b/t/_tmp_u/_acidlib_staging",
+    staging="s3a://b/t/_tmp_u",
     unique="u",
     owner="o",
     start=1.5,
     state=State.RECORDED,
     recorded=Recorded(
-        directories=(StagedDirectory(name="base_5", files=(StagedFile(name="f", length=3),)),),
+        directories=(StagedDirectory(name="base_5", files={"f": 3}),),
         inputs=("delta_1_1",),
         uploads=(
-            Attempt(
+            StagedUpload(
                 directory="base_5",
                 file="f",
                 key="t/base_5/f",
@@ -39,8 +40,8 @@ MARKER = Marker(
 
 
 def test_a_marker_is_read_as_it_was_written() -> None:
-    assert _decoded(MARKER.path, _encoded(MARKER), "e") == MARKER
-    assert MARKER.staging == "s3a://b/t/_tmp_u"
+    assert _decoded(MARKER.staging, _encoded(MARKER), "e") == MARKER
+    assert MARKER.path == "s3a://b/t/_tmp_u/_acidlib_staging"
 
 
 @pytest.mark.parametrize(
@@ -50,6 +51,6 @@ def test_a_marker_is_read_as_it_was_written() -> None:
 def test_what_this_version_does_not_understand_is_corrupt(change: dict[str, Any]) -> None:
     document = json.loads(_encoded(MARKER)) | change
     with pytest.raises(CorruptError, match="Cannot read s3a://b/t/_tmp_u"):
-        _decoded(MARKER.path, json.dumps(document).encode(), "e")
+        _decoded(MARKER.staging, json.dumps(document).encode(), "e")
     with pytest.raises(CorruptError, match="not a marker"):
-        _decoded(MARKER.path, b"{", "e")
+        _decoded(MARKER.staging, b"{", "e")

@@ -1,0 +1,111 @@
+"""Signs of life of all that a process holds: from few threads, and from more only while servers do not answer.
+
+A run may hold a thousand places. One that waits for a store in vain must not keep the others from being renewed: so
+nothing that is due waits longer than `PATIENCE_SECONDS` for threads that are stuck before there are more of them,
+twice as many each time.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from heapq import heappop, heappush
+from itertools import count
+
+FEW = 4
+"""Threads that are at work at a time while servers answer."""
+PATIENCE_SECONDS = 2.0
+
+Renewal = Callable[[], bool]
+"""Gives one sign of life, however long it takes; False when no more are wanted."""
+
+
+class LeaseRenewer:
+    """Threads that call renewals until they are removed. They end when nothing is left."""
+
+    def __init__(
+        self, *, few: int = FEW, patience_seconds: float = PATIENCE_SECONDS, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`clock` gives seconds that never go back."""
+        self._few = few
+        self._patience = patience_seconds
+        self._clock = clock
+        self._start_anew()
+
+    def add(self, renewal: Renewal, every_seconds: float) -> None:
+        """Call a renewal after `every_seconds`, and then again and again."""
+        with self._changed:
+            self._every[renewal] = every_seconds
+            self._put(renewal)
+            self._have_a_watcher()
+            self._changed.notify_all()
+
+    def remove(self, renewal: Renewal) -> None:
+        """Call it no more; a call that is under way goes on to its end. Does nothing for what is not there."""
+        with self._changed:
+            self._every.pop(renewal, None)
+            if not self._every:
+                self._due.clear()
+                self._changed.notify_all()
+
+    def _start_anew(self) -> None:
+        """Forget threads and renewals; a forked child has neither."""
+        self._changed = threading.Condition()
+        self._every: dict[Renewal, float] = {}
+        self._due: list[tuple[float, int, Renewal]] = []  # a heap, without those that are being called
+        self._order = count()
+        self._threads = 0
+        self._busy = 0
+
+    def _put(self, renewal: Renewal) -> None:
+        heappush(self._due, (self._clock() + self._every[renewal], next(self._order), renewal))
+
+    def _have_a_watcher(self) -> None:
+        """Have one thread wait for what will be due next, if anything will."""
+        if self._due and self._threads == self._busy:
+            threading.Thread(target=self._work, name="acidlib-claims", daemon=True).start()
+            self._threads += 1
+
+    def _work(self) -> None:
+        with self._changed:
+            while (renewal := self._next()) is not None:
+                self._busy += 1
+                with suppress(RuntimeError):  # no more threads are to be had: then those that there are have to do
+                    self._have_a_watcher()
+                goes_on = True
+                self._changed.release()
+                try:
+                    goes_on = renewal()
+                except Exception:  # noqa: S110 - what is wrong with one must not end the others; it is tried again
+                    pass
+                finally:
+                    self._changed.acquire()
+                self._busy -= 1
+                if goes_on and renewal in self._every:
+                    self._put(renewal)
+                self._changed.notify_all()
+            self._threads -= 1
+
+    def _next(self) -> Renewal | None:
+        """Wait for what is due next, and return it; None when this thread is not needed any more."""
+        while self._due:
+            due, _, renewal = self._due[0]
+            late = self._clock() - due
+            if renewal not in self._every:
+                heappop(self._due)
+            elif late >= 0 and self._busy < self._few << min(int(late / self._patience), 16):
+                heappop(self._due)
+                return renewal
+            elif self._threads - self._busy > 1:
+                return None  # another one watches
+            else:
+                self._changed.wait(-late if late < 0 else self._patience - late % self._patience)
+        return None
+
+
+RENEWER = LeaseRenewer()
+"""That of this process."""
+os.register_at_fork(after_in_child=RENEWER._start_anew)
