@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,39 +101,42 @@ _UNTIL = re.compile(r" \(until [^)]*\)")
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column of a listing of entries. Bars compare `bar` of each entry with the largest."""
+    """A column of a listing of entries. What it takes of an entry is a field, or a function of it.
+
+    bar  the field that bars compare with the largest
+    """
 
     title: str
-    text: Callable[[Entry], str]
-    detail: Callable[[Entry], str] = lambda _: ""
+    text: str | Callable[[Entry], str]
+    detail: str | Callable[[Entry], str] = lambda _: ""
     tone: Tone | Callable[[Entry], Tone] = Tone.PLAIN
-    bar: Callable[[Entry], float | None] | None = None
+    bar: str | None = None
     is_figure: bool = False
 
     def cells(self, entries: Sequence[Entry]) -> list[Cell]:
         """Return the cells of entries, in their order."""
-        sizes = [None if self.bar is None else self.bar(one) for one in entries]
+        sizes = [None if self.bar is None else one[self.bar] for one in entries]
         largest = max((size for size in sizes if size), default=0)
         return [
             Cell(
-                text=self.text(one),
-                detail=self.detail(one),
-                share=None if size is None or not largest else size / largest,
-                tone=self.tone(one) if callable(self.tone) else self.tone,
+                self.text(one) if callable(self.text) else one[self.text],
+                self.detail(one) if callable(self.detail) else one[self.detail] or "",
+                None if size is None or not largest else size / largest,
+                self.tone(one) if callable(self.tone) else self.tone,
             )
             for one, size in zip(entries, sizes, strict=True)
         ]
 
 
-def _number(title: str, field: str, text: Callable[[Any], str] = "{:,}".format, tone: Tone = Tone.PLAIN) -> _Column:
+def _number(title: str, field: str, words: Callable[[Any], str] = "{:,}".format, tone: Tone = Tone.PLAIN) -> _Column:
     """Return a column of the figures of a field; one with a tone has bars."""
-    return _Column(
-        title,
-        lambda one: _UNKNOWN if one[field] is None else text(one[field]),
-        tone=tone,
-        bar=None if tone is Tone.PLAIN else lambda one: one[field],
-        is_figure=True,
-    )
+    bar = None if tone is Tone.PLAIN else field
+    text = partial(_known, field=field, words=words)
+    return _Column(title, text, tone=tone, bar=bar, is_figure=True)
+
+
+def _known(entry: Entry, field: str, words: Callable[[Any], str]) -> str:
+    return _UNKNOWN if entry[field] is None else words(entry[field])
 
 
 def _listing(
@@ -211,7 +214,7 @@ class _Reasons:
         kinds = sorted(self._kinds.values(), key=lambda one: (-one[size], one["reason"]))
         counts = _number(what, "count", tone=tone)
         amounts = (_number(amount, "amount", _size, tone), replace(counts, bar=None)) if amount else (counts,)
-        reason = _Column("Reason", lambda one: one["reason"], _example)
+        reason = _Column("Reason", "reason", _example)
         return _listing(title, kinds[:_MOST_REASONS], reason, *amounts, of=len(kinds), noun="reason", text=text)
 
 
@@ -303,8 +306,7 @@ def _when(document: Entry) -> str:
     return f"{first} to {last.removeprefix(first[:11])} UTC, {_precise(max(0.0, (end - start) / 1000))}"
 
 
-_PLACE = _Column("Place", name_of, lambda one: one["location"])
-_WHY = _Column("Why", lambda one: one["reason"])
+_PLACE, _WHY = _Column("Place", name_of, "location"), _Column("Why", "reason")
 
 
 _LEFT = ("already compact", "refused", "skipped")
@@ -441,7 +443,7 @@ class CompactionsSummary:
             *self._bad.listing(
                 "Places that failed or where another was at work" if has_conflicts else "Places that failed",
                 _PLACE,
-                _Column("State", lambda one: one["state"], tone=lambda one: _COMPACTION_TONES[one["state"]]),
+                _Column("State", "state", tone=lambda one: _COMPACTION_TONES[one["state"]]),
                 _WHY,
                 text="A conflict is another run or writer at the same place: the next run tries again."
                 if has_conflicts
@@ -651,14 +653,14 @@ class InitiatorSummary:
                     _PLACE,
                     _Column(
                         "Decision",
-                        lambda one: one["type"],
+                        "type",
                         lambda one: "" if one["queued"] is None else f"request {one['queued']}",
                     ),
                     _number("Deltas", "deltas", tone=Tone.FIRST),
                     _number("In deltas", "delta_bytes", _size),
                     _number("In the base", "base_bytes", _size),
                     _number("Ratio", "ratio", "{:.2f}".format),
-                    _Column("Why", lambda one: one["reason"], _threshold),
+                    _Column("Why", "reason", _threshold),
                 ),
                 *self._thresholds.listing("What decided", tone=Tone.FIRST),
                 *self._left.listing("Why places were left alone"),
@@ -738,7 +740,7 @@ class CleanerSummary:
                     _PLACE,
                     _number("Bytes", "bytes", _size, Tone.GOOD),
                     _number("Paths", "paths"),
-                    _Column("How it ended", lambda one: one["reason"]),
+                    _Column("How it ended", "reason"),
                 ),
             ],
         )
@@ -813,16 +815,11 @@ class StatusSummary:
                 *_listing(
                     "Findings",
                     findings[:_MOST_SHOWN],
-                    _Column(
-                        "What",
-                        lambda one: one["trouble"],
-                        lambda one: one["level"],
-                        lambda one: _LEVEL_TONES[one["level"]],
-                    ),
-                    _Column("Where", lambda one: name_of(one) or "all tables", lambda one: one["location"] or ""),
+                    _Column("What", "trouble", "level", lambda one: _LEVEL_TONES[one["level"]]),
+                    _Column("Where", lambda one: name_of(one) or "all tables", "location"),
                     _Column(
                         "Why",
-                        lambda one: one["reason"],
+                        "reason",
                         lambda one: "" if one["setting"] is None else f"the limit is {one['setting']}",
                     ),
                     of=len(findings),
@@ -910,7 +907,7 @@ def _tables(tables: Largest) -> list[Listing]:
         _Column("Table", lambda one: f"{one['database']}.{one['table']}"),
         _Column(
             "Level",
-            lambda one: one["level"],
+            "level",
             lambda one: plural(one["findings"], "finding") if one["findings"] else "",
             lambda one: _LEVEL_TONES[one["level"]],
         ),

@@ -25,50 +25,27 @@ from acidlib.wording import age_words, plural
 
 NOTHING = " --- "
 
-_WORKERS = (
-    re.compile(r"acidlib-(?P<host>.+)-(?P<run>[0-9a-f]{16})"),
-    re.compile(r"acidlib-(?P<run>[0-9a-f]{12})-(?P<host>.+)"),  # as it was once
-)
-_INITIATORS = (
-    re.compile(r"(?P<host>.+)-acidlib-(?P<run>[0-9a-f]{16})"),
-    re.compile(r"(?P<host>.+)-acidlib-(?P<run>[0-9a-f]{12})-(?P=host)"),
-)
+_WORKER = re.compile(r"acidlib-(?P<host>.+)-(?P<run>[0-9a-f]{16})")
+_INITIATOR = re.compile(r"(?P<host>.+)-acidlib-(?P<run>[0-9a-f]{16})")
 
-_COLUMNS = (
-    ("CompactionId", "id"),
-    ("Database", "database"),
-    ("Table", "table"),
-    ("Partition", "partition"),
-    ("Type", "type"),
-    ("State", "state"),
-    ("Worker host", "worker_host"),
-    ("Worker", "worker"),
-    ("Enqueue Time", "enqueue_ms"),
-    ("Start Time", "start_ms"),
-    ("Duration(ms)", "duration_ms"),
-    ("HadoopJobId", "hadoop_job_id"),
-    ("Error message", "error_message"),
-    ("Initiator host", "initiator_host"),
-    ("Initiator", "initiator"),
-    ("Pool name", "pool"),
-    ("TxnId", "txn_id"),
-    ("Next TxnId", "next_txn_id"),
-    ("Commit Time", "commit_ms"),
-    ("Highest WriteId", "highest_write_id"),
+_HIVE_TITLES = (
+    *("CompactionId", "Database", "Table", "Partition", "Type", "State", "Worker host", "Worker"),
+    *("Enqueue Time", "Start Time", "Duration(ms)", "HadoopJobId", "Error message", "Initiator host", "Initiator"),
+    *("Pool name", "TxnId", "Next TxnId", "Commit Time", "Highest WriteId"),
 )
 
 
 def hive_text(requests: Sequence[CompactionRequest], generation: Generation) -> str:
-    """A header and a line per request, in the order given, as Hive's command line prints them: a tab between columns.
+    """Return a header and a line per request, in the order given, as Hive's command line prints them: with tabs.
 
     Times are epoch milliseconds. `generation` says whose names of states are shown; the columns are always Hive 4's,
     which has more of them.
     """
-    rows = [tuple(title for title, _ in _COLUMNS)]
+    rows: list[tuple[str, ...]] = [_HIVE_TITLES]
     for request in requests:
-        fact = _facts(request, generation) | {"state": request.state.label_of(generation)}
-        values = (fact[key] for _, key in _COLUMNS)
-        rows.append(tuple(NOTHING if value is None else one_line(str(value)) for value in values))
+        facts = _facts(request, generation) | {"state": request.state.label_of(generation)}
+        del facts["location"]
+        rows.append(tuple(NOTHING if value is None else one_line(str(value)) for value in facts.values()))
     return "\n".join("\t".join(row) for row in rows)
 
 
@@ -179,6 +156,10 @@ def show_document(
 
 def _facts(request: CompactionRequest, generation: Generation) -> dict[str, Any]:
     known = request.start_ms is not None and request.end_ms is not None
+    (worker_host, worker), (initiator_host, initiator) = (
+        worker_of(request.worker_id),
+        initiator_of(request.initiator_id),
+    )
     return {
         "id": request.id,
         "database": request.ref.database,
@@ -186,15 +167,15 @@ def _facts(request: CompactionRequest, generation: Generation) -> dict[str, Any]
         "partition": request.ref.partition,
         "type": request.type.label,
         "state": state_of(request, generation),
-        "worker_host": worker_of(request.worker_id)[0],
-        "worker": worker_of(request.worker_id)[1],
+        "worker_host": worker_host,
+        "worker": worker,
         "enqueue_ms": request.enqueue_ms,
         "start_ms": request.start_ms,
         "duration_ms": (request.end_ms or 0) - (request.start_ms or 0) if known else None,
         "hadoop_job_id": request.hadoop_job_id,
         "error_message": request.error_message,
-        "initiator_host": initiator_of(request.initiator_id)[0],
-        "initiator": initiator_of(request.initiator_id)[1],
+        "initiator_host": initiator_host,
+        "initiator": initiator,
         "pool": request.pool,
         "txn_id": request.txn_id,
         "next_txn_id": request.next_txn_id,
@@ -205,21 +186,20 @@ def _facts(request: CompactionRequest, generation: Generation) -> dict[str, Any]
 
 
 def worker_of(identity: str | None) -> tuple[str | None, str | None]:
-    """Host and name of a worker: of Hive's ids what is before and behind the last hyphen, the whole where is none."""
-    return _split(identity, _WORKERS)
+    """Return host and name of a worker: of Hive's ids what is before and behind the last hyphen, else the whole."""
+    return _split(identity, _WORKER)
 
 
 def initiator_of(identity: str | None) -> tuple[str | None, str | None]:
-    """The same of whoever queued a request."""
-    return _split(identity, _INITIATORS)
+    """Return the same of what queued a request."""
+    return _split(identity, _INITIATOR)
 
 
-def _split(identity: str | None, ours: Sequence[re.Pattern[str]]) -> tuple[str | None, str | None]:
+def _split(identity: str | None, ours: re.Pattern[str]) -> tuple[str | None, str | None]:
     if identity is None:
         return None, None
-    for pattern in ours:
-        if match := pattern.fullmatch(identity):
-            return match["host"], f"acidlib-{match['run']}"
+    if match := ours.fullmatch(identity):
+        return match["host"], f"acidlib-{match['run']}"
     host, hyphen, thread = identity.rpartition("-")
     return host if hyphen else thread, thread
 

@@ -19,7 +19,7 @@ Sample = tuple[tuple[str, ...], float | None]
 """The values of the labels, and the value."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Metric:
     """One metric, with its samples in a status.
 
@@ -100,9 +100,13 @@ def _word(name: str) -> str:
 
 
 def _worst(most: str, figure: str) -> Callable[[Entry], float | None]:
-    """Return the figure of the worst place; 0 where places were listed and none has any of it."""
-    none_of_it = {True: 0, False: None}
-    return lambda one: one[most][0][figure] if one[most] else none_of_it[one["obsolete_bytes"] is not None]
+    def of(one: Entry) -> float | None:
+        """Return the figure of the worst place; 0 where places were listed and none has any of it."""
+        if one[most]:
+            return float(one[most][0][figure])
+        return None if one["obsolete_bytes"] is None else 0
+
+    return of
 
 
 def _level(one: Entry) -> float:
@@ -114,136 +118,109 @@ _LEVELS = ", ".join(f"{int(level)} {level.label}" for level in Level)
 _TABLE = ("database", "table")
 
 METRICS: tuple[Metric, ...] = (
-    Metric(name="acidlib_status_level", help=f"The worst finding: {_LEVELS}.", samples=_totals(_level)),
+    Metric("acidlib_status_level", f"The worst finding: {_LEVELS}.", _totals(_level)),
     Metric(
-        name="acidlib_status_timestamp_seconds",
-        help="When it was looked, in seconds since 1970.",
-        samples=lambda status: [((), status["looked_ms"] / 1000)],
+        "acidlib_status_timestamp_seconds",
+        "When it was looked, in seconds since 1970.",
+        lambda status: [((), status["looked_ms"] / 1000)],
     ),
-    Metric(name="acidlib_status_duration_seconds", help="How long the look took.", samples=_one("looked_seconds")),
+    Metric("acidlib_status_duration_seconds", "How long the look took.", _one("looked_seconds")),
+    Metric("acidlib_findings", "Findings of each kind of trouble and level.", _findings, ("trouble", "level")),
     Metric(
-        name="acidlib_findings",
-        help="Findings of each kind of trouble and level.",
-        labels=("trouble", "level"),
-        samples=_findings,
-    ),
-    Metric(
-        name="acidlib_requests",
-        help="Requests of the queue and the history in each state.",
-        labels=("state",),
-        samples=_requests("count"),
+        "acidlib_requests",
+        "Requests of the queue and the history in each state.",
+        _requests("count"),
+        ("state",),
         hive="compaction_num_initiated, compaction_num_working, compaction_num_ready_for_cleaning, "
         "compaction_num_failed, compaction_num_succeeded, compaction_num_did_not_initiate",
     ),
     Metric(
-        name="acidlib_oldest_request_age_seconds",
-        help="For how long the oldest request has been in its state.",
-        labels=("state",),
-        samples=_requests("oldest_age"),
+        "acidlib_oldest_request_age_seconds",
+        "For how long the oldest request has been in its state.",
+        _requests("oldest_age"),
+        ("state",),
         hive="compaction_oldest_enqueue_age_in_sec, compaction_oldest_working_age_in_sec, "
         "oldest_ready_for_cleaning_age_in_sec",
     ),
+    Metric("acidlib_failed_in_a_row", "The most failures in a row at one place.", _one("totals", "failed_in_a_row")),
+    Metric("acidlib_refused_in_a_row", "The most refusals in a row at one place.", _one("totals", "refused_in_a_row")),
     Metric(
-        name="acidlib_failed_in_a_row",
-        help="The most failures in a row at one place.",
-        samples=_one("totals", "failed_in_a_row"),
+        "acidlib_cleaning_blockers",
+        "Transactions and locks that requests wait for, counted for each request.",
+        lambda status: [((), status["totals"]["blockers"] if status["transactions"] else None)],
     ),
     Metric(
-        name="acidlib_refused_in_a_row",
-        help="The most refusals in a row at one place.",
-        samples=_one("totals", "refused_in_a_row"),
-    ),
-    Metric(
-        name="acidlib_cleaning_blockers",
-        help="Transactions and locks that requests wait for, counted for each request.",
-        samples=lambda status: [((), status["totals"]["blockers"] if status["transactions"] else None)],
-    ),
-    Metric(
-        name="acidlib_open_transactions",
-        help="Open transactions of the metastore.",
-        samples=_one("transactions", "open"),
+        "acidlib_open_transactions",
+        "Open transactions of the metastore.",
+        _one("transactions", "open"),
         hive="num_open_non_repl_transactions, num_open_repl_transactions",
     ),
     Metric(
-        name="acidlib_oldest_open_transaction_age_seconds",
-        help="For how long the oldest of them has been open.",
-        samples=_one("transactions", "oldest_open", "age"),
+        "acidlib_oldest_open_transaction_age_seconds",
+        "For how long the oldest of them has been open.",
+        _one("transactions", "oldest_open", "age"),
         hive="oldest_open_non_repl_txn_age_in_sec, oldest_open_repl_txn_age_in_sec",
     ),
     Metric(
-        name="acidlib_aborted_transactions",
-        help="Aborted transactions that the metastore remembers.",
-        samples=_one("transactions", "aborted"),
+        "acidlib_aborted_transactions",
+        "Aborted transactions that the metastore remembers.",
+        _one("transactions", "aborted"),
         hive="num_aborted_transactions",
     ),
     Metric(
-        name="acidlib_oldest_aborted_transaction_age_seconds",
-        help="How long ago the oldest of them was begun.",
-        samples=_one("transactions", "oldest_aborted", "age"),
+        "acidlib_oldest_aborted_transaction_age_seconds",
+        "How long ago the oldest of them was begun.",
+        _one("transactions", "oldest_aborted", "age"),
         hive="oldest_aborted_txn_age_in_sec",
     ),
     Metric(
-        name="acidlib_aborted_write_ids",
-        help="Aborted write ids that the metastore remembers, of all tables.",
-        samples=_one("totals", "aborted_write_ids"),
+        "acidlib_aborted_write_ids",
+        "Aborted write ids that the metastore remembers, of all tables.",
+        _one("totals", "aborted_write_ids"),
     ),
-    Metric(name="acidlib_places", help="Tables and partitions that are known.", samples=_one("totals", "places")),
+    Metric("acidlib_places", "Tables and partitions that are known.", _one("totals", "places")),
     Metric(
-        name="acidlib_places_looked_at",
-        help="Of these, how many were listed: the metrics of deltas and of what is obsolete are about them.",
-        samples=_one("totals", "looked_at"),
+        "acidlib_places_looked_at",
+        "Of these, how many were listed: the metrics of deltas and of what is obsolete are about them.",
+        _one("totals", "looked_at"),
     ),
     Metric(
-        name="acidlib_deltas_max",
-        help="The most deltas at one place.",
-        samples=_totals(_MOST_DELTAS),
+        "acidlib_deltas_max",
+        "The most deltas at one place.",
+        _totals(_MOST_DELTAS),
         hive="compaction_num_active_deltas",
     ),
     Metric(
-        name="acidlib_delta_base_ratio_max",
-        help="The most bytes of deltas for each byte of a base, at one place.",
-        samples=_totals(_WORST_RATIO),
+        "acidlib_delta_base_ratio_max",
+        "The most bytes of deltas for each byte of a base, at one place.",
+        _totals(_WORST_RATIO),
+    ),
+    Metric("acidlib_obsolete_bytes", "Bytes that wait for cleaning.", _one("totals", "obsolete_bytes")),
+    Metric("acidlib_table_status_level", f"The worst finding of a table: {_LEVELS}.", _each_table(_level), _TABLE),
+    Metric(
+        "acidlib_table_requests",
+        "Requests of a table in each state that some are in.",
+        _table_requests,
+        (*_TABLE, "state"),
+    ),
+    Metric("acidlib_table_deltas_max", "The most deltas at one place of a table.", _each_table(_MOST_DELTAS), _TABLE),
+    Metric(
+        "acidlib_table_delta_base_ratio_max",
+        "The most bytes of deltas for each byte of a base, at one place of a table.",
+        _each_table(_WORST_RATIO),
+        _TABLE,
     ),
     Metric(
-        name="acidlib_obsolete_bytes",
-        help="Bytes that wait for cleaning.",
-        samples=_one("totals", "obsolete_bytes"),
+        "acidlib_table_obsolete_bytes",
+        "Bytes of a table that wait for cleaning.",
+        _each_table(lambda one: one["obsolete_bytes"]),
+        _TABLE,
     ),
     Metric(
-        name="acidlib_table_status_level",
-        help=f"The worst finding of a table: {_LEVELS}.",
-        labels=_TABLE,
-        samples=_each_table(_level),
-    ),
-    Metric(
-        name="acidlib_table_requests",
-        help="Requests of a table in each state that some are in.",
-        labels=(*_TABLE, "state"),
-        samples=_table_requests,
-    ),
-    Metric(
-        name="acidlib_table_deltas_max",
-        help="The most deltas at one place of a table.",
-        labels=_TABLE,
-        samples=_each_table(_MOST_DELTAS),
-    ),
-    Metric(
-        name="acidlib_table_delta_base_ratio_max",
-        help="The most bytes of deltas for each byte of a base, at one place of a table.",
-        labels=_TABLE,
-        samples=_each_table(_WORST_RATIO),
-    ),
-    Metric(
-        name="acidlib_table_obsolete_bytes",
-        help="Bytes of a table that wait for cleaning.",
-        labels=_TABLE,
-        samples=_each_table(lambda one: one["obsolete_bytes"]),
-    ),
-    Metric(
-        name="acidlib_table_aborted_write_ids",
-        help="Aborted write ids of a table.",
-        labels=_TABLE,
-        samples=_each_table(lambda one: one["aborted_write_ids"]),
+        "acidlib_table_aborted_write_ids",
+        "Aborted write ids of a table.",
+        _each_table(lambda one: one["aborted_write_ids"]),
+        _TABLE,
         hive="tables_with_x_aborted_transactions counts those with many",
     ),
 )

@@ -226,7 +226,7 @@ def test_an_id_is_split_at_its_last_hyphen(identity: str | None, host: str | Non
     assert worker_of(identity) == initiator_of(identity) == (host, thread)
 
 
-RUN, EARLIER = "0123456789abcdef", "0123456789ab"
+RUN = "0123456789abcdef"
 HOSTS = ["node", "node-1.example.org", "0123456789ab", "0123456789ab-x", "x-0123456789ab", "acidlib-1", "1-acidlib"]
 
 
@@ -237,11 +237,4 @@ def test_of_our_own_ids_the_host_is_told_whatever_it_is(host: str) -> None:
     assert initiator_of(services.initiator_id) == (host, f"acidlib-{RUN}")
     # Hive's own SHOW COMPACTIONS splits both at the last hyphen
     assert services.worker_id.rpartition("-")[2] == services.initiator_id.rpartition("-")[2] == RUN
-
-
-@pytest.mark.parametrize("host", HOSTS)
-def test_of_the_ids_of_earlier_runs_too(host: str) -> None:
-    worker = f"acidlib-{EARLIER}-{host}"
-    assert worker_of(worker) == (host, f"acidlib-{EARLIER}")
-    assert initiator_of(f"{host}-{worker}") == (host, f"acidlib-{EARLIER}")
     assert initiator_of(f"{host}-manual") == (host, "manual")
