@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from acidlib.errors import ConflictError
-from acidlib.metastore.transactions import HeldLock, LockComponent, LockState, LockType, OpenTxns, TxnType
+from acidlib.metastore.transactions import HeldLock, LockComponent, LockState, LockType, TxnType
 from acidlib.model.names import Generation
 from acidlib.model.snapshots import ValidTxnList
 
@@ -91,15 +91,12 @@ class Client:
             self._must_be(f"abort transaction {txn_id}", txn_id, "open", "aborted")
             self.server.abort(txn_id)
 
-    def open_txns(self) -> OpenTxns:
+    def open_txns(self) -> ValidTxnList:
         with self._call("open_txns"):
             state = self.server.txns
             opened = tuple((one, one) for one in state if state[one] == "open")
             aborted = tuple((one, one) for one in state if state[one] == "aborted")
-            return OpenTxns(
-                txns=ValidTxnList(high_water_mark=len(state), opened=opened, aborted=aborted),
-                high_water_mark=len(state),
-            )
+            return ValidTxnList(high_water_mark=len(state), opened=opened, aborted=aborted)
 
     def heartbeat(self, *, txn_id: int | None = None, lock_id: int | None = None) -> None:
         with self._call("heartbeat"):

@@ -297,17 +297,17 @@ class CompactionTransactions:
                 transaction.txn_id,
                 LockType.SHARED_READ,
             )
-            assert not hms.open_txns().txns.is_txn_valid(transaction.txn_id)
+            assert not hms.open_txns().is_txn_valid(transaction.txn_id)
             transaction.assert_alive()
             transaction.commit()
             transaction.commit()
-        assert hms.open_txns().txns.is_txn_valid(transaction.txn_id)
+        assert hms.open_txns().is_txn_valid(transaction.txn_id)
         assert hms.show_locks("default", table) == ()
 
     def test_leaving_a_compaction_aborts(self, hms: Hms, beats: Heartbeater, table: str) -> None:
         with begin_compaction(hms, beats, ref=TableRef("default", table), agent="acidlib-1") as transaction:
             pass
-        assert not hms.open_txns().txns.is_txn_valid(transaction.txn_id)
+        assert not hms.open_txns().is_txn_valid(transaction.txn_id)
         assert hms.show_locks("default", table) == ()
 
     def test_a_lock_that_is_not_granted_names_its_holder(self, hms: Hms, beats: Heartbeater, table: str) -> None:

@@ -536,7 +536,7 @@ class CompactionTransaction:
     def _is_aborted(self) -> bool:
         """Return whether the metastore lists it as aborted; False when it cannot be asked."""
         try:
-            return self._hms.open_txns().txns.is_txn_aborted(self.txn_id)
+            return self._hms.open_txns().is_txn_aborted(self.txn_id)
         except AcidError:
             return False
 

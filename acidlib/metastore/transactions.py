@@ -105,19 +105,6 @@ class OpenTxn:
     heartbeat_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenTxns:
-    """A snapshot of the transactions: which are open and which aborted, up to the highest id given out."""
-
-    txns: ValidTxnList
-    high_water_mark: int
-
-    @property
-    def min_open(self) -> int:
-        """The lowest open id (aborted ones do not count); one more than the high-water mark when none is open."""
-        return self.txns.opened[0][0] if self.txns.opened else self.high_water_mark + 1
-
-
 _WORDS: Mapping[type[enum.Enum], str] = {LockState: "lock state", LockType: "lock type"}
 
 
@@ -127,7 +114,7 @@ class TransactionCalls(MetastoreClient):
     Opening a transaction and asking for locks are never repeated once sent, everything else is.
     """
 
-    def open_txns(self, *, exclude_readers: bool = False) -> OpenTxns:
+    def open_txns(self, *, exclude_readers: bool = False) -> ValidTxnList:
         """Return the open and aborted transactions; with `exclude_readers` without READ_ONLY ones (only on Hive 4)."""
         action = "read the open transactions"
         if not self._is_hive4:
@@ -339,13 +326,10 @@ def _names_of(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more tables"
 
 
-def _open_txns_of(answer: Any, call: str) -> OpenTxns:
+def _open_txns_of(answer: Any, call: str) -> ValidTxnList:
     """Return the snapshot of a GetOpenTxnsResponse; raises CorruptError when its bits do not fit its ids."""
     opened, aborted = _open_and_aborted(answer.open_txns, answer.abortedBits, call)
-    mark = answer.txn_high_water_mark
-    return OpenTxns(
-        txns=ValidTxnList(high_water_mark=mark, opened=_ranges(opened), aborted=_ranges(aborted)), high_water_mark=mark
-    )
+    return ValidTxnList(high_water_mark=answer.txn_high_water_mark, opened=_ranges(opened), aborted=_ranges(aborted))
 
 
 def _write_ids_of(answer: Any, full_name: str, call: str) -> ValidWriteIdList:

@@ -50,6 +50,11 @@ class ValidTxnList:
         lowest = self.opened[0][0] if self.opened else LONG_MAX
         return f"{self.high_water_mark}:{lowest}:{_join(self.opened)}:{_join(self.aborted)}"
 
+    @property
+    def min_open(self) -> int:
+        """The lowest open id (aborted ones do not count); one more than the high-water mark when none is open."""
+        return self.opened[0][0] if self.opened else self.high_water_mark + 1
+
     def is_txn_valid(self, txn: int) -> bool:
         """Whether this transaction has committed; 0, the absent suffix, always has."""
         if txn == 0:

@@ -73,7 +73,7 @@ class StatisticsUpdater:
     ) -> Statistics:
         parameters, failed = self._parameters(target, facts, known_since), None
         for _ in range(_TRIES):
-            txns = self._hms.open_txns().txns
+            txns = self._hms.open_txns()
             write_ids = self._hms.valid_write_ids([target.ref.whole_table], txns)[target.ref.whole_table]
             try:
                 before = parameters.read(write_ids)

@@ -105,7 +105,7 @@ class Copier:
     def write_ids(self, tables: Iterable[str]) -> Mapping[str, ValidWriteIdList]:
         """The write ids of tables as a reader sees them now."""
         refs = [TableRef(DATABASE, table) for table in tables]
-        found = self._hms.valid_write_ids(refs, self._hms.open_txns().txns)
+        found = self._hms.valid_write_ids(refs, self._hms.open_txns())
         return {ref.table: found[ref] for ref in refs}
 
     def copy(self, cases: Iterable[Case]) -> None:

@@ -272,11 +272,11 @@ class Lake:
     def write_ids(self, made: Made) -> str:
         """The valid write-id list of a reader who comes now."""
         key = TableRef(made.database, made.name)
-        return self.hms.valid_write_ids([key], self.hms.open_txns().txns)[key].format()
+        return self.hms.valid_write_ids([key], self.hms.open_txns())[key].format()
 
     def hidden(self, place: Place) -> frozenset[int]:
         """The transactions in names of directories that have not committed."""
-        txns = self.hms.open_txns().txns
+        txns = self.hms.open_txns()
         suffixes = (name.rpartition("_v")[2] for name in place.directories() if "_v" in name)
         return frozenset(txn for txn in map(int, suffixes) if not txns.is_txn_valid(txn))
 

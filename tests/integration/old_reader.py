@@ -36,7 +36,7 @@ class OldReader:
         self._stores = stores
         self._places = places
         self._copies = copies
-        self._txns = hms.open_txns().txns
+        self._txns = hms.open_txns()
         self._write_ids = hms.valid_write_ids(sorted(set(places.values())), self._txns)
         self.seen = self._read()
 

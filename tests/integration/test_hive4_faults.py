@@ -732,7 +732,7 @@ def test_heartbeats_keep_a_long_run_alive_and_without_them_it_fails(
         before = silent.place.directories()
         with Proxy(metastore) as proxy:
             proxy.deaf_to.add("heartbeat")
-            at(proxy, PLANNED, lambda: wait_for(lambda: lake.hms.open_txns().txns.opened == ()))
+            at(proxy, PLANNED, lambda: wait_for(lambda: lake.hms.open_txns().opened == ()))
             ran = direct("major_compact", "--table", silent.full, uri=proxy.uri)
         assert ran.status == 1
         assert ran.states in (["failed"], ["conflict"])

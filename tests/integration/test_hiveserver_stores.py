@@ -97,7 +97,7 @@ class Reader:
     def judged(self) -> list[ACID_ROW]:
         """By files."""
         with connect([self.metastore.uri], ConnectionOptions(), user="tests", host="localhost") as hms:
-            txns = hms.open_txns().txns
+            txns = hms.open_txns()
             key = TableRef(DATABASE, self.table.partition(".")[2])
             write_ids = hms.valid_write_ids([key], txns)[key].format()
         copy = self.store.copied(self.place, self.copy)

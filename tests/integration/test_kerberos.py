@@ -89,7 +89,7 @@ def test_who_is_let_in(
             assert (hms.generation, "default" in hms.database_names()) == (generation, True)
             # a message and an answer of more than any buffer
             names = [TableRef("default", f"{'long' * 30}{number}") for number in range(600)]
-            assert len(hms.valid_write_ids(names, hms.open_txns().txns)) == 600
+            assert len(hms.valid_write_ids(names, hms.open_txns())) == 600
             hms.abort_txn(hms.open_txn(TxnType.DEFAULT, "kerberos test"), TxnType.DEFAULT)
             # the metastore offers all of them, and the first one wanted is used
             assert _protection_of(hms) is (options.protection or (Protection.AUTHENTICATION,))[0]

@@ -270,7 +270,7 @@ def test_a_transaction_without_heartbeats_is_aborted(short4: Metastore) -> None:
     ):
         transaction = begin_compaction(hms, beats, ref=TableRef("default", "c"), agent="acidlib-1")
         began = time.monotonic()
-        until(lambda: hms.open_txns().txns.is_txn_aborted(transaction.txn_id))
+        until(lambda: hms.open_txns().is_txn_aborted(transaction.txn_id))
         assert time.monotonic() - began > SHORT / 2
         with pytest.raises(RetryError, match="the cable is out"):
             transaction.assert_alive()
@@ -317,4 +317,4 @@ def test_a_compaction_survives_a_restart_of_the_metastore(metastore: Metastore, 
     before = last_txn_heartbeat(hms, transaction.txn_id)
     until(lambda: last_txn_heartbeat(hms, transaction.txn_id) > before)
     transaction.commit()
-    assert hms.open_txns().txns.is_txn_valid(transaction.txn_id)
+    assert hms.open_txns().is_txn_valid(transaction.txn_id)

@@ -109,7 +109,7 @@ def opened(hms: Hms, txns: list[int], kind: TxnType = TxnType.DEFAULT) -> int:
 
 
 def is_open(hms: Hms, txn_id: int, *, exclude_readers: bool = False) -> bool:
-    ranges = hms.open_txns(exclude_readers=exclude_readers).txns.opened
+    ranges = hms.open_txns(exclude_readers=exclude_readers).opened
     return any(low <= txn_id <= high for low, high in ranges)
 
 
@@ -314,9 +314,9 @@ def test_a_snapshot_tells_open_from_aborted(hms: Hms, txns: list[int]) -> None:
         hms.abort_txn(txn_id, TxnType.DEFAULT)
     hms.commit_txn(ids[0], TxnType.DEFAULT)
     snapshot = hms.open_txns()
-    assert snapshot.high_water_mark == snapshot.txns.high_water_mark >= ids[-1]
-    assert [txn_id for txn_id in ids if snapshot.txns.is_txn_valid(txn_id)] == ids[:1]
-    assert [txn_id for txn_id in ids if snapshot.txns.is_txn_aborted(txn_id)] == ids[1::3]
+    assert snapshot.high_water_mark >= ids[-1]
+    assert [txn_id for txn_id in ids if snapshot.is_txn_valid(txn_id)] == ids[:1]
+    assert [txn_id for txn_id in ids if snapshot.is_txn_aborted(txn_id)] == ids[1::3]
     assert [txn_id for txn_id in ids if is_open(hms, txn_id)] == sorted({*ids[2::3], *ids[3::3]})
     assert snapshot.min_open <= ids[2]
 
@@ -348,7 +348,7 @@ def test_the_lowest_open_id_without_any(hms: Hms) -> None:
         if txn.state == "open":
             hms.abort_txn(txn.id, TxnType.DEFAULT)
     snapshot = hms.open_txns()
-    assert snapshot.txns.opened == ()
+    assert snapshot.opened == ()
     assert snapshot.min_open == snapshot.high_water_mark + 1
 
 
@@ -363,7 +363,7 @@ def test_valid_write_ids(hms: Hms, database: str, table: str, txns: list[int]) -
     hms.commit_txn(ids[0], TxnType.DEFAULT)
     hms.commit_txn(ids[5], TxnType.DEFAULT)
 
-    snapshot = hms.open_txns().txns
+    snapshot = hms.open_txns()
     names = [TableRef(database.upper(), table.upper()), TableRef(database, "no_such_table")]
     found = hms.valid_write_ids(names, snapshot)
     assert list(found) == [TableRef(database, table), TableRef(database, "no_such_table")]
@@ -377,7 +377,7 @@ def test_valid_write_ids(hms: Hms, database: str, table: str, txns: list[int]) -
     # what was open in the snapshot stays open, whatever has happened since
     hms.commit_txn(ids[4], TxnType.DEFAULT)
     assert hms.valid_write_ids(names[:1], snapshot)[TableRef(database, table)].open_ids == (5, 7, 8, 9, 11)
-    assert hms.valid_write_ids(names[:1], hms.open_txns().txns)[TableRef(database, table)].open_ids == (7, 8, 9, 11)
+    assert hms.valid_write_ids(names[:1], hms.open_txns())[TableRef(database, table)].open_ids == (7, 8, 9, 11)
     assert hms.valid_write_ids([], snapshot) == {}
 
 
@@ -398,7 +398,7 @@ def test_ranges_in_a_snapshot_are_understood(hms: Hms, database: str, table: str
 def test_write_ids_of_250_tables(hms: Hms, database: str, table: str, txns: list[int]) -> None:
     hms.allocate_write_id(opened(hms, txns), TableRef(database, table))
     names = [*(TableRef(database, f"no_such_{number}") for number in range(249)), TableRef(database, table)]
-    found = hms.valid_write_ids(names, hms.open_txns().txns)
+    found = hms.valid_write_ids(names, hms.open_txns())
     assert list(found) == names
     assert found[TableRef(database, table)].open_ids == (1,)
 

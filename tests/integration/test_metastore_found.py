@@ -101,7 +101,7 @@ def test_who_is_let_in(http_metastore: Metastore, hive4_metastore: Metastore) ->
         assert (hms.generation, "default" in hms.database_names()) == (Generation.HIVE4, True)
         # an answer of more than any buffer
         names = [TableRef("default", f"{'long' * 30}{number}") for number in range(100)]
-        assert len(hms.valid_write_ids(names, hms.open_txns().txns)) == 100
+        assert len(hms.valid_write_ids(names, hms.open_txns())) == 100
         hms.abort_txn(hms.open_txn(TxnType.DEFAULT, "http test"), TxnType.DEFAULT)
     with pytest.raises(RefusedError, match=r"^Cannot use the metastore .*: because there is no metastore at this path"):
         reach(http_metastore, HttpOptions(path="/other/*"))

@@ -201,7 +201,7 @@ def test_framed_transport(framed_metastores: dict[Generation, Metastore], genera
     # one frame each way of more than any buffer
     with reach(metastore.uri, ConnectionOptions(framed=True)) as hms:
         names = [TableRef("default", f"{'long' * 30}{number}") for number in range(100)]
-        assert len(hms.valid_write_ids(names, hms.open_txns().txns)) == 100
+        assert len(hms.valid_write_ids(names, hms.open_txns())) == 100
 
 
 @pytest.mark.parametrize("generation", FRAMED, ids=str)

@@ -345,7 +345,7 @@ class Catalog:
         if not targets:
             return []
         if txns is None:
-            txns = self._hms.open_txns().txns
+            txns = self._hms.open_txns()
         lists = self._hms.valid_write_ids(sorted({one.ref.whole_table for one in targets}), txns)
         is_hive4 = self._hms.generation is Generation.HIVE4
         found = []

@@ -11,9 +11,10 @@ from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
 from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.holding import PLACES, CompactorLock, lock_place, publication_lock, release_dead_locks
-from acidlib.metastore.transactions import HeldLock, LockType, OpenTxns
+from acidlib.metastore.transactions import HeldLock, LockType
 from acidlib.model.location import Location
 from acidlib.model.requests import NO_FACTS, CompactionRequest, CompactionType, Evidence, RequestFacts, State
+from acidlib.model.snapshots import ValidTxnList
 from acidlib.model.tables import TableRef
 from acidlib.planning.inputs import Publication
 from acidlib.planning.results import holding
@@ -114,13 +115,13 @@ def alone_with(services: Services, metastore: Hive3Metastore, ref: TableRef) -> 
 # locks in memory; transactions are added here because a query takes its snapshot before its locks.
 
 
-def evidence_now(txns: OpenTxns, locks: Iterable[HeldLock], now_ms: int) -> Evidence:
+def evidence_now(txns: ValidTxnList, locks: Iterable[HeldLock], now_ms: int) -> Evidence:
     """What exists now. Ids of both kinds only grow, so whatever exists has at most these."""
     return Evidence(txn=txns.high_water_mark, lock=max((lock.lock_id for lock in locks), default=0), ms=now_ms)
 
 
 def still_to_end(
-    evidence: Evidence, txns: OpenTxns, locks: Iterable[HeldLock], *, now_ms: int, retention_ms: int
+    evidence: Evidence, txns: ValidTxnList, locks: Iterable[HeldLock], *, now_ms: int, retention_ms: int
 ) -> str | None:
     """What existed then and has not ended, or the retention since; None without it. `locks`: of the place."""
     if txns.min_open <= evidence.txn:

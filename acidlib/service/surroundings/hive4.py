@@ -99,7 +99,7 @@ def recover(
     rows = hms.show_compactions()
     shown(rows)
     for row in rows:
-        problem = _dead(services, row, snapshot.txns) if is_wanted(row) else None
+        problem = _dead(services, row, snapshot) if is_wanted(row) else None
         if problem is None:
             continue
         try:
@@ -261,7 +261,7 @@ class Hive4Hold:
         if rebalances:
             self._have_number(txn.txn_id)
         # our own transaction is among the open ones, as it has to be: see HIVE-29567
-        txns = self._hms.open_txns(exclude_readers=True).txns.without(txn.txn_id)
+        txns = self._hms.open_txns(exclude_readers=True).without(txn.txn_id)
         place, write_ids = self._catalog.place_and_write_ids(request, txns)
         claim = self._claim = self._services.claim(place.location)
         if self._metastore.min_history:
@@ -288,7 +288,7 @@ class Hive4Hold:
 
         Whoever may take the request is kept out by the lock; if a lower write id is open the plan is refused later.
         """
-        txns = self._hms.open_txns(exclude_readers=True).txns.without(txn_id)
+        txns = self._hms.open_txns(exclude_readers=True).without(txn_id)
         place, _ = self._catalog.place_and_write_ids(self._row.request, txns)
         understood = replace(place.interpretation, txns=txns)
         fs = self._services.fs(place.location)
@@ -461,7 +461,7 @@ class Hive4HeldPlace:
 
     def transactions_now(self) -> ValidTxnList:
         """As the metastore has them."""
-        return self._hms.open_txns().txns
+        return self._hms.open_txns()
 
     def published(self, directories: tuple[str, ...]) -> None:
         """Ready for cleaning, then the commit that shows the results."""
@@ -498,7 +498,7 @@ class Hive4HeldPlace:
         try:
             self._txn.abort()
             row = self._row.shown()
-            txns = self._hms.open_txns().txns
+            txns = self._hms.open_txns()
             aborted = txns.is_txn_aborted(self._txn.txn_id)
         except AcidError:
             raise error from None

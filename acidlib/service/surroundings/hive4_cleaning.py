@@ -10,7 +10,7 @@ from typing import Protocol
 from acidlib.errors import AcidError, BusyError, ConflictError, RefusedError, RetryError
 from acidlib.metastore.compactions import ShownRequest
 from acidlib.metastore.hms import Hms
-from acidlib.metastore.transactions import OpenTxns, TxnType
+from acidlib.metastore.transactions import TxnType
 from acidlib.model.listing import Listing
 from acidlib.model.location import LOCAL
 from acidlib.model.names import Generation, parse_directory
@@ -81,7 +81,7 @@ class SeenFirst:
         self._hms = hms
 
     @cached_property
-    def txns(self) -> OpenTxns:
+    def txns(self) -> ValidTxnList:
         """Asked for once."""
         return self._hms.open_txns()
 
@@ -98,8 +98,8 @@ class SeenFirst:
         cap = min(lowest - 1, self.txns.high_water_mark)
         return ValidTxnList(
             high_water_mark=cap,
-            opened=tuple((low, min(high, cap)) for low, high in self.txns.txns.opened if low <= cap),
-            aborted=tuple((low, min(high, cap)) for low, high in self.txns.txns.aborted if low <= cap),
+            opened=tuple((low, min(high, cap)) for low, high in self.txns.opened if low <= cap),
+            aborted=tuple((low, min(high, cap)) for low, high in self.txns.aborted if low <= cap),
         )
 
 
@@ -195,7 +195,7 @@ class Registered:
     @cached_property
     def _opened(self) -> tuple[OpenReader, ...]:
         """First the transactions, then what they registered: one that has ended in between counts as unregistered."""
-        opened = self._hms.open_txns().txns.opened
+        opened = self._hms.open_txns().opened
         ids = [txn for low, high in opened for txn in range(low, high + 1)]
         started = {txn.id: txn.started_ms for txn in self._hms.open_txns_info()}
         tables = self._registrations()
@@ -463,7 +463,7 @@ class RolledBack:
         ):
             return
         name = table.ref.whole_table
-        write_ids = self._hms.valid_write_ids([name], self._hms.open_txns().txns)[name]
+        write_ids = self._hms.valid_write_ids([name], self._hms.open_txns())[name]
         was_committed = len(write_ids.open_ids) + len(write_ids.aborted_ids) < write_ids.high_water_mark
         if was_committed or (is_local and not is_there):
             raise RetryError(
@@ -666,7 +666,7 @@ class Hive4ReadyRequests:
         """The transactions of requests of the same place that wait, and what for: what they cover may be read."""
         return self._waiting.get(request.ref, {})
 
-    def _with_bound(self, row: ShownRequest, txns: OpenTxns) -> ShownRequest:
+    def _with_bound(self, row: ShownRequest, txns: ValidTxnList) -> ShownRequest:
         """A rebalance that has committed, with the highest transaction and the time that are noted of it, or are now.
 
         They are later than its commit, which they stand for.
@@ -674,7 +674,7 @@ class Hive4ReadyRequests:
         if row.type is not CompactionType.REBALANCE or row.next_txn_id is not None or row.txn_id is None:
             return row
         bound = row.noted_commit
-        if bound is None and txns.txns.is_txn_valid(row.txn_id):
+        if bound is None and txns.is_txn_valid(row.txn_id):
             bound = CommitNote(next_txn_id=txns.high_water_mark, commit_ms=self._services.now_ms())
             if not self._options.dry_run:
                 self._hms.set_job_id(row, bound.text)

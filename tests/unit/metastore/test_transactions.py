@@ -8,7 +8,7 @@ import pytest
 from fake_metastore import TYPES, FakeMetastore, connected, recorded
 
 from acidlib.errors import CorruptError
-from acidlib.metastore.transactions import OpenTxns, TxnType
+from acidlib.metastore.transactions import TxnType
 from acidlib.model.names import LONG_MAX, Generation
 from acidlib.model.snapshots import ValidTxnList
 from acidlib.model.tables import TableRef
@@ -36,13 +36,10 @@ def test_open_and_aborted_are_told_apart_over_many_bytes(hive3: FakeMetastore) -
     hive3.answers["get_open_txns"] = lambda: answer
     with connected(hive3) as found:
         read = found.open_txns(exclude_readers=True)
-    assert read == OpenTxns(
-        txns=ValidTxnList(
-            high_water_mark=50,
-            opened=((3, 3), (5, 5), (20, 23), (25, 38)),
-            aborted=((4, 4), (8, 8), (24, 24), (39, 39)),
-        ),
+    assert read == ValidTxnList(
         high_water_mark=50,
+        opened=((3, 3), (5, 5), (20, 23), (25, 38)),
+        aborted=((4, 4), (8, 8), (24, 24), (39, 39)),
     )
     assert read.min_open == 3
 

@@ -14,7 +14,6 @@ from located import at
 
 from acidlib.config.settings import default_settings
 from acidlib.errors import AcidError, ConflictError, MissingError, RefusedError, RetryError
-from acidlib.metastore.transactions import OpenTxns
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.snapshots import ValidTxnList, ValidWriteIdList, all_committed
@@ -73,8 +72,8 @@ class Metastore:
     def partitions(self, table: Table, names: Sequence[str]) -> Mapping[str, Partition]:
         return {name: self.parts[name] for name in names if name in self.parts}
 
-    def open_txns(self) -> OpenTxns:
-        return OpenTxns(txns=ValidTxnList.parse("9:9223372036854775807::"), high_water_mark=9)
+    def open_txns(self) -> ValidTxnList:
+        return ValidTxnList.parse("9:9223372036854775807::")
 
     def valid_write_ids(self, tables: Any, txns: ValidTxnList) -> dict[TableRef, ValidWriteIdList]:
         return {table: all_committed(str(table), 5) for table in tables}

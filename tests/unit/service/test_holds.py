@@ -18,9 +18,10 @@ from unit.service.test_catalog import table
 from acidlib.errors import ConflictError, RefusedError, RetryError, UnknownOutcomeError
 from acidlib.metastore.compactions import ShownRequest
 from acidlib.metastore.heartbeat import Heartbeater
-from acidlib.metastore.transactions import LockType, OpenTxns
+from acidlib.metastore.transactions import LockType
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.model.snapshots import ValidTxnList
 from acidlib.model.tables import TableRef
 from acidlib.report.results import Outcome
 from acidlib.service.backend import Hold, Taken, nowhere
@@ -52,7 +53,7 @@ class Metastore(Client):
     def __getattr__(self, name: str) -> Any:
         return getattr(self._tables, name)
 
-    def open_txns(self, *, exclude_readers: bool = False) -> OpenTxns:
+    def open_txns(self, *, exclude_readers: bool = False) -> ValidTxnList:
         return super().open_txns()
 
     def find_compaction(self, request_id: int) -> ShownRequest | None:

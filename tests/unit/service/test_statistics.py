@@ -15,9 +15,8 @@ from sqlalchemy import create_engine, text
 from acidlib.config.settings import Layer
 from acidlib.errors import RetryError
 from acidlib.metastore.catalog import CHANGED, WholeTable
-from acidlib.metastore.transactions import OpenTxns
 from acidlib.model.names import Generation
-from acidlib.model.snapshots import ALL_COMMITTED, ValidWriteIdList
+from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList, ValidWriteIdList
 from acidlib.model.tables import MANAGED_TABLE, Database, Partition, Storage, Table, TableRef
 from acidlib.queue.metastore_database import MetastoreDatabase, Owner
 from acidlib.report.results import Statistics
@@ -47,8 +46,8 @@ class FakeMetastore:
     """What others do between each read and what follows it."""
     ids: ValidWriteIdList = field(default_factory=lambda: ValidWriteIdList(table="db.t", high_water_mark=3))
 
-    def open_txns(self) -> OpenTxns:
-        return OpenTxns(txns=ALL_COMMITTED, high_water_mark=11)
+    def open_txns(self) -> ValidTxnList:
+        return ALL_COMMITTED
 
     def valid_write_ids(self, tables: list[TableRef], txns: object) -> Mapping[TableRef, ValidWriteIdList]:
         self.calls.append("write ids")
