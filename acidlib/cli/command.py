@@ -9,7 +9,7 @@ import sys
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
@@ -20,7 +20,6 @@ from acidlib import __version__
 from acidlib.config.settings import Layer
 from acidlib.errors import AcidError, DefectError, RetryError, UsageError
 from acidlib.metastore.kerberos import keep_logged_in
-from acidlib.metastore.options import KerberosLogin
 from acidlib.report.page import Page, drawing_error, html_of, page_of, write_page
 from acidlib.report.progress import ERROR, NOTE, WARNING, LogFormat, LogLines, TerminalProgress
 from acidlib.report.results import EXIT_NOT_DONE
@@ -28,7 +27,7 @@ from acidlib.report.run import RunReport
 from acidlib.report.text import json_text
 from acidlib.service.environment import Environment
 from acidlib.service.services import WORKER_PREFIX, Application, Runner, Services
-from acidlib.service.spark_driver import OF_THIS_PROCESS
+from acidlib.service.spark_driver import OF_THIS_PROCESS, SparkOptions
 from acidlib.service.stopping import STOPPING, exit_status, write_line
 from acidlib.stores.hadoop import DelegationTokens, Hadoop, HandedTokens, asks_for_kerberos
 from acidlib.stores.stores import Stores
@@ -55,18 +54,16 @@ class Machine:
     """What jobs take from the machine they run on. A caller in this process may give another one as `obj`.
 
     session  makes what tasks run on, for the length of a run: by `name`, and `conf`, the settings of Spark
-    hadoop   what Spark's configuration says of Hadoop
+    said     what is said to Spark
     placed   tells that Spark chose it for the driver
-    login    whom Spark was told to log in where Kerberos is asked for
     jvm      py4j's view of the JVM of Spark, and the configuration of Hadoop in it
     clock    epoch seconds
     pause    waits for so many seconds
     """
 
     session: Callable[..., AbstractContextManager[Runner]] = field(default=_of_spark("SparkSession"))
-    hadoop: Callable[[], Mapping[str, str]] = lambda: _of_spark("said_to_spark")().hadoop
+    said: Callable[[], SparkOptions] = field(default=_of_spark("said_to_spark"))
     placed: Callable[[], bool] = field(default=_of_spark("driver_is_placed"))
-    login: Callable[[], KerberosLogin] = lambda: _of_spark("said_to_spark")().login
     jvm: Callable[[], tuple[Any, Any]] = field(default=_of_spark("hadoop_in_jvm"))
     clock: Callable[[], float] = time.time
     pause: Callable[[float], None] = time.sleep
@@ -242,7 +239,7 @@ def stores_of(environment: Environment) -> Stores:
     Where words are only judged it opens none, and logs nobody in.
     """
     machine = Machine.current()
-    stated = {**environment.settings.hadoop, **machine.hadoop()}
+    stated = {**environment.settings.hadoop, **machine.said().hadoop}
     configuration = {name: text for name, text in stated.items() if name.startswith(_STORES)}
     if are_only_judged():
         return Stores(configuration=configuration)

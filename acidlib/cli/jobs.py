@@ -5,7 +5,6 @@ What a job loads for its work it loads below `words_are_right()`: to judge words
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
 import shutil
@@ -619,6 +618,8 @@ def pack(*, output: Path, python_prefix: str | None, force: bool) -> None:
 
 def _linked_packages() -> list[str]:
     """Return the packages of the environment that lie somewhere else."""
+    import importlib.metadata  # takes a while, too
+
     found = set()
     for package in importlib.metadata.distributions(path=[sysconfig.get_path(name) for name in ("purelib", "platlib")]):
         text = package.read_text("direct_url.json")

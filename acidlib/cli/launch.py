@@ -23,8 +23,8 @@ from threading import Thread
 from types import FrameType
 from typing import IO, TYPE_CHECKING, NoReturn
 
+from acidlib.config.files import CHECKOUT, conf_file
 from acidlib.errors import RefusedError, RetryError, UsageError
-from acidlib.installed import CHECKOUT, conf_file
 from acidlib.service.spark_driver import (
     DRIVER_PYTHON,
     ENVIRONMENT,

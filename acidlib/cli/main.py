@@ -32,8 +32,8 @@ from acidlib.cli.launch import (
     start_driver,
     tell_starting,
 )
+from acidlib.config.files import CHECKOUT
 from acidlib.errors import AcidError, RefusedError, UsageError
-from acidlib.installed import CHECKOUT
 from acidlib.report.results import EXIT_NOT_DONE
 from acidlib.report.text import one_line
 from acidlib.service.environment import QUEUE_IN_A_FILE
@@ -242,7 +242,7 @@ def _require_right_words(job: Job, name: str, words: Sequence[str], spark: Spark
     machine = None
     if is_what_a_job_finds(os.environ) and not spark.driver_is_placed:
         # of Spark what these options say, and Spark itself once it is asked
-        machine = Machine(hadoop=lambda: spark.hadoop, placed=lambda: False, login=lambda: spark.login)
+        machine = Machine(said=lambda: spark, placed=lambda: False)
     given = command.judge(name, words, machine)
     # without a metastore the queue is in a file; whether a metastore needs one, the driver finds out
     alone = given.get("location") or given.get("warehouse") or given.get("metastore_uri") == "none"

@@ -16,7 +16,6 @@ from acidlib.errors import RefusedError
 from acidlib.model.location import Location
 from acidlib.model.names import Generation
 from acidlib.model.tables import check_pattern
-from acidlib.orc.schema import row_type_of_columns
 from acidlib.planning.stated_write_ids import StatedWriteIds, stated_write_ids
 from acidlib.report.page import require_libraries, require_writable
 from acidlib.report.progress import LogFormat
@@ -133,10 +132,9 @@ def common_options(function: _Command) -> _Command:
             queue_url=queue_url,
             assignments=assignments,
             output=output,
+            said=machine.said(),
             is_placed=machine.placed(),
             jvm=machine.jvm,
-            spark_hadoop=machine.hadoop,
-            login=machine.login(),
         )
         if report is not None:
             require_libraries()
@@ -330,6 +328,8 @@ def _interpretation(environment: Environment, selection: Selection, *, yes: bool
     if columns is not None:
         if selection.location is None and (len(selection.tables) != 1 or set("*?[") & set(selection.tables[0])):
             raise click.UsageError("--columns is for one table: give --location, or one --table")
+        from acidlib.orc.schema import row_type_of_columns  # much is loaded with it
+
         with _usage():
             columns = row_type_of_columns(columns, where="the table of --columns")
     if yes:

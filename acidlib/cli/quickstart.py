@@ -24,9 +24,9 @@ from rich.text import Text
 
 from acidlib.cli.command import services
 from acidlib.cli.launch import job_named
+from acidlib.config.files import CHECKOUT
 from acidlib.config.settings import load_settings
 from acidlib.errors import CorruptError
-from acidlib.installed import CHECKOUT
 from acidlib.model.location import local_location
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import RewriteSettings

@@ -1,4 +1,4 @@
-"""Hadoop's files of settings, such as hive-site.xml: what they state, include, and refer to.
+"""The files of settings: where ours lie, and what Hadoop's, such as hive-site.xml, state, include and refer to.
 
 Source: Hadoop `Configuration` (`loadResource`, `substituteVars`).
 """
@@ -9,6 +9,21 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from acidlib.errors import CorruptError, RefusedError, RetryError
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+CHECKOUT = _PACKAGE.parent if (_PACKAGE.parent / "pyproject.toml").is_file() else None
+"""The folder of the sources, if the package is used from there; None where it is installed."""
+
+
+def conf_file(name: str, environment: Mapping[str, str]) -> Path | None:
+    """Return a file of ours: that of `ACIDLIB_CONF_DIR`, else the one beside the package; None without either.
+
+    The folder conf/ of the package is that of the checkout, where the package lies in one.
+    """
+    named = environment.get("ACIDLIB_CONF_DIR")
+    places = [Path(named).expanduser().absolute()] if named else []
+    return next((path for place in (*places, _PACKAGE / "conf") if (path := place / name).is_file()), None)
+
 
 _XINCLUDE = "{http://www.w3.org/2001/XInclude}"
 

@@ -6,15 +6,15 @@ import getpass
 import os
 import pwd
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from acidlib.config.files import conf_file
 from acidlib.config.settings import Layer, Settings, load_settings
 from acidlib.errors import RefusedError
-from acidlib.installed import conf_file
 from acidlib.metastore.options import (
     CATALOG,
     PROTECTION,
@@ -28,9 +28,10 @@ from acidlib.metastore.options import (
     uris_from_settings,
     zookeeper_tls,
 )
+from acidlib.service.spark_driver import SparkOptions
 from acidlib.stores.hadoop import JavaSecrets, about_providers
 
-_WITH_TICKET = KerberosLogin()
+_WITH_TICKET, _NOTHING = KerberosLogin(), SparkOptions(())
 SHIPPED_BY_YARN = Path("__spark_conf__", "__hadoop_conf__")
 """Where a driver that YARN started finds what was in HADOOP_CONF_DIR and YARN_CONF_DIR of spark-submit.
 
@@ -129,23 +130,21 @@ def read_environment(
     queue_url: str | None,
     assignments: Sequence[str],
     output: str,
+    said: SparkOptions = _NOTHING,
     is_placed: bool = False,
     jvm: Callable[[], tuple[Any, Any]] | None = None,
-    spark_hadoop: Callable[[], Mapping[str, str]] = dict,
-    login: KerberosLogin = _WITH_TICKET,
 ) -> Environment:
     """Return the environment of a run, by its options and by the variables of this process.
 
-    metastore     as `stated_uris` has it; None takes that of hive-site.xml, by either of Hive's names
-    jvm           py4j's view of the JVM of Spark, and the configuration of Hadoop in it
-    spark_hadoop  what Spark's configuration says of Hadoop
-    login         who logs in where Kerberos is asked for, as Spark was told
+    metastore  as `stated_uris` has it; None takes that of hive-site.xml, by either of Hive's names
+    said       what is said to Spark, of Hadoop and of who logs in where Kerberos is asked for
+    jvm        py4j's view of the JVM of Spark, and the configuration of Hadoop in it
 
     Raises as `read_settings` does.
     """
     settings = read_settings(assignments, is_placed=is_placed)
     home = _path_of("ACIDLIB_HOME") or Path.home() / ".local" / "state" / "acidlib"
-    stated = (settings.hadoop, spark_hadoop(), settings.site)
+    stated = (settings.hadoop, said.hadoop, settings.site)
     providers = {name: text for properties in stated for name, text in about_providers(properties).items()}
     return Environment(
         settings=settings,
@@ -157,7 +156,7 @@ def read_environment(
         jvm=jvm,
         secrets=JavaSecrets(jvm, providers),
         token=os.environ.get(TOKEN_VARIABLE, "").strip() or None,
-        login=replace(login, cache=os.environ.get("KRB5CCNAME") or None),
+        login=replace(said.login, cache=os.environ.get("KRB5CCNAME") or None),
         output=output,
     )
 

@@ -20,8 +20,8 @@ from typing import Any
 
 from pyspark import SparkConf, SparkContext, TaskContext
 
+from acidlib.config.files import CHECKOUT
 from acidlib.errors import RefusedError, RetryError
-from acidlib.installed import CHECKOUT
 from acidlib.planning.units import SMALL_BYTES
 from acidlib.service.services import Application, Done, Task, attempt
 from acidlib.service.spark_driver import (

@@ -31,6 +31,7 @@ from acidlib.metastore.options import KerberosLogin
 from acidlib.queue.sql import SqlQueue
 from acidlib.service.services import LocalRunner, Runner
 from acidlib.service.spark import SparkRunner, SparkSession, hadoop_in_jvm
+from acidlib.service.spark_driver import SparkOptions
 from acidlib.stores.renaming.store import RenameStage
 
 ROOT = Path(__file__).parents[2]
@@ -61,6 +62,12 @@ class Surroundings:
         self.jvm: Callable[[], tuple[Any, Any]] = hadoop_in_jvm
         self.pause: Callable[[float], None] = time.sleep
 
+    def said(self) -> SparkOptions:
+        """In place of what is said to Spark."""
+        found = {f"spark.hadoop.{name}": text for name, text in self.hadoop.items()}
+        login = {"principal": self.login.principal, "keytab": self.login.keytab}
+        return SparkOptions((), found | {f"spark.kerberos.{name}": text for name, text in login.items() if text})
+
     @contextmanager
     def session(self, *, name: str, conf: dict[str, str]) -> Iterator[Runner]:
         """In place of a Spark session."""
@@ -70,9 +77,8 @@ class Surroundings:
 AROUND = Surroundings()
 IN_PROCESS = Machine(
     session=AROUND.session,
-    hadoop=lambda: AROUND.hadoop,
+    said=AROUND.said,
     placed=lambda: AROUND.placed,
-    login=lambda: AROUND.login,
     jvm=lambda: AROUND.jvm(),
     clock=lambda: AROUND.clock(),
     pause=lambda seconds: AROUND.pause(seconds),
