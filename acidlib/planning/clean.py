@@ -129,7 +129,7 @@ def cleanable(
         raise RefusedError(f"Cannot clean {listing.location}: because the request recorded no high-water mark")
     listed = _state(listing, high_water_mark, write_ids, generation, txns, sees_empty_directories)
     foreign = _foreign(listing)
-    kept = tuple(Blocked(path=entry.path, reason=_KEPT) for entry in listed.obsolete if entry.path in foreign)
+    kept = tuple(Blocked(path=path, reason=_KEPT) for path in listed.obsolete if path in foreign)
     sizes = _sizes(listing)
     remove: list[Removal] = []
     blocked: list[Blocked] = []
@@ -224,9 +224,9 @@ def _candidates(
 ) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
     """Path, reason and covering directories of what is obsolete or aborted."""
     obsolete = tuple(
-        (entry.path, f"covered by {', '.join(entry.covered_by)}", entry.covered_by)
-        for entry in state.obsolete
-        if entry.path not in foreign
+        (path, f"covered by {', '.join(covering)}", covering)
+        for path, covering in state.obsolete.items()
+        if path not in foreign
     )
     if generation == Generation.HIVE3:
         return obsolete

@@ -254,7 +254,7 @@ def _by_size(figures: Decision, state: AcidState, thresholds: Thresholds) -> Dec
 
 
 def _has_obsolete_base(state: AcidState) -> bool:
-    return any(path.startswith(BASE_PREFIX) for path in state.obsolete_paths)
+    return any(path.startswith(BASE_PREFIX) for path in state.obsolete)
 
 
 def _by_count(

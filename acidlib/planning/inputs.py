@@ -284,18 +284,18 @@ def _removable(
     names: dict[str, BaseDir | DeltaDir] = {delta.path: delta.name for delta in state.deltas}
     if state.base is not None:
         names[state.base.path] = state.base.name
-    covering = {path for entry in state.obsolete for path in entry.covered_by}
+    covering = {path for covering in state.obsolete.values() for path in covering}
     return knows_txns or all(names[path].visibility_txn in (0, own_txn) for path in covering)
 
 
 def _straddling(state: AcidState) -> str | None:
     """Why a delta that is no input forbids to merge those that are, or None."""
     high = max((delta.name.max_write_id for delta in state.deltas), default=LONG_MIN)
-    for entry in state.ignored:
-        name = entry.name
+    for path in state.ignored:
+        name = parse_directory(path, Generation.HIVE4)
         if isinstance(name, DeltaDir) and name.min_write_id <= high < name.max_write_id:
             return (
-                f"{entry.path} reaches above the high-water mark {state.high_water_mark} and overlaps the inputs, which"
+                f"{path} reaches above the high-water mark {state.high_water_mark} and overlaps the inputs, which"
                 f" end at {high}: the write-id list is older than that directory; state a newer one"
             )
     return None
@@ -617,9 +617,9 @@ def _known(inputs: CompactionInputs, state: AcidState) -> frozenset[str]:
     """What was looked at when the inputs were chosen. A transaction that was open then may have committed since."""
     seen = {directory.path for directory in inputs.directories}
     seen.update(delta.path for delta in state.deltas)
-    seen.update(state.obsolete_paths)
+    seen.update(state.obsolete)
     seen.update(state.aborted)
-    seen.update(entry.path for entry in state.ignored if entry.reason is not NotTaken.INVISIBLE)
+    seen.update(path for path, reason in state.ignored.items() if reason is not NotTaken.INVISIBLE)
     if state.base is not None:
         seen.add(state.base.path)
     return frozenset(seen)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -77,42 +77,24 @@ class ParsedDelta:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Obsolete:
-    """A directory or original file that no reader with this list needs; `covered_by` are paths of what replaces it."""
-
-    path: str
-    covered_by: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IgnoredDirectory:
-    """An ACID directory that is not read, and not obsolete either."""
-
-    path: str
-    name: BaseDir | DeltaDir
-    reason: NotTaken
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AcidState:
     """The answer; all paths are relative to the location.
 
-    `originals` are sorted as Hive sorts them, which is what their row ids depend on. `deltas` are in the order in which
-    they were selected. `aborted` are directories of nothing but aborted write ids (Hive 4) or transactions.
+    originals  sorted as Hive sorts them, which is what their row ids depend on
+    deltas     in the order in which they were selected
+    obsolete   directories and original files that no reader with this list needs, with the paths of what replaces them,
+               in Hive's order: bases, original files and directories, deltas
+    aborted    directories of nothing but aborted write ids (Hive 4) or transactions
+    ignored    directories that are neither read nor obsolete, and why
     """
 
     base: ParsedBase | None
     originals: tuple[str, ...]
     deltas: tuple[ParsedDelta, ...]
-    obsolete: tuple[Obsolete, ...]
+    obsolete: Mapping[str, tuple[str, ...]]
     aborted: tuple[str, ...]
-    ignored: tuple[IgnoredDirectory, ...]
+    ignored: Mapping[str, NotTaken]
     high_water_mark: int
-
-    @property
-    def obsolete_paths(self) -> tuple[str, ...]:
-        """The paths of what is obsolete, in Hive's order: bases, original files and directories, deltas."""
-        return tuple(entry.path for entry in self.obsolete)
 
 
 def acid_state(
@@ -138,9 +120,7 @@ def acid_state(
     walk = _Walk(listing, write_ids, generation, txns)
     seen = generation == Generation.HIVE3 if sees_empty_directories is None else sees_empty_directories
     walk.sort_directories(seen)
-    walk.choose_base()
-    if require_history:
-        walk.check_history()
+    walk.choose_base(require_history)
     walk.place_originals(ignore_empty_files)
     walk.collect_deltas()
     walk.select_deltas()
@@ -155,78 +135,48 @@ class _Walk:
     ) -> None:
         self._listing = listing
         self._write_ids = write_ids
+        self._is_hive4 = generation == Generation.HIVE4
         self._generation = generation
         self._txns = txns
         self._bases: list[ParsedBase] = []
         self._deltas: list[ParsedDelta] = []
         self._original_directories: list[str] = []
         self._base: ParsedBase | None = None
-        self._oldest: ParsedBase | None = None
         self._obsolete_bases: list[str] = []
         self._originals: tuple[str, ...] = ()
         self._obsolete_originals: list[str] = []
         self._taken: list[ParsedDelta] = []
         self._obsolete_deltas: list[ParsedDelta] = []
         self._aborted: list[str] = []
-        self._ignored: list[IgnoredDirectory] = []
+        self._ignored: dict[str, NotTaken] = {}
 
     def sort_directories(self, sees_empty: bool) -> None:  # noqa: FBT001 - private, and passed on by one caller
-        self._refuse_partitions()
-        populated = frozenset() if sees_empty else _populated(self._listing.files)
-        for path in self._listing.top_directories():
+        listing = self._listing
+        for path in dict.fromkeys((*listing.directories, *(file.directory for file in listing.files))):
+            first, *below = path.split("/")
+            if is_acid_directory_name(first) or not any(map(is_acid_directory_name, below)) or has_hidden_part(path):
+                continue
+            raise RefusedError(
+                f"Cannot take {listing.location} for one table or partition: {path} is an ACID directory"
+                f" below {first}; name the table or partition that it belongs to"
+            )
+        populated = {
+            file.path.partition("/")[0]
+            for file in (() if sees_empty else listing.files)
+            if "/" in file.path and not has_hidden_part(file.directory)
+            if file.name in _MARKERS or not is_hidden(file.name)  # as Hive 4 counts
+        }
+        for path in listing.top_directories():
             name = parse_directory(path, self._generation)
             if name is None:
                 self._original_directories.append(path)
             elif not sees_empty and path not in populated:
-                self._ignore(path, name, NotTaken.NO_FILE)
+                self._ignored[path] = NotTaken.NO_FILE
             elif isinstance(name, BaseDir):
-                compacted = name.visibility_txn > 0 or path in self._listing.compacted_bases
+                compacted = name.visibility_txn > 0 or path in listing.compacted_bases
                 self._bases.append(ParsedBase(path=path, name=name, compacted=compacted))
             else:
                 self._deltas.append(ParsedDelta(path=path, name=name))
-
-    def _refuse_partitions(self) -> None:
-        for path in dict.fromkeys((*self._listing.directories, *(file.directory for file in self._listing.files))):
-            if "/" not in path:
-                continue
-            parts = path.split("/")
-            if is_acid_directory_name(parts[0]) or has_hidden_part(path):
-                continue
-            if any(is_acid_directory_name(part) for part in parts[1:]):
-                raise RefusedError(
-                    f"Cannot take {self._listing.location} for one table or partition: {path} is an ACID directory"
-                    f" below {parts[0]}; name the table or partition that it belongs to"
-                )
-
-    def choose_base(self) -> None:
-        # a compacted base of equal write id comes last, so that it is chosen (Hive 4: the compactor's copy wins)
-        for base in sorted(self._bases, key=_base_order):
-            if not self._is_usable(base.path, base.name):
-                continue
-            if self._oldest is None or base.name.write_id < self._oldest.name.write_id:
-                self._oldest = base
-            if self._is_aborted_overwrite(base):
-                self._aborted.append(base.path)
-            elif not self._replaces(base):
-                self._obsolete_bases.append(base.path)
-            elif self._is_valid(base):
-                if self._base is not None:
-                    self._obsolete_bases.append(self._base.path)
-                self._base = base
-            else:
-                self._ignore(base.path, base.name, NotTaken.NOT_VALID_BASE)
-
-        self._replace_aborted_bases()
-
-    def _replace_aborted_bases(self) -> None:
-        # Hive 4 lists them as aborted; in Hive 3.1 it depends on the order of the listing whether they ever go
-        for entry in list(self._ignored):
-            base, name = self._base, entry.name
-            if base is None or entry.reason is not NotTaken.NOT_VALID_BASE or not isinstance(name, BaseDir):
-                continue
-            if name.write_id < base.name.write_id and self._write_ids.is_write_id_aborted(name.write_id):
-                self._ignored.remove(entry)
-                self._obsolete_bases.append(entry.path)
 
     def _is_usable(self, path: str, name: BaseDir | DeltaDir) -> bool:
         if self._txns.is_txn_valid(name.visibility_txn):
@@ -234,17 +184,38 @@ class _Walk:
         if self._txns.is_txn_aborted(name.visibility_txn):
             self._aborted.append(path)
         else:
-            self._ignore(path, name, NotTaken.INVISIBLE)
+            self._ignored[path] = NotTaken.INVISIBLE
         return False
 
-    def _is_aborted_overwrite(self, base: ParsedBase) -> bool:
-        aborted = self._write_ids.is_write_id_aborted(base.name.write_id)
-        return self._generation == Generation.HIVE4 and aborted and not base.compacted
-
-    def _replaces(self, base: ParsedBase) -> bool:
-        if self._base is None or base.name.write_id > self._base.name.write_id:
-            return True
-        return self._generation == Generation.HIVE4 and base.compacted
+    def choose_base(self, require_history: bool) -> None:  # noqa: FBT001 - private, and passed on by one caller
+        usable = [base for base in self._bases if self._is_usable(base.path, base.name)]
+        # a compacted base of equal write id comes last, so that it is chosen (Hive 4: the compactor's copy wins)
+        usable.sort(key=lambda base: (base.name.write_id, base.compacted, base.name.visibility_txn, base.path))
+        not_valid = []
+        for base in usable:
+            write_id, best = base.name.write_id, self._base
+            if self._is_hive4 and not base.compacted and self._write_ids.is_write_id_aborted(write_id):
+                self._aborted.append(base.path)
+            elif best is not None and write_id <= best.name.write_id and not (self._is_hive4 and base.compacted):
+                self._obsolete_bases.append(base.path)
+            elif self._is_valid(base):
+                self._obsolete_bases += [] if best is None else [best.path]
+                self._base = base
+            else:
+                not_valid.append(base)
+        for base in not_valid:
+            is_below = self._base is not None and base.name.write_id < self._base.name.write_id
+            if is_below and self._write_ids.is_write_id_aborted(base.name.write_id):
+                # Hive 4 lists them as aborted; in Hive 3.1 it depends on the order of the listing whether they ever go
+                self._obsolete_bases.append(base.path)
+            else:
+                self._ignored[base.path] = NotTaken.NOT_VALID_BASE
+        if require_history and usable and self._base is None and (not self._is_hive4 or usable[0].compacted):
+            raise RefusedError(
+                f"Cannot read {self._listing.location}: the write-id list (high-water mark"
+                f" {self._write_ids.high_water_mark}) may use none of its bases, the oldest is {usable[0].path};"
+                " without a metastore state a newer list, with one find out what has set its write ids back"
+            )
 
     def _is_valid(self, base: ParsedBase) -> bool:
         write_id = base.name.write_id
@@ -253,16 +224,6 @@ class _Walk:
         if base.compacted:
             return write_id < self._write_ids.min_open and self._write_ids.is_valid_base(write_id)
         return self._write_ids.is_write_id_valid(write_id)
-
-    def check_history(self) -> None:
-        if self._oldest is None or self._base is not None:
-            return
-        if self._generation == Generation.HIVE3 or self._oldest.compacted:
-            raise RefusedError(
-                f"Cannot read {self._listing.location}: the write-id list (high-water mark"
-                f" {self._write_ids.high_water_mark}) may use none of its bases, the oldest is {self._oldest.path};"
-                " without a metastore state a newer list, with one find out what has set its write ids back"
-            )
 
     def place_originals(self, ignore_empty: bool) -> None:  # noqa: FBT001 - private, and passed on by one caller
         directories = set(self._original_directories)
@@ -281,107 +242,69 @@ class _Walk:
     def collect_deltas(self) -> None:
         kept = []
         for delta in self._deltas:
-            if not self._is_usable(delta.path, delta.name) or self._is_aborted(delta):
+            if not self._is_usable(delta.path, delta.name):
                 continue
             low, high = delta.name.min_write_id, delta.name.max_write_id
-            if self._write_ids.range_valid(low, high) is Range.NONE:
-                self._ignore(delta.path, delta.name, NotTaken.NO_VALID_WRITE_ID)
+            wholly_aborted = self._write_ids.range_aborted(low, high) is Range.ALL
+            if wholly_aborted and self._is_hive4:
+                self._aborted.append(delta.path)
+            elif self._write_ids.range_valid(low, high) is Range.NONE:
+                self._ignored[delta.path] = NotTaken.NO_VALID_WRITE_ID
             else:
-                aborted = self._write_ids.range_aborted(low, high) is Range.ALL
-                kept.append(replace(delta, wholly_aborted=aborted))
-        self._deltas = sorted(kept, key=_delta_order)
-
-    def _is_aborted(self, delta: ParsedDelta) -> bool:
-        if self._generation == Generation.HIVE3:
-            return False
-        if self._write_ids.range_aborted(delta.name.min_write_id, delta.name.max_write_id) is not Range.ALL:
-            return False
-        self._aborted.append(delta.path)
-        return True
+                kept.append(replace(delta, wholly_aborted=wholly_aborted))
+        self._deltas = sorted(
+            kept,
+            key=lambda delta: (
+                delta.name.min_write_id,
+                -delta.name.max_write_id,
+                delta.name.statement_id,
+                -delta.name.visibility_txn,
+                delta.path,
+            ),
+        )
 
     def select_deltas(self) -> None:
         current = 0 if self._base is None else self._base.name.write_id
         last_statement = -1
-        previous: DeltaDir | None = None
-        winners: dict[tuple[int, int, int, bool], int] = {}
+        previous: tuple[int, int, int] | None = None
+        winners: dict[tuple[tuple[int, int, int], bool], int] = {}
         for delta in self._deltas:
             name = delta.name
+            key = (name.min_write_id, name.max_write_id, name.statement_id)
             if name.max_write_id > current:
                 if self._write_ids.range_valid(current + 1, name.max_write_id) is Range.NONE:
-                    self._ignore(delta.path, name, NotTaken.NOTHING_LEFT)
+                    self._ignored[delta.path] = NotTaken.NOTHING_LEFT
                     continue
                 current, last_statement = name.max_write_id, name.statement_id
-            elif not _belongs_to(name, current, last_statement, previous) or _is_superseded(name, winners):
-                self._obsolete_deltas.append(delta)
-                continue
-            winners[(*_range_key(name), name.is_delete)] = name.visibility_txn
-            previous = name
+            else:
+                # one that reaches no further is another statement's, or the delete half of the one before it
+                belongs = (name.max_write_id == current and last_statement >= 0) or previous == key
+                if not belongs or winners.get((key, name.is_delete), name.visibility_txn) != name.visibility_txn:
+                    self._obsolete_deltas.append(delta)
+                    continue
+            winners[key, name.is_delete] = name.visibility_txn
+            previous = key
             self._taken.append(delta)
 
     def result(self) -> AcidState:
+        base: tuple[str, ...] = () if self._base is None else (self._base.path,)
+        obsolete = dict.fromkeys((*self._obsolete_bases, *self._obsolete_originals), base)
+        for delta in self._obsolete_deltas:
+            low, high = delta.name.min_write_id, delta.name.max_write_id
+            if self._base is not None and high <= self._base.name.write_id:
+                obsolete[delta.path] = base
+            else:
+                wider = (one for one in self._taken if one.name.min_write_id <= low and high <= one.name.max_write_id)
+                obsolete[delta.path] = tuple(one.path for one in wider)
         return AcidState(
             base=self._base,
             originals=self._originals,
             deltas=tuple(self._taken),
-            obsolete=self._all_obsolete(),
+            obsolete=obsolete,
             aborted=tuple(self._aborted),
-            ignored=tuple(self._ignored),
+            ignored=self._ignored,
             high_water_mark=self._write_ids.high_water_mark,
         )
-
-    def _all_obsolete(self) -> tuple[Obsolete, ...]:
-        base = () if self._base is None else (self._base.path,)
-        replaced = [*self._obsolete_bases, *self._obsolete_originals]
-        return (
-            *(Obsolete(path=path, covered_by=base) for path in replaced),
-            *(Obsolete(path=delta.path, covered_by=self._covering(delta.name)) for delta in self._obsolete_deltas),
-        )
-
-    def _covering(self, name: DeltaDir) -> tuple[str, ...]:
-        if self._base is not None and name.max_write_id <= self._base.name.write_id:
-            return (self._base.path,)
-        high, low = name.max_write_id, name.min_write_id
-        return tuple(
-            taken.path for taken in self._taken if taken.name.max_write_id >= high and taken.name.min_write_id <= low
-        )
-
-    def _ignore(self, path: str, name: BaseDir | DeltaDir, reason: NotTaken) -> None:
-        self._ignored.append(IgnoredDirectory(path=path, name=name, reason=reason))
-
-
-def _populated(files: tuple[ListedFile, ...]) -> frozenset[str]:
-    """The top directories that hold a file Hive 4 counts: a visible one or one of the two markers."""
-    return frozenset(
-        file.path.partition("/")[0]
-        for file in files
-        if "/" in file.path
-        and not has_hidden_part(file.directory)
-        and (file.name in _MARKERS or not is_hidden(file.name))
-    )
-
-
-def _base_order(base: ParsedBase) -> tuple[int, bool, int, str]:
-    return base.name.write_id, base.compacted, base.name.visibility_txn, base.path
-
-
-def _delta_order(delta: ParsedDelta) -> tuple[int, int, int, int, str]:
-    name = delta.name
-    return name.min_write_id, -name.max_write_id, name.statement_id, -name.visibility_txn, delta.path
-
-
-def _range_key(name: DeltaDir) -> tuple[int, int, int]:
-    return name.min_write_id, name.max_write_id, name.statement_id
-
-
-def _belongs_to(name: DeltaDir, current: int, last_statement: int, previous: DeltaDir | None) -> bool:
-    """Whether a delta that reaches no further is another statement's, or the delete half of the one before it."""
-    if name.max_write_id == current and last_statement >= 0:
-        return True
-    return previous is not None and _range_key(previous) == _range_key(name)
-
-
-def _is_superseded(name: DeltaDir, winners: dict[tuple[int, int, int, bool], int]) -> bool:
-    return winners.get((*_range_key(name), name.is_delete), name.visibility_txn) != name.visibility_txn
 
 
 # --- readers view -----------------------------------------------------------------------------------------------------
@@ -477,12 +400,12 @@ def _roles(state: AcidState) -> dict[str, tuple[Role, str]]:
     for delta in state.deltas:
         why = "all its write ids were rolled back, and Hive 3.1 opens it" if delta.wholly_aborted else ""
         found[delta.path] = (Role.READ, why or "no base and no wider delta covers it")
-    for one in state.obsolete:
-        found[one.path] = (Role.OBSOLETE, f"replaced by {', '.join(one.covered_by)}" if one.covered_by else "replaced")
+    for path, covering in state.obsolete.items():
+        found[path] = (Role.OBSOLETE, f"replaced by {', '.join(covering)}" if covering else "replaced")
     for path in state.aborted:
         found[path] = (Role.ABORTED, "all its transactions were rolled back")
-    for ignored in state.ignored:
-        found[ignored.path] = (Role.NOT_READ, ignored.reason.value)
+    for path, reason in state.ignored.items():
+        found[path] = (Role.NOT_READ, reason.value)
     return found
 
 

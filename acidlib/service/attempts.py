@@ -77,7 +77,7 @@ def _read(place: ListedPlace) -> Any:
         None if state.base is None else state.base.path,
         [(delta.path, delta.wholly_aborted) for delta in state.deltas],
         state.aborted,
-        [entry.path for entry in state.ignored],
+        list(state.ignored),
     ]
 
 

@@ -223,7 +223,7 @@ class ListedPlace:
     @property
     def obsolete(self) -> dict[str, int]:
         """The directories and files at the top that no reader needs any more, aborted ones too, with their bytes."""
-        found = dict.fromkeys((*self.state.obsolete_paths, *self.state.aborted), 0)
+        found = dict.fromkeys((*self.state.obsolete, *self.state.aborted), 0)
         for file in self.listing.files:
             top = file.path.partition("/")[0]
             if top in found:

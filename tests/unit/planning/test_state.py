@@ -142,8 +142,8 @@ def test_reader(case: tuple[str, str, str | None, str, str, str], generation: Ge
     state = acid_state(listing(*short(names)), ValidWriteIdList.parse(text), generation=generation)
     assert (state.base and state.base.path) == base
     assert deltas(state) == short(current)
-    assert list(state.obsolete_paths) == short(obsolete)
-    assert sorted(entry.path for entry in state.ignored) == sorted(short(neither))
+    assert list(state.obsolete) == short(obsolete)
+    assert sorted(state.ignored) == sorted(short(neither))
 
 
 COMPACTOR_CASES = {
@@ -179,7 +179,7 @@ def test_originals_in_path_order(generation: Generation) -> None:
     ]
     state = acid_state(listing(*names), ValidWriteIdList.parse(MARK_100), generation=generation)
     assert state.base is None
-    assert state.obsolete == ()
+    assert not state.obsolete
     assert state.originals == (
         "000000_0",
         "000000_0_copy_1",
@@ -214,7 +214,7 @@ def test_base_of_converted_files_is_always_valid(generation: Generation) -> None
     )
     assert state.base is not None
     assert state.base.name.write_id == LONG_MIN
-    assert state.obsolete_paths == ("000000_0",)
+    assert tuple(state.obsolete) == ("000000_0",)
     assert deltas(state) == ["delta_10000001_10000001_0000"]
 
 
@@ -226,8 +226,8 @@ def test_compacted_base_needs_everything_below_it_resolved() -> None:
     compacted = acid_state(listing("base_3", "base_6", compacted=("base_3", "base_6")), write_ids, generation=HIVE3)
     assert compacted.base is not None
     assert compacted.base.path == "base_3"
-    assert compacted.obsolete == ()
-    assert [entry.reason for entry in compacted.ignored] == [NotTaken.NOT_VALID_BASE]
+    assert not compacted.obsolete
+    assert list(compacted.ignored.values()) == [NotTaken.NOT_VALID_BASE]
 
 
 def test_not_enough_history() -> None:
@@ -236,7 +236,7 @@ def test_not_enough_history() -> None:
         with pytest.raises(RefusedError, match=name):
             acid_state(listing(name), write_ids, generation=generation)
         state = acid_state(listing(name), write_ids, generation=generation, require_history=False)
-        assert (state.base, state.obsolete) == (None, ())
+        assert (state.base, state.obsolete) == (None, {})
     # an insert overwrite that has not committed is ignored by Hive 4, and only there
     assert acid_state(listing("base_4", "000000_0"), write_ids, generation=HIVE4).originals == ("000000_0",)
 
@@ -245,7 +245,7 @@ def test_open_overwrite_at_the_lowest_open_id_is_not_used() -> None:
     state = acid_state(listing("base_3_v2", "base_4"), ValidWriteIdList.parse("t:10:4:4:"), generation=HIVE4)
     assert state.base is not None
     assert state.base.path == "base_3_v2"
-    assert state.obsolete == ()
+    assert not state.obsolete
 
 
 def test_base_above_the_mark_makes_nothing_obsolete() -> None:
@@ -254,20 +254,20 @@ def test_base_above_the_mark_makes_nothing_obsolete() -> None:
         state = acid_state(listing("base_25", "base_26"), write_ids, generation=generation)
         assert state.base is not None
         assert state.base.path == "base_25"
-        assert state.obsolete == ()
+        assert not state.obsolete
 
 
 def test_lowest_open_id_counts_even_if_no_exception_is_listed() -> None:
     state = acid_state(listing("base_3_v2", "base_6_v7"), ValidWriteIdList.parse("t:10:4:"), generation=HIVE4)
     assert state.base is not None
     assert state.base.path == "base_3_v2"
-    assert state.obsolete == ()
+    assert not state.obsolete
 
 
 def test_of_bases_with_one_id_hive_3_keeps_one() -> None:
     state = acid_state(listing("base_05", "base_5"), all_committed("t", 9), generation=HIVE3)
     assert state.base is not None
-    assert (state.base.path, state.obsolete_paths) == ("base_05", ("base_5",))
+    assert (state.base.path, tuple(state.obsolete)) == ("base_05", ("base_5",))
 
 
 def test_compactors_base_wins_over_an_overwrite_of_equal_id() -> None:
@@ -275,7 +275,7 @@ def test_compactors_base_wins_over_an_overwrite_of_equal_id() -> None:
     state = acid_state(listing("base_25", "base_25_v26", "base_25_v24"), write_ids, generation=HIVE4)
     assert state.base is not None
     assert state.base.path == "base_25_v26"
-    assert sorted(state.obsolete_paths) == ["base_25", "base_25_v24"]
+    assert sorted(state.obsolete) == ["base_25", "base_25_v24"]
 
 
 def test_visibility() -> None:
@@ -286,9 +286,7 @@ def test_visibility() -> None:
     assert state.base.path == "base_3_v10"
     assert deltas(state) == ["delta_4_4_0"]
     assert sorted(state.aborted) == ["base_5_v15", "delta_4_5_v15"]
-    assert {entry.path: entry.reason for entry in state.ignored} == dict.fromkeys(
-        ("base_6_v18", "base_4_v21", "delta_4_6_v18"), NotTaken.INVISIBLE
-    )
+    assert state.ignored == dict.fromkeys(("base_6_v18", "base_4_v21", "delta_4_6_v18"), NotTaken.INVISIBLE)
 
 
 def test_own_transaction_counts_as_open() -> None:
@@ -319,8 +317,8 @@ def test_aborted_directories() -> None:
 def test_base_of_an_aborted_overwrite_goes_once_a_larger_one_is_there() -> None:
     write_ids = ValidWriteIdList.parse("t:10:9223372036854775807::7").for_compactor()
     state = acid_state(listing("base_5", "base_7", "base_10", compacted=("base_10",)), write_ids, generation=HIVE3)
-    assert sorted(state.obsolete_paths) == ["base_5", "base_7"]
-    assert acid_state(listing("base_5", "base_7"), write_ids, generation=HIVE3).obsolete == ()
+    assert sorted(state.obsolete) == ["base_5", "base_7"]
+    assert acid_state(listing("base_5", "base_7"), write_ids, generation=HIVE3).obsolete == {}
 
 
 def test_of_two_compactors_results_the_later_is_read() -> None:
@@ -328,7 +326,7 @@ def test_of_two_compactors_results_the_later_is_read() -> None:
     results = ["delta_22_23_v24", "delta_22_23_v25", "delete_delta_22_23_v24", "delete_delta_22_23_v25"]
     state = acid_state(listing(*names, *results), all_committed("t", 23), generation=HIVE4)
     assert deltas(state) == ["delete_delta_22_23_v25", "delta_22_23_v25"]
-    assert sorted(state.obsolete_paths) == sorted([*names[1:], "delta_22_23_v24", "delete_delta_22_23_v24"])
+    assert sorted(state.obsolete) == sorted([*names[1:], "delta_22_23_v24", "delete_delta_22_23_v24"])
 
 
 def test_halves_of_one_range_stay_together_whatever_their_suffix() -> None:
@@ -340,11 +338,11 @@ def test_directories_without_files() -> None:
     what = listing("delta_1_1_0", empty=("base_5", "delta_6_6_0"))
     three = acid_state(what, all_committed("t", 9), generation=HIVE3)
     assert three.base is not None
-    assert three.obsolete_paths == ("delta_1_1_0",)
+    assert tuple(three.obsolete) == ("delta_1_1_0",)
     four = acid_state(what, all_committed("t", 9), generation=HIVE4)
     assert four.base is None
     assert deltas(four) == ["delta_1_1_0"]
-    assert {entry.reason for entry in four.ignored} == {NotTaken.NO_FILE}
+    assert set(four.ignored.values()) == {NotTaken.NO_FILE}
     on_hdfs = acid_state(what, all_committed("t", 9), generation=HIVE4, sees_empty_directories=True)
     assert on_hdfs.base is not None
 
@@ -358,7 +356,7 @@ def test_a_marker_makes_a_directory_exist() -> None:
     )
     state = acid_state(marked, all_committed("t", 9), generation=HIVE4)
     assert state.base is not None
-    assert state.obsolete_paths == ("delta_1_1_0",)
+    assert tuple(state.obsolete) == ("delta_1_1_0",)
 
 
 def test_ids_of_eight_digits_come_after_those_of_seven() -> None:
@@ -369,7 +367,7 @@ def test_ids_of_eight_digits_come_after_those_of_seven() -> None:
 
 def test_what_covers_is_named() -> None:
     state = acid_state(listing("base_3", "delta_2_2", "delta_4_8", "delta_5_5_0"), all_committed("t"), generation=HIVE3)
-    assert {entry.path: entry.covered_by for entry in state.obsolete} == {
+    assert state.obsolete == {
         "delta_2_2": ("base_3",),
         "delta_5_5_0": ("delta_4_8",),
     }
