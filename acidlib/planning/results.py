@@ -1,4 +1,4 @@
-"""What becomes of a published result: how much of it is verified, what is quarantined until it is, and its undo.
+"""What becomes of a published result: its verification, the quarantine of its place, its undo and its statistics.
 
 A result that readers see before it is verified (in a bucket, where no transaction hides it) must neither be built on
 nor be cleaned up after: its request names it. Elsewhere a result is compared before any reader sees it. Where a
@@ -11,6 +11,11 @@ is no guess: a compaction notes a digest of what it read (`digest_of_inputs`), a
 read again. What was written since does not matter. Its write ids are above the mark of the compaction, and delete
 events name rows by ids that a compaction keeps; rows of files without ids have those that readers give them by the
 order of the files, and the digest says that these are the same ones.
+
+Statistics are what the parameters of a place in the metastore should say of its files and rows. A compaction changes no
+row, so nothing that is claimed of rows becomes right or wrong by it: `COLUMN_STATS_ACCURATE`, which lets `count(*)` be
+answered, and column statistics stay as they are. Source: Hive `StatsUpdater` of the compactor (ANALYZE ... NOSCAN),
+`BasicStatsTask`, `AcidUtils.getAcidFilesForStats`; names are those of `StatsSetupConst`.
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ from __future__ import annotations
 import hashlib
 import json
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from acidlib.errors import RefusedError
@@ -34,6 +39,8 @@ DIFFERS = "Cannot vouch for"
 _NONE, _ALL, _SAMPLE = "none", "all", "sample="
 _COUNTS = (State.READY_FOR_CLEANING, State.SUCCEEDED)
 _DIGITS = 16
+FILES, BYTES, ROWS = "numFiles", "totalSize", "numRows"
+_ACCURATE, _BASIC = "COLUMN_STATS_ACCURATE", "BASIC_STATS"
 
 
 def share_of(text: str) -> float | None:
@@ -256,3 +263,49 @@ def _digest(
 def _is_delete(output: str) -> tuple[bool, str]:
     name = parse_directory(output, Generation.HIVE4)
     return isinstance(name, DeltaDir) and name.is_delete, output
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BasicStatistics:
+    """What readers find at a place: files, their bytes, and rows where the compaction has counted all of them."""
+
+    files: int
+    bytes: int
+    rows: int | None
+
+
+def basic_statistics(
+    state: AcidState, listing: Listing, *, results: Collection[str], rows: int | None
+) -> BasicStatistics:
+    """Return what a reader finds by this state of the listing.
+
+    `rows` are those that the compaction wrote into its `results`; they are all there are where a reader reads nothing
+    but one of these.
+    """
+    base = None if state.base is None else state.base.path
+    directories = {base, *(delta.path for delta in state.deltas)}
+    originals = set(state.originals)
+    read = [
+        file.length
+        for file in listing.files
+        if file.path in originals or (file.path.partition("/")[0] in directories and not has_hidden_part(file.path))
+    ]
+    is_all = base in results and not state.deltas and not originals
+    return BasicStatistics(files=len(read), bytes=sum(read), rows=rows if is_all else None)
+
+
+def changes(parameters: Mapping[str, str], found: BasicStatistics) -> dict[str, str]:
+    """Return the parameters that have to be changed, with their new values.
+
+    The number of rows is left alone where the basic statistics are claimed to be accurate (Hive
+    `StatsSetupConst.areBasicStatsUptoDate`): then it was right before, and is.
+    """
+    try:
+        claimed = json.loads(parameters.get(_ACCURATE, "{}"))
+    except ValueError:
+        claimed = None  # as old servers write it, or another: what is not understood may be a claim
+    claims_rows = not isinstance(claimed, dict) or str(claimed.get(_BASIC, "")).lower() == "true"
+    wanted = {FILES: str(found.files), BYTES: str(found.bytes)}
+    if found.rows is not None and not claims_rows:
+        wanted[ROWS] = str(found.rows)
+    return {key: value for key, value in wanted.items() if parameters.get(key) != value}

@@ -14,8 +14,8 @@ from acidlib.metastore.catalog import CHANGED, WholeTable
 from acidlib.metastore.hms import Hms
 from acidlib.model.names import Generation
 from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList, ValidWriteIdList
+from acidlib.planning.results import BasicStatistics, basic_statistics, changes
 from acidlib.planning.state import acid_state
-from acidlib.planning.statistics import BasicStatistics, basic_statistics, changes
 from acidlib.queue.metastore_database import MetastoreDatabase, Owner
 from acidlib.report.results import Statistics
 from acidlib.service.places import TableFacts, Target

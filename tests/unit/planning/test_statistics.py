@@ -6,8 +6,8 @@ import pytest
 
 from acidlib.model.names import Generation
 from acidlib.model.snapshots import all_committed
+from acidlib.planning.results import BasicStatistics, basic_statistics, changes
 from acidlib.planning.state import acid_state
-from acidlib.planning.statistics import BasicStatistics, basic_statistics, changes
 from unit.planning.listings import listing
 
 ACCURATE = '{"BASIC_STATS":"true","COLUMN_STATS":{"a":"true"}}'
