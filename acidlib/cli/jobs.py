@@ -71,7 +71,7 @@ from acidlib.report.run import CleanerReport, CompactionsReport, InitiatorReport
 from acidlib.report.show import UNDONE, blockers_document, blockers_text, hive_text, show_document, show_text, state_of
 from acidlib.report.text import cancellations_text, checks_text, json_text, places_text, status_text, undo_text
 from acidlib.service.environment import Environment
-from acidlib.service.places import Budget, Interpretation, Order, Selection
+from acidlib.service.places import Budget, CleanerOptions, Interpretation, Order, Selection
 from acidlib.service.services import Runner
 from acidlib.service.spark_driver import stated_to_spark
 from acidlib.service.stopping import told_when_stopped
@@ -289,7 +289,6 @@ def cleaner(
     if orphans and not environment.metastore and selection.location is None and warehouse is None:
         raise click.UsageError("--orphans needs --metastore-uri, --warehouse or --location")
     words_are_right()
-    from acidlib.service.backend import CleanerOptions
     from acidlib.service.clean import DEFAULT_ORPHAN_SECONDS, run_cleaner, run_orphans
     from acidlib.service.open import open_backend, open_cleaning
 
@@ -319,7 +318,7 @@ def cleaner(
             )
             with open_cleaning(environment, found, options) as cleaning:
                 with told_when_stopped(report.when_stopped):
-                    run_cleaner(found, cleaning, options, add)
+                    run_cleaner(cleaning, add)
                 notes = [*cleaning.notes, *(cleaning.why_nothing() if report.is_empty else ())]
     print_report(environment, report, notes)
     raise SystemExit(report.exit_status())
@@ -347,9 +346,11 @@ def undo(*, environment: Environment, request: int, nobody_reads: bool, dry_run:
 
     with (
         services(environment, job="undo", about="") as found,
-        open_undoing(environment, found, dry_run=dry_run, nobody_reads=nobody_reads) as undoing,
+        open_undoing(environment, found, dry_run=dry_run) as backend,
     ):
-        result = service.undo(found, undoing, request, user=environment.user, dry_run=dry_run)
+        result = service.undo(
+            found, backend, request, user=environment.user, dry_run=dry_run, nobody_reads=nobody_reads
+        )
     document = run_head(environment, found.worker_id) | {"undo": result.document()}
     print_pieces([json_text(document) if environment.json else undo_text(document["undo"])])
     raise SystemExit(result.exit_status())

@@ -35,13 +35,12 @@ from acidlib.queue.sql import SqlQueue
 from acidlib.report.progress import TerminalProgress
 from acidlib.report.results import CleaningResult, CompactionResult, InitiatorResult, Outcome, Verdict
 from acidlib.report.show import show_document
-from acidlib.service.backend import CleanerOptions
 from acidlib.service.clean import run_cleaner
 from acidlib.service.compact import run_compaction
 from acidlib.service.environment import Environment
 from acidlib.service.initiate import run_initiator
 from acidlib.service.open import open_backend, open_cleaning
-from acidlib.service.places import Interpretation, Selection
+from acidlib.service.places import CleanerOptions, Interpretation, Selection
 from acidlib.service.run_queue import CompactionRun
 from acidlib.service.services import Services
 from acidlib.wording import human_bytes, plural
@@ -201,7 +200,7 @@ class Quickstart:
         options = CleanerOptions(retention_seconds=0)
         with open_cleaning(self.where, self.found, options) as cleaning:
             results: list[CleaningResult] = []
-            run_cleaner(self.found, cleaning, options, results.append)
+            run_cleaner(cleaning, results.append)
         self.page.table(
             ("Request", "Place", "State", "Removed", "Bytes"),
             [

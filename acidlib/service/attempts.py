@@ -19,7 +19,7 @@ from acidlib import __version__
 from acidlib.config.settings import Settings
 from acidlib.model.listing import has_hidden_part
 from acidlib.model.requests import CompactionRequest, CompactionType, State
-from acidlib.model.tables import Storage
+from acidlib.model.tables import Storage, TableRef
 from acidlib.service.places import ListedPlace, Target
 
 COUNTED = (State.REFUSED, State.FAILED, State.READY_FOR_CLEANING)
@@ -148,6 +148,11 @@ class Attempts:
             # without a metastore another run may have called the same place by another name
             self._rows.setdefault(row.facts.location or row.ref, []).append(row)
 
+    @property
+    def failed(self) -> set[TableRef]:
+        """The tables and partitions of requests that failed."""
+        return {row.ref for rows in self._rows.values() for row in rows if row.state is State.FAILED}
+
     def last(self, place: ListedPlace, kind: CompactionType) -> CompactionRequest | None:
         """The newest request of a kind that was not carried out at a place, for what it still is; None without one."""
         found = self._ended(place, kind)
@@ -174,5 +179,4 @@ class Attempts:
         return sorted((one for one in found if one.files == files), key=lambda one: one.row.id)
 
     def _at(self, target: Target) -> list[CompactionRequest]:
-        entity = target.ref
-        return self._rows.get(target.location, []) + self._rows.get(entity, [])
+        return self._rows.get(target.location, []) + self._rows.get(target.ref, [])

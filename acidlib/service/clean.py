@@ -2,74 +2,189 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from acidlib.admission import THREADS
 from acidlib.errors import AcidError, BusyError, ConflictError, RefusedError, RetryError
+from acidlib.model.listing import Listing
 from acidlib.model.location import LOCAL, Location
 from acidlib.model.requests import CompactionRequest
-from acidlib.planning.clean import CleanPlan, DueCleaning, left_over
+from acidlib.planning.clean import CleanPlan, left_over
 from acidlib.planning.results import holding, shows, why_held
 from acidlib.points import Point, passing
 from acidlib.report.results import CleaningResult, RemovedPath
-from acidlib.service.backend import (
-    Backend,
-    CleanerOptions,
-    Cleaning,
-    Further,
-    ListedRequest,
+from acidlib.service.backend import Backend, Hold, finish_claimed
+from acidlib.service.places import CleanerOptions, Selection, Target
+from acidlib.service.removals import (
     NotOursError,
-    ReplacedError,
-    recorded_mark,
+    Pace,
+    is_claimed,
+    litter_at,
+    litter_of,
+    remove_litter,
+    remove_named,
+    would_go,
 )
-from acidlib.service.leftovers import finish_claimed
-from acidlib.service.places import Selection, Target
-from acidlib.service.removals import Pace, is_claimed, litter_at, litter_of, remove_litter, remove_named, would_go
+from acidlib.service.rolled_back import RolledBack
 from acidlib.service.services import Services, as_done
 from acidlib.stores.listing import list_location
 from acidlib.stores.removing import Litter, find_orphans, may_be_litter
 from acidlib.stores.renaming.store import original_staging_name
-from acidlib.stores.store import CLAIM, STAGING_PREFIX, Store
+from acidlib.stores.store import CLAIM, STAGING_PREFIX
 from acidlib.wording import age_words, plural
 
-# --- cleaner ----------------------------------------------------------------------------------------------------------
-# The cleaner: removes what a recorded compaction made obsolete, once nobody can be reading it any more.
-#
-# What is obsolete is computed for the recorded high-water mark, never for a newer guess; after the removal the place is
-# listed again, and only with nothing left is the request cleaned. What proves that nobody reads it differs, see
-# `cleaning`.
-
+Found = TypeVar("Found")
 Place = TypeVar("Place")
 Result = TypeVar("Result")
 
 _LOOKS_TOGETHER = 16
 _FILES_TOGETHER = 4096
+DEFAULT_ORPHAN_SECONDS = 3 * 86_400.0
 
 
-def run_cleaner(
-    services: Services, cleaning: Cleaning, options: CleanerOptions, tell: Callable[[CleaningResult], None]
-) -> None:
+class ReplacedError(RefusedError):
+    """A request whose result is not at its place any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedRequest:
+    """A request, its place, which is claimed (but for a dry run), and what was listed there since."""
+
+    request: CompactionRequest
+    target: Target
+    listing: Listing
+
+    @property
+    def mark(self) -> int:
+        """The high-water mark that the request recorded; raises RefusedError without one."""
+        mark = self.request.highest_write_id
+        if mark is None:
+            number = self.request.id
+            raise RefusedError(f"Cannot clean {self.request.ref}: because request {number} has no high-water mark")
+        return mark
+
+
+class Cleaning(ABC):
+    """What one run of the cleaner works on: requests, the proof that no reader needs anything, and where requests end.
+
+    must_exist  a metastore says that each place exists: one that is missing or empty is an error
+    together    places that a thread has claimed at a time, so that the queue is asked once about all of them
+    further     the cleaning after rolled back transactions, of which no request says so
+    notes       about what is named and does not exist
+    """
+
+    must_exist = True
+    together = 1
+    further: RolledBack | None = None
+    notes: Sequence[str] = ()
+
+    def __init__(self, services: Services, options: CleanerOptions) -> None:
+        self.services = services
+        self.options = options
+
+    @abstractmethod
+    def recover(self) -> list[str]:
+        """Finish and give back what dead runs left; return a note about each kind."""
+
+    @abstractmethod
+    def ready(self) -> list[CompactionRequest]:
+        """Return the requests that are ready and selected, no later result of a place before an earlier one."""
+
+    @abstractmethod
+    def not_ready_reason(self, request: CompactionRequest) -> str | None:
+        """Return why a request cannot be cleaned yet, or not by us, as far as that is known without a look there."""
+
+    @abstractmethod
+    def place(self, request: CompactionRequest, *, anew: bool = False) -> tuple[CompactionRequest, Target | None]:
+        """Return the request as the queue has it now, for its table may have been renamed, and its place, understood as
+        the cleaning has to; None when the table or partition does not exist any more.
+
+        anew  it was not found where it was said to be
+        NotOursError where it is left to Hive's own cleaner, ConflictError when another cleaner has ended the request.
+        """
+
+    @abstractmethod
+    def hold(self, request: CompactionRequest, target: Target) -> Hold:
+        """Return the hold of the place of a request, which is not begun yet."""
+
+    def known(self, about: Sequence[ListedRequest]) -> list[Sequence[CompactionRequest] | AcidError]:
+        """Return what the queue and its history know of each of these places, as far as `plan` needs it."""
+        return [() for _ in about]
+
+    @abstractmethod
+    def plan(self, looked: ListedRequest, known: Sequence[CompactionRequest]) -> CleanPlan:
+        """Return what may go now, and what has to wait. What a later run has to know of this look at the place is noted
+        in the queue, except in a dry run.
+
+        ReplacedError when what the request published is not there any more.
+        """
+
+    def require_unmoved(self, request: CompactionRequest, target: Target) -> None:
+        """Raise ConflictError when the table is another one than was looked at, or lies elsewhere.
+
+        This is asked right before something is removed or called cleaned.
+        """
+        del request, target  # without a metastore a directory is what it is
+
+    @abstractmethod
+    def cleaned(self, done: Sequence[ListedRequest]) -> list[str | AcidError | None]:
+        """End these requests, for nothing obsolete is left in their listings; or return why one has to stay."""
+
+    @abstractmethod
+    def end_dropped(self, request: CompactionRequest) -> None:
+        """End a request whose place or result does not exist any more; what was aborted is not forgotten."""
+
+    def note_failure(self, request: CompactionRequest, error: AcidError) -> None:
+        """Have a failed cleaning tried again later, or give the request up, where that can be noted."""
+        del request, error
+
+    def known_places(self) -> list[CompactionRequest]:
+        """Return a request for each place that is known, to look for what dead runs left there."""
+        return []
+
+    def why_nothing(self) -> list[str]:
+        """Return notes about the location that the run is about, where no request of it awaits cleaning."""
+        return []
+
+
+def each_alone(work: Callable[[ListedRequest], Found], items: Sequence[ListedRequest]) -> list[Found | AcidError]:
+    """Return what became of each, where several cannot be asked for together; an error becomes a value."""
+
+    def outcome(item: ListedRequest) -> Found | AcidError:
+        try:
+            return work(item)
+        except AcidError as error:
+            return error
+
+    return [outcome(item) for item in items]
+
+
+def run_cleaner(cleaning: Cleaning, tell: Callable[[CleaningResult], None]) -> None:
     """Clean every request that is ready for it; then after rolled back transactions, where that is due; then, wherever
     else a place is known, what dead runs left there.
 
-    Many places are cleaned at a time, the requests of one place in their order; `tell` gets each result as it
-    comes.
+    What is obsolete is computed for the recorded high-water mark, never for a newer guess; after the removal the place
+    is listed again, and only with nothing left is the request cleaned. Many places are cleaned at a time, the requests
+    of one place in their order; `tell` gets each result as it comes.
     """
+    services, options, further = cleaning.services, cleaning.options, cleaning.further
     if not options.dry_run:
-        for line in cleaning.requests.recover():
+        for line in cleaning.recover():
             services.progress.note(line)
     pace = Pace(services)
-    due = [] if cleaning.further is None else cleaning.further.due()
+    due = [] if further is None else further.due()
 
     def told(result: CleaningResult) -> None:
         # where no place is named, what another run has is that run's, and waits here for the next
-        tell(replace(result, state="ready for cleaning") if result.is_busy and not options.names_places else result)
+        is_named = options.location is not None or options.selection.tables
+        tell(replace(result, state="ready for cleaning") if result.is_busy and not is_named else result)
 
     by_place: dict[object, list[CompactionRequest]] = {}
-    for request in cleaning.requests.ready():
+    for request in cleaning.ready():
         by_place.setdefault(request.facts.location or request.ref, []).append(request)
     names: dict[str, set[str]] = {}
     conflicts: list[tuple[CompactionRequest, CleaningResult]] = []
@@ -78,7 +193,7 @@ def run_cleaner(
         found: list[list[tuple[CompactionRequest, CleaningResult]]] = [[] for _ in places]
         for turn in range(max(map(len, places))):
             some = [(place, requests[turn]) for place, requests in enumerate(places) if turn < len(requests)]
-            results = _clean_together(services, cleaning, [request for _, request in some], options, pace)
+            results = _clean_together(cleaning, [request for _, request in some], pace)
             for (place, request), result in zip(some, results, strict=True):
                 found[place].append((request, result))
         return found
@@ -93,37 +208,30 @@ def run_cleaner(
     for request, result in sorted(conflicts, key=lambda one: one[0].id):
         # another one of this run may have been in its way: two names, which only a metastore knows, may be of one place
         again = len(names[result.location]) > 1
-        told(_clean_together(services, cleaning, [request], options, pace)[0] if again else result)
-    if cleaning.further is not None:
-        for result in _after_rolled_back(services, cleaning.further, due, pace):
-            told(result)
+        told(_clean_together(cleaning, [request], pace)[0] if again else result)
+    if further is not None:
+        what = "cleaning after rolled back transactions at"
+        for results in _at_places(
+            services, what, lambda tables: [[further.clean(one, pace) for one in table] for table in tables], due, pace
+        ):
+            for result in results:
+                told(result)
+        further.end_retries()
     others: dict[str, tuple[CompactionRequest, Location]] = {}
     for request in cleaning.known_places():
         place = request.facts.location
         if place is not None and str(place) not in names:
             others.setdefault(str(place), (request, place))
-
-    def tidy(places: Sequence[tuple[CompactionRequest, Location]]) -> list[CleaningResult | None]:
-        return [_leftovers(services, cleaning, *known, pace=pace, dry_run=options.dry_run) for known in places]
-
     for left in _at_places(
-        services, "looking for litter at", tidy, list(others.values()), pace, together=_LOOKS_TOGETHER
+        services,
+        "looking for litter at",
+        lambda places: [_remove_leftovers(cleaning, *known, pace=pace) for known in places],
+        list(others.values()),
+        pace,
+        together=_LOOKS_TOGETHER,
     ):
         if left is not None:
             tell(left)
-
-
-def _after_rolled_back(
-    services: Services, further: Further, due: Sequence[Sequence[DueCleaning]], pace: Pace
-) -> Iterator[CleaningResult]:
-    """Clean what is due, many tables at a time."""
-
-    def clean(tables: Sequence[Sequence[DueCleaning]]) -> list[list[CleaningResult]]:
-        return [[further.clean(one, pace) for one in places] for places in tables]
-
-    for results in _at_places(services, "cleaning after rolled back transactions at", clean, due, pace, together=1):
-        yield from results
-    further.end_retries()
 
 
 def _at_places(
@@ -133,9 +241,9 @@ def _at_places(
     places: Sequence[Place],
     pace: Pace,
     *,
-    together: int,
+    together: int = 1,
 ) -> Iterator[Result]:
-    """What came of each place, as it comes; `work` is given so many at a time."""
+    """Yield what came of each place, as it comes; `work` is given so many at a time."""
     if not places:
         return
     services.progress.start(f"{what} {plural(len(places), 'place')}", len(places))
@@ -152,77 +260,19 @@ def _at_places(
         services.progress.finish()
 
 
-def _leftovers(
-    services: Services, cleaning: Cleaning, request: CompactionRequest, place: Location, *, pace: Pace, dry_run: bool
-) -> CleaningResult | None:
-    """Finish or remove what dead runs left where no request awaits cleaning; None where there is nothing."""
-    result = replace(_result(request, "planned", ""), id=None, location=str(place))
-    try:
-        fs, store = services.fs(place), services.store(place)
-        if not fs.is_directory(str(place)):
-            return None
-        names = [entry.name for entry in fs.list_directory(str(place), missing=ConflictError)]
-        if CLAIM not in names and not any(map(may_be_litter, names)):
-            return None
-        unfinished = store.unfinished(place)
-        if not unfinished and not litter_of(services, place):
-            return None
-        reason = f"{len(unfinished)} unfinished publications of dead runs" if unfinished else "litter of dead runs"
-        if dry_run:
-            return replace(result, reason=reason, removed=litter_at(services, place))
-        with services.claim(place) as held:
-            finish_claimed(store, place, lambda: cleaning.without_readers(request))
-            removed, problems = remove_litter(services, held, pace)
-        if problems:
-            return replace(result, state="failed", reason="; ".join(problems), removed=removed)
-        return replace(result, state="succeeded", reason=reason, removed=removed)
-    except BusyError:
-        return None  # what lies there may be of the run that is at work
-    except ConflictError as error:
-        return replace(result, state="conflict", reason=str(error))
-    except AcidError as error:
-        return replace(result, state="failed", reason=str(error))
-
-
-@dataclass(slots=True)
-class _ResultSoFar:
-    """What is known of the result of a request so far: also what was removed before something failed."""
-
-    result: CleaningResult
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """Asks what is known of a place; see `Proof.known`."""
-
-    about: ListedRequest
-
-
-@dataclass(frozen=True, slots=True)
-class _Cleaned:
-    """Asks to end a request; see `History.cleaned`."""
-
-    done: ListedRequest
-
-
-_Job = Generator[_Known | _Cleaned, Any, CleaningResult]
+_Ask = Callable[[Sequence[ListedRequest]], Sequence[Any]]
+_Steps = Generator[tuple[_Ask, ListedRequest], Any, CleaningResult]
 """The cleaning of one request; it stops where several can ask the queue together, and is sent the answer."""
 
 
-def _clean_together(
-    services: Services,
-    cleaning: Cleaning,
-    requests: Sequence[CompactionRequest],
-    options: CleanerOptions,
-    pace: Pace,
-) -> list[CleaningResult]:
-    """The results of requests of several places, of each whatever goes wrong with it or with another.
+def _clean_together(cleaning: Cleaning, requests: Sequence[CompactionRequest], pace: Pace) -> list[CleaningResult]:
+    """Return the results of requests of several places, of each whatever goes wrong with it or with another.
 
     No further place is begun with while those that are under way have many files: their listings are kept.
     """
-    jobs = [_guarded(services, cleaning, request, options, pace) for request in requests]
+    jobs = [_RequestCleaning(cleaning, request, pace).steps() for request in requests]
     results: dict[int, CleaningResult] = {}
-    asked: dict[int, _Known | _Cleaned] = {}
+    asked: dict[int, tuple[_Ask, ListedRequest]] = {}
 
     def go_on(number: int, answer: Any) -> None:
         job = jobs[number]
@@ -236,201 +286,178 @@ def _clean_together(
             stack.callback(job.close)
         for number in range(len(jobs)):
             go_on(number, None)
-            listed = sum(len(one.about.listing.files) for one in asked.values() if isinstance(one, _Known))
+            listed = sum(len(about.listing.files) for _, about in asked.values())
             if listed < _FILES_TOGETHER and number + 1 < len(jobs):
                 continue
             while asked:
-                answers = _answers(cleaning, asked)
+                answers: dict[int, Any] = {}
+                for ask in (cleaning.known, cleaning.cleaned):
+                    some = {waiting: about for waiting, (wanted, about) in asked.items() if wanted == ask}
+                    if some:
+                        answers.update(zip(some, ask(list(some.values())), strict=True))
                 asked.clear()
                 for waiting, answer in answers.items():
                     go_on(waiting, answer)
     return [results[number] for number in range(len(jobs))]
 
 
-def _answers(cleaning: Cleaning, asked: Mapping[int, _Known | _Cleaned]) -> dict[int, Any]:
-    """What was asked, of all places together; what is wrong with one is its own answer."""
-    known = {number: one.about for number, one in asked.items() if isinstance(one, _Known)}
-    done = {number: one.done for number, one in asked.items() if isinstance(one, _Cleaned)}
-    answers: dict[int, Any] = {}
-    if known:
-        answers.update(zip(known, cleaning.proof.known(list(known.values())), strict=True))
-    if done:
-        answers.update(zip(done, cleaning.history.cleaned(list(done.values())), strict=True))
-    return answers
+class _RequestCleaning:
+    """The cleaning of one request; `result` is what is known so far, also what went before something failed."""
 
+    def __init__(self, cleaning: Cleaning, request: CompactionRequest, pace: Pace) -> None:
+        self._services = cleaning.services
+        self._cleaning = cleaning
+        self._options = cleaning.options
+        self._request = request
+        self._pace = pace
+        self._result = _result(request, "", "")
 
-def _guarded(
-    services: Services, cleaning: Cleaning, request: CompactionRequest, options: CleanerOptions, pace: Pace
-) -> _Job:
-    """The result of a request, whatever goes wrong with it."""
-    so_far = _ResultSoFar(_result(request, "", ""))
-    try:
-        return (yield from _clean(services, cleaning, request, so_far, options, pace))
-    except ConflictError as error:
-        return replace(so_far.result, state="conflict", reason=str(error), is_busy=isinstance(error, BusyError))
-    except NotOursError as error:
-        return replace(so_far.result, state="ready for cleaning", reason=str(error))
-    except ReplacedError as error:
-        return _dropped(cleaning, request, str(error), dry_run=options.dry_run)
-    except AcidError as error:
-        reason = str(error)
-        if not options.dry_run and cleaning.note_failure is not None:
-            try:
-                cleaning.note_failure(request, error)
-            except AcidError as another:  # one request that cannot be noted must not keep the others from being cleaned
-                reason = f"{reason}; then: {another}"
-        return replace(so_far.result, state="failed", reason=reason)
+    def steps(self) -> _Steps:
+        """Return the result of the request, whatever goes wrong with it."""
+        try:
+            return (yield from self._clean())
+        except ConflictError as error:
+            return replace(self._result, state="conflict", reason=str(error), is_busy=isinstance(error, BusyError))
+        except NotOursError as error:
+            return replace(self._result, state="ready for cleaning", reason=str(error))
+        except ReplacedError as error:
+            return self._dropped(str(error))
+        except AcidError as error:
+            reason = str(error)
+            if not self._options.dry_run:
+                try:
+                    self._cleaning.note_failure(self._request, error)
+                except AcidError as another:  # one that cannot be noted must not keep the others from being cleaned
+                    reason = f"{reason}; then: {another}"
+            return replace(self._result, state="failed", reason=reason)
 
+    def _clean(self) -> _Steps:
+        cleaning, services, dry_run = self._cleaning, self._services, self._options.dry_run
+        not_ready = cleaning.not_ready_reason(self._request)
+        if not dry_run and not_ready is not None:
+            return _result(self._request, "ready for cleaning", not_ready)
+        request, target = cleaning.place(self._request)
+        is_there = self._is_there(request, target)
+        if target is not None and not is_there:
+            request, target = cleaning.place(request, anew=True)
+            is_there = self._is_there(request, target)
+        if target is None or not is_there:
+            if not_ready is not None:
+                return _result(request, "planned", not_ready)
+            return self._gone(target)
+        location, store = target.location, services.store(target.location)
+        trash = self._trash_place(target) if self._options.trash else None
+        if dry_run:
+            return (yield from self._would_clean(request, target, not_ready, trash))
+        self._pace.assert_not_stopped()
+        with cleaning.hold(request, target) as held:
+            passing(Point.CLEANING_CLAIMED)
+            listing = list_location(services.fs(location), location, without_unfinished=True, missing=ConflictError)
+            if any(path.startswith(STAGING_PREFIX) for path in listing.directories):
+                finish_claimed(store, location, held.exclusive)
+                listing = list_location(services.fs(location), location, missing=ConflictError)
+            if cleaning.must_exist and not listing.files and not listing.top_directories():
+                raise _missing(target, "it is empty")
+            looked = ListedRequest(request=request, target=target, listing=listing)
+            plan = yield from self._plan(looked)
+            passing(Point.CLEANING_PLANNED)
+            removed: tuple[RemovedPath, ...] = ()
+            problems: tuple[str, ...] = ()
+            if plan.remove:
+                cleaning.require_unmoved(request, target)
+                held.assert_mine()
+                wanted = {removal.path: removal.reason for removal in plan.remove}
+                removed, problems = remove_named(
+                    services,
+                    held.claim,
+                    wanted,
+                    trash=trash is not None,
+                    pace=self._pace,
+                    known=frozenset(listing.files),
+                )
+                passing(Point.REMOVED_ALL)
+            self._result = replace(self._result, removed=removed, blocked=_waiting(plan))
+            if any(map(may_be_litter, (*listing.directories, *(file.path for file in listing.files)))):
+                litter, unremoved = remove_litter(services, held.claim, self._pace)
+                problems += unremoved
+                self._result = replace(self._result, removed=removed + litter)
+            passing(Point.LITTER_REMOVED)
+            if problems:
+                raise RetryError("; ".join(problems))
+            listing = list_location(services.fs(location), location, missing=ConflictError)
+            left = left_over(listing, looked.mark, target.write_ids(listing), generation=target.generation(listing))
+        if left:
+            waiting = plan.blocked[0].reason if plan.blocked else f"{left[0]} is still there"
+            return replace(self._result, reason=f"{len(left)} obsolete left: {waiting}")
+        if not plan.remove:
+            cleaning.require_unmoved(request, target)
+        stays = yield cleaning.cleaned, replace(looked, listing=listing)
+        if stays is not None:
+            return replace(self._result, reason=stays)
+        passing(Point.CLEANED)
+        reason = "nothing obsolete is left"
+        if plan.kept:
+            kept = plural(len(plan.kept), "covered directory stays for its", "covered directories stay for their")
+            reason = f"nothing is left that the cleaner may remove; {kept} owner to remove"
+        return replace(self._result, state="succeeded", reason=reason)
 
-def _clean(
-    services: Services,
-    cleaning: Cleaning,
-    request: CompactionRequest,
-    so_far: _ResultSoFar,
-    options: CleanerOptions,
-    pace: Pace,
-) -> _Job:
-    waits = cleaning.requests.waits(request)
-    if not options.dry_run and waits is not None:
-        return _result(request, "ready for cleaning", waits)
-    request, target = cleaning.proof.place(request)
-    is_there = _is_there(services, request, target, so_far)
-    if target is not None and not is_there:
-        request, target = cleaning.proof.place(request, anew=True)
-        is_there = _is_there(services, request, target, so_far)
-    if target is None or not is_there:
-        if waits is not None:
-            return _result(request, "planned", waits)
-        return _gone(services, cleaning, request, target, dry_run=options.dry_run)
-    fs, store = services.fs(target.location), services.store(target.location)
-    trash = _trash_place(store, target.location) if options.trash else None
-    if options.dry_run:
-        return (yield from _would_clean(services, cleaning, request, target, so_far.result, waits, trash=trash))
-    pace.assert_not_stopped()
-    with services.claim(target.location) as held:
-        passing(Point.CLEANING_CLAIMED)
-        listing = list_location(fs, target.location, without_unfinished=True, missing=ConflictError)
-        if any(path.startswith(STAGING_PREFIX) for path in listing.directories):
-            finish_claimed(store, target.location, lambda: cleaning.without_readers(request))
-            listing = list_location(fs, target.location, missing=ConflictError)
-        if cleaning.must_exist and not listing.files and not listing.top_directories():
-            raise _missing(target, "it is empty")
-        looked = ListedRequest(request=request, target=target, listing=listing)
-        known_rows = yield _Known(looked)
-        _require_verified(looked, known_rows)
-        plan = cleaning.proof.plan(looked, known_rows)
-        passing(Point.CLEANING_PLANNED)
-        removed: tuple[RemovedPath, ...] = ()
-        problems: tuple[str, ...] = ()
-        if plan.remove:
-            cleaning.unmoved(request, target)
-            if cleaning.check is not None:
-                cleaning.check(request, target)
-            wanted = {removal.path: removal.reason for removal in plan.remove}
-            known = frozenset(listing.files)
-            removed, problems = remove_named(services, held, wanted, trash=options.trash, pace=pace, known=known)
-            passing(Point.REMOVED_ALL)
-        so_far.result = replace(so_far.result, removed=removed, blocked=_waiting(plan))
-        if any(map(may_be_litter, (*listing.directories, *(file.path for file in listing.files)))):
-            litter, unremoved = remove_litter(services, held, pace)
-            removed, problems = removed + litter, problems + unremoved
-        passing(Point.LITTER_REMOVED)
-        result = so_far.result = replace(so_far.result, removed=removed)
-        if problems:
-            raise RetryError("; ".join(problems))
-        listing = list_location(fs, target.location, missing=ConflictError)
-        mark, write_ids = recorded_mark(request), target.write_ids(listing)
-        left = left_over(listing, mark, write_ids, generation=target.generation(listing))
-    if left:
-        waiting = plan.blocked[0].reason if plan.blocked else f"{left[0]} is still there"
-        return replace(result, reason=f"{len(left)} obsolete left: {waiting}")
-    if not plan.remove:
-        cleaning.unmoved(request, target)
-    stays = yield _Cleaned(replace(looked, listing=listing))
-    if stays is not None:
-        return replace(result, reason=stays)
-    passing(Point.CLEANED)
-    return replace(result, state="succeeded", reason=_nothing_left(plan))
+    def _is_there(self, request: CompactionRequest, target: Target | None) -> bool:
+        """Return whether there is anything at the place of a request, which its result tells from now on."""
+        if target is None:
+            return False
+        self._result = replace(_result(request, "ready for cleaning", ""), location=str(target.location))
+        return self._services.fs(target.location).exists(str(target.location))
 
+    def _trash_place(self, target: Target) -> str:
+        """Return where things would be moved; NotOursError, with which the request waits, where nothing can be."""
+        try:
+            return self._services.store(target.location).trash_place(target.location)
+        except RefusedError as error:
+            raise NotOursError(str(error)) from error
 
-def _nothing_left(plan: CleanPlan) -> str:
-    if not plan.kept:
-        return "nothing obsolete is left"
-    stays = plural(len(plan.kept), "covered directory stays for its", "covered directories stay for their")
-    return f"nothing is left that the cleaner may remove; {stays} owner to remove"
+    def _plan(self, looked: ListedRequest) -> Generator[tuple[_Ask, ListedRequest], Any, CleanPlan]:
+        """Plan; NotOursError, with which a request waits, while what a result was made of may be needed again."""
+        known = yield self._cleaning.known, looked
+        held = holding(known, looked.listing.top_directories())
+        if held is not None and shows(held):
+            raise NotOursError(f"Cannot clean {looked.target.ref}: {why_held(held)}")
+        return self._cleaning.plan(looked, known)
 
+    def _would_clean(
+        self, request: CompactionRequest, target: Target, not_ready: str | None, trash: str | None
+    ) -> _Steps:
+        """Return what a run would remove now, or move to a `trash`, or what it waits for."""
+        services, location = self._services, target.location
+        planned = replace(self._result, state="planned")
+        if services.store(location).unfinished(location):
+            return replace(planned, reason="a publication there is unfinished; the run finishes it first")
+        listing = list_location(services.fs(location), location, missing=ConflictError)
+        plan = yield from self._plan(ListedRequest(request=request, target=target, listing=listing))
+        if not_ready is not None:
+            later = tuple(f"{removal.path}: {not_ready}" for removal in plan.remove)
+            return replace(planned, reason=not_ready, blocked=later + _waiting(plan))
+        wanted = {removal.path: removal.reason for removal in plan.remove}
+        removed, stays = would_go(services, location, wanted, listing)
+        what = "to remove" if trash is None else f"to move to {trash}"
+        reason = f"{len(removed)} {what}, {len(stays) + len(plan.blocked)} wait"
+        gone = removed + litter_at(services, location)
+        return replace(planned, reason=reason, removed=gone, blocked=stays + _waiting(plan))
 
-def _require_verified(looked: ListedRequest, known: Sequence[CompactionRequest]) -> None:
-    """Raise NotOursError, with which a request waits, while what a result was made of may be needed again."""
-    held = holding(known, looked.listing.top_directories())
-    if held is not None and shows(held):
-        raise NotOursError(f"Cannot clean {looked.target.ref}: {why_held(held)}")
+    def _gone(self, target: Target | None) -> CleaningResult:
+        if target is None:
+            return self._dropped("the table or partition does not exist any more")
+        if self._cleaning.must_exist:
+            raise _missing(target, "it is not there")
+        if not self._services.fs(target.location).exists(str(target.location.parent)):
+            raise _missing(target, "neither it nor the directory above it is there")
+        return self._dropped("the location does not exist any more")
 
-
-def _is_there(services: Services, request: CompactionRequest, target: Target | None, so_far: _ResultSoFar) -> bool:
-    """Whether there is anything at the place of a request, which its result tells from now on."""
-    if target is None:
-        return False
-    so_far.result = replace(_result(request, "ready for cleaning", ""), location=str(target.location))
-    return services.fs(target.location).exists(str(target.location))
-
-
-def _would_clean(
-    services: Services,
-    cleaning: Cleaning,
-    request: CompactionRequest,
-    target: Target,
-    result: CleaningResult,
-    waits: str | None,
-    *,
-    trash: str | None,
-) -> _Job:
-    """What a run would remove now, or move to a `trash`, or what it waits for."""
-    if services.store(target.location).unfinished(target.location):
-        return replace(result, state="planned", reason="a publication there is unfinished; the run finishes it first")
-    listing = list_location(services.fs(target.location), target.location, missing=ConflictError)
-    looked = ListedRequest(request=request, target=target, listing=listing)
-    known = yield _Known(looked)
-    _require_verified(looked, known)
-    plan = cleaning.proof.plan(looked, known)
-    if waits is not None:
-        later = tuple(f"{removal.path}: {waits}" for removal in plan.remove)
-        return replace(result, state="planned", reason=waits, blocked=later + _waiting(plan))
-    removed, stays = would_go(services, target.location, plan.remove, listing)
-    what = "to remove" if trash is None else f"to move to {trash}"
-    reason = f"{len(removed)} {what}, {len(stays) + len(plan.blocked)} wait"
-    gone = removed + litter_at(services, target.location)
-    return replace(result, state="planned", reason=reason, removed=gone, blocked=stays + _waiting(plan))
-
-
-def _trash_place(store: Store, location: Location) -> str:
-    """Where things would be moved, in words; NotOursError, with which the request waits, where nothing can be."""
-    try:
-        return store.trash_place(location)
-    except RefusedError as error:
-        raise NotOursError(str(error)) from error
-
-
-def _waiting(plan: CleanPlan) -> tuple[str, ...]:
-    return tuple(f"{blocked.path}: {blocked.reason}" for blocked in (*plan.blocked, *plan.kept))
-
-
-def _gone(
-    services: Services, cleaning: Cleaning, request: CompactionRequest, target: Target | None, *, dry_run: bool
-) -> CleaningResult:
-    if target is not None and cleaning.must_exist:
-        raise _missing(target, "it is not there")
-    if target is not None and not services.fs(target.location).exists(str(target.location.parent)):
-        raise _missing(target, "neither it nor the directory above it is there")
-    what = "table or partition" if target is None else "location"
-    return _dropped(cleaning, request, f"the {what} does not exist any more", dry_run=dry_run)
-
-
-def _dropped(cleaning: Cleaning, request: CompactionRequest, reason: str, *, dry_run: bool) -> CleaningResult:
-    """There is nothing to clean, and will not be."""
-    if not dry_run:
-        cleaning.history.dropped(request)
-    return _result(request, "planned" if dry_run else "succeeded", reason)
+    def _dropped(self, reason: str) -> CleaningResult:
+        """End the request: there is nothing to clean, and will not be."""
+        if self._options.dry_run:
+            return _result(self._request, "planned", reason)
+        self._cleaning.end_dropped(self._request)
+        return _result(self._request, "succeeded", reason)
 
 
 def _missing(target: Target, what: str) -> RetryError:
@@ -439,20 +466,57 @@ def _missing(target: Target, what: str) -> RetryError:
     return RetryError(f"Cannot clean {target.location}: because {what}; {may_be}")
 
 
-def _result(request: CompactionRequest, state: str, reason: str) -> CleaningResult:
+def _waiting(plan: CleanPlan) -> tuple[str, ...]:
+    return tuple(f"{blocked.path}: {blocked.reason}" for blocked in (*plan.blocked, *plan.kept))
+
+
+def _result(about: CompactionRequest | Target, state: str, reason: str) -> CleaningResult:
+    number: int | None
+    number, location = (
+        (about.id, about.facts.location) if isinstance(about, CompactionRequest) else (None, about.location)
+    )
     return CleaningResult(
-        id=request.id,
-        ref=request.ref,
-        location=str(request.facts.location or ""),
-        state=state,
-        reason=reason,
+        id=number, ref=about.ref, location="" if location is None else str(location), state=state, reason=reason
     )
 
 
-# --- orphans ----------------------------------------------------------------------------------------------------------
-# Orphans: listed first, removed only when that is asked for.
+def _remove_leftovers(
+    cleaning: Cleaning, request: CompactionRequest, place: Location, *, pace: Pace
+) -> CleaningResult | None:
+    """Finish or remove what dead runs left where no request awaits cleaning; None where there is nothing."""
+    services = cleaning.services
+    target = Target(ref=request.ref, location=place)
+    result = _result(target, "succeeded", "")
+    try:
+        fs, store = services.fs(place), services.store(place)
+        if not fs.is_directory(str(place)):
+            return None
+        names = [entry.name for entry in fs.list_directory(str(place), missing=ConflictError)]
+        if CLAIM not in names and not any(map(may_be_litter, names)):
+            return None
+        unfinished = store.unfinished(place)
+        if not unfinished and not litter_of(services, place):
+            return None
+        reason = f"{len(unfinished)} unfinished publications of dead runs" if unfinished else "litter of dead runs"
+        if cleaning.options.dry_run:
+            return replace(result, state="planned", reason=reason, removed=litter_at(services, place))
+        with cleaning.hold(request, target) as held:
+            finish_claimed(store, place, held.exclusive)
+            removed, problems = remove_litter(services, held.claim, pace)
+        return _with_removed(replace(result, reason=reason), removed, problems)
+    except BusyError:
+        return None  # what lies there may be of the run that is at work
+    except ConflictError as error:
+        return replace(result, state="conflict", reason=str(error))
+    except AcidError as error:
+        return replace(result, state="failed", reason=str(error))
 
-DEFAULT_ORPHAN_SECONDS = 3 * 86_400.0
+
+def _with_removed(
+    result: CleaningResult, removed: tuple[RemovedPath, ...], problems: tuple[str, ...]
+) -> CleaningResult:
+    result = replace(result, removed=removed)
+    return replace(result, state="failed", reason="; ".join(problems)) if problems else result
 
 
 def run_orphans(
@@ -465,7 +529,7 @@ def run_orphans(
     trash: bool,
     tell: Callable[[CleaningResult], None],
 ) -> list[str]:
-    """Look at everything selected; returns notes about what was passed over.
+    """Look at everything selected for what belongs to no table; return notes about what was passed over.
 
     idle_seconds  nothing in an orphan was modified for so long
     remove        remove them; else they are only listed
@@ -482,39 +546,35 @@ def run_orphans(
         target = targets[place]
         try:
             orphans = done.get()
-            if orphans:
-                tell(
-                    _removed(services, target, idle_seconds, trash=trash)
-                    if remove
-                    else _planned(services, target, orphans, trash=trash)
-                )
+            if not orphans:
+                continue
+            if remove:
+                tell(_remove_orphans(services, target, idle_seconds, trash=trash))
+                continue
+            where = services.store(target.location).trash_place(target.location) if trash else None
+            reason = plural(len(orphans), "orphan") + (f", to move to {where}" if where is not None else "")
+            tell(replace(_result(target, "planned", reason), removed=tuple(map(_orphan_path, orphans))))
         except ConflictError as error:
-            tell(_orphan_result(target, "conflict", str(error)))
+            tell(_result(target, "conflict", str(error)))
         except AcidError as error:
-            tell(_orphan_result(target, "failed", str(error)))
+            tell(_result(target, "failed", str(error)))
     services.progress.finish()
     return [*selected.notes, *(f"{one.target.ref}: {one.reason}" for one in selected.passed_over)]
 
 
-def _planned(services: Services, target: Target, orphans: Sequence[Litter], *, trash: bool) -> CleaningResult:
-    where = f", to move to {services.store(target.location).trash_place(target.location)}" if trash else ""
-    return replace(_orphan_result(target, "planned", _count(len(orphans)) + where), removed=tuple(map(_path, orphans)))
-
-
-def _removed(services: Services, target: Target, idle_seconds: float, *, trash: bool) -> CleaningResult:
+def _remove_orphans(services: Services, target: Target, idle_seconds: float, *, trash: bool) -> CleaningResult:
     """Remove them under a claim, after another look: what was an orphan may have been taken up meanwhile."""
-    with services.claim(target.location) as held:
-        orphans = _orphans_at(services, target, idle_seconds, own_token=held.token)
-        wanted = {orphan.name: _path(orphan).reason for orphan in orphans}
-        removed, problems = remove_named(services, held, wanted, trash=trash, pace=Pace(services))
-    result = replace(_orphan_result(target, "succeeded", _count(len(orphans))), removed=removed)
-    return replace(result, state="failed", reason="; ".join(problems)) if problems else result
+    with services.claim(target.location) as claim:
+        orphans = _orphans_at(services, target, idle_seconds, own_token=claim.token)
+        wanted = {orphan.name: _orphan_path(orphan).reason for orphan in orphans}
+        removed, problems = remove_named(services, claim, wanted, trash=trash, pace=Pace(services))
+    return _with_removed(_result(target, "succeeded", plural(len(orphans), "orphan")), removed, problems)
 
 
 def _orphans_at(
     services: Services, target: Target, idle_seconds: float, *, own_token: str | None = None
 ) -> tuple[Litter, ...]:
-    """Nothing is an orphan while another run is at work there, or what a run has begun to publish."""
+    """Return orphans: nothing while another run is at work there, or what a run has begun to publish."""
     if is_claimed(services, target.location, own_token):
         return ()
     unfinished = services.store(target.location).unfinished(target.location)
@@ -528,20 +588,6 @@ def _orphans_at(
     return tuple(orphan for orphan in found if f"{target.location}/{orphan.name}" not in unfinished)
 
 
-def _count(count: int) -> str:
-    return plural(count, "orphan")
-
-
-def _path(orphan: Litter) -> RemovedPath:
+def _orphan_path(orphan: Litter) -> RemovedPath:
     reason = f"{orphan.reason}; unchanged for {age_words(orphan.idle_seconds)}"
     return RemovedPath(path=original_staging_name(orphan.name), bytes=orphan.bytes, reason=reason)
-
-
-def _orphan_result(target: Target, state: str, reason: str) -> CleaningResult:
-    return CleaningResult(
-        id=None,
-        ref=target.ref,
-        location=str(target.location),
-        state=state,
-        reason=reason,
-    )

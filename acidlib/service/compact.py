@@ -30,8 +30,7 @@ from acidlib.points import Point, passing
 from acidlib.report.progress import ERROR, INFO, WARNING
 from acidlib.report.results import CompactionResult, Outcome, Verification
 from acidlib.service.attempts import fingerprint, note_of
-from acidlib.service.backend import Backend, HeldPlace, Hold
-from acidlib.service.leftovers import finish_claimed
+from acidlib.service.backend import Backend, CompactionHold, finish_claimed
 from acidlib.service.places import ListedPlace, Target
 from acidlib.service.plan import (
     Prepared,
@@ -284,7 +283,7 @@ class PlaceCompaction:
                 f"Cannot plan a compaction of {target.ref}: a publication there is unfinished; a run without "
                 "--dry-run finishes it"
             )
-        why_not = self._verifier.why_not(self._backend.unverified(place), place.target)
+        why_not = self._verifier.why_not(self._backend.unverified(place.target, place.listing), place.target)
         if why_not is not None:
             return self._at_held_place(why_not)
         plan = self._planned(place)
@@ -293,16 +292,16 @@ class PlaceCompaction:
         results = await self._made(await self._files_to_make(plan), None)
         return self._result(Outcome.PLANNED, self._why_so(plan), units=results)
 
-    async def _carry_out(self, hold: Hold) -> CompactionResult:
+    async def _carry_out(self, hold: CompactionHold) -> CompactionResult:
         passing(Point.TAKEN)
-        held, place = self._held(hold)
+        place = self._held(hold)
         self._place = place
-        why_not, self._verification, share = await self._verifier.released(held, place)
+        why_not, self._verification, share = await self._verifier.released(hold, place)
         if why_not is not None:
             return self._at_held_place(why_not)
         plan = self._planned(place)
         if isinstance(plan, Refusal):
-            return self._left_to_clean(held, place, plan) or self._nothing_to_merge(plan)
+            return self._left_to_clean(hold, place, plan) or self._nothing_to_merge(plan)
         inputs = plan.inputs
         if inputs.kind is CompactionType.REBALANCE and lacks_number(place.state):
             raise ConflictError(
@@ -310,7 +309,7 @@ class PlaceCompaction:
                 "that is not open, and nothing tells two bases of one number apart; call again when the transactions "
                 "that write there have ended"
             )
-        held.start(
+        hold.start(
             inputs.high_water_mark,
             digest_of_inputs(place.listing, place.state, place.write_ids, [output.path for output in inputs.outputs]),
         )
@@ -327,34 +326,34 @@ class PlaceCompaction:
             passing(Point.ACCEPTED)
             done = made_by(plan, units, directories, stage)
             if self._verifier.is_wanted and stage.is_readable:
-                await self._verify_unseen(held, plan, done, share)
+                await self._verify_unseen(hold, done, share)
             is_late = self._verifier.is_wanted and not stage.is_readable
-            with self._verifier.around_publication(held, done.results) if is_late else nullcontext():
+            with self._verifier.around_publication(hold, done.results) if is_late else nullcontext():
                 self._may_be_visible = True
-                published = self._publish(held, plan, stage, directories, marks=not is_late)
+                published = self._publish(hold, plan, stage, directories, marks=not is_late)
         if is_late:
             self._units, self._published = results, published
-            await self._verify_seen(held, plan, done, share)
+            await self._verify_seen(hold, plan, done, share)
         result = self._result(Outcome.READY_FOR_CLEANING, self._why_so(plan), units=results, published=published)
-        return replace(result, statistics=held.update_statistics(published.directories, result.total("rows_out")))
+        return replace(result, statistics=hold.update_statistics(published.directories, result.total("rows_out")))
 
-    def _held(self, hold: Hold) -> tuple[HeldPlace, ListedPlace]:
+    def _held(self, hold: CompactionHold) -> ListedPlace:
         """Take the place. What the run has listed before holds if it has not changed since."""
         services, before = self._services, self.job.listed
         if before is not None and (before.holds_staging or not _is_unchanged(services, before)):
             before = None
         if self.job.kind is CompactionType.REBALANCE:
             before = None  # what was deleted before the lock was had has to be known, or it would be back
-        held = hold.begin()
-        target = self._target = held.target
+        hold.begin()
+        target = self._target = hold.target
         passing(Point.CLAIMED)
         if before is not None:
-            return held, before.held_as(target)
+            return before.held_as(target)
         store, location = services.store(target.location), target.location
-        for record in finish_claimed(store, location, lambda: held.publishing(Publication.TWO_RENAMES)):
+        for record in finish_claimed(store, location, hold.exclusive):
             what = f"publication of {', '.join(record.directories)} {record.outcome}"
             services.progress.note(what, place=str(target.ref))
-        return held, target.listed(list_location(services.fs(location), location, missing=RefusedError))
+        return target.listed(list_location(services.fs(location), location, missing=RefusedError))
 
     def _planned(self, place: ListedPlace) -> Prepared | Refusal:
         services, self._place = self._services, place
@@ -418,38 +417,44 @@ class PlaceCompaction:
                 note = f"{left}; a cleaning removes it when it is a day old"
                 services.progress.note(note, level=WARNING, place=str(self._target.ref))
 
-    async def _verify_unseen(self, held: HeldPlace, plan: Prepared, done: Compacted, share: float) -> None:
+    async def _verify_unseen(self, hold: CompactionHold, done: Compacted, share: float) -> None:
         """Compare what is staged with what was there, before any reader sees it."""
-        held.will_verify(())
+        hold.will_verify(())
         try:
-            self._verification = await self._verifier.compare(done, held.request_id, share)
+            self._verification = await self._verifier.compare(done, hold.request.id, share)
         except UnverifiedError:
-            held.assert_mine(plan.inputs.high_water_mark)  # or another run has taken the stage away
+            hold.assert_mine()  # or another run has taken the stage away
             raise
         passing(Point.VERIFIED)
 
     def _publish(
-        self, held: HeldPlace, plan: Prepared, stage: Stage, directories: tuple[StagedDirectory, ...], *, marks: bool
+        self,
+        hold: CompactionHold,
+        plan: Prepared,
+        stage: Stage,
+        directories: tuple[StagedDirectory, ...],
+        *,
+        marks: bool,
     ) -> Published:
         """Make the results visible; `marks`: they count from then on."""
-        location, inputs = held.target.location, plan.inputs
+        location, inputs = hold.target.location, plan.inputs
         fs = self._services.fs(location)
 
         def last_check() -> None:
-            held.assert_mine(inputs.high_water_mark)
+            hold.assert_mine()
             now = list_location(fs, location, missing=ConflictError)
             overlapping = partial(overlapping_outputs, now, inputs, plan.place.state, generation=plan.place.generation)
             reason = overlapping()
             if reason is not None:  # unless that is of a transaction that was aborted, which is not asked in vain
-                reason = overlapping(txns=held.transactions_now())
+                reason = overlapping(txns=hold.transactions_now())
             if reason is not None:
-                raise ConflictError(f"Cannot publish {held.target.ref}: {reason}; nothing was published, call again")
+                raise ConflictError(f"Cannot publish {hold.target.ref}: {reason}; nothing was published, call again")
 
         is_hidden = inputs.publication is Publication.COMMIT
         way = inputs.publication
         if way is Publication.FILE_BY_FILE and sum(len(directory.files) for directory in directories) == 1:
             way = Publication.ONE_RENAME  # the rows come with one file: there is nothing to keep readers from
-        with held.publishing(way):
+        with hold.publishing(way):
             if is_hidden:
                 published = stage.publish_hidden(directories, last_check=last_check)
             else:
@@ -457,14 +462,14 @@ class PlaceCompaction:
                 published = stage.publish(directories, inputs=read, last_check=last_check)
             passing(Point.PUBLISHED)
             if marks:
-                self._mark(held, published.directories, is_hidden=is_hidden)
+                self._mark(hold, published.directories, is_hidden=is_hidden)
         return published
 
-    def _mark(self, held: HeldPlace, directories: tuple[str, ...], *, is_hidden: bool) -> None:
+    def _mark(self, hold: CompactionHold, directories: tuple[str, ...], *, is_hidden: bool) -> None:
         """Let what is published count, and have what it replaces cleaned."""
-        location = held.target.location
+        location = hold.target.location
         try:
-            held.published(directories)
+            hold.published(directories)
         except UnknownOutcomeError:
             raise
         except AcidError:
@@ -473,18 +478,18 @@ class PlaceCompaction:
                 remove_uncommitted(self._services.fs(location), location, directories)
             raise
 
-    async def _verify_seen(self, held: HeldPlace, plan: Prepared, done: Compacted, share: float) -> None:
+    async def _verify_seen(self, hold: CompactionHold, plan: Prepared, done: Compacted, share: float) -> None:
         """Compare what is published with what was there, and only then let it count."""
-        is_hidden, location = plan.inputs.publication is Publication.COMMIT, held.target.location
+        is_hidden, location = plan.inputs.publication is Publication.COMMIT, hold.target.location
         try:
-            self._verification = await self._verifier.compare(done, held.request_id, share)
+            self._verification = await self._verifier.compare(done, hold.request.id, share)
             passing(Point.VERIFIED)
-            held.assert_mine(plan.inputs.high_water_mark)
+            hold.assert_mine()
         except AcidError:
             if is_hidden:  # it never commits
                 remove_uncommitted(self._services.fs(location), location, done.results)
             raise
-        self._mark(held, done.results, is_hidden=is_hidden)
+        self._mark(hold, done.results, is_hidden=is_hidden)
 
     # --- how it ends ----------------------------------------------------------------------------------------------
 
@@ -496,18 +501,18 @@ class PlaceCompaction:
         state = Outcome.ALREADY_COMPACT if refusal.already_compact else Outcome.REFUSED
         return self._result(state, refusal.reason)
 
-    def _left_to_clean(self, held: HeldPlace, place: ListedPlace, refusal: Refusal) -> CompactionResult | None:
+    def _left_to_clean(self, hold: CompactionHold, place: ListedPlace, refusal: Refusal) -> CompactionResult | None:
         """Make it a request to clean only (Hive Worker), if something is obsolete that no waiting request reaches."""
         mark = refusal.high_water_mark
         if not refusal.cleaning_only or mark is None or not 0 <= mark < LONG_MAX:
             return None
-        if is_reached(place.listing, mark, place.write_ids, held.awaited_marks(), generation=place.generation):
+        if is_reached(place.listing, mark, place.write_ids, hold.awaited_marks(), generation=place.generation):
             return None
-        held.only_clean(mark)
+        hold.only_clean(mark)
         reason = f"{refusal.reason}; what is obsolete there is left to the cleaner"
         return self._result(Outcome.READY_FOR_CLEANING, reason)
 
-    def _ended_by(self, error: Exception, hold: Hold | None) -> CompactionResult:
+    def _ended_by(self, error: Exception, hold: CompactionHold | None) -> CompactionResult:
         """Return the result of a compaction that ended by an error."""
         if not isinstance(error, AcidError):
             # a fault of ours in one partition must not keep the others from being done
@@ -522,7 +527,7 @@ class PlaceCompaction:
             return replace(result, unverified=True)
         if state is Outcome.FAILED and hold is not None and not isinstance(error, UnknownOutcomeError):
             try:
-                hold.assert_held()
+                hold.assert_claimed()
             except ConflictError as lost:  # another has the place now, and what he changed there is why
                 return self._result(Outcome.CONFLICT, f"{lost}; then: {reason}")
             except AcidError:
@@ -579,7 +584,7 @@ class PlaceCompaction:
             bytes_in=sum(file.length for entry in inputs.directories for file in entry.files),
         )
 
-    def _end(self, hold: Hold, result: CompactionResult) -> CompactionResult:
+    def _end(self, hold: CompactionHold, result: CompactionResult) -> CompactionResult:
         """Tell the queue and give the place back. Nothing here can undo what was published."""
         try:
             note = hold.end(result.state, result.reason, named=self.job.named, note=self._note(result.state))

@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from acidlib.errors import RefusedError
@@ -19,18 +19,16 @@ from acidlib.model.requests import CompactionRequest
 from acidlib.queue.database import with_password
 from acidlib.queue.metastore_database import MetastoreDatabase
 from acidlib.queue.sql import Service, SqlQueue
-from acidlib.service.backend import Backend, CleanerOptions, Cleaning
+from acidlib.service.backend import Backend
+from acidlib.service.clean import Cleaning
 from acidlib.service.environment import QUEUE_IN_A_FILE, Environment
-from acidlib.service.places import Interpretation
+from acidlib.service.places import CleanerOptions, Interpretation
 from acidlib.service.services import Services
-from acidlib.service.surroundings.alone import StandaloneBackend, StandaloneUndoing, standalone_cleaning
-from acidlib.service.surroundings.catalog import Catalog, require_no_cleaner_of_another_catalog
-from acidlib.service.surroundings.hive3 import Hive3Backend, Hive3Metastore
-from acidlib.service.surroundings.hive3_cleaning import Hive3Undoing, hive3_cleaning
-from acidlib.service.surroundings.hive4 import POOL, Hive4Backend, Hive4Metastore
-from acidlib.service.surroundings.hive4_cleaning import MIN_HISTORY, hive4_cleaning
-from acidlib.service.surroundings.metastore_cleaning import about_named
-from acidlib.service.undo import Undoing
+from acidlib.service.surroundings.alone import StandaloneBackend, StandaloneCleaning
+from acidlib.service.surroundings.catalog import require_no_cleaner_of_another_catalog
+from acidlib.service.surroundings.hive3 import Hive3Backend, Hive3Cleaning
+from acidlib.service.surroundings.hive4 import MIN_HISTORY, POOL, Hive4Backend, Hive4Cleaning
+from acidlib.service.surroundings.sql import SqlBackend
 from acidlib.wording import parse_duration
 
 NO_UNDO_IN_HIVE4 = (
@@ -49,18 +47,18 @@ def open_backend(where: Environment, services: Services, interpretation: Interpr
     with connect(where) as hms, _heartbeater(where, hms) as beats, metastore_database(where) as database:
         require_no_cleaner_of_another_catalog(hms)
         if hms.generation is Generation.HIVE4:
-            metastore = Hive4Metastore(
-                hms=hms,
-                beats=beats,
+            yield Hive4Backend(
+                services,
+                hms,
+                beats,
                 pool=where.pool or services.settings.text(POOL) or None,
                 into_pool=where.pool,
                 min_history=hms.config_value(MIN_HISTORY, "false").strip().lower() == "true",
                 database=database,
             )
-            yield Hive4Backend(services, metastore)
         else:
-            with _hive3_metastore(where, hms, beats) as of_hive3:
-                yield Hive3Backend(services, replace(of_hive3, database=database))
+            with open_queue(where) as queue:
+                yield Hive3Backend(services, queue, hms, beats, name=where.metastore_name, database=database)
 
 
 @contextmanager
@@ -68,39 +66,34 @@ def open_cleaning(where: Environment, services: Services, options: CleanerOption
     """Open what the cleaner works on."""
     if not where.metastore:
         with open_queue(where) as queue:
-            yield standalone_cleaning(services, queue, options)
+            yield StandaloneCleaning(StandaloneBackend(services, queue), options)
         return
     with connect(where) as hms, _heartbeater(where, hms) as beats:
         require_no_cleaner_of_another_catalog(hms)
         if hms.generation is Generation.HIVE4:
             with metastore_database(where) as database:
-                named = about_named(Catalog(services, hms), options, hms.show_compactions)
-                yield replace(hive4_cleaning(services, hms, options, database), notes=named)
+                yield Hive4Cleaning(Hive4Backend(services, hms, beats, database=database), options)
         else:
             # Hive's own cleaner waits meanwhile, where it works on the same queue
-            with _hive3_metastore(where, hms, beats) as metastore, metastore.queue.alone(Service.CLEANER):
-                named = about_named(Catalog(services, hms), options, metastore.queue.show)
-                yield replace(hive3_cleaning(services, metastore, options), notes=named)
+            with open_queue(where) as queue, queue.alone(Service.CLEANER):
+                yield Hive3Cleaning(Hive3Backend(services, queue, hms, beats, name=where.metastore_name), options)
 
 
 @contextmanager
-def open_undoing(where: Environment, services: Services, *, dry_run: bool, nobody_reads: bool) -> Iterator[Undoing]:
-    """Open what undoes a compaction. RefusedError with a metastore of Hive 4.
-
-    nobody_reads  as the caller states, where nothing else can know it
-    """
+def open_undoing(where: Environment, services: Services, *, dry_run: bool) -> Iterator[SqlBackend]:
+    """Open what undoes a compaction. RefusedError with a metastore of Hive 4."""
     if not where.metastore:
         with open_queue(where) as queue:
-            yield StandaloneUndoing(services, queue, nobody_reads=nobody_reads)
+            yield StandaloneBackend(services, queue)
         return
     with connect(where) as hms, _heartbeater(where, hms) as beats:
         if hms.generation is Generation.HIVE4:
             raise RefusedError(NO_UNDO_IN_HIVE4)
-        with _hive3_metastore(where, hms, beats) as metastore, ExitStack() as stack:
+        with open_queue(where) as queue, ExitStack() as stack:
             if not dry_run:
                 # Hive's own cleaner waits meanwhile, where it works on the same queue
-                stack.enter_context(metastore.queue.alone(Service.CLEANER))
-            yield Hive3Undoing(services, metastore)
+                stack.enter_context(queue.alone(Service.CLEANER))
+            yield Hive3Backend(services, queue, hms, beats, name=where.metastore_name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,14 +185,6 @@ def connect(where: Environment, options: ConnectionOptions | None = None) -> Hms
     """
     options = options or where.connection_options()
     return connect_to(where.metastore, options, user=where.user, host=where.host, shuffle=random.shuffle)
-
-
-@contextmanager
-def _hive3_metastore(where: Environment, hms: Hms, beats: Heartbeater) -> Iterator[Hive3Metastore]:
-    """Open a Hive 3.1 metastore, with the queue in its own database where its URL is given, else with ours."""
-    with open_queue(where) as queue:
-        own_queue = queue.schema_version is None
-        yield Hive3Metastore(hms=hms, beats=beats, queue=queue, own_queue=own_queue, name=where.metastore_name)
 
 
 def txn_timeout_seconds(hms: Hms) -> float:

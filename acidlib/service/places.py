@@ -16,7 +16,7 @@ from acidlib.model.location import Location
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts
 from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList, ValidWriteIdList
-from acidlib.model.tables import Database, Partition, Storage, Table, TableRef, row_type
+from acidlib.model.tables import Database, Partition, PartitionName, Storage, Table, TableRef, matches, row_type
 from acidlib.model.units import ColumnMatching, RewriteSettings
 from acidlib.planning.initiate import cleaning_forbidden
 from acidlib.planning.inputs import not_enough
@@ -375,6 +375,33 @@ class Budget:
     partitions: int | None = None
     bytes: int | None = None
     deadline: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanerOptions:
+    """The way in which the cleaner is to be run.
+
+    retention_seconds  how long to leave what was made obsolete; None = as settings say
+    location           only there or below (without a metastore)
+    selection          only these tables and partitions (with a metastore)
+    force              also where Hive's own cleaner is on
+    dry_run            say what would be removed, and change nothing
+    trash              move aside instead of removing
+    """
+
+    retention_seconds: float | None = None
+    location: Location | None = None
+    selection: Selection = field(default_factory=Selection)
+    force: bool = False
+    dry_run: bool = False
+    trash: bool = False
+
+    def wants(self, ref: TableRef) -> bool:
+        """Return whether the cleaner was asked for a table or partition."""
+        partitions = self.selection.partitions
+        if not self.selection.wants_table(ref):
+            return False
+        return not partitions or (ref.partition is not None and matches(PartitionName.parse(ref.partition), partitions))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

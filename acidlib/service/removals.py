@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
-from acidlib.errors import AcidError, ConflictError
+from acidlib.errors import AcidError, ConflictError, RefusedError
 from acidlib.model.listing import ListedFile, Listing
 from acidlib.model.location import Location
-from acidlib.planning.clean import Removal
 from acidlib.points import Point, passing
 from acidlib.report.results import RemovedPath
 from acidlib.service.services import Services
@@ -16,6 +15,10 @@ from acidlib.stores.removing import TAKEN_BACK, Litter, find_litter, measure, re
 from acidlib.stores.renaming.store import original_staging_name
 from acidlib.stores.store import OUT_OF_SIGHT, Claim
 from acidlib.wording import age_words
+
+
+class NotOursError(RefusedError):
+    """What another cleaner, or a later run, has to remove; not a failure."""
 
 
 class Pace:
@@ -44,20 +47,20 @@ class Pace:
 
 
 def would_go(
-    services: Services, location: Location, removals: Sequence[Removal], listing: Listing
+    services: Services, location: Location, wanted: Mapping[str, str], listing: Listing
 ) -> tuple[tuple[RemovedPath, ...], tuple[str, ...]]:
     """What `remove_named` would remove now, by the same look at each path; and what stays, with its reason."""
     removed: list[RemovedPath] = []
     stays: list[str] = []
     known = frozenset(listing.files)
-    for removal in removals:
+    for path, reason in wanted.items():
         try:
-            found = measure(services.fs(location), location, removal.path, known)
+            found = measure(services.fs(location), location, path, known)
         except AcidError as error:
-            stays.append(f"{removal.path}: {error}")
+            stays.append(f"{path}: {error}")
             continue
         if found is not None:
-            removed.append(RemovedPath(path=removal.path, bytes=found.bytes, reason=removal.reason))
+            removed.append(RemovedPath(path=path, bytes=found.bytes, reason=reason))
     return tuple(removed), tuple(stays)
 
 

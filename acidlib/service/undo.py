@@ -6,10 +6,7 @@ metastore, that nobody is reading the result, the caller has to state.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Protocol
 
 from acidlib.errors import (
     AcidError,
@@ -25,63 +22,25 @@ from acidlib.model.requests import CompactionRequest, RequestFacts, State
 from acidlib.planning.results import UndoPlan, undo_plan
 from acidlib.points import Point, passing
 from acidlib.report.results import UndoResult, UndoState
-from acidlib.service.leftovers import finish_claimed
+from acidlib.service.backend import finish_claimed
 from acidlib.service.places import Target
 from acidlib.service.services import Services
+from acidlib.service.surroundings.sql import SqlBackend
 from acidlib.stores.listing import list_location
 from acidlib.stores.store import UNDONE
 
 _PUBLISHED = (State.READY_FOR_CLEANING, State.SUCCEEDED, State.FAILED)
 
 
-class HeldForUndo(Protocol):
-    """The place of a request, which no compactor or cleaner has meanwhile."""
+def undo(
+    services: Services, backend: SqlBackend, request_id: int, *, user: str, dry_run: bool, nobody_reads: bool = False
+) -> UndoResult:
+    """Undo the compaction of a request, or say what that would do; MissingError where there is no such request.
 
-    @property
-    def target(self) -> Target:
-        """What is held, understood as of then."""
-
-    def without_readers(self) -> AbstractContextManager[None]:
-        """Around the moments in which something becomes or stops being visible."""
-
-    def assert_mine(self) -> None:
-        """Right before anything changes: ConflictError unless all is still held, and the table is the same one."""
-
-
-class Undoing(Protocol):
-    """What differs between surroundings: where requests are, how a place is held, who reads."""
-
-    def find(self, request_id: int) -> CompactionRequest:
-        """The request of this id; MissingError where there is none, RefusedError where it is not one of these."""
-
-    def require_stated(self) -> None:
-        """Before anything is changed: UsageError unless the caller has stated what cannot be known here."""
-
-    def target(self, request: CompactionRequest) -> Target:
-        """Its place, understood as of now; RefusedError where it is not the one that was compacted any more."""
-
-    def known(self, request: CompactionRequest, target: Target) -> Sequence[CompactionRequest]:
-        """What the queue and its history know of the place."""
-
-    def hold(self, request: CompactionRequest) -> AbstractContextManager[HeldForUndo]:
-        """Hold the place. ConflictError while another works there."""
-
-    def require_no_reader(self, request: CompactionRequest, target: Target) -> None:
-        """ConflictError while somebody reads there, as far as that can be known, or a compactor is about to work there.
-
-        RefusedError where the result is known not to be the one that was published.
-        """
-
-    def mark_undone(self, request: CompactionRequest, reason: str, facts: RequestFacts) -> None:
-        """Have the queue know."""
-
-
-def undo(services: Services, undoing: Undoing, request_id: int, *, user: str, dry_run: bool) -> UndoResult:
-    """Undo the compaction of a request, or say what that would do; `user` is who is said to have done it.
-
-    MissingError where there is no such request.
+    user          the person who is said to have done it
+    nobody_reads  as the caller states, where nothing else can know it
     """
-    request = undoing.find(request_id)
+    request = backend.find_own(request_id)
     result = _result(request)
     try:
         if request.facts.undone is not None:
@@ -93,11 +52,20 @@ def undo(services: Services, undoing: Undoing, request_id: int, *, user: str, dr
                 result=_outputs(request),
                 moved_to=request.facts.undone,
             )
-        _require_published(request)
+        if request.state is State.WORKING:
+            raise ConflictError(
+                f"Cannot undo the compaction of {request.ref}: request {request.id} is working; call again when it is "
+                "done"
+            )
+        if request.state not in _PUBLISHED:
+            raise _refused(request, f"request {request.id} is {request.state.label}: there is no result")
+        if not _outputs(request):
+            raise _refused(request, f"request {request.id} published nothing")
         if dry_run:
-            return _planned(services, undoing, request)
-        undoing.require_stated()
-        return _undone(services, undoing, request, user)
+            return _planned(services, backend, request)
+        if not (backend.knows_readers or nobody_reads):
+            raise UsageError("who reads cannot be known from files: give --nobody-reads, or --dry-run")
+        return _undone(services, backend, request, user)
     except (MissingError, UsageError):
         raise
     except ConflictError as error:
@@ -108,8 +76,8 @@ def undo(services: Services, undoing: Undoing, request_id: int, *, user: str, dr
         return replace(result, state=UndoState.FAILED, reason=str(error))
 
 
-def _planned(services: Services, undoing: Undoing, request: CompactionRequest) -> UndoResult:
-    target = undoing.target(request)
+def _planned(services: Services, backend: SqlBackend, request: CompactionRequest) -> UndoResult:
+    target = backend.undo_target(request)
     location, store = target.location, services.store(target.location)
     store.require_taking_back(location)
     planned = replace(_result(request, target), state=UndoState.PLANNED)
@@ -117,20 +85,20 @@ def _planned(services: Services, undoing: Undoing, request: CompactionRequest) -
         return replace(planned, reason="it is undone; the run notes that", moved_to=_aside(request))
     if store.unfinished(location):
         return replace(planned, reason="a publication there is unfinished; the run finishes it first")
-    undoing.require_no_reader(request, target)
-    plan = _plan(services, undoing, request, target)
+    backend.require_no_reader(request, target)
+    plan = _plan(services, backend, request, target)
     return _with_plan(planned, request, plan, "nothing was made of the result, and all that it was made of is there")
 
 
-def _undone(services: Services, undoing: Undoing, request: CompactionRequest, user: str) -> UndoResult:
-    with undoing.hold(request) as held:
+def _undone(services: Services, backend: SqlBackend, request: CompactionRequest, user: str) -> UndoResult:
+    with backend.undo_hold(request) as held:
         target, store = held.target, services.store(held.target.location)
         location = target.location
         store.require_taking_back(location)
-        for record in finish_claimed(store, location, held.without_readers):
+        for record in finish_claimed(store, location, held.exclusive):
             what = f"publication of {', '.join(record.directories)} {record.outcome}"
             services.progress.note(what, place=str(target.ref))
-        now = undoing.find(request.id)
+        now = backend.find_own(request.id)
         result = replace(_result(now, target), state=UndoState.UNDONE)
         if now.facts.undone is not None or now.state not in _PUBLISHED:
             raise ConflictError(f"Cannot undo the compaction of {target.ref}: request {now.id} has changed; call again")
@@ -139,11 +107,11 @@ def _undone(services: Services, undoing: Undoing, request: CompactionRequest, us
             reason = f"{reason}; before that: {now.error_message}"
         if _is_aside(services, now, target):
             # a run that died has done it, and the queue does not know
-            _note(undoing, now, reason)
+            _note(services, backend, now, reason)
             return replace(result, reason=reason, result=_outputs(now), moved_to=_aside(now))
-        undoing.require_no_reader(now, target)
-        with held.without_readers():
-            plan = _plan(services, undoing, now, target)
+        backend.require_no_reader(now, target)
+        with held.exclusive():
+            plan = _plan(services, backend, now, target)
             store.take_back(
                 location,
                 plan.result,
@@ -154,13 +122,14 @@ def _undone(services: Services, undoing: Undoing, request: CompactionRequest, us
                 now=services.clock(),
                 last_check=held.assert_mine,
             )
-        _note(undoing, now, reason)
+        _note(services, backend, now, reason)
         return _with_plan(result, now, plan, reason)
 
 
-def _note(undoing: Undoing, request: CompactionRequest, reason: str) -> None:
+def _note(services: Services, backend: SqlBackend, request: CompactionRequest, reason: str) -> None:
     try:
-        undoing.mark_undone(request, reason, RequestFacts(undone=_aside(request)))
+        facts = RequestFacts(undone=_aside(request))
+        backend.queue.mark_undone(request.id, reason, services.now_ms(), facts=facts)
     except UnknownOutcomeError:
         raise
     except AcidError as error:
@@ -171,11 +140,11 @@ def _note(undoing: Undoing, request: CompactionRequest, reason: str) -> None:
     passing(Point.UNDONE)
 
 
-def _plan(services: Services, undoing: Undoing, request: CompactionRequest, target: Target) -> UndoPlan:
+def _plan(services: Services, backend: SqlBackend, request: CompactionRequest, target: Target) -> UndoPlan:
     """What is moved; RefusedError where the result has to stay."""
     request.require_understood("undo the compaction of", "inputs", "outputs", "write_ids", "generation")
     listing: Listing = list_location(services.fs(target.location), target.location, missing=RefusedError)
-    for other in undoing.known(request, target):
+    for other in backend.rows_at(target):
         same = other.facts.undone is None and set(_outputs(other)) & set(_outputs(request))
         if same and _is_later(other, request):
             raise _refused(request, f"request {other.id} has published {_outputs(other)[0]} since")
@@ -195,17 +164,6 @@ def _is_later(one: CompactionRequest, other: CompactionRequest) -> bool:
     """Whether one request published after another: as far as that was noted, else by their numbers."""
     there, here = one.facts.published_ms, other.facts.published_ms
     return one.id > other.id if there is None or here is None else (there, one.id) > (here, other.id)
-
-
-def _require_published(request: CompactionRequest) -> None:
-    if request.state is State.WORKING:
-        raise ConflictError(
-            f"Cannot undo the compaction of {request.ref}: request {request.id} is working; call again when it is done"
-        )
-    if request.state not in _PUBLISHED:
-        raise _refused(request, f"request {request.id} is {request.state.label}: there is no result")
-    if not _outputs(request):
-        raise _refused(request, f"request {request.id} published nothing")
 
 
 def _refused(request: CompactionRequest, reason: str) -> RefusedError:

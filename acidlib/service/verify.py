@@ -18,7 +18,7 @@ from acidlib.planning.results import DIFFERS, chosen_buckets, has_failed, share_
 from acidlib.planning.units import schema_file
 from acidlib.report.results import Verification
 from acidlib.rewrite.inputs import InputFiles
-from acidlib.service.backend import HeldPlace
+from acidlib.service.backend import CompactionHold
 from acidlib.service.places import ListedPlace, Target
 from acidlib.service.plan import Prepared, with_logical_lengths
 from acidlib.service.schedule import ran
@@ -321,7 +321,7 @@ class Verifier:
         return [Task(reader_task, 0, "look")] if self.is_wanted else []
 
     @contextmanager
-    def around_publication(self, held: HeldPlace, directories: tuple[str, ...]) -> Iterator[None]:
+    def around_publication(self, held: CompactionHold, directories: tuple[str, ...]) -> Iterator[None]:
         """Around the publication of what cannot be read before that: what readers see then is not verified yet."""
         held.will_verify(directories)
         try:
@@ -356,7 +356,7 @@ class Verifier:
             return None
         return f"Cannot compact {target.ref}: {why_held(request, insert_only=insert_only)}"
 
-    async def released(self, held: HeldPlace, place: ListedPlace) -> tuple[str | None, Verification | None, float]:
+    async def released(self, held: CompactionHold, place: ListedPlace) -> tuple[str | None, Verification | None, float]:
         """Return why nothing may be done at a place that is quarantined, what was compared to find that out, and the
         share of the buckets that are to be compared of the next result.
 

@@ -47,7 +47,6 @@ from acidlib.report.show import initiator_of
 from acidlib.service.attempts import COUNTED, Attempts
 from acidlib.service.environment import Environment
 from acidlib.service.initiate import refused_now
-from acidlib.service.leftovers import is_known_dead
 from acidlib.service.open import Queued, metastore_database, open_queued, txn_timeout_seconds
 from acidlib.service.places import (
     Interpretation,
@@ -63,7 +62,8 @@ from acidlib.service.services import Services, in_threads
 from acidlib.service.surroundings.alone import select_targets
 from acidlib.service.surroundings.catalog import Catalog
 from acidlib.service.surroundings.hive3 import concerns
-from acidlib.service.surroundings.hive4_cleaning import CLEANER_ON
+from acidlib.service.surroundings.hive4 import CLEANER_ON
+from acidlib.service.surroundings.sql import is_known_dead
 from acidlib.stores.store import OUT_OF_SIGHT, STAGING_PREFIX
 
 _QUEUED = (State.INITIATED, State.WORKING, State.READY_FOR_CLEANING)

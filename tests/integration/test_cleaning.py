@@ -290,7 +290,7 @@ def test_a_failure_that_cannot_be_noted_does_not_stop_the_others(
     jobs: Jobs, crud: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from acidlib.errors import RetryError
-    from acidlib.service.surroundings.sql import SqlReadyRequests
+    from acidlib.service.surroundings.sql import SqlCleaning
 
     other = fixture("hive3/a_crud", tmp_path / "db.db" / "other")
     jobs.good("major_compact", "--location", other, *ALL)
@@ -299,7 +299,7 @@ def test_a_failure_that_cannot_be_noted_does_not_stop_the_others(
     def failing(*arguments: object) -> None:
         raise RetryError("Cannot write to the queue: because no space is left")
 
-    monkeypatch.setattr(SqlReadyRequests, "note_failure", failing)
+    monkeypatch.setattr(SqlCleaning, "note_failure", failing)
     ran = jobs("cleaner", *NOW)
     states = {Path(entry["location"]).name: entry for entry in ran.document["cleanings"]}
     assert (ran.status, states["crud"]["state"], states["other"]["state"]) == (3, "failed", "succeeded")

@@ -30,8 +30,6 @@ from acidlib.model.names import Generation
 from acidlib.points import Point
 from acidlib.service import leftovers
 from acidlib.service import plan as units
-from acidlib.service.backend import HeldPlace
-from acidlib.service.surroundings import sql as sql_hold
 from acidlib.service.surroundings.hive3 import Hive3Hold
 from acidlib.stores.renaming import claims
 from acidlib.stores.renaming.claims import claim
@@ -814,15 +812,15 @@ def test_nothing_waits_for_what_waits_for_a_reader(own: Site, monkeypatch: pytes
     (laid.location / damaged / "delta_0000001_0000001_0000" / "bucket_00000").write_bytes(b"ORC, or so it says")
     lock = own.client.reading(laid.database, laid.name, waits)
     published, one_at_a_time = [], threading.Lock()
-    begin, real = Hive3Hold.begin, sql_hold.SqlHeldPlace.published
+    begin, real = Hive3Hold.begin, Hive3Hold.published
 
-    def begun(self: Hive3Hold) -> HeldPlace:
-        if self._taken.request.ref.partition == dropped:
+    def begun(self: Hive3Hold) -> None:
+        if self.request.ref.partition == dropped:
             with one_at_a_time:
                 own.client.call.drop_partition(laid.database, laid.name, [dropped[2:]], True)
-        return begin(self)
+        begin(self)
 
-    def publish(self: sql_hold.SqlHeldPlace, directories: tuple[str, ...]) -> None:
+    def publish(self: Hive3Hold, directories: tuple[str, ...]) -> None:
         real(self, directories)
         published.append(self.target.ref.partition)
         if set(published) == good:
@@ -830,7 +828,7 @@ def test_nothing_waits_for_what_waits_for_a_reader(own: Site, monkeypatch: pytes
                 own.client.unlock(lock)
 
     monkeypatch.setattr(Hive3Hold, "begin", begun)
-    monkeypatch.setattr(sql_hold.SqlHeldPlace, "published", publish)
+    monkeypatch.setattr(Hive3Hold, "published", publish)
     named = ("--table", laid.full_name, "--order", "name")
     with claim(LocalFileSystem(), at(laid.location / claimed), owner="another", token="t"):
         ran = own("minor_compact", *named, *TWO_RENAMES)

@@ -24,7 +24,7 @@ from servers.sql import Row
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest
-from acidlib.service.surroundings.hive4_cleaning import Hive4ReadyRequests
+from acidlib.service.surroundings.hive4 import Hive4Cleaning
 from integration.conftest import started
 from integration.harness import Jobs
 from integration.hive4_jobs import Service, only_line, wait_for
@@ -294,22 +294,22 @@ def test_a_table_that_is_renamed_meanwhile_waits_for_the_next_run(
     made = lake.table("before")
     service.compact(made)
     before = made.place.directories()
-    real = Hive4ReadyRequests.ready
+    real = Hive4Cleaning.ready
 
-    def late(self: Hive4ReadyRequests) -> list[CompactionRequest]:
+    def late(self: Hive4Cleaning) -> list[CompactionRequest]:
         found = real(self)
         for table, column in RENAMED:
             lake.sql(f'update "{table}" set "{column}" = %s where "{column}" = %s', "after", "before")
         return found
 
-    monkeypatch.setattr(Hive4ReadyRequests, "ready", late)
+    monkeypatch.setattr(Hive4Cleaning, "ready", late)
     cleaner = looking(service, looker)
     ran = cleaner("cleaner", "--retention", "0s")
     (entry,) = ran.document["cleanings"]
     assert (entry["state"], entry["removed"]) == ("conflict", [])
     assert "renamed" in entry["reason"]
     assert made.place.directories() == before
-    monkeypatch.setattr(Hive4ReadyRequests, "ready", real)
+    monkeypatch.setattr(Hive4Cleaning, "ready", real)
     assert [one["state"] for one in cleaner.clean()] == ["succeeded"]
 
 

@@ -18,8 +18,7 @@ from acidlib.metastore.transactions import TxnType
 from acidlib.model.requests import State
 from acidlib.model.tables import TableRef
 from acidlib.service import compact
-from acidlib.service.surroundings.hive4 import Hive4HeldPlace, recover
-from acidlib.service.surroundings.hive4_cleaning import Hive4ReadyRequests
+from acidlib.service.surroundings.hive4 import Hive4Cleaning, Hive4Hold, recover
 from integration.harness import use_runner
 from integration.hive4_alter import drop_partition
 from integration.hive4_jobs import Service, only_line
@@ -402,16 +401,16 @@ def test_only_a_directory_of_an_aborted_transaction_may_appear_meanwhile(
     lake: Lake, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = {ended: lake.table(ended) for ended in ("aborted", "open")}
-    real = Hive4HeldPlace.assert_mine
+    real = Hive4Hold.assert_mine
 
-    def another(self: Hive4HeldPlace, high_water_mark: int) -> None:
+    def another(self: Hive4Hold) -> None:
         txn = lake.open()
         if self.target.ref.table == "aborted":
             lake.hms.abort_txn(txn, TxnType.DEFAULT)
         Path(self.target.location.path, f"base_0000003_v{txn:07d}").mkdir()
-        real(self, high_water_mark)
+        real(self)
 
-    monkeypatch.setattr(Hive4HeldPlace, "assert_mine", another)
+    monkeypatch.setattr(Hive4Hold, "assert_mine", another)
     ran = service("major_compact", "--table", f"{lake.database}.*")
     assert {entry["table"]: entry["state"] for entry in ran.compactions} == {
         "aborted": "ready for cleaning", "open": "conflict",
@@ -425,9 +424,9 @@ def test_a_table_renamed_before_its_turn_is_cleaned_under_its_new_name(
 ) -> None:
     made = lake.table("before")
     service.compact(made)
-    real = Hive4ReadyRequests.ready
+    real = Hive4Cleaning.ready
 
-    def late(self: Hive4ReadyRequests):
+    def late(self: Hive4Cleaning):
         found = real(self)
         for table, column in (
             ("TBLS", "TBL_NAME"),
@@ -439,6 +438,6 @@ def test_a_table_renamed_before_its_turn_is_cleaned_under_its_new_name(
             lake.sql(f'update "{table}" set "{column}" = %s where "{column}" = %s', "after", "before")  # noqa: S608 # constants
         return found
 
-    monkeypatch.setattr(Hive4ReadyRequests, "ready", late)
+    monkeypatch.setattr(Hive4Cleaning, "ready", late)
     (cleaned,) = service.clean("--table", made.full)
     assert (cleaned["table"], cleaned["state"], len(cleaned["removed"]) > 0) == ("after", "succeeded", True)

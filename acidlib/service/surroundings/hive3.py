@@ -1,83 +1,143 @@
-"""A metastore of Hive 3.1: transactions and locks over thrift, requests in a SQL queue."""
+"""A metastore of Hive 3.1: transactions and locks over thrift, requests in a SQL queue.
+
+The queue is the metastore's own, in its database, where its URL is given; then ALTER TABLE … COMPACT and SHOW
+COMPACTIONS work. Else it is ours, and Hive's queue is only read: a place that Hive itself works on is left alone.
+Results become visible by a rename (Hive 3.1 knows no visibility suffix), under a lock for these seconds.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
 from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.hms import Hms
-from acidlib.metastore.holding import PLACES, CompactorLock, lock_place, publication_lock, release_dead_locks
+from acidlib.metastore.holding import (
+    PLACES,
+    CompactorLock,
+    describe_holders,
+    lock_place,
+    publication_lock,
+    release_dead_locks,
+)
 from acidlib.metastore.transactions import HeldLock, LockType
 from acidlib.model.location import Location
+from acidlib.model.names import Generation
 from acidlib.model.requests import NO_FACTS, CompactionRequest, CompactionType, Evidence, RequestFacts, State
 from acidlib.model.snapshots import ValidTxnList
 from acidlib.model.tables import TableRef
+from acidlib.planning.clean import CleanPlan, aborted_present, cleanable
 from acidlib.planning.inputs import Publication
-from acidlib.planning.results import holding
 from acidlib.queue.metastore_database import MetastoreDatabase
 from acidlib.queue.sql import SqlQueue
 from acidlib.report.results import Statistics
-from acidlib.service.attempts import COUNTED, Attempts
-from acidlib.service.backend import Decided, Hold, Selected, Taken, Waiting
-from acidlib.service.leftovers import (
-    finish_publications,
-    give_back_dead,
-    give_back_timed_out,
-    is_dead_at,
-    is_known_dead,
-    took_long,
-)
-from acidlib.service.places import ListedPlace, Selection, Target
-from acidlib.service.services import WORKER_PREFIX, Services
+from acidlib.service.backend import Decided, Hold, Selected, Taken, Waiting, finish_publications, nowhere
+from acidlib.service.clean import ListedRequest, each_alone
+from acidlib.service.places import CleanerOptions, ListedPlace, Selection, Target
+from acidlib.service.services import Services
 from acidlib.service.statistics import StatisticsUpdater
-from acidlib.service.surroundings.catalog import Catalog, require_unchanged, run_as_user
-from acidlib.service.surroundings.sql import (
-    SqlHeldPlace,
-    SqlHold,
-    failed_attempts,
-    purge_history,
-    queue_all,
-    queue_and_claim,
-    refuse_waiting,
-    take_waiting,
+from acidlib.service.surroundings.catalog import (
+    DROPPED,
+    Catalog,
+    CleaningPlaces,
+    about_named,
+    require_unchanged,
+    retention_of,
+    run_as_user,
 )
-from acidlib.stores.store import Claim
+from acidlib.service.surroundings.sql import SqlBackend, SqlCleaning, SqlHold, with_figures
 from acidlib.wording import retention_words
 
-# --- metastore --------------------------------------------------------------------------------------------------------
-# One run's metastore of Hive 3.1 and its queue.
+_BUSY = (State.INITIATED, State.WORKING)
+_MOST_NOTED = 20
+"""Directories of which evidence is noted in one request: the metastore's queue has little room for properties."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hive3Metastore:
-    """One run's metastore and queue.
+class Hive3Backend(SqlBackend):
+    """Tables and transactions of one Hive 3.1 metastore, and a SQL queue."""
 
-    own_queue  the queue is ours, not the metastore's
-    name       of the metastore, for requests in our queue
-    database   that was named for the queue, and may be this metastore's; None where none was
-    """
+    def __init__(
+        self,
+        services: Services,
+        queue: SqlQueue,
+        hms: Hms,
+        beats: Heartbeater,
+        *,
+        name: str,
+        database: MetastoreDatabase | None = None,
+    ) -> None:
+        """Work with one metastore.
 
-    hms: Hms
-    beats: Heartbeater
-    queue: SqlQueue
-    own_queue: bool
-    name: str
-    database: MetastoreDatabase | None = None
+        name      of the metastore, for requests in a queue of our own
+        database  that was named for the queue, and may be this metastore's; None where none was
+        """
+        super().__init__(services, queue)
+        self.hms = hms
+        self.beats = beats
+        self.name = name
+        self.database = database
+        self.own_queue = queue.schema_version is None
+        self.catalog = Catalog(services, hms)
 
     def ours(self, row: CompactionRequest) -> bool:
-        """Whether a request is of this metastore: in its own queue each is, in ours those that carry its name."""
+        """Return whether a request is of this metastore: in its own queue each is, in ours those with its name."""
         return not self.own_queue or row.facts.metastore == self.name
 
-    def of_entity(self, request: CompactionRequest) -> list[CompactionRequest]:
-        """All requests of this metastore about a table and partition."""
-        return [row for row in self.queue.of_entity(request) if self.ours(row)]
+    def rows_at(self, target: Target) -> Sequence[CompactionRequest]:
+        """Go by the names: rows of a metastore's queue state no location."""
+        about = CompactionRequest(id=0, ref=target.ref, type=CompactionType.MAJOR)
+        return [row for row in self.queue.of_entity(about) if self.ours(row)]
+
+    def whereabouts(self, row: CompactionRequest) -> Location:
+        """Ask the metastore."""
+        return self.catalog.whereabouts(row).location
+
+    def request_for(self, target: Target, kind: CompactionType, *, initiator: str) -> CompactionRequest:
+        """Return a request that tells its metastore, where the queue is ours."""
+        own = RequestFacts(metastore=self.name, location=target.location)
+        return CompactionRequest(
+            id=0,
+            ref=target.ref,
+            type=kind,
+            facts=own if self.own_queue else NO_FACTS,
+            run_as=run_as_user(self.services, target),
+            initiator_id=initiator,
+        )
+
+    def lock(self, ref: TableRef, *, exclusive: bool) -> AbstractContextManager[CompactorLock]:
+        """Lock a table or partition for readers, or only against ALTER and DROP; ConflictError when not in time."""
+        return publication_lock(
+            self.hms,
+            self.beats,
+            ref=ref,
+            exclusive=exclusive,
+            timeout_seconds=self.services.settings.integer("acidlib.lock.timeout") / 1000,
+            agent=self.services.worker_id,
+        )
+
+    def exclusive(self, ref: TableRef) -> AbstractContextManager[object]:
+        """Keep readers away by an exclusive lock."""
+        return self.lock(ref, exclusive=True)
+
+    def require_no_compactor(self, row: CompactionRequest, doing: str) -> None:
+        """Raise ConflictError, cannot do that, where Hive's own compactor is at work at a place, or about to be.
+
+        Hive's own committer deletes an existing target before it renames: never be there at the same time. In its
+        queue a request that this run works on is the only one.
+        """
+        if self.own_queue:
+            shown: Sequence[CompactionRequest] = self.hms.show_compactions()
+        else:
+            shown = () if row.state is State.WORKING else self.queue.of_entity(row)
+        for one in shown:
+            if one.ref == row.ref and one.state in _BUSY:
+                raise ConflictError(f"Cannot {doing} {one.ref}: because request {one.id} for it is {one.state.label}")
 
     def passed_over(self) -> list[str]:
-        """Notes about requests of other metastores in our queue; of this one too, if other URIs named it then."""
+        """Return notes about requests of other metastores in our queue; of this one too, if other URIs named it."""
         if not self.own_queue:
             return []
         rows = self.queue.in_states(State.INITIATED, State.WORKING, State.READY_FOR_CLEANING)
@@ -87,32 +147,357 @@ class Hive3Metastore:
             for name, count in sorted(left.items())
         ]
 
+    def recover(self, is_wanted: Callable[[CompactionRequest], bool] = lambda _: True) -> list[str]:
+        """Drop locks of dead runs, too: before one that keeps readers away goes, what it keeps from them is whole."""
+        notes = super().recover(is_wanted)
+        dead = release_dead_locks(
+            self.hms,
+            timeout_seconds=self.beats.timeout_seconds,
+            agent=self.services.worker_id,
+            may_go=self._is_mended,
+        )
+        return notes + [f"lock {lock.lock_id} of a dead run ({lock.agent}) was dropped" for lock in dead]
 
-def lock_timeout(services: Services) -> float:
-    """Seconds to wait for an exclusive lock."""
-    return services.settings.integer("acidlib.lock.timeout") / 1000
+    def _is_mended(self, lock: HeldLock) -> bool:
+        """Make whole what a dead run was about to make visible, or to take back, under an exclusive lock on a place.
+
+        No request that is being worked on tells where an undo died. False where it is not whole.
+        """
+        if lock.type is not LockType.EXCLUSIVE or lock.database == PLACES or lock.table is None:
+            return True
+        ref = TableRef(lock.database, lock.table, lock.partition)
+        about = CompactionRequest(id=0, ref=ref, type=CompactionType.MAJOR)
+        try:
+            finish_publications(self.services, self.whereabouts(about), lambda: self.exclusive(ref))
+        except (ConflictError, RetryError):
+            return False  # another run is there, or the place is out of reach: the metastore drops the lock in time
+        except AcidError:
+            return True  # the table is gone, or the run that compacts it says what is wrong
+        return True
+
+    def select(self, selection: Selection, *, automatic: bool) -> Selected:
+        """Return tables and partitions of the metastore, by one snapshot."""
+        busy: set[TableRef] = set()
+        if automatic:
+            rows: list[CompactionRequest] = [*self.hms.show_compactions()]
+            if self.own_queue:
+                rows += filter(self.ours, self.queue.in_states(*_BUSY))
+            busy = {row.ref for row in rows if row.state in _BUSY}
+        return self.catalog.select(selection, automatic=automatic, busy=busy)
+
+    def waiting(self, kind: CompactionType) -> list[Waiting]:
+        """Return the requests of this kind that no run works on."""
+        rows = list(filter(self.ours, self.queue.waiting(kind)))
+        return [Waiting.at(row, place) for row, place in zip(rows, self.catalog.places(rows), strict=True)]
+
+    def submit(self, place: ListedPlace, kind: CompactionType, *, buckets: int | None = None) -> Taken:
+        """Queue it and take it."""
+        del buckets
+        request = self.request_for(place.target, kind, initiator=f"{self.services.host}-manual")
+        return self.queue_and_take(request, place.target)
+
+    def decided_request(self, decided: Decided) -> CompactionRequest:
+        """Return a request with its figures only where the queue is ours, for Hive's has little room."""
+        request = self.request_for(decided.place.target, decided.kind, initiator=self.services.initiator_id)
+        return with_figures(request, decided) if self.own_queue else request
+
+    def hold(self, taken: Taken) -> Hive3Hold:
+        """Return the hold of a request that is ours."""
+        return Hive3Hold(self, taken.request, is_new=taken.is_new)
+
+    def undo_target(self, request: CompactionRequest) -> Target:
+        """Return the very table that was compacted, where it lay."""
+        target = self.catalog.place(request)
+        if request.facts.table_id != table_id(target):
+            raise RefusedError(
+                f"Cannot undo the compaction of {target.ref}: because the table was made anew or moved since"
+            )
+        return target
+
+    def undo_hold(self, request: CompactionRequest) -> Hold:
+        """Return the lock of a compactor with a claim of the place; see `Hive3UndoHold`."""
+        return Hive3UndoHold(self, request)
+
+    def require_no_reader(self, request: CompactionRequest, target: Target) -> None:
+        """Ask that no query holds a lock there, or waits for one: then none has to wait for us for long, either."""
+        self.require_no_compactor(request, Hive3UndoHold.doing)
+        locks = [lock for lock in self.hms.show_locks() if concerns(lock, request.ref)]
+        if locks:
+            held = describe_holders(locks)
+            raise ConflictError(f"Cannot undo the compaction of {target.ref}: because its result may be read: {held}")
+
+    def is_dropped(self, target: Target) -> bool:
+        """Return whether the metastore does not know it any more."""
+        return self.catalog.is_dropped(target)
+
+    def purge_history(self) -> None:
+        """Purge our history by Hive's settings; the metastore purges its own."""
+        if self.own_queue:
+            super().purge_history()
 
 
-@contextmanager
-def alone_with(services: Services, metastore: Hive3Metastore, ref: TableRef) -> Iterator[CompactorLock]:
-    """Under an exclusive lock on a place; ConflictError when it is not granted in time."""
-    with publication_lock(
-        metastore.hms,
-        metastore.beats,
-        ref=ref,
-        exclusive=True,
-        timeout_seconds=lock_timeout(services),
-        agent=services.worker_id,
-    ) as lock:
-        yield lock
+class Hive3Hold(SqlHold):
+    """A place that is claimed, and locked against other compactors in the metastore."""
+
+    doing = "compact"
+    """What messages say cannot be done."""
+
+    def __init__(self, backend: Hive3Backend, request: CompactionRequest, *, is_new: bool = False) -> None:
+        super().__init__(backend, request, nowhere(request), is_new=is_new)
+        self._hive3 = backend
+        self._locks: list[CompactorLock] = []
+        self._since = 0.0
+
+    def begin(self) -> None:
+        """Lock, claim, and take the snapshot by which everything is understood from here on."""
+        hive3, request = self._hive3, self.request
+        lock = lock_place(
+            hive3.hms,
+            hive3.beats,
+            ref=request.ref,
+            agent=self._services.worker_id,
+        )
+        self._locks.append(lock)
+        self.target = self._place()
+        hive3.require_no_compactor(request, self.doing)
+        super().begin()
+        self._since = self._services.clock()
+
+    def _place(self) -> Target:
+        return self._hive3.catalog.place(self.request)
+
+    def assert_mine(self) -> None:
+        """Ask for locks, claim and request, whether Hive's own compactor is there, and for the table and its place."""
+        for lock in self._locks:
+            lock.assert_alive()
+        super().assert_mine()
+        self._hive3.require_no_compactor(self.request, self.doing)
+        require_unchanged(self.target, self._hive3.catalog.whereabouts(self.request), self.doing)
+
+    def close(self) -> None:
+        """Give claim and locks back."""
+        try:
+            super().close()
+        finally:
+            for lock in self._locks:
+                lock.release()
+
+    def exclusive(self) -> AbstractContextManager[object]:
+        """Lock readers out."""
+        return self._locked(exclusive=True)
+
+    def publishing(self, publication: Publication) -> AbstractContextManager[object]:
+        """Lock out ALTER and DROP, and for two renames readers as well."""
+        return self._locked(exclusive=publication in (Publication.TWO_RENAMES, Publication.FILE_BY_FILE))
+
+    @contextmanager
+    def _locked(self, *, exclusive: bool) -> Iterator[None]:
+        publication = self._hive3.lock(self.request.ref, exclusive=exclusive)
+        try:
+            lock = publication.__enter__()
+        except ConflictError:
+            if exclusive and self.request.state is State.WORKING:
+                tried = RequestFacts(lock_tries=self.request.facts.lock_tries + 1)
+                self._queue.set_facts(self.request.id, self._services.worker_id, tried)
+            raise
+        self._locks.append(lock)
+        try:
+            yield
+        finally:
+            self._locks.remove(lock)
+            try:
+                publication.__exit__(None, None, None)
+            except AcidError as error:
+                # what was published, or taken back, stays so
+                self._services.progress.note(str(error), place=str(self.target.ref))
+
+    def start(self, high_water_mark: int, inputs: str | None = None) -> None:
+        """Record the mark, and whom this runs as where Hive shows it."""
+        super().start(high_water_mark, inputs)
+        if self.request.run_as is None and not self._hive3.own_queue:
+            self._queue.set_run_as(self.request.id, self._services.worker_id, run_as_user(self._services, self.target))
+
+    def update_statistics(self, directories: tuple[str, ...], rows: int | None) -> Statistics | None:
+        """Write them in the metastore's database, where that is named."""
+        updater = StatisticsUpdater(self._services, self._hive3.hms, self._hive3.database)
+        return updater.update(self.target, known_since=self._since, results=directories, rows=rows)
+
+    def _identity(self) -> RequestFacts:
+        return RequestFacts(table_id=table_id(self.target))
+
+    def _facts(self, directories: tuple[str, ...]) -> RequestFacts:
+        """Note what the cleaner needs: which transactions and locks existed once the results were visible."""
+        hms = self._hive3.hms
+        evidence = evidence_now(hms.open_txns(), hms.show_locks(), self._services.now_ms())
+        return RequestFacts(evidence=dict.fromkeys(directories or ("",), evidence), table_id=table_id(self.target))
 
 
-# --- evidence ---------------------------------------------------------------------------------------------------------
-# What existed in the metastore when something became visible: the proof by which cleaning with Hive 3.1 goes.
-#
-# Hive 3.1 has no watermark in its queue. What proves that nobody reads a replaced directory any more is that every
-# transaction and every lock that existed once its replacement was visible has ended. Hive 3.1's `Cleaner` remembers
-# locks in memory; transactions are added here because a query takes its snapshot before its locks.
+class Hive3UndoHold(Hive3Hold):
+    """A place that is held to undo a compaction: under the lock of a compactor, and an exclusive one for the change.
+
+    A reader without a lock yet waits for it, lists the place after that, and reads the inputs: by any snapshot, for
+    they are directories of single writes. So open transactions that hold no lock there do not matter.
+    """
+
+    doing = "undo the compaction of"
+
+    def _place(self) -> Target:
+        return self._hive3.undo_target(self.request)
+
+
+class Hive3CleaningHold(Hive3Hold):
+    """A place that is claimed by the cleaner, which needs no compactor's lock."""
+
+    doing = "clean"
+
+    def begin(self) -> None:
+        """Claim the place, which is known already."""
+        Hold.begin(self)
+
+    def assert_mine(self) -> None:
+        """Ask for the claim, and whether Hive's own compactor is there."""
+        self.claim.assert_mine()
+        self._hive3.require_no_compactor(self.request, self.doing)
+
+
+class Hive3Cleaning(SqlCleaning):
+    """The requests of a Hive 3.1 metastore, in its own queue or in ours: cleaned by proof.
+
+    Hive 3.1 has no watermark in its queue. A directory may go only when every transaction and lock that existed once
+    the newest publication at its place was visible has ended, and the same holds for every directory that covers it. A
+    covering directory that this engine did not publish counts as published when it was first seen. Hive 3.1's `Cleaner`
+    remembers locks in memory; transactions are added here because a query takes its snapshot before its locks.
+    """
+
+    backend: Hive3Backend
+
+    def __init__(self, backend: Hive3Backend, options: CleanerOptions) -> None:
+        super().__init__(backend, options)
+        self._places = CleaningPlaces(backend.catalog, lambda _: None, self._find)
+        self._retention_ms = int(retention_of(self.services.settings, options) * 1000)
+        self.notes = about_named(backend.catalog, options, backend.queue.show)
+
+    def is_wanted(self, request: CompactionRequest) -> bool:
+        """Return whether a request is of this metastore and selected."""
+        return self.backend.ours(request) and self.options.wants(request.ref)
+
+    def ready(self) -> list[CompactionRequest]:
+        """Return the requests of this metastore, an earlier mark of a place before a later one."""
+        for line in self.backend.passed_over():
+            self.services.progress.note(line)
+        rows = [_with_mark(row) for row in super().ready()]
+        self._places.expect(rows)
+        return rows
+
+    def _find(self, request_id: int) -> CompactionRequest | None:
+        row = self.backend.queue.find(request_id)
+        return None if row is None or row.state is not State.READY_FOR_CLEANING else _with_mark(row)
+
+    def place(self, request: CompactionRequest, *, anew: bool = False) -> tuple[CompactionRequest, Target | None]:
+        """Return the place as of a snapshot of this run."""
+        return self._places.of(request, anew=anew)
+
+    def require_unmoved(self, request: CompactionRequest, target: Target) -> None:
+        """Ask the metastore."""
+        self._places.require_unmoved(request, target)
+
+    def hold(self, request: CompactionRequest, target: Target) -> Hold:
+        """Return a claim of the place, beside which Hive's own compactor must not be at work."""
+        hold = Hive3CleaningHold(self.backend, request)
+        hold.target = target
+        return hold
+
+    def known(self, about: Sequence[ListedRequest]) -> list[Sequence[CompactionRequest] | AcidError]:
+        """Return the rows about each table or partition."""
+        return each_alone(lambda one: self.backend.rows_at(one.target), about)
+
+    def plan(self, looked: ListedRequest, known: Sequence[CompactionRequest]) -> CleanPlan:
+        """Return what is obsolete for the recorded mark, and which of it may still be read.
+
+        Of each directory of this very table the latest evidence counts: to wait longer is always right. Noted is what
+        existed when directories that cover something were first seen.
+        """
+        request, target, listing = looked.request, looked.target, looked.listing
+        seen: dict[str, Evidence] = {}
+        for row in known:
+            if row.facts.table_id == table_id(target):
+                row.require_understood("clean", "evidence")
+                for name, evidence in row.facts.evidence.items():
+                    seen[name] = evidence.newer(seen.get(name))
+        hms, now_ms = self.backend.hms, self.services.now_ms()
+        txns = hms.open_txns()
+        locks = [lock for lock in hms.show_locks() if concerns(lock, request.ref)]
+        still_read = {}
+        newest: Evidence | None = None
+        for name, evidence in seen.items():
+            newest = evidence.newer(newest)
+            reason = still_to_end(evidence, txns, locks, now_ms=now_ms, retention_ms=self._retention_ms)
+            if reason is not None:
+                still_read[name] = reason
+        for name in listing.top_directories():
+            if name not in seen:
+                still_read[name] = "what covers it is seen for the first time; the next run goes on from there"
+        if newest is not None:
+            reason = still_to_end(newest, txns, locks, now_ms=now_ms, retention_ms=self._retention_ms)
+            still_read.pop("", None)
+            if reason is not None:
+                still_read[""] = reason
+        plan = cleanable(
+            listing,
+            looked.mark,
+            target.write_ids(listing),
+            generation=Generation.HIVE3,
+            now=now_ms / 1000,
+            retention_seconds=0,
+            newest_publication=0,
+            published_at=dict.fromkeys(seen, 0.0),
+            still_read=still_read,
+        )
+        if plan.first_seen and not self.options.dry_run:
+            # what does not fit is noted by a later run
+            now = evidence_now(hms.open_txns(), hms.show_locks(), self.services.now_ms())
+            noted = dict(request.facts.evidence) if request.facts.table_id == table_id(target) else {}
+            noted.update(dict.fromkeys(plan.first_seen[: max(_MOST_NOTED - len(noted), 0)], now))
+            self.backend.queue.set_facts(request.id, None, RequestFacts(evidence=noted, table_id=table_id(target)))
+        return plan
+
+    def cleaned(self, done: Sequence[ListedRequest]) -> list[str | AcidError | None]:
+        """End the requests as succeeded, one after the other."""
+        return each_alone(self._end_cleaned, done)
+
+    def _end_cleaned(self, done: ListedRequest) -> str | None:
+        """End the request as succeeded; in the metastore's queue, where it has aborted write ids up to the mark
+        forgotten, only with no rows of them left.
+        """
+        listing, mark = done.listing, done.mark
+        if not self.backend.own_queue:
+            outputs = {name for row in self.backend.rows_at(done.target) for name in row.facts.outputs or ()}
+            write_ids = done.target.write_ids(listing)
+            aborted = aborted_present(listing, write_ids, generation=Generation.HIVE3, up_to=mark, compacted=outputs)
+            if aborted:
+                ids = ", ".join(map(str, aborted[:5]))
+                return (
+                    f"nothing obsolete is left, but rows of aborted write ids ({ids}) still lie there; "
+                    "only Hive's own cleaner can forget the others, so the request stays for it"
+                )
+        self.backend.queue.mark_cleaned(done.request.id, self.services.now_ms(), up_to=mark)
+        return None
+
+    def end_dropped(self, request: CompactionRequest) -> None:
+        """End the request as refused."""
+        self.backend.queue.mark_refused(request.id, DROPPED, self.services.now_ms(), worker_id=None)
+
+    def known_places(self) -> list[CompactionRequest]:
+        """Return what our own queue knows; rows of a metastore's state no location."""
+        return super().known_places() if self.backend.own_queue else []
+
+
+def _with_mark(row: CompactionRequest) -> CompactionRequest:
+    """Give a request its mark 0, that of a compaction of nothing but original files: the metastore's queue has no null
+    for it, and reads so.
+    """
+    known = row.highest_write_id is not None or row.facts.outputs is None
+    return row if known else replace(row, highest_write_id=0)
 
 
 def evidence_now(txns: ValidTxnList, locks: Iterable[HeldLock], now_ms: int) -> Evidence:
@@ -141,8 +526,8 @@ def table_id(target: Target) -> str:
 
 
 def concerns(lock: HeldLock, ref: TableRef) -> bool:
-    """Whether a lock may be of somebody who reads a place: on it, on its table, on its database, or on a partition of
-    the table where the place is the whole table.
+    """Return whether a lock may be that of a reader of a place: on it, on its table, on its database, or on a partition
+    of the table where the place is the whole table.
     """
     if lock.database.lower() != ref.database:
         return False
@@ -151,325 +536,3 @@ def concerns(lock: HeldLock, ref: TableRef) -> bool:
     if lock.table.lower() != ref.table:
         return False
     return lock.partition is None or ref.partition is None or lock.partition.lower() == ref.partition.lower()
-
-
-# --- recovery ---------------------------------------------------------------------------------------------------------
-# What dead runs of this engine left in a Hive 3.1 metastore and its queue.
-
-
-def recover(
-    services: Services,
-    metastore: Hive3Metastore,
-    catalog: Catalog,
-    is_wanted: Callable[[CompactionRequest], bool] = lambda _: True,
-) -> list[str]:
-    """Give requests of dead runs back to the queue, those that are wanted, and drop locks of theirs; notes about it.
-
-    Before a lock that keeps readers away goes, what it keeps them from is made whole.
-    """
-
-    def is_dead(row: CompactionRequest) -> bool:
-        return metastore.ours(row) and is_wanted(row) and _is_dead(services, metastore, catalog, row)
-
-    notes = give_back_timed_out(services, metastore.queue)
-    notes += give_back_dead(
-        metastore.queue,
-        is_dead,
-        finish=lambda row: finish_alone(services, metastore, row.ref, catalog.whereabouts(row).location),
-    )
-    dead = release_dead_locks(
-        metastore.hms,
-        timeout_seconds=metastore.beats.timeout_seconds,
-        agent=services.worker_id,
-        may_go=lambda lock: _is_mended(services, metastore, catalog, lock),
-    )
-    return notes + [f"lock {lock.lock_id} of a dead run ({lock.agent}) was dropped" for lock in dead]
-
-
-def _is_mended(services: Services, metastore: Hive3Metastore, catalog: Catalog, lock: HeldLock) -> bool:
-    """What a dead run was about to make visible, or to take back, under an exclusive lock on a place is whole now.
-
-    No request that is being worked on tells where an undo died.
-    """
-    if lock.type is not LockType.EXCLUSIVE or lock.database == PLACES or lock.table is None:
-        return True
-    about = CompactionRequest(id=0, ref=TableRef(lock.database, lock.table, lock.partition), type=CompactionType.MAJOR)
-    try:
-        finish_alone(services, metastore, about.ref, catalog.whereabouts(about).location)
-    except (ConflictError, RetryError):
-        return False  # another run is there, or nobody can look: the metastore drops the lock in time
-    except AcidError:
-        return True  # the table is gone, or whoever compacts it says what is wrong
-    return True
-
-
-def finish_alone(services: Services, metastore: Hive3Metastore, ref: TableRef, location: Location) -> None:
-    """Finish the publications of dead runs at a place: those that nobody sees yet under an exclusive lock."""
-    finish_publications(services, location, lambda: alone_with(services, metastore, ref))
-
-
-def _is_dead(services: Services, metastore: Hive3Metastore, catalog: Catalog, row: CompactionRequest) -> bool:
-    if not (row.worker_id or "").startswith(WORKER_PREFIX):
-        return False
-    if is_known_dead(row):
-        return True
-    now_ms = metastore.queue.now_ms(services.now_ms())
-    try:
-        return is_dead_at(services, catalog.whereabouts(row).location, row, now_ms=now_ms)
-    except RefusedError:
-        # the table is gone: whoever takes the request says so
-        return took_long(row, now_ms)
-    except AcidError:
-        return False
-
-
-# --- hold -------------------------------------------------------------------------------------------------------------
-# One request in a SQL queue, done under locks of the metastore and published by renames.
-
-
-class Hive3Hold(SqlHold):
-    """A request in a SQL queue, the claim on its place, and a lock of ours in the metastore."""
-
-    def __init__(self, services: Services, metastore: Hive3Metastore, catalog: Catalog, taken: Taken) -> None:
-        super().__init__(services, metastore.queue, taken)
-        self._metastore = metastore
-        self._catalog = catalog
-        self._lock: CompactorLock | None = None
-
-    def begin(self) -> Hive3HeldPlace:
-        """Lock, claim, and take the snapshot by which everything is understood from here on."""
-        request = self._taken.request
-        lock = self._lock = lock_place(
-            self._metastore.hms,
-            self._metastore.beats,
-            ref=request.ref,
-            agent=self._services.worker_id,
-        )
-        target = self._catalog.place(request)
-        _leave_to_hive(self._metastore, request)
-        claim = self._claimed(target.location)
-        return Hive3HeldPlace(self._services, self._metastore, self._catalog, request, target, claim=claim, lock=lock)
-
-    def close(self) -> None:
-        """Give claim and lock back."""
-        try:
-            super().close()
-        finally:
-            if self._lock is not None:
-                self._lock.release()
-
-
-class Hive3HeldPlace(SqlHeldPlace):
-    """A place that is claimed, and locked against other compactors in the metastore."""
-
-    def __init__(
-        self,
-        services: Services,
-        metastore: Hive3Metastore,
-        catalog: Catalog,
-        request: CompactionRequest,
-        target: Target,
-        *,
-        claim: Claim,
-        lock: CompactorLock,
-    ) -> None:
-        super().__init__(services, metastore.queue, request, target, claim)
-        self._metastore = metastore
-        self._hms = metastore.hms
-        self._catalog = catalog
-        self._lock = lock
-        self._since = services.clock()
-        self._publication: CompactorLock | None = None
-
-    def start(self, high_water_mark: int, inputs: str | None = None) -> None:
-        """Record the mark, and whom this runs as where Hive shows it."""
-        super().start(high_water_mark, inputs)
-        if self._request.run_as is None and not self._metastore.own_queue:
-            self._queue.set_run_as(self._request.id, self._services.worker_id, run_as_user(self._services, self.target))
-
-    @contextmanager
-    def publishing(self, publication: Publication) -> Iterator[None]:
-        """Under a lock: no ALTER or DROP in between, and for two renames no reader either."""
-        request = self._request
-        exclusive = publication in (Publication.TWO_RENAMES, Publication.FILE_BY_FILE)
-        try:
-            lock = publication_lock(
-                self._hms,
-                self._metastore.beats,
-                ref=request.ref,
-                exclusive=exclusive,
-                timeout_seconds=lock_timeout(self._services),
-                agent=self._services.worker_id,
-            )
-            self._publication = lock.__enter__()
-        except ConflictError:
-            if exclusive:
-                self._count_try()
-            raise
-        try:
-            yield
-        finally:
-            self._publication = None
-            try:
-                lock.__exit__(None, None, None)
-            except AcidError as error:
-                # what was published stays published
-                self._services.progress.note(str(error), place=str(self.target.ref))
-
-    def assert_mine(self, high_water_mark: int) -> None:
-        """Lock, claim and request are ours, and table and place are what they were."""
-        self._lock.assert_alive()
-        if self._publication is not None:
-            self._publication.assert_alive()
-        super().assert_mine(high_water_mark)
-        _leave_to_hive(self._metastore, self._request)
-        require_unchanged(self.target, self._catalog.whereabouts(self._request), "publish")
-
-    def update_statistics(self, directories: tuple[str, ...], rows: int | None) -> Statistics | None:
-        """In the metastore's database, where that is named."""
-        updater = StatisticsUpdater(self._services, self._hms, self._metastore.database)
-        return updater.update(self.target, known_since=self._since, results=directories, rows=rows)
-
-    def _identity(self) -> RequestFacts:
-        return RequestFacts(table_id=table_id(self.target))
-
-    def _facts(self, directories: tuple[str, ...]) -> RequestFacts:
-        """What the cleaner needs: which transactions and locks existed once the results were visible."""
-        evidence = evidence_now(self._hms.open_txns(), self._hms.show_locks(), self._services.now_ms())
-        return RequestFacts(evidence=dict.fromkeys(directories or ("",), evidence), table_id=table_id(self.target))
-
-    def _rows_here(self, noting: str | None = None) -> Sequence[CompactionRequest]:
-        del noting  # rows of a metastore's queue state no location
-        return self._metastore.of_entity(self._request)
-
-    def _count_try(self) -> None:
-        tried = RequestFacts(lock_tries=self._request.facts.lock_tries + 1)
-        self._queue.set_facts(self._request.id, self._services.worker_id, tried)
-
-
-def _leave_to_hive(metastore: Hive3Metastore, request: CompactionRequest) -> None:
-    """Hive's own committer deletes an existing target before it renames: never be there at the same time."""
-    if not metastore.own_queue:
-        return
-    for row in metastore.hms.show_compactions():
-        if row.ref == request.ref and row.state in (State.INITIATED, State.WORKING):
-            raise ConflictError(
-                f"Cannot compact {row.ref}: Hive's own request {row.id} for it is {row.state.label}; "
-                "call again when it is done"
-            )
-
-
-# --- backend ----------------------------------------------------------------------------------------------------------
-# The queue is the metastore's own, in its database, where its URL is given; then ALTER TABLE … COMPACT and SHOW
-# COMPACTIONS work. Else it is ours, and Hive's queue is only read: a place that Hive itself works on is left alone.
-# Results become visible by a rename (Hive 3.1 knows no visibility suffix), under a lock for these seconds.
-
-_BUSY = (State.INITIATED, State.WORKING)
-
-
-class Hive3Backend:
-    """Tables and transactions of one Hive 3.1 metastore, and a SQL queue."""
-
-    in_order = False
-    can_rebalance = False
-
-    def __init__(self, services: Services, metastore: Hive3Metastore) -> None:
-        self._services = services
-        self._metastore = metastore
-        self._queue = metastore.queue
-        self._catalog = Catalog(services, metastore.hms)
-
-    def recover(self) -> list[str]:
-        """Requests of dead runs go back to the queue, and locks of theirs go."""
-        return self._metastore.passed_over() + recover(self._services, self._metastore, self._catalog)
-
-    def select(self, selection: Selection, *, automatic: bool) -> Selected:
-        """Tables and partitions of the metastore, by one snapshot."""
-        busy: set[TableRef] = set()
-        if automatic:
-            rows: list[CompactionRequest] = [*self._metastore.hms.show_compactions()]
-            if self._metastore.own_queue:
-                rows += [row for row in self._queue.in_states(*_BUSY) if self._metastore.ours(row)]
-            busy = {row.ref for row in rows if row.state in _BUSY}
-        return self._catalog.select(selection, automatic=automatic, busy=busy)
-
-    def waiting(self, kind: CompactionType) -> list[Waiting]:
-        """The requests of this kind that nobody works on."""
-        rows = [row for row in self._queue.waiting(kind) if self._metastore.ours(row)]
-        places = self._catalog.places(rows)
-        return [Waiting.at(row, place) for row, place in zip(rows, places, strict=True)]
-
-    def cautions(self) -> list[str]:
-        """Nothing: a request is claimed by its id, by the first who comes."""
-        return []
-
-    def take(self, waiting: Waiting) -> Taken | None:
-        """Claim the request by its id."""
-        return take_waiting(self._services, self._queue, waiting)
-
-    def submit(self, place: ListedPlace, kind: CompactionType, *, buckets: int | None = None) -> Taken:
-        """Queue it and claim it; one of its kind that waits already is taken over."""
-        del buckets
-        request = self._request(place.target, kind, initiator=f"{self._services.host}-manual")
-        return queue_and_claim(self._services, self._queue, request, place.target)
-
-    def refuse(self, waiting: Waiting, reason: str) -> None:
-        """End the request as refused."""
-        refuse_waiting(self._services, self._queue, waiting, reason)
-
-    def hold(self, taken: Taken) -> Hold:
-        """The hold of a request that is ours."""
-        return Hive3Hold(self._services, self._metastore, self._catalog, taken)
-
-    def attempts(self, targets: Sequence[Target]) -> Attempts:
-        """What the queue of this metastore and its history know, whichever queue it is."""
-        if self._metastore.own_queue:
-            rows = self._queue.rows_at((target.location for target in targets), states=tuple(COUNTED))
-        else:  # its rows have no locations
-            rows = self._queue.in_states(*COUNTED)
-        return Attempts((row for row in rows if self._metastore.ours(row)), self._services.settings)
-
-    def held_back(self, target: Target, kind: CompactionType, *, dry_run: bool) -> str | None:
-        """The failed-attempt rule of Hive 3.1."""
-        request = self._request(target, kind, initiator=self._services.initiator_id)
-        return failed_attempts(self._services, self._queue, request, dry_run=dry_run)
-
-    def finish(self, target: Target) -> None:
-        """Finish what dead runs began to publish, under a claim and an exclusive lock, as the publication itself."""
-        finish_alone(self._services, self._metastore, target.ref, target.location)
-
-    def unverified(self, place: ListedPlace) -> CompactionRequest | None:
-        """By the rows about the table or partition, whichever queue it is."""
-        about = self._request(place.target, CompactionType.MAJOR, initiator="")
-        return holding(self._metastore.of_entity(about), place.listing.top_directories())
-
-    def is_dropped(self, target: Target) -> bool:
-        """Whether the metastore does not know it any more."""
-        return self._catalog.is_dropped(target)
-
-    def enqueue(self, decided: Sequence[Decided]) -> list[int | AcidError]:
-        """Queue each decision; with its figures only where the queue is ours, for Hive's has little room."""
-        return queue_all(self._services, self._queue, decided, self._decided)
-
-    def _decided(self, decided: Decided) -> CompactionRequest:
-        request = self._request(decided.place.target, decided.kind, initiator=self._services.initiator_id)
-        if not self._metastore.own_queue:
-            return request
-        mark = decided.place.write_ids.for_compactor().high_water_mark
-        return replace(request, highest_write_id=mark, facts=request.facts.updated(decided.figures))
-
-    def purge_history(self) -> None:
-        """Purge our history by Hive's settings; the metastore purges its own."""
-        if self._metastore.own_queue:
-            purge_history(self._services, self._queue)
-
-    def _request(self, target: Target, kind: CompactionType, *, initiator: str) -> CompactionRequest:
-        own = RequestFacts(metastore=self._metastore.name, location=target.location)
-        return CompactionRequest(
-            id=0,
-            ref=target.ref,
-            type=kind,
-            facts=own if self._metastore.own_queue else NO_FACTS,
-            run_as=run_as_user(self._services, target),
-            initiator_id=initiator,
-        )

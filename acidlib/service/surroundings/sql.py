@@ -1,57 +1,249 @@
-"""Requests in a SQL queue: queueing, counting failures, and the hold on one of them."""
+"""Requests in a SQL queue: taking and queueing them, what dead runs left, and the hold on the place of one."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 
 from acidlib.config.settings import Settings
-from acidlib.errors import AcidError, ConflictError, RefusedError, UnknownOutcomeError
+from acidlib.errors import (
+    AcidError,
+    ConflictError,
+    CorruptError,
+    MissingError,
+    RefusedError,
+    RetryError,
+    UnknownOutcomeError,
+)
 from acidlib.model.listing import Listing
 from acidlib.model.location import Location
-from acidlib.model.requests import NO_FACTS, UNVERIFIED, CompactionRequest, RequestFacts, State
+from acidlib.model.requests import NO_FACTS, CompactionRequest, CompactionType, RequestFacts, State
 from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList
-from acidlib.planning.inputs import Publication
+from acidlib.model.tables import TableRef
 from acidlib.planning.results import holding, shows
 from acidlib.points import Point, passing
-from acidlib.processes import process_identity
+from acidlib.processes import has_ended, process_identity
 from acidlib.queue.rules import Retention
 from acidlib.queue.sql import SqlQueue
-from acidlib.report.results import Outcome, Statistics
-from acidlib.service.attempts import awaited_marks
-from acidlib.service.backend import Decided, Taken, Waiting
-from acidlib.service.places import Target
-from acidlib.service.services import Services
-from acidlib.stores.store import Claim
-from acidlib.wording import utc_words
-
-# --- queueing ---------------------------------------------------------------------------------------------------------
-# What services do with a SQL queue by the settings of a run: queue, claim, count failures, try again, forget.
+from acidlib.report.results import Outcome
+from acidlib.service.attempts import COUNTED, Attempts, awaited_marks
+from acidlib.service.backend import Backend, CompactionHold, Decided, Hold, Taken, Waiting, finish_publications
+from acidlib.service.clean import Cleaning
+from acidlib.service.places import CleanerOptions, Target
+from acidlib.service.services import WORKER_PREFIX, Services
+from acidlib.stores.store import STALE_SECONDS
+from acidlib.wording import plural, utc_words
 
 
-def queue_all(
-    services: Services,
-    queue: SqlQueue,
-    decided: Sequence[Decided],
-    as_request: Callable[[Decided], CompactionRequest],
-) -> list[int | AcidError]:
-    """Queue what was decided: the id of each, or why it is not queued, such as the queue's reason."""
+class SqlBackend(Backend):
+    """Requests in a SQL queue, of which some are `ours`: others may be of other metastores."""
 
-    def queued(some: Sequence[Decided]) -> list[int | AcidError]:
+    knows_readers = True
+    """Whether a metastore tells which queries may read a place."""
+
+    def __init__(self, services: Services, queue: SqlQueue) -> None:
+        super().__init__(services)
+        self.queue = queue
+
+    @abstractmethod
+    def ours(self, row: CompactionRequest) -> bool:
+        """Return whether a request is of these surroundings."""
+
+    @abstractmethod
+    def rows_at(self, target: Target) -> Sequence[CompactionRequest]:
+        """Return the rows of the queue and its history that concern a place."""
+
+    @abstractmethod
+    def whereabouts(self, row: CompactionRequest) -> Location:
+        """Return where the place of a request lies; RefusedError where it is gone."""
+
+    @abstractmethod
+    def request_for(self, target: Target, kind: CompactionType, *, initiator: str) -> CompactionRequest:
+        """Return a request for a place."""
+
+    def exclusive(self, ref: TableRef) -> AbstractContextManager[object]:
+        """Keep readers away from a table or partition, as far as anything can."""
+        del ref
+        return nullcontext()
+
+    def finish(self, target: Target) -> None:
+        """Finish the publications of dead runs, as they would have been published."""
+        finish_publications(self.services, target.location, partial(self.exclusive, target.ref))
+
+    def recover(self, is_wanted: Callable[[CompactionRequest], bool] = lambda _: True) -> list[str]:
+        """Give back requests whose worker timed out (Hive Worker revocation), and of those wanted what dead runs have.
+
+        First is made whole what one of two renames may have made visible.
+        """
+        timeout = self.services.settings.integer("hive.compactor.worker.timeout")
+        revoked = self.queue.revoke_timed_out(self.services.now_ms(), timeout)
+        were = plural(revoked, "request was", "requests were")
+        notes = [f"{were} given back, as the worker timed out"] if revoked else []
+        for row in self.queue.in_states(State.WORKING):
+            if row.worker_id is None or not (self.ours(row) and is_wanted(row) and self._is_dead(row)):
+                continue
+            try:
+                with suppress(CorruptError, RefusedError):  # the run that takes the request reports it
+                    finish_publications(self.services, self.whereabouts(row), partial(self.exclusive, row.ref))
+                self.queue.give_back(row.id, row.worker_id)
+            except (ConflictError, RetryError):
+                continue  # it has ended meanwhile, or is left to another run
+            notes.append(f"request {row.id} for {row.ref} was given back: its run is dead")
+        return notes
+
+    def _is_dead(self, row: CompactionRequest) -> bool:
+        """Return whether the run that took a request is dead, as far as its process and its claim on the place tell.
+
+        Dead is one whose process is known to have ended, or whose claim on the place is stale, or that took the request
+        longer ago than a claim may be silent and holds none: a worker tells the queue how a request ended before it
+        releases the claim.
+        """
+        if not (row.worker_id or "").startswith(WORKER_PREFIX):
+            return False
+        if is_known_dead(row):
+            return True
+        if row.start_ms is None:
+            return False
+        took_long = self.queue.now_ms(self.services.now_ms()) - row.start_ms > STALE_SECONDS * 1000
         try:
-            answers = queue.enqueue_all([as_request(one) for one in some], now_ms=services.now_ms())
+            location = self.whereabouts(row)
+        except RefusedError:
+            return took_long  # the table is gone: the run that takes the request says so
+        except AcidError:
+            return False
+        try:
+            if not self.services.fs(location).is_directory(str(location)):
+                return False
+            holder = self.services.store(location).holder(location, now=self.services.clock())
+        except AcidError:
+            return False  # what cannot be looked at from here proves nothing
+        is_stale = holder is None or holder.is_stale
+        return is_stale and (took_long or (holder is not None and holder.owner == row.worker_id))
+
+    def take(self, waiting: Waiting) -> Taken | None:
+        """Claim the request by its id; None when another worker has it."""
+        claimed = self.queue.claim_id(waiting.request.id, self.services.worker_id, self.services.now_ms())
+        return None if claimed is None else Taken(request=claimed, target=waiting.target)
+
+    def refuse(self, waiting: Waiting, reason: str) -> None:
+        """End a request as refused, unless another worker has it."""
+        number, worker, now_ms = waiting.request.id, self.services.worker_id, self.services.now_ms()
+        if self.queue.claim_id(number, worker, now_ms):
+            self.queue.mark_refused(number, reason, now_ms, worker_id=worker)
+
+    def queue_and_take(self, request: CompactionRequest, target: Target) -> Taken:
+        """Return a request for this place that is now ours and ends with this run; ConflictError for one in the way.
+
+        One of its kind that waits already is taken over.
+        """
+        queue, worker, now_ms = self.queue, self.services.worker_id, self.services.now_ms()
+        request = replace(request, facts=request.facts.updated(RequestFacts(process=process_identity())))
+        answer = queue.enqueue(request, now_ms=now_ms, worker_id=worker)
+        if answer.taken is not None:
+            return Taken(request=answer.taken, target=target, is_new=True)
+        waiting = queue.find(answer.id) if answer.state is State.INITIATED else None
+        if waiting is None or waiting.type is not request.type:
+            raise in_the_way(str(request.ref), answer.reason)
+        claimed = queue.claim_id(answer.id, worker, now_ms)
+        if claimed is None:
+            raise taken_by_another(str(request.ref), answer.id)
+        # what is stated now is newer than what the waiting request was made with
+        queue.set_facts(answer.id, worker, request.facts)
+        return Taken(request=replace(claimed, facts=claimed.facts.updated(request.facts)), target=target)
+
+    def attempts(self, targets: Sequence[Target]) -> Attempts:
+        """Return what our requests and their history say, whichever queue it is."""
+        if self.queue.schema_version is None:
+            rows = self.queue.rows_at((target.location for target in targets), states=COUNTED)
+        else:  # its rows have no locations
+            rows = self.queue.in_states(*COUNTED)
+        return Attempts(filter(self.ours, rows), self.services.settings)
+
+    def held_back(self, target: Target, kind: CompactionType, *, dry_run: bool) -> str | None:
+        """Ask the queue's rule about failed attempts."""
+        request, now_ms = self.request_for(target, kind, initiator=self.services.initiator_id), self.services.now_ms()
+        settings = self.services.settings
+        reason = self.queue.failed_attempts(
+            request,
+            threshold=settings.integer("metastore.compactor.initiator.failed.compacts.threshold"),
+            retry_ms=settings.integer("metastore.compactor.initiator.failed.retry.time"),
+            now_ms=now_ms,
+        )
+        if reason is not None and not dry_run:
+            self.queue.record_not_initiated(request, reason, now_ms)
+        return reason
+
+    def unverified(self, target: Target, listing: Listing) -> CompactionRequest | None:
+        """Look through the rows about the place."""
+        return holding(self.rows_at(target), listing.top_directories())
+
+    @abstractmethod
+    def decided_request(self, decided: Decided) -> CompactionRequest:
+        """Return the request for what the initiator decided."""
+
+    def enqueue(self, decided: Sequence[Decided]) -> list[int | AcidError]:
+        """Queue all in one transaction, or each by itself where one is refused."""
+        try:
+            requests = [self.decided_request(one) for one in decided]
+            answers = self.queue.enqueue_all(requests, now_ms=self.services.now_ms())
         except RefusedError as error:  # it is about one of them
-            return [error] if len(some) == 1 else [queued([one])[0] for one in some]
+            return [error] if len(decided) == 1 else [self.enqueue([one])[0] for one in decided]
         except AcidError as error:
-            return [error] * len(some)
+            return [error] * len(decided)
         return [answer.id if answer.accepted else not_accepted(answer.reason) for answer in answers]
 
-    return queued(decided)
+    def find_own(self, request_id: int) -> CompactionRequest:
+        """Return the request of an id; MissingError where there is none, RefusedError where it is not one of ours."""
+        row = self.queue.find(request_id)
+        if row is None:
+            raise MissingError(
+                f"Cannot undo request {request_id}: there is no such request in {self.queue.shown}; see acidlib show, "
+                "or name the queue with --queue-url"
+            )
+        if not self.ours(row):
+            of = f"the metastore {row.facts.metastore}" if row.facts.metastore else "a directory alone"
+            raise RefusedError(
+                f"Cannot undo the compaction of {row.ref}: because request {request_id} is of {of}: name that with "
+                "--metastore-uri (or none)"
+            )
+        return row
+
+    @abstractmethod
+    def undo_target(self, request: CompactionRequest) -> Target:
+        """Return the place of a request, understood as of now; RefusedError where it is another than was compacted."""
+
+    @abstractmethod
+    def undo_hold(self, request: CompactionRequest) -> Hold:
+        """Return the hold under which a compaction is undone, which is not begun yet."""
+
+    @abstractmethod
+    def require_no_reader(self, request: CompactionRequest, target: Target) -> None:
+        """Raise ConflictError while a query reads there, as far as that can be known, or a compactor is about to work.
+
+        RefusedError where the result is known not to be the one that was published.
+        """
+
+    def purge_history(self) -> None:
+        """Delete from the history what the settings do not keep."""
+        self.queue.purge_history(history_retention(self.services.settings), self.services.now_ms())
+
+
+def with_figures(request: CompactionRequest, decided: Decided) -> CompactionRequest:
+    """Return a request with what the initiator saw, which the tables of our own queue have room for."""
+    mark = decided.place.write_ids.for_compactor().high_water_mark
+    return replace(request, highest_write_id=mark, facts=request.facts.updated(decided.figures))
+
+
+def is_known_dead(request: CompactionRequest) -> bool:
+    """Return whether the run that made a request for itself ran on this machine, and has ended."""
+    return has_ended(request.facts.process or "")
 
 
 def not_accepted(reason: str | None) -> ConflictError:
-    """Why a request is not queued."""
+    """Return why a request is not queued."""
     return ConflictError(reason or "it is already queued")
 
 
@@ -70,55 +262,8 @@ def taken_by_another(name: str, number: int) -> ConflictError:
     )
 
 
-def failed_attempts(services: Services, queue: SqlQueue, request: CompactionRequest, *, dry_run: bool) -> str | None:
-    """Why a place whose last compactions failed is left alone; unless it is a dry run, the history says so too."""
-    reason = queue.failed_attempts(
-        request,
-        threshold=services.settings.integer("metastore.compactor.initiator.failed.compacts.threshold"),
-        retry_ms=services.settings.integer("metastore.compactor.initiator.failed.retry.time"),
-        now_ms=services.now_ms(),
-    )
-    if reason is not None and not dry_run:
-        queue.record_not_initiated(request, reason, services.now_ms())
-    return reason
-
-
-def take_waiting(services: Services, queue: SqlQueue, waiting: Waiting) -> Taken | None:
-    """Claim a request by its id; None when another worker has it."""
-    claimed = queue.claim_id(waiting.request.id, services.worker_id, services.now_ms())
-    return None if claimed is None else Taken(request=claimed, target=waiting.target)
-
-
-def refuse_waiting(services: Services, queue: SqlQueue, waiting: Waiting, reason: str) -> None:
-    """End a request as refused, unless another worker has it."""
-    if queue.claim_id(waiting.request.id, services.worker_id, services.now_ms()):
-        queue.mark_refused(waiting.request.id, reason, services.now_ms(), worker_id=services.worker_id)
-
-
-def queue_and_claim(services: Services, queue: SqlQueue, request: CompactionRequest, target: Target) -> Taken:
-    """Return a request for this place that is now ours and ends with this run; ConflictError for one in the way."""
-    request = replace(request, facts=request.facts.updated(RequestFacts(process=process_identity())))
-    answer = queue.enqueue(request, now_ms=services.now_ms(), worker_id=services.worker_id)
-    if answer.taken is not None:
-        return Taken(request=answer.taken, target=target, is_new=True)
-    waiting = queue.find(answer.id) if answer.state is State.INITIATED else None
-    if waiting is None or waiting.type is not request.type:
-        raise in_the_way(str(request.ref), answer.reason)
-    claimed = queue.claim_id(answer.id, services.worker_id, services.now_ms())
-    if claimed is None:
-        raise taken_by_another(str(request.ref), answer.id)
-    # what is stated now is newer than what the waiting request was made with
-    queue.set_facts(answer.id, services.worker_id, request.facts)
-    return Taken(request=replace(claimed, facts=claimed.facts.updated(request.facts)), target=target)
-
-
-def purge_history(services: Services, queue: SqlQueue) -> None:
-    """Delete from the history what the settings do not keep."""
-    queue.purge_history(history_retention(services.settings), services.now_ms())
-
-
 def history_retention(settings: Settings) -> Retention:
-    """How much of the history is kept, by Hive's settings `metastore.compactor.history.retention.*`."""
+    """Return how much of the history is kept, by Hive's settings `metastore.compactor.history.retention.*`."""
     return Retention(
         succeeded=settings.integer("metastore.compactor.history.retention.succeeded"),
         failed=settings.integer("metastore.compactor.history.retention.failed"),
@@ -129,85 +274,96 @@ def history_retention(settings: Settings) -> Retention:
     )
 
 
-class SqlReadyRequests:
-    """The requests of a SQL queue that a run of the cleaner is about, and what becomes of a cleaning that failed."""
+class SqlHold(CompactionHold):
+    """The place of a request in a SQL queue. A request that this run does not work on is only read."""
 
     def __init__(
-        self,
-        services: Services,
-        queue: SqlQueue,
-        is_wanted: Callable[[CompactionRequest], bool],
-        *,
-        recover: Callable[[], list[str]],
+        self, backend: SqlBackend, request: CompactionRequest, target: Target, *, is_new: bool = False
     ) -> None:
-        self._services = services
-        self._queue = queue
-        self._is_wanted = is_wanted
-        self._recover = recover
+        """`is_new`: this run has queued the request for itself."""
+        super().__init__(backend.services, request, target)
+        self._backend = backend
+        self._queue = backend.queue
+        self._is_new = is_new
+        self._mark: int | None = None
+        self._inputs: str | None = None
+        self._noted_unverified = bool(request.facts.unverified)
+        self._releases = False
 
-    def recover(self) -> list[str]:
-        """Requests of dead runs go back to the queue."""
-        return self._recover()
+    def assert_mine(self) -> None:
+        """Ask for the claim, and for a request that this run works on."""
+        super().assert_mine()
+        if self.request.state is State.WORKING:
+            self._queue.assert_owned(self.request.id, self._services.worker_id)
 
-    def ready(self) -> list[CompactionRequest]:
-        """The requests that are ready, an earlier mark of a place before a later one."""
-        return [request for request in self._queue.ready_for_cleaning() if self._is_wanted(request)]
+    def unverified(self, listing: Listing) -> CompactionRequest | None:
+        """Read the rows about the place as they are now: a run that verified it held it until its end was noted."""
+        found = self._backend.unverified(self.target, listing)
+        self._releases = found is not None and shows(found)
+        return found
 
-    def waits(self, request: CompactionRequest) -> str | None:
-        """A cleaning that failed is tried again after 2^n times the retention, counted from the commit, as in Hive."""
-        if not request.retry_retention_ms or request.commit_ms is None:
-            return None
-        due_ms = request.commit_ms + request.retry_retention_ms
-        if self._services.now_ms() >= due_ms:
-            return None
-        return f"the last try failed ({request.error_message}); the next is not made before {utc_words(due_ms / 1000)}"
+    def will_verify(self, directories: tuple[str, ...]) -> None:
+        """Note it in the request, where later runs look for it until the result is said to be verified."""
+        self._noted_unverified = True
+        facts = replace(self._identity(), unverified=directories, inputs=self._inputs)
+        self._queue.set_facts(self.request.id, self._services.worker_id, facts)
 
-    def note_failure(self, request: CompactionRequest, error: AcidError) -> None:
-        """Note a failed cleaning for a later try, or give the request up after so many."""
-        base = self._services.settings.integer("metastore.compactor.cleaner.retry.retention.time")
-        most = self._services.settings.integer("hive.compactor.cleaner.retry.maxattempts")
-        before = request.retry_retention_ms
-        attempts = 0 if not before or not base else (before // base).bit_length()
-        if attempts >= most:
-            self._queue.mark_failed(request.id, str(error), self._services.now_ms(), worker_id=None)
-        else:
-            self._queue.set_cleaner_note(request.id, str(error), base << attempts)
+    def start(self, high_water_mark: int, inputs: str | None = None) -> None:
+        """Remember both: the queue is told of them with the result, for they do not count before there is one."""
+        self._mark, self._inputs = high_water_mark, inputs
 
-    def known_places(self) -> list[CompactionRequest]:
-        """A request of each place in the queue and the history: wherever a compaction was asked for."""
-        return [request for request in self._queue.newest_of_places() if self._is_wanted(request)]
+    def awaited_marks(self) -> tuple[int, ...]:
+        """Ask the queue; none where the place is released, for that is done by the cleaning of a newer request."""
+        return () if self._releases else awaited_marks(self._backend.rows_at(self.target))
 
+    def only_clean(self, high_water_mark: int) -> None:
+        """Make it a request to clean only.
 
-# --- sql hold ---------------------------------------------------------------------------------------------------------
-# One request in a SQL queue, and the claim on its place.
+        Obsolete may be what a run made so that died before it could tell the queue. What covers it counts as published
+        now, for it is not known when it was.
+        """
+        self.start(high_water_mark)
+        self._mark_compacted(())
 
+    def transactions_now(self) -> ValidTxnList:
+        """No transaction has to do with what lies there."""
+        return ALL_COMMITTED
 
-class SqlHold:
-    """A request in a SQL queue that is ours; what else it takes of its place is for each kind to say."""
+    def published(self, directories: tuple[str, ...]) -> None:
+        """Make the request ready for cleaning, with what the cleaner needs."""
+        try:
+            self._mark_compacted(directories)
+        except AcidError as error:
+            raise UnknownOutcomeError(
+                f"Cannot note that {self.target.ref} is compacted: because {error}; its results are visible "
+                "and right, and stay; clean it with a new compaction"
+            ) from error
 
-    def __init__(self, services: Services, queue: SqlQueue, taken: Taken) -> None:
-        self._services = services
-        self._queue = queue
-        self._taken = taken
-        self._claim: Claim | None = None
+    def _mark_compacted(self, directories: tuple[str, ...]) -> None:
+        now_ms = self._services.now_ms()
+        facts = replace(self._facts(directories), outputs=directories, published_ms=now_ms, inputs=self._inputs)
+        if self._noted_unverified:
+            facts = replace(facts, unverified=())
+        self._queue.mark_compacted(
+            self.request.id, self._services.worker_id, now_ms, highest_write_id=self._mark, facts=facts
+        )
+        passing(Point.MARKED)
 
-    def _claimed(self, location: Location) -> Claim:
-        """The claim on a place, which `close` gives back."""
-        self._claim = self._services.claim(location)
-        return self._claim
+    def _identity(self) -> RequestFacts:
+        """Return what tells the place from another one of its name, also before anything is published there."""
+        return NO_FACTS
 
-    def assert_held(self) -> None:
-        """The claim is ours, as far as there is one."""
-        if self._claim is not None:
-            self._claim.assert_mine()
+    @abstractmethod
+    def _facts(self, directories: tuple[str, ...]) -> RequestFacts:
+        """Return what else the cleaner has to know of this publication."""
 
     def end(self, outcome: Outcome, reason: str, *, named: bool, note: str | None) -> str | None:
-        """Refused and failed requests go to the history, conflicts back to the queue unless they were named.
+        """Put refused and failed requests into the history, conflicts back into the queue unless they were named.
 
         So does what was left to another run. A request for a place that is compact already leaves nothing that a status
         would count.
         """
-        number = self._taken.request.id
+        number = self.request.id
         worker, now_ms = self._services.worker_id, self._services.now_ms()
         noted = RequestFacts(files=note)
         if outcome is Outcome.REFUSED or (outcome is Outcome.CONFLICT and named):
@@ -221,115 +377,50 @@ class SqlHold:
         return None
 
     def abandon(self, *, may_be_visible: bool = False) -> None:
-        """Give the request back to the queue, or withdraw it; see Hold."""
-        end = self._queue.withdraw if self._taken.is_new and not may_be_visible else self._queue.give_back
-        end(self._taken.request.id, self._services.worker_id)
-
-    def close(self) -> None:
-        """Release the claim."""
-        if self._claim is not None:
-            self._claim.release()
+        """Give the request back to the queue, or withdraw it."""
+        end = self._queue.withdraw if self._is_new and not may_be_visible else self._queue.give_back
+        end(self.request.id, self._services.worker_id)
 
 
-class SqlHeldPlace:
-    """The place of a request in a SQL queue, which is claimed."""
+class SqlCleaning(Cleaning):
+    """The requests of a SQL queue that a run of the cleaner is about, and what becomes of a cleaning that failed."""
 
-    def __init__(
-        self, services: Services, queue: SqlQueue, request: CompactionRequest, target: Target, claim: Claim
-    ) -> None:
-        self._services = services
-        self._queue = queue
-        self._request = request
-        self._claim = claim
-        self._mark: int | None = None
-        self._inputs: str | None = None
-        self._noted_unverified = bool(request.facts.unverified)
-        self._releases = False
-        self.target = target
+    def __init__(self, backend: SqlBackend, options: CleanerOptions) -> None:
+        super().__init__(backend.services, options)
+        self.backend = backend
 
-    @property
-    def request_id(self) -> int:
-        """Of our request."""
-        return self._request.id
+    @abstractmethod
+    def is_wanted(self, request: CompactionRequest) -> bool:
+        """Return whether a request is ours, and of a place that the cleaner was asked for."""
 
-    def unverified(self, listing: Listing) -> CompactionRequest | None:
-        """By the rows about the place, as they are now: a run that verified it held it until its end was noted."""
-        found = holding(self._rows_here(noting=UNVERIFIED), listing.top_directories())
-        self._releases = found is not None and shows(found)
-        return found
+    def recover(self) -> list[str]:
+        """Give back requests of dead runs."""
+        return self.backend.recover(self.is_wanted)
 
-    def will_verify(self, directories: tuple[str, ...]) -> None:
-        """Note it in the request, where later runs look for it until the result is said to be verified."""
-        self._noted_unverified = True
-        facts = replace(self._identity(), unverified=directories, inputs=self._inputs)
-        self._queue.set_facts(self._request.id, self._services.worker_id, facts)
+    def ready(self) -> list[CompactionRequest]:
+        """Return the requests that are ready, an earlier mark of a place before a later one."""
+        return list(filter(self.is_wanted, self.backend.queue.ready_for_cleaning()))
 
-    def start(self, high_water_mark: int, inputs: str | None = None) -> None:
-        """Remember both: the queue is told of them with the result, for nobody asks before there is one."""
-        self._mark, self._inputs = high_water_mark, inputs
+    def not_ready_reason(self, request: CompactionRequest) -> str | None:
+        """Try a cleaning that failed again after 2^n times the retention, counted from the commit, as in Hive."""
+        if not request.retry_retention_ms or request.commit_ms is None:
+            return None
+        due_ms = request.commit_ms + request.retry_retention_ms
+        if self.services.now_ms() >= due_ms:
+            return None
+        return f"the last try failed ({request.error_message}); the next is not made before {utc_words(due_ms / 1000)}"
 
-    def awaited_marks(self) -> tuple[int, ...]:
-        """By the rows about the place; none where it is released, for that is done by the cleaning of a newer one."""
-        return () if self._releases else awaited_marks(self._rows_here())
+    def note_failure(self, request: CompactionRequest, error: AcidError) -> None:
+        """Note a failed cleaning for a later try, or give the request up after so many."""
+        base = self.services.settings.integer("metastore.compactor.cleaner.retry.retention.time")
+        most = self.services.settings.integer("hive.compactor.cleaner.retry.maxattempts")
+        before = request.retry_retention_ms
+        attempts = 0 if not before or not base else (before // base).bit_length()
+        if attempts >= most:
+            self.backend.queue.mark_failed(request.id, str(error), self.services.now_ms(), worker_id=None)
+        else:
+            self.backend.queue.set_cleaner_note(request.id, str(error), base << attempts)
 
-    def only_clean(self, high_water_mark: int) -> None:
-        """Make it a request to clean only.
-
-        Obsolete may be what a run made so that died before it could tell the queue. What covers it counts as published
-        now, for it is not known when it was.
-        """
-        self.start(high_water_mark)
-        self._mark_compacted(())
-
-    def _rows_here(self, noting: str | None = None) -> Sequence[CompactionRequest]:
-        """Return the rows of the queue and its history about this place; with `noting` none if none notes that."""
-        return self._queue.rows_at([self.target.location], noting=noting)
-
-    def publishing(self, publication: Publication) -> AbstractContextManager[None]:
-        """Nothing else has to be had: nobody else writes or reads, as the caller stated."""
-        del publication
-        return nullcontext()
-
-    def assert_mine(self, high_water_mark: int) -> None:
-        """The claim and the request are still ours."""
-        del high_water_mark
-        self._claim.assert_mine()
-        self._queue.assert_owned(self._request.id, self._services.worker_id)
-
-    def transactions_now(self) -> ValidTxnList:
-        """None has to do with what lies there."""
-        return ALL_COMMITTED
-
-    def published(self, directories: tuple[str, ...]) -> None:
-        """Ready for cleaning, with what the cleaner needs."""
-        try:
-            self._mark_compacted(directories)
-        except AcidError as error:
-            raise UnknownOutcomeError(
-                f"Cannot note that {self.target.ref} is compacted: because {error}; its results are visible "
-                "and right, and stay; clean it with a new compaction"
-            ) from error
-
-    def update_statistics(self, directories: tuple[str, ...], rows: int | None) -> Statistics | None:
-        """Nothing: without a metastore there are none."""
-        del directories, rows
-        return None
-
-    def _mark_compacted(self, directories: tuple[str, ...]) -> None:
-        now_ms = self._services.now_ms()
-        facts = replace(self._facts(directories), outputs=directories, published_ms=now_ms, inputs=self._inputs)
-        if self._noted_unverified:
-            facts = replace(facts, unverified=())
-        self._queue.mark_compacted(
-            self._request.id, self._services.worker_id, now_ms, highest_write_id=self._mark, facts=facts
-        )
-        passing(Point.MARKED)
-
-    def _identity(self) -> RequestFacts:
-        """What tells the place from another one of its name, also before anything is published there."""
-        return NO_FACTS
-
-    def _facts(self, directories: tuple[str, ...]) -> RequestFacts:
-        """What else the cleaner has to know of this publication."""
-        del directories
-        return NO_FACTS
+    def known_places(self) -> list[CompactionRequest]:
+        """Return a request of each place in the queue and the history: wherever a compaction was asked for."""
+        return list(filter(self.is_wanted, self.backend.queue.newest_of_places()))

@@ -20,10 +20,9 @@ from acidlib.model.snapshots import ValidTxnList, ValidWriteIdList, all_committe
 from acidlib.model.tables import Database, Partition, Storage, Table, TableColumn, TableRef
 from acidlib.planning.initiate import ORC_INPUT_FORMAT, ORC_SERDE
 from acidlib.planning.state import acid_state
-from acidlib.service.backend import NotOursError
 from acidlib.service.places import Selection, Target
-from acidlib.service.surroundings.catalog import Catalog, require_no_cleaner_of_another_catalog
-from acidlib.service.surroundings.metastore_cleaning import CleaningPlaces
+from acidlib.service.removals import NotOursError
+from acidlib.service.surroundings.catalog import Catalog, CleaningPlaces, require_no_cleaner_of_another_catalog
 from acidlib.stores.listing import list_location
 from acidlib.stores.renaming.local import LocalFileSystem
 from acidlib.stores.stores import Stores

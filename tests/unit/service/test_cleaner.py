@@ -26,12 +26,11 @@ from acidlib.model.tables import Partition, TableRef
 from acidlib.queue.sql import SqlQueue
 from acidlib.report.results import CleaningResult
 from acidlib.service import clean as cleaner
-from acidlib.service.backend import CleanerOptions, Cleaning
-from acidlib.service.clean import run_cleaner
+from acidlib.service.clean import Cleaning, run_cleaner
+from acidlib.service.places import CleanerOptions
 from acidlib.service.services import Services
-from acidlib.service.surroundings.alone import standalone_cleaning
-from acidlib.service.surroundings.hive3 import Hive3Metastore
-from acidlib.service.surroundings.hive3_cleaning import hive3_cleaning
+from acidlib.service.surroundings.alone import StandaloneBackend, StandaloneCleaning
+from acidlib.service.surroundings.hive3 import Hive3Backend, Hive3Cleaning
 
 REQUESTS = 200
 OPTIONS = CleanerOptions(retention_seconds=0, dry_run=True)
@@ -135,11 +134,11 @@ class Metastore(Client):
         return ()
 
 
-def metastore(queue: SqlQueue, places: list[Path]) -> Hive3Metastore:
+def metastore(services: Services, queue: SqlQueue, places: list[Path]) -> Hive3Backend:
     parts = {f"p={n}": Partition(values=(str(n),), storage=storage(place)) for n, place in enumerate(places)}
     hms: Any = Metastore(Tables(table(places[0].parent, partitioned=True), parts, Generation.HIVE3))
     beats: Any = SimpleNamespace(timeout_seconds=300)
-    return Hive3Metastore(hms=hms, beats=beats, queue=queue, own_queue=queue.schema_version is None, name=METASTORE)
+    return Hive3Backend(services, queue, hms, beats, name=METASTORE)
 
 
 @pytest.fixture(params=["our own", "the metastore's"])
@@ -151,9 +150,13 @@ def queue(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlQueue]:
         yield opened
 
 
-def cleaned(services: Services, cleaning: Cleaning, options: CleanerOptions = OPTIONS) -> list[CleaningResult]:
+def standalone(services: Services, queue: SqlQueue, options: CleanerOptions = OPTIONS) -> StandaloneCleaning:
+    return StandaloneCleaning(StandaloneBackend(services, queue), options)
+
+
+def cleaned(cleaning: Cleaning) -> list[CleaningResult]:
     results: list[CleaningResult] = []
-    run_cleaner(services, cleaning, options, results.append)
+    run_cleaner(cleaning, results.append)
     return sorted(results, key=lambda one: one.id or 0)  # told as they end
 
 
@@ -163,10 +166,10 @@ def test_without_a_metastore_each_request_asks_of_its_own_place(
 ) -> None:
     """And places ask together."""
     asked = compacted(queue, places)
-    judge(cleaned(services, standalone_cleaning(services, queue, OPTIONS)), asked, statements=0.5)
+    judge(cleaned(standalone(services, queue)), asked, statements=0.5)
     options = replace(OPTIONS, dry_run=False)
     asked.statements = 0
-    results = cleaned(services, standalone_cleaning(services, queue, options), options)
+    results = cleaned(standalone(services, queue, options))
     assert {result.state for result in results} == {"succeeded"}
     assert asked.statements < REQUESTS
 
@@ -177,7 +180,7 @@ def test_places_with_many_files_are_not_held_together(
 ) -> None:
     monkeypatch.setattr(cleaner, "_FILES_TOGETHER", 3)  # each has two
     asked = compacted(queue, places)
-    judge(cleaned(services, standalone_cleaning(services, queue, OPTIONS)), asked, statements=6)
+    judge(cleaned(standalone(services, queue)), asked, statements=6)
     assert asked.statements > REQUESTS
 
 
@@ -190,15 +193,16 @@ def test_what_is_wrong_with_one_of_several_harms_no_other(
     some = places[:6]
     compacted(queue, some)
     options = replace(OPTIONS, dry_run=False)
-    cleaning = replace(standalone_cleaning(services, queue, options), known_places=list)
-    ready = cleaning.requests.ready()
-    monkeypatch.setattr(cleaning.requests, "ready", lambda: ready)
+    cleaning = standalone(services, queue, options)
+    ready = cleaning.ready()
+    monkeypatch.setattr(cleaning, "ready", lambda: ready)
+    monkeypatch.setattr(cleaning, "known_places", list)
     queued = queue._tables.queue
     with queue._database._engine.begin() as connection:
         connection.execute(update(queued.table).where(queued.column("ID") == 2).values(CQ_TBLPROPERTIES="damaged"))
     queue.mark_cleaned(4, 1)
     shutil.rmtree(some[4])
-    assert [result.state for result in cleaned(services, cleaning, options)] == [
+    assert [result.state for result in cleaned(cleaning)] == [
         "succeeded", "failed", "succeeded", "conflict", "succeeded", "succeeded",
     ]  # fmt: skip
     assert [len(list(place.iterdir())) for place in some if place.exists()] == [1, 2, 1, 1, 1]
@@ -209,8 +213,7 @@ def test_with_a_metastore_each_request_asks_of_its_own_place(
 ) -> None:
     own = {"metastore": METASTORE} if queue.schema_version is None else {}
     asked = compacted(queue, places, **own)
-    cleaning = hive3_cleaning(services, metastore(queue, places), OPTIONS)
-    judge(cleaned(services, cleaning), asked)
+    judge(cleaned(Hive3Cleaning(metastore(services, queue, places), OPTIONS)), asked)
 
 
 @pytest.mark.parametrize("obsolete", [True, False], ids=["something goes", "nothing is left to go"])
@@ -220,8 +223,9 @@ def test_a_place_that_was_moved_since_they_were_asked_for_together_is_left_alone
 ) -> None:
     some = places[:3]
     compacted(queue, some, metastore=METASTORE)
-    of = metastore(queue, some)
-    tables, asked = of.hms._tables, []
+    of = metastore(services, queue, some)
+    hms: Any = of.hms
+    tables, asked = hms._tables, []
     original = tables.partitions
 
     def partitions(table: object, names: Sequence[str]) -> Mapping[str, Partition]:
@@ -235,7 +239,7 @@ def test_a_place_that_was_moved_since_they_were_asked_for_together_is_left_alone
         for place in some:
             shutil.rmtree(place / "delta_0000001_0000001_0000")
     options = replace(OPTIONS, dry_run=False)
-    results = cleaned(services, hive3_cleaning(services, of, options), options)
+    results = cleaned(Hive3Cleaning(of, options))
     assert [result.state for result in results] == ["succeeded", "conflict", "succeeded"]
     assert "was moved meanwhile" in results[1].reason
     assert [len(list(place.iterdir())) for place in some] == [1, 2 if obsolete else 1, 1]

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,20 +25,21 @@ from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.snapshots import ValidTxnList
 from acidlib.model.tables import TableRef
 from acidlib.report.results import Outcome
-from acidlib.service.backend import Hold, Taken, nowhere
+from acidlib.service.backend import CompactionHold, Taken, nowhere
 from acidlib.service.places import Target
 from acidlib.service.services import Services
-from acidlib.service.surroundings.alone import StandaloneHold
-from acidlib.service.surroundings.catalog import Catalog
-from acidlib.service.surroundings.hive3 import Hive3Hold, Hive3Metastore
-from acidlib.service.surroundings.hive4 import Hive4Hold, Hive4Metastore
+from acidlib.service.surroundings.alone import StandaloneBackend
+from acidlib.service.surroundings.hive3 import Hive3Backend
+from acidlib.service.surroundings.hive4 import Hive4Backend
 from acidlib.stores.store import CLAIM
 
 WORKER = "acidlib-host-0123456789abcdef"
 ROW = ShownRequest(
     id=7, ref=TableRef("d", "t"), type=CompactionType.MAJOR, state=State.WORKING, worker_id=WORKER, run_as="o"
 )
-NOTHING: Any = None  # a queue that is not asked here
+NOTHING: Any = SimpleNamespace(  # a queue of the metastore, in which the request is ours
+    schema_version="3.1.0", assert_owned=lambda *_: None
+)
 
 
 class Metastore(Client):
@@ -94,26 +96,25 @@ def hms(server: LockServer, place: Path) -> Metastore:
 
 
 @pytest.fixture
-def hold(services: Services, hms: Metastore) -> Iterator[Hold]:
+def hold(services: Services, hms: Metastore) -> Iterator[CompactionHold]:
     given: Any = hms
-    catalog, taken = Catalog(services, given), Taken(request=ROW, target=nowhere(ROW))
+    taken = Taken(request=ROW, target=nowhere(ROW))
     beats = Heartbeater(lambda: hms, interval_seconds=100, timeout_seconds=TIMEOUT, clock=lambda: 0.0)
     with beats:
         if hms.generation is Generation.HIVE4:
-            yield Hive4Hold(services, Hive4Metastore(hms=given, beats=beats), catalog, taken)
+            yield Hive4Backend(services, given, beats).hold(taken)
         else:
-            metastore = Hive3Metastore(hms=given, beats=beats, queue=NOTHING, own_queue=False, name="m")
-            yield Hive3Hold(services, metastore, catalog, taken)
+            yield Hive3Backend(services, NOTHING, given, beats, name="m").hold(taken)
 
 
 HIVE3 = pytest.mark.parametrize("server", [Generation.HIVE3], indirect=True)
 HIVE4 = pytest.mark.parametrize("server", [Generation.HIVE4], indirect=True)
 
 
-def test_all_that_was_taken_is_given_back_once(server: LockServer, hold: Hold, place: Path) -> None:
-    held = hold.begin()
-    assert (str(held.target.location), len(server.locks), (place / CLAIM).exists()) == (str(place), 1, True)
-    hold.assert_held()
+def test_all_that_was_taken_is_given_back_once(server: LockServer, hold: CompactionHold, place: Path) -> None:
+    hold.begin()
+    assert (str(hold.target.location), len(server.locks), (place / CLAIM).exists()) == (str(place), 1, True)
+    hold.assert_claimed()
     for _ in range(2):
         hold.close()
         assert (server.locks, (place / CLAIM).exists()) == ({}, False)
@@ -121,18 +122,18 @@ def test_all_that_was_taken_is_given_back_once(server: LockServer, hold: Hold, p
 
 
 def test_with_the_place_claimed_by_another_the_lock_is_given_back(
-    server: LockServer, hold: Hold, services: Services, place: Path
+    server: LockServer, hold: CompactionHold, services: Services, place: Path
 ) -> None:
     with replace(services, worker_id="another").claim(at(place)):
         with pytest.raises(ConflictError, match="another has worked on it"):
             hold.begin()
         assert len(server.locks) == 1
-        hold.assert_held()  # nothing is claimed: nothing to ask
+        hold.assert_claimed()  # nothing is claimed: nothing to ask
         hold.close()
         assert (server.locks, (place / CLAIM).exists()) == ({}, True)
 
 
-def test_without_a_lock_nothing_is_claimed(server: LockServer, hold: Hold, place: Path) -> None:
+def test_without_a_lock_nothing_is_claimed(server: LockServer, hold: CompactionHold, place: Path) -> None:
     server.errors["lock"] = [Failure(AWAY)]
     with pytest.raises(RetryError, match="it is away"):
         hold.begin()
@@ -142,7 +143,7 @@ def test_without_a_lock_nothing_is_claimed(server: LockServer, hold: Hold, place
 
 @HIVE3
 def test_a_lock_that_could_not_be_given_back_is_given_back_by_the_next_attempt(
-    server: LockServer, hold: Hold, place: Path
+    server: LockServer, hold: CompactionHold, place: Path
 ) -> None:
     hold.begin()
     server.errors["unlock"] = [Failure(AWAY)]
@@ -155,22 +156,22 @@ def test_a_lock_that_could_not_be_given_back_is_given_back_by_the_next_attempt(
 
 @HIVE4
 def test_a_request_ends_as_far_as_its_beginning_came(
-    server: LockServer, hold: Hold, hms: Metastore, place: Path
+    server: LockServer, hold: CompactionHold, hms: Metastore, place: Path
 ) -> None:
     server.errors["update_compactor_state"] = [Failure(AWAY)]
     with pytest.raises(RetryError, match="it is away"):
         hold.begin()
-    hold.assert_held()
+    hold.assert_claimed()
     shutil.rmtree(place / CLAIM)
     with pytest.raises(ConflictError):
-        hold.assert_held()
+        hold.assert_claimed()
     assert hold.end(Outcome.FAILED, "it is away", named=False, note=None) is None
     assert (hms.ended, server.txns) == ([("failed", 5)], {1: "aborted"})
 
 
 @HIVE4
 def test_a_refused_request_whose_transaction_was_not_opened_has_nothing_to_commit(
-    server: LockServer, hold: Hold, hms: Metastore
+    server: LockServer, hold: CompactionHold, hms: Metastore
 ) -> None:
     lock(server, LockType.EXCLUSIVE, database="d")
     with pytest.raises(ConflictError, match="its lock was not granted"):
@@ -181,7 +182,7 @@ def test_a_refused_request_whose_transaction_was_not_opened_has_nothing_to_commi
 
 @HIVE4
 def test_what_was_compact_already_is_refused_in_hives_words_and_nothing_is_aborted(
-    server: LockServer, hold: Hold, hms: Metastore
+    server: LockServer, hold: CompactionHold, hms: Metastore
 ) -> None:
     hold.begin()
     assert hold.end(Outcome.ALREADY_COMPACT, "there is nothing to merge", named=True, note=None) is None
@@ -193,12 +194,12 @@ def test_what_was_compact_already_is_refused_in_hives_words_and_nothing_is_abort
 
 @HIVE4
 def test_a_row_that_is_marked_and_whose_transaction_can_never_commit_has_failed(
-    server: LockServer, hold: Hold, hms: Metastore
+    server: LockServer, hold: CompactionHold, hms: Metastore
 ) -> None:
-    held = hold.begin()
+    hold.begin()
     server.errors["mark_compacted"] = [Failure(AWAY, after=True)]
     with pytest.raises(RetryError, match="transaction 1 is aborted and nothing became visible"):
-        held.published(())
+        hold.published(())
     hold.abandon()  # it may be ready for cleaning: another must not do it
     assert hms.ended == []
     assert hold.end(Outcome.FAILED, "away", named=False, note=None) is None
@@ -207,14 +208,14 @@ def test_a_row_that_is_marked_and_whose_transaction_can_never_commit_has_failed(
 
 @HIVE4
 def test_what_may_have_been_committed_is_neither_aborted_nor_ended(
-    server: LockServer, hold: Hold, hms: Metastore, place: Path
+    server: LockServer, hold: CompactionHold, hms: Metastore, place: Path
 ) -> None:
-    held = hold.begin()
+    hold.begin()
     server.errors["commit_txn"] = [Failure(LOST), Failure(LOST)]
     server.errors["abort_txn"] = [Failure(AWAY)]
     server.errors["open_txns"] = [Failure(AWAY)] * 3
     with pytest.raises(UnknownOutcomeError, match="Cannot tell whether transaction 1"):
-        held.published(())
+        hold.published(())
     assert hold.end(Outcome.FAILED, "unknown", named=False, note=None) is None
     hold.close()
     assert (hms.ended, server.txns, (place / CLAIM).exists()) == ([], {1: "open"}, False)
@@ -223,11 +224,11 @@ def test_what_may_have_been_committed_is_neither_aborted_nor_ended(
 def test_a_directory_is_claimed_only_as_long_as_its_hold(services: Services, place: Path) -> None:
     target = Target(ref=TableRef("d", "t"), location=at(place))
     request = replace(ROW, facts=replace(ROW.facts, witness='["base_0000009/bucket_00000", 1, 1.0]'))
-    hold = StandaloneHold(services, NOTHING, Taken(request=request, target=target))
+    hold = StandaloneBackend(services, NOTHING).hold(Taken(request=request, target=target))
     with pytest.raises(RefusedError, match="the table was made anew"):
         hold.begin()
     assert (place / CLAIM).exists()
-    hold.assert_held()
+    hold.assert_claimed()
     hold.close()
     hold.close()
     assert not (place / CLAIM).exists()

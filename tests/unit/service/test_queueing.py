@@ -7,24 +7,27 @@ from typing import Any
 
 import pytest
 
-from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
+from acidlib.errors import ConflictError, RefusedError, RetryError
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.tables import TableRef
 from acidlib.queue.sql import SqlQueue
 from acidlib.service.services import Services
-from acidlib.service.surroundings.sql import queue_all
+from acidlib.service.surroundings.alone import StandaloneBackend
 
 
-def as_request(table: Any) -> CompactionRequest:
-    if table == "bad":
-        raise RefusedError("Cannot compact db.bad: because nobody owns it")
-    return CompactionRequest(id=0, ref=TableRef("db", table), type=CompactionType.MAJOR)
+class Backend(StandaloneBackend):
+    """Decisions are names of tables, of which one cannot be requested."""
+
+    def decided_request(self, decided: Any) -> CompactionRequest:
+        if decided == "bad":
+            raise RefusedError("Cannot compact db.bad: because it has no owner")
+        return CompactionRequest(id=0, ref=TableRef("db", decided), type=CompactionType.MAJOR)
 
 
 def test_each_has_its_own_answer(services: Services, tmp_path: Path) -> None:
     with SqlQueue(f"sqlite:///{tmp_path}/queue.db") as queue:
         tables: Any = ["a", "bad", "b", "a"]
-        first, refused, second, again = queue_all(services, queue, tables, as_request)
+        first, refused, second, again = Backend(services, queue).enqueue(tables)
         assert (first, second) == (1, 2)
         assert isinstance(refused, RefusedError)
         assert isinstance(again, ConflictError)
@@ -43,6 +46,6 @@ def test_what_is_wrong_with_the_queue_is_asked_once(
     monkeypatch.setattr(SqlQueue, "enqueue_all", away)
     with SqlQueue(f"sqlite:///{tmp_path}/queue.db") as queue:
         tables: Any = ["a", "b", "c"]
-        found: list[int | AcidError] = queue_all(services, queue, tables, as_request)
+        found = Backend(services, queue).enqueue(tables)
     assert [type(one) for one in found] == [RetryError] * 3
     assert asked == [3]

@@ -15,11 +15,11 @@ from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.tables import TableRef
 from acidlib.planning.clean import DueCleaning, NotedWrite
 from acidlib.report.results import CleaningResult
-from acidlib.service.backend import CleanerOptions
+from acidlib.service.places import CleanerOptions
 from acidlib.service.removals import Pace
+from acidlib.service.rolled_back import RolledBack
 from acidlib.service.services import Services
 from acidlib.service.surroundings.catalog import Catalog
-from acidlib.service.surroundings.hive4_cleaning import RolledBack
 
 OPENED = 77
 NOTE = NotedWrite(txn_id=50, ref=TableRef("d", "t"), write_id=5, compacts=False, is_open=False, started_ms=0)

@@ -1,0 +1,330 @@
+"""Cleaning after transactions that were rolled back, at places of which no request says so: Hive's `AbortedTxnCleaner`.
+
+Directories go first, and only then does the metastore forget: a run that dies in between leaves notes of which nothing
+lies there any more, and the next one has them forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from acidlib.errors import AcidError, BusyError, ConflictError, RefusedError, RetryError
+from acidlib.metastore.hms import Hms
+from acidlib.metastore.transactions import TxnType
+from acidlib.model.listing import Listing
+from acidlib.model.location import LOCAL
+from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.model.tables import TableRef
+from acidlib.planning.clean import (
+    DueCleaning,
+    NotedWrite,
+    due_cleanings,
+    held_notes,
+    places_below,
+    rolled_back_directories,
+)
+from acidlib.planning.initiate import ABORTED_TXN_KEY, ABORTED_TXN_TIME_KEY, ABORTS_BY_CLEANER
+from acidlib.points import Point, passing
+from acidlib.queue.metastore_database import MetastoreDatabase
+from acidlib.report.progress import WARNING
+from acidlib.report.results import CleaningResult, RemovedPath
+from acidlib.service.places import CleanerOptions, Target
+from acidlib.service.removals import NotOursError, Pace, remove_named, would_go
+from acidlib.service.services import Services
+from acidlib.service.surroundings.catalog import Catalog, GoneError, require_unchanged
+from acidlib.stores.listing import list_location
+from acidlib.wording import plural
+
+NOTHING_FORGOTTEN = -1
+"""A mark below every write id: a request that ends with it has nothing forgotten, where 0 would mean all."""
+
+
+@contextmanager
+def own_transaction(hms: Hms, host: str) -> Iterator[int]:
+    """Have a transaction for a moment, which the database of this metastore shows, and with it all that are older."""
+    txn = hms.open_txn(TxnType.READ_ONLY, "acidlib cleaner", host)
+    try:
+        yield txn
+    finally:
+        hms.commit_txn(txn, TxnType.READ_ONLY)
+
+
+def not_its_database(database: MetastoreDatabase, by: str, why: str) -> RefusedError:
+    """Return the error for a database that does not show what a transaction of our own has just done over thrift."""
+    return RefusedError(
+        f"Cannot clean by {by} in {database.shown}: it {why}, so it is not the database of this metastore, or a copy "
+        "that is behind; give --queue-url of its own database"
+    )
+
+
+class RolledBack:
+    """The places of one metastore that are due, and their cleaning."""
+
+    def __init__(
+        self, services: Services, hms: Hms, catalog: Catalog, database: MetastoreDatabase, options: CleanerOptions
+    ) -> None:
+        """Work with the `database` of this metastore, which is proven to be that before anything goes by it."""
+        self._services = services
+        self._hms = hms
+        self._catalog = catalog
+        self._database = database
+        self._options = options
+        self._is_proven = False
+        self.is_seen = False
+        """Whether the database has shown what is noted of rolled back transactions."""
+
+    def due(self) -> list[list[DueCleaning]]:
+        """Return what is due and selected, by table: at one table, one place is cleaned after the other.
+
+        A user of the database who may not read it all gets a line that says so: its only purpose may be what readers
+        register. RefusedError where the database is another one than this metastore's, or a copy that is behind.
+        """
+        settings = self._services.settings
+        if not settings.flag(ABORTS_BY_CLEANER):
+            return []  # the initiator counts them
+        try:
+            found = self._database.noted_writes()
+        except RefusedError as error:
+            self._services.progress.note(str(error), level=WARNING)
+            return []
+        if found is None:
+            return []
+        self.is_seen = True
+        notes, now_ms = found
+        longest = settings.integer(ABORTED_TXN_TIME_KEY)
+        due = due_cleanings(notes, most=settings.integer(ABORTED_TXN_KEY), longest_ms=longest, now_ms=now_ms)
+        by_table: dict[TableRef, list[DueCleaning]] = {}
+        for one in due:
+            if self._options.wants(one.ref):
+                by_table.setdefault(one.ref.whole_table, []).append(one)
+        if by_table:
+            self._require_its_database()
+        return list(by_table.values())
+
+    def clean(self, due: DueCleaning, pace: Pace) -> CleaningResult:
+        """Return what came of one place, whatever goes wrong there."""
+        result = CleaningResult(id=None, ref=due.ref, location="", state="failed", reason="")
+        try:
+            return self._clean(due, result, pace)
+        except ConflictError as error:
+            return replace(result, state="conflict", reason=str(error), is_busy=isinstance(error, BusyError))
+        except RefusedError as error:
+            return replace(result, state="ready for cleaning", reason=str(error))
+        except AcidError as error:
+            return replace(result, reason=str(error))
+
+    def forget_what_is_gone(self, target: Target, listing: Listing, up_to: int) -> None:
+        """Have forgotten what no directory of a place holds any more, up to the mark of a request that has just ended.
+
+        Up to it nothing was open when the place was listed. What compactions were rolled back is left: one may have
+        been at work then.
+        """
+        if not self.is_seen:
+            return
+        self._require_its_database()
+        notes = [
+            note
+            for note in self._database.noted_writes_of(target.ref)
+            if note.ref == target.ref and not (note.is_open or note.compacts or note.write_id is None)
+            if note.write_id <= up_to
+        ]
+        self._database.forget(_free(notes, _held(listing, notes)))
+
+    def end_retries(self) -> None:
+        """End what Hive's own cleaner queued for itself after a failure, once nothing is noted of its place."""
+        rows = [
+            row
+            for row in self._hms.show_compactions()
+            if row.type is CompactionType.ABORT_TXN_CLEANUP and row.state is State.READY_FOR_CLEANING
+        ]
+        if not rows or self._options.dry_run or not self.is_seen:
+            return
+        found = self._database.noted_writes()
+        if found is None:
+            return
+        noted = {note.ref for note in found[0] if not note.is_open}
+        for row in rows:
+            if row.ref not in noted and self._options.wants(row.ref):
+                self._hms.mark_cleaned(replace(row, highest_write_id=NOTHING_FORGOTTEN))
+
+    def _clean(self, due: DueCleaning, result: CleaningResult, pace: Pace) -> CleaningResult:
+        # what is rolled back from here on is not looked for at the first place: it is left for the next run
+        notes = [note for note in self._database.noted_writes_of(due.ref) if due.concerns(note)]
+        held = self._at_work(notes)
+        why, problems = due.reason, list[str]()
+        table_itself = self._catalog.table_itself(due.ref)
+        if table_itself is not None:
+            for target in self._places(due, notes, table_itself):
+                result = result if result.location else replace(result, location=str(target.location))
+                left, removed, stays = self._clean_at(due, notes, target, table_itself, pace)
+                result = replace(result, removed=result.removed + removed)
+                problems += stays
+                if left is not None:
+                    held |= {
+                        note: f"{name}: it may hold rows of {_words(note)}" for note, name in _held(left, notes).items()
+                    }
+        elif self._database.has_table(due.ref):
+            raise NotOursError(
+                f"Cannot clean {result.ref}: the metastore does not show this user the table, though its database "
+                "has it; run the cleaner as a user who may see it"
+            )
+        else:
+            why += "; the table does not exist any more"
+        free = _free(notes, held)
+        result = replace(result, blocked=tuple(sorted(set(held.values()))))
+        count = plural(len({note.txn_id for note in free}), "rolled back transaction")
+        if self._options.dry_run:
+            return replace(result, state="planned", reason=f"{why}; {count} would be forgotten here")
+        self._database.forget(free)
+        passing(Point.CLEANED)
+        if problems:
+            return replace(result, reason="; ".join(problems))
+        if held:
+            remembered = len({note.txn_id for note in held})
+            reason = f"{why}; {count} forgotten here, {remembered} remembered"
+            return replace(result, state="ready for cleaning", reason=reason)
+        return replace(result, state="succeeded", reason=f"{why}; {count} forgotten here")
+
+    def _at_work(self, notes: Sequence[NotedWrite]) -> dict[NotedWrite, str]:
+        """Return notes of compactions that were rolled back and whose worker may not know it yet: a result may come."""
+        if not any(note.compacts for note in notes):
+            return {}
+        rows = {row.txn_id: row.id for row in self._hms.show_compactions() if row.state is State.WORKING}
+        return {
+            note: f"request {rows[note.txn_id]}: it is worked on, and its {_words(note)} was rolled back"
+            for note in notes
+            if note.txn_id in rows
+        }
+
+    def _places(self, due: DueCleaning, notes: Sequence[NotedWrite], table: Target) -> Iterator[Target]:
+        """Yield the places that may hold rows of what is due.
+
+        A write to partitions that are known only at its end may have made some that the metastore never heard of: then
+        wherever rows may lie below the table, and in its partitions that lie elsewhere.
+        """
+        if table.facts is None or not table.facts.table.partition_keys:
+            yield table
+        elif due.ref.partition is not None:
+            try:
+                about = CompactionRequest(id=0, ref=due.ref, type=CompactionType.ABORT_TXN_CLEANUP)
+                yield self._catalog.whereabouts(about)
+            except GoneError:
+                if self._database.has_partition(due.ref):
+                    raise NotOursError(
+                        f"Cannot clean {due.ref}: the metastore does not show this user the partition, though its "
+                        "database has it; run the cleaner as a user who may see it"
+                    ) from None
+                # where it lay unless it was given a location, which went with it
+                yield replace(table, ref=due.ref, location=table.location.child(due.ref.partition))
+        else:
+            known = {place.location: place for place in self._catalog.partitions_of(table)}
+            below = places_below(list_location(self._services.fs(table.location), table.location, missing=RetryError))
+            for path in sorted(path for path, names in below.items() if held_notes(names, notes)):
+                location = table.location.child(path) if path else table.location
+                ref = table.ref._replace(partition=path or None)
+                yield known.get(location, replace(table, ref=ref, location=location))
+            for place in known.values():
+                if table.location.holds(place.location):
+                    continue
+                listing = list_location(self._services.fs(place.location), place.location, missing=RetryError)
+                if held_notes(listing.top_directories(), notes):
+                    yield place
+
+    def _clean_at(
+        self, due: DueCleaning, notes: Sequence[NotedWrite], target: Target, table: Target, pace: Pace
+    ) -> tuple[Listing | None, tuple[RemovedPath, ...], tuple[str, ...]]:
+        """Remove what is nothing but rolled back at one location.
+
+        Return what lies there then, None for nothing at all; what went; and what could not be removed.
+        """
+        services, location = self._services, target.location
+        forbidden = target.cleaning_forbidden()
+        if forbidden is not None:
+            raise NotOursError(f"Cannot clean {target.ref}: {forbidden}")
+        fs = services.fs(location)
+        if not fs.exists(str(location)):
+            self._require_believable(target, table)
+            return None, (), ()
+        if self._options.dry_run:
+            listing = list_location(fs, location, missing=ConflictError)
+            removed, stays = would_go(services, location, self._rolled_back(due, notes, target, listing), listing)
+            return listing.without([item.path for item in removed]), removed, stays
+        pace.assert_not_stopped()
+        with services.claim(location) as claim:
+            passing(Point.CLEANING_CLAIMED)
+            listing = list_location(fs, location, missing=ConflictError)
+            if not listing.files and not listing.top_directories():
+                self._require_believable(target, table)
+            wanted = self._rolled_back(due, notes, target, listing)
+            passing(Point.CLEANING_PLANNED)
+            if not wanted:
+                return listing, (), ()
+            now = self._catalog.table_itself(table.ref)
+            if now is None:
+                raise ConflictError(f"Cannot clean {table.ref}: it was dropped meanwhile")
+            require_unchanged(table, now, "clean")
+            removed, problems = remove_named(
+                services, claim, wanted, trash=self._options.trash, pace=pace, known=frozenset(listing.files)
+            )
+            passing(Point.REMOVED_ALL)
+            return list_location(fs, location, missing=ConflictError), removed, problems
+
+    def _rolled_back(
+        self, due: DueCleaning, notes: Sequence[NotedWrite], target: Target, listing: Listing
+    ) -> dict[str, str]:
+        """Return what may go, each with why.
+
+        Write ids are read after the listing: a table that was made anew meanwhile has its own.
+        """
+        found = self._database.rolled_back(target.ref)
+        write_ids = [write_id for write_id, txn in found if due.below is None or txn < due.below]
+        return rolled_back_directories(listing, {note.txn_id for note in notes}, write_ids)
+
+    def _require_believable(self, target: Target, table: Target) -> None:
+        """Raise RetryError where nothing lies at a place though something may: what is not seen must not be forgotten.
+
+        An empty directory of a local disk may be that of a mount that is missing, unless nothing was ever committed in
+        the table, or something else lies in it.
+        """
+        fs, is_local = self._services.fs(table.location), table.location.kind == LOCAL
+        is_there = fs.exists(str(table.location))
+        if is_there and (
+            not is_local
+            or (target.location != table.location and fs.list_directory(str(table.location), missing=ConflictError))
+        ):
+            return
+        name = table.ref.whole_table
+        write_ids = self._hms.valid_write_ids([name], self._hms.open_txns())[name]
+        was_committed = len(write_ids.open_ids) + len(write_ids.aborted_ids) < write_ids.high_water_mark
+        if was_committed or (is_local and not is_there):
+            raise RetryError(
+                f"Cannot clean {target.ref}: nothing lies at {target.location}; a mount may be missing, or what is "
+                "configured lead to another store than it did"
+            )
+
+    def _require_its_database(self) -> None:
+        """Raise RefusedError unless the database shows what this run does over thrift; asked once."""
+        if self._is_proven:
+            return
+        host = f"acidlib-{self._services.unique()}"
+        with own_transaction(self._hms, host) as txn:
+            self._is_proven = self._database.shows(txn, host)
+        if not self._is_proven:
+            why = "does not show what was just opened over thrift"
+            raise not_its_database(self._database, "the rolled back transactions", why)
+
+
+def _held(listing: Listing, notes: Iterable[NotedWrite]) -> dict[NotedWrite, str]:
+    return held_notes(listing.top_directories(), notes, listing.compacted_bases)
+
+
+def _free(notes: Iterable[NotedWrite], held: Mapping[NotedWrite, str]) -> list[NotedWrite]:
+    """Return the notes of transactions of which nothing lies at the place: forgotten by transaction and place."""
+    kept = {(note.txn_id, note.ref) for note in held}
+    return [note for note in notes if (note.txn_id, note.ref) not in kept]
+
+
+def _words(note: NotedWrite) -> str:
+    return f"transaction {note.txn_id}" + ("" if note.write_id is None else f" (write id {note.write_id})")
