@@ -234,7 +234,7 @@ class Connection:
             return True
         return True
 
-    def call(self, action: str, name: str, *arguments: object, missing: str, hive3: bool) -> Any:
+    def call(self, action: str, name: str, *arguments: object, missing: str = "", hive3: bool = False) -> Any:
         """Return the answer of a call, see `MetastoreClient.call`; raise what `translated` makes of a server's error.
 
         Raises CorruptError for an answer that is not whole, and ConnectionLost.

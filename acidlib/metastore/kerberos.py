@@ -1,4 +1,13 @@
-"""Logging in with Kerberos: ticket caches, keytabs, SASL's mechanism GSSAPI, and what went wrong in one line."""
+"""Logging in with Kerberos: tickets by a keytab or out of the caller's cache, SASL's mechanism GSSAPI with them, and
+what went wrong in one line that says what helps.
+
+Source: RFC 4752 for the messages, MIT Kerberos for how credentials are found. Of the numbers of errors: RFC 4120 for
+those below 128; MIT Kerberos `krb5_err.et` for the others, where the first one is -1765328384, and
+`gssapi_err_krb5.et` for that of a name without keys.
+
+The module gssapi is an extra: it is loaded when a login is made. Its errors have a number (`maj_code`), the one that
+Kerberos gives it (`min_code`, 0: none), and texts for both.
+"""
 
 from __future__ import annotations
 
@@ -10,90 +19,21 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from io import BytesIO
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from acidlib.errors import RefusedError, RetryError
 from acidlib.metastore.options import KerberosLogin, Protection, SaslOptions
 
-# --- ticket cache -----------------------------------------------------------------------------------------------------
-# Whose tickets are in a cache, and when they end. No I/O.
-#
-# The module gssapi tells both of tickets that are good, and neither once they have ended, when it is asked for.
-#
-# Source: MIT Kerberos, `Credential cache file format`, version 4; all numbers are big-endian.
+T = TypeVar("T")
 
-_VERSION = 0x0504
-_TICKET_GRANTING = b"krbtgt"
-
-
-@dataclass(frozen=True, slots=True)
-class Tickets:
-    """`owner` is a principal; after `end`, epoch seconds, they are good for nothing. None: there are none."""
-
-    owner: str
-    end: int | None
-
-
-class _Reader:
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.at = 0
-
-    def number(self, size: int) -> int:
-        return int.from_bytes(self.take(size))
-
-    def take(self, size: int) -> bytes:
-        if size > len(self.data) - self.at:
-            raise ValueError("the cache ends before it is whole")
-        self.at += size
-        return self.data[self.at - size : self.at]
-
-    def text(self) -> bytes:
-        return self.take(self.number(4))
-
-    def principal(self) -> tuple[bytes, list[bytes]]:
-        """Its realm and its parts."""
-        self.take(4)
-        count = self.number(4)
-        return self.text(), [self.text() for _ in range(count)]
-
-
-def tickets_in(data: bytes) -> Tickets | None:
-    """What is in such a file; None for another file, and for one that is not whole."""
-    reader = _Reader(data)
-    ends = []
-    try:
-        if reader.number(2) != _VERSION:
-            return None
-        reader.take(reader.number(2))
-        realm, parts = reader.principal()
-        while reader.at < len(data):
-            reader.principal()
-            _, server = reader.principal()
-            reader.take(2)
-            reader.text()
-            _, _, end, _ = struct.unpack(">4I", reader.take(16))
-            reader.take(1 + 4)
-            for _ in range(2):  # addresses, and data of whoever authorised
-                for _ in range(reader.number(4)):
-                    reader.take(2)
-                    reader.text()
-            reader.text()
-            reader.text()
-            if server[:1] == [_TICKET_GRANTING]:
-                ends.append(end)
-    except ValueError:
-        return None
-    owner = b"/".join(parts) + b"@" + realm
-    return Tickets(owner.decode("utf-8", "replace"), max(ends, default=None))
-
-
-# --- kerberos errors --------------------------------------------------------------------------------------------------
-# What went wrong with Kerberos, in one line that says what helps. No I/O.
-#
-# Source of the numbers: RFC 4120 for those below 128; MIT Kerberos `krb5_err.et` for the others, where the first one is
-# -1765328384, and `gssapi_err_krb5.et` for that of a name without keys.
+_LAYERS = {Protection.AUTHENTICATION: 1, Protection.INTEGRITY: 2, Protection.PRIVACY: 4}
+_SPNEGO = "1.3.6.1.5.5.2"
+_LARGEST_MESSAGE = (1 << 24) - 1
+# while the tickets of a keytab are fetched anew, nothing may look into their cache
+_ONE_AT_A_TIME = threading.Lock()
+_renewals = itertools.count(1)
 
 _FIRST = -1765328384 & 0xFFFFFFFF
 _NO_KEYS_OF_NAME = 39756033 - _FIRST
@@ -105,16 +45,7 @@ _NO_TICKET, _NO_KEYTAB_FORMAT = (141, 195), 213
 _NO_ERROR = "Success"
 _CLOCKS = "the clocks of this machine, of the KDC and of the metastore differ by too much; set them by NTP"
 _KINIT = "run kinit, or give --principal and --keytab"
-
-
-class GssError(Protocol):
-    """What the module gssapi raises: its number, the one that Kerberos gives it (0: none), and their texts."""
-
-    maj_code: int
-    min_code: int
-
-    def get_all_statuses(self, code: int, is_maj: bool, /) -> list[str]:  # noqa: FBT001 - gssapi's
-        """The texts of a number."""
+_CACHE_VERSION = 0x0504
 
 
 class KerberosFailure(Exception):  # noqa: N818 - whoever logs in makes an error for users of it
@@ -129,108 +60,11 @@ class KerberosFailure(Exception):  # noqa: N818 - whoever logs in makes an error
         self.has_ended = has_ended
 
 
-def failure_of(
-    error: GssError, login: KerberosLogin, *, service: str, cached: Tickets | None = None
-) -> KerberosFailure:
-    """What an error means for a login to `service`; `cached` is what is in the cache, where that is known."""
-    number = error.min_code - _FIRST
-    name = login.principal or (cached.owner if cached is not None else "this user")
-    known = {
-        _NO_CLIENT: f"the realm knows no principal {name}",
-        _NO_SERVICE: f"the realm knows no service {service}: does hive.metastore.kerberos.principal name the "
-        "metastore's own?",
-        _KEY_EXPIRED: f"the password or key of {name} has expired: have a new one made",
-        _TICKET_NOT_YET: _CLOCKS,
-        _BROKEN_CONFIGURATION: "krb5.conf cannot be understood",
-        _NO_KDC_KNOWN: "krb5.conf names no KDC of the realm; KRB5_CONFIG says which file is read",
-        _NO_KDC_ANSWERS: "no KDC of the realm answers",
-        _NO_DEFAULT_REALM: "krb5.conf names no default_realm; KRB5_CONFIG says which file is read",
-    }
-    if number in _SKEW:
-        reason = _CLOCKS
-    elif number == _TICKET_ENDED and login.keytab is not None:
-        reason = f"a ticket that was fetched now has ended already: {_CLOCKS}"
-    elif number == _TICKET_ENDED:
-        reason = f"the ticket of {name} {_ended(cached)}; {_KINIT}"
-    elif number in _LOCKED:
-        reason = f"{name} is locked in the realm, or has expired there"
-    elif number in _NO_TICKET:
-        reason = f"there is no ticket{f' of {login.principal}' if login.principal else ''}; {_KINIT}"
-    elif number in _WRONG_KEY and login.keytab is not None:
-        reason = f"the keys of {name} in {login.keytab} are not those of the realm: have the keytab made anew"
-    else:
-        reason = known.get(number, "Kerberos failed")
-    return KerberosFailure(
-        f"{reason}{_said(error)}", passes=number == _NO_KDC_ANSWERS, has_ended=number == _TICKET_ENDED
-    )
-
-
-def is_without_ticket(error: GssError) -> bool:
-    """Whether there is none: with a keytab the reason may be the keytab, of which Kerberos says nothing."""
-    return error.min_code - _FIRST in _NO_TICKET
-
-
-def keytab_failure(error: GssError, login: KerberosLogin) -> KerberosFailure:
-    """What an error means for a look into the keytab."""
-    number = error.min_code - _FIRST
-    if number == _NO_KEYS_OF_NAME:
-        return KerberosFailure(f"the keytab {login.keytab} has no keys of {login.principal}{_said(error)}")
-    if number == _NO_KEYTAB_FORMAT:
-        return KerberosFailure(f"{login.keytab} is no keytab{_said(error)}")
-    return KerberosFailure(f"the keytab {login.keytab} cannot be read{_said(error)}")
-
-
-def message_failure(error: GssError) -> KerberosFailure:
-    """What an error means for what the server said, in the login or after it.
-
-    It was changed on its way, left out, repeated, or somebody else's. Kerberos has the numbers of wrong keys for that.
-    """
-    if error.min_code - _FIRST in _SKEW:
-        reason = _CLOCKS
-    else:
-        reason = "what came is not the server's next message as it sent it"
-    return KerberosFailure(f"{reason}{_said(error)}")
-
-
-def _ended(cached: Tickets | None) -> str:
-    if cached is None or cached.end is None:
-        return "has ended"
-    return f"ended at {datetime.fromtimestamp(cached.end, UTC):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _said(error: GssError) -> str:
-    """Kerberos' own words; the number that it gives to a wrong signature has the text of no error."""
-    words = _words(error, error.min_code or error.maj_code, is_maj=not error.min_code)
-    if words == _NO_ERROR:
-        words = _words(error, error.maj_code, is_maj=True)
-    return f" (Kerberos says: {words})" if words else ""
-
-
-def _words(error: GssError, code: int, *, is_maj: bool) -> str:
-    return " ".join(" ".join(error.get_all_statuses(code, is_maj)).split())
-
-
-# --- kerberos ---------------------------------------------------------------------------------------------------------
-# Logging in with Kerberos: tickets by a keytab or out of the caller's cache, and SASL's mechanism GSSAPI with them.
-#
-# Source: RFC 4752 for the messages, MIT Kerberos for how credentials are found. The module gssapi is an extra: it is
-# loaded when somebody logs in.
-
-T = TypeVar("T")
-
-_LAYERS = {Protection.AUTHENTICATION: 1, Protection.INTEGRITY: 2, Protection.PRIVACY: 4}
-_SPNEGO = "1.3.6.1.5.5.2"
-_LARGEST_MESSAGE = (1 << 24) - 1
-# while the tickets of a keytab are fetched anew, nobody may look into their cache
-_ONE_AT_A_TIME = threading.Lock()
-_renewals = itertools.count(1)
-
-
 class GssapiClient:
     """One login, and the messages over the connection that it was for; its steps are those of pure-sasl's client."""
 
     def __init__(self, options: SaslOptions, host: str) -> None:
-        """Finds the tickets, also that for the service.
+        """Find the tickets, also that for the service.
 
         Raises RefusedError where the module is missing, KerberosFailure.
         """
@@ -247,7 +81,7 @@ class GssapiClient:
         self._first = _begun(begin, self._login)
 
     def process(self, challenge: bytes | None = None) -> bytes:
-        """The answer to what the server said; without that, what begins the login. Raises KerberosFailure."""
+        """Return the answer to what the server said; without that, what begins the login. Raises KerberosFailure."""
         if challenge is None:
             return self._first
         if not self._context.complete:
@@ -262,13 +96,13 @@ class GssapiClient:
         return self._try(lambda: bytes(self._context.wrap(choice, False).message))
 
     def wrap(self, data: bytes) -> bytes:
-        """A message as it is sent: as it is, signed, or encrypted. Raises KerberosFailure."""
+        """Return a message as it is sent: as it is, signed, or encrypted. Raises KerberosFailure."""
         if self._layer is Protection.AUTHENTICATION:
             return data
         return self._try(lambda: bytes(self._context.wrap(data, self._layer is Protection.PRIVACY).message))
 
     def unwrap(self, data: bytes) -> bytes:
-        """A message as it was meant. Raises KerberosFailure for one that was changed on its way."""
+        """Return a message as it was meant. Raises KerberosFailure for one that was changed on its way."""
         if self._layer is Protection.AUTHENTICATION:
             return data
         found = _heard(lambda: self._context.unwrap(data))
@@ -278,7 +112,14 @@ class GssapiClient:
 
     def _new_context(self, options: SaslOptions, host: str) -> Any:
         gssapi = _module()
-        service = _service_name(options, host)
+        if options.host is None:  # as krb5.conf names the host
+            found = gssapi.Name(f"{options.service}@{host}", gssapi.NameType.hostbased_service)
+            text = str(found.canonicalize(gssapi.MechType.kerberos))
+        else:
+            text = f"{options.service}/{options.host}"
+        plain, _, realm = text.partition("@")
+        realm = options.realm or realm
+        service = gssapi.Name(f"{plain}@{realm}" if realm else plain, gssapi.NameType.kerberos_principal)
         self._service = str(service)
         flags = gssapi.RequirementFlag
         return gssapi.SecurityContext(
@@ -296,8 +137,18 @@ class GssapiClient:
         return _tried(act, self._login, self._service)
 
 
+def _chosen(offered: int, wanted: tuple[Protection, ...]) -> Protection:
+    """Return the first wanted protection that the server offers; where none is wanted, the cheapest one."""
+    for one in wanted or tuple(Protection):
+        if _LAYERS[one] & offered:
+            return one
+    names = ", ".join(one.value for one in Protection if _LAYERS[one] & offered) or "nothing"
+    stated = ",".join(one.value for one in wanted) or "not set"
+    raise KerberosFailure(f"the server offers {names}, and hadoop.rpc.protection is {stated} here")
+
+
 def negotiated(login: KerberosLogin, host: str) -> str:
-    """What the header Authorization says to a server behind HTTP that asks for Kerberos (RFC 4559, RFC 4178).
+    """Return what the header Authorization says to a server behind HTTP that asks for Kerberos (RFC 4559, RFC 4178).
 
     Good for one request. Raises as `GssapiClient` does.
     """
@@ -319,7 +170,7 @@ def negotiated(login: KerberosLogin, host: str) -> str:
 
 
 def _begun(begin: Callable[[], bytes], login: KerberosLogin) -> bytes:
-    """What begins a login. With a keytab whose tickets have ended the KDC is asked for new ones, or says why not.
+    """Return what begins a login. With a keytab whose tickets have ended the KDC gives new ones, or says why not.
 
     By itself Kerberos goes on with what it has when the KDC does not answer, and asks again half a minute later.
     """
@@ -329,22 +180,28 @@ def _begun(begin: Callable[[], bytes], login: KerberosLogin) -> bytes:
         except KerberosFailure as failure:
             if login.keytab is None or not failure.has_ended:
                 raise
-        _tried(lambda: _renew(login), login, "")
+
+        def renew() -> None:
+            """Fetch tickets into a cache that has none yet, and put them in place of those that have ended."""
+            fresh = _credentials(login, cache=f"{_cache(login)} {next(_renewals)}")
+            fresh.store(store={"ccache": _cache(login)}, usage="initiate", overwrite=True)
+
+        _tried(renew, login, "")
         return begin()
 
 
 def _tried(act: Callable[[], T], login: KerberosLogin, service: str) -> T:
-    """What `act` returns; KerberosFailure for what Kerberos says against it."""
+    """Return what `act` returns; KerberosFailure for what Kerberos says against it."""
     try:
         return act()
     except _module().exceptions.GSSError as error:
-        if is_without_ticket(error):
+        if error.min_code - _FIRST in _NO_TICKET:  # the reason may be the keytab, of which Kerberos says nothing
             _look_into_keytab(login)
         raise failure_of(error, login, service=service, cached=_cached(login)) from None
 
 
 def _heard(act: Callable[[], T]) -> T:
-    """What `act` makes of a message of the server; KerberosFailure for one that Kerberos does not take."""
+    """Return what `act` makes of a message of the server; KerberosFailure for one that Kerberos does not take."""
     try:
         return act()
     except _module().exceptions.GSSError as error:
@@ -352,7 +209,7 @@ def _heard(act: Callable[[], T]) -> T:
 
 
 def keep_logged_in(login: KerberosLogin) -> None:
-    """With a keytab: has its tickets where all of this process that speaks Kerberos finds them, and new ones in time.
+    """Have the tickets of a keytab where all of this process that speaks Kerberos finds them, and new ones in time.
 
     They are in a cache of this process. Raises RefusedError for a keytab that cannot be used and where the module is
     missing, RetryError where there are no tickets to be had.
@@ -385,22 +242,18 @@ def _module() -> Any:
     return gssapi
 
 
-def _credentials(login: KerberosLogin, mechanism: Any = None) -> Any:
-    """Those of the keytab, in a cache of this process, or those that Kerberos has by itself; for Kerberos' mechanism.
+def _credentials(login: KerberosLogin, mechanism: Any = None, cache: str | None = None) -> Any:
+    """Return those of the keytab, in a cache of this process, or those that Kerberos has by itself.
 
     With a keytab each call fetches new tickets when half of the life of the old ones is over.
     """
-    return _acquired(login, _cache(login), mechanism)
-
-
-def _acquired(login: KerberosLogin, cache: str, mechanism: Any = None) -> Any:
     gssapi = _module()
     given: dict[str, Any] = {}
     if login.principal is not None:
         given["name"] = gssapi.Name(login.principal, gssapi.NameType.kerberos_principal)
     if login.keytab is not None:
-        given["store"] = {"client_keytab": f"FILE:{login.keytab}", "ccache": cache}
-    # for one mechanism alone: of several one that fails is left out, and nobody hears why
+        given["store"] = {"client_keytab": f"FILE:{login.keytab}", "ccache": cache or _cache(login)}
+    # for one mechanism alone: of several one that fails is left out, and its reason is not told
     return gssapi.Credentials(usage="initiate", mechs=[mechanism or gssapi.MechType.kerberos], **given)
 
 
@@ -408,14 +261,8 @@ def _cache(login: KerberosLogin) -> str:
     return f"MEMORY:acidlib {login.principal} {login.keytab}"
 
 
-def _renew(login: KerberosLogin) -> None:
-    """Fetches tickets into a cache that has none yet, and puts them in place of those that have ended."""
-    fresh = _acquired(login, f"{_cache(login)} {next(_renewals)}")
-    fresh.store(store={"ccache": _cache(login)}, usage="initiate", overwrite=True)
-
-
 def _look_into_keytab(login: KerberosLogin) -> None:
-    """Raises KerberosFailure where it cannot be used."""
+    """Raise KerberosFailure where the keytab cannot be used."""
     if login.keytab is None or login.principal is None:
         return
     gssapi = _module()
@@ -426,8 +273,89 @@ def _look_into_keytab(login: KerberosLogin) -> None:
         raise keytab_failure(error, login) from None
 
 
+def failure_of(error: Any, login: KerberosLogin, *, service: str, cached: Tickets | None = None) -> KerberosFailure:
+    """Return what an error means for a login to `service`; `cached` is what is in the cache, where that is known."""
+    number = error.min_code - _FIRST
+    name = login.principal or (cached.owner if cached is not None else "this user")
+    known = {
+        _NO_CLIENT: f"the realm knows no principal {name}",
+        _NO_SERVICE: f"the realm knows no service {service}: does hive.metastore.kerberos.principal name the "
+        "metastore's own?",
+        _KEY_EXPIRED: f"the password or key of {name} has expired: have a new one made",
+        _TICKET_NOT_YET: _CLOCKS,
+        _BROKEN_CONFIGURATION: "krb5.conf cannot be understood",
+        _NO_KDC_KNOWN: "krb5.conf names no KDC of the realm; KRB5_CONFIG says which file is read",
+        _NO_KDC_ANSWERS: "no KDC of the realm answers",
+        _NO_DEFAULT_REALM: "krb5.conf names no default_realm; KRB5_CONFIG says which file is read",
+    }
+    if number in _SKEW:
+        reason = _CLOCKS
+    elif number == _TICKET_ENDED and login.keytab is not None:
+        reason = f"a ticket that was fetched now has ended already: {_CLOCKS}"
+    elif number == _TICKET_ENDED:
+        end = None if cached is None or cached.end is None else datetime.fromtimestamp(cached.end, UTC)
+        ended = "has ended" if end is None else f"ended at {end:%Y-%m-%d %H:%M:%S} UTC"
+        reason = f"the ticket of {name} {ended}; {_KINIT}"
+    elif number in _LOCKED:
+        reason = f"{name} is locked in the realm, or has expired there"
+    elif number in _NO_TICKET:
+        reason = f"there is no ticket{f' of {login.principal}' if login.principal else ''}; {_KINIT}"
+    elif number in _WRONG_KEY and login.keytab is not None:
+        reason = f"the keys of {name} in {login.keytab} are not those of the realm: have the keytab made anew"
+    else:
+        reason = known.get(number, "Kerberos failed")
+    return KerberosFailure(
+        f"{reason}{_said(error)}", passes=number == _NO_KDC_ANSWERS, has_ended=number == _TICKET_ENDED
+    )
+
+
+def keytab_failure(error: Any, login: KerberosLogin) -> KerberosFailure:
+    """Return what an error means for a look into the keytab."""
+    known = {
+        _NO_KEYS_OF_NAME: f"the keytab {login.keytab} has no keys of {login.principal}",
+        _NO_KEYTAB_FORMAT: f"{login.keytab} is no keytab",
+    }
+    reason = known.get(error.min_code - _FIRST, f"the keytab {login.keytab} cannot be read")
+    return KerberosFailure(f"{reason}{_said(error)}")
+
+
+def message_failure(error: Any) -> KerberosFailure:
+    """Return what an error means for what the server said, in the login or after it.
+
+    It was changed on its way, left out, repeated, or somebody else's. Kerberos has the numbers of wrong keys for that.
+    """
+    is_skewed = error.min_code - _FIRST in _SKEW
+    reason = _CLOCKS if is_skewed else "what came is not the server's next message as it sent it"
+    return KerberosFailure(f"{reason}{_said(error)}")
+
+
+def _said(error: Any) -> str:
+    """Return Kerberos' own words; the number that it gives to a wrong signature has the text of no error."""
+    words = _words(error, error.min_code or error.maj_code, is_maj=not error.min_code)
+    if words == _NO_ERROR:
+        words = _words(error, error.maj_code, is_maj=True)
+    return f" (Kerberos says: {words})" if words else ""
+
+
+def _words(error: Any, code: int, *, is_maj: bool) -> str:
+    return " ".join(" ".join(error.get_all_statuses(code, is_maj)).split())
+
+
+@dataclass(frozen=True, slots=True)
+class Tickets:
+    """What is in a cache: `owner` is a principal; after `end`, epoch seconds, its tickets are good for nothing. None:
+    there are none.
+    """
+
+    owner: str
+    end: int | None
+
+
 def _cached(login: KerberosLogin) -> Tickets | None:
-    """What is in the cache, where that is a file."""
+    """Return what is in the cache, where that is a file.
+
+    The module gssapi tells whose tickets they are and when they end only as long as they are good.
+    """
     name = login.cache or f"/tmp/krb5cc_{os.getuid()}"  # noqa: S108 - Kerberos' own
     path = name.removeprefix("FILE:")
     if not path.startswith("/"):
@@ -438,24 +366,53 @@ def _cached(login: KerberosLogin) -> Tickets | None:
         return None
 
 
-def _service_name(options: SaslOptions, host: str) -> Any:
-    """The principal of the metastore: what the setting says, or for `_HOST` as krb5.conf names the host."""
-    gssapi = _module()
-    if options.host is None:
-        found = gssapi.Name(f"{options.service}@{host}", gssapi.NameType.hostbased_service)
-        text = str(found.canonicalize(gssapi.MechType.kerberos))
-    else:
-        text = f"{options.service}/{options.host}"
-    plain, _, realm = text.partition("@")
-    realm = options.realm or realm
-    return gssapi.Name(f"{plain}@{realm}" if realm else plain, gssapi.NameType.kerberos_principal)
+def tickets_in(data: bytes) -> Tickets | None:
+    """Return what is in the file of a cache; None for another file, and for one that is not whole.
 
+    Source: MIT Kerberos, `Credential cache file format`, version 4; all numbers are big-endian.
+    """
+    file = BytesIO(data)
 
-def _chosen(offered: int, wanted: tuple[Protection, ...]) -> Protection:
-    """The first wanted protection that the server offers; where none is wanted, the cheapest one."""
-    for one in wanted or tuple(Protection):
-        if _LAYERS[one] & offered:
-            return one
-    names = ", ".join(one.value for one in Protection if _LAYERS[one] & offered) or "nothing"
-    stated = ",".join(one.value for one in wanted) or "not set"
-    raise KerberosFailure(f"the server offers {names}, and hadoop.rpc.protection is {stated} here")
+    def take(size: int) -> bytes:
+        found = file.read(size)
+        if len(found) < size:
+            raise ValueError("the cache ends before it is whole")
+        return found
+
+    def number(size: int) -> int:
+        return int.from_bytes(take(size))
+
+    def text() -> bytes:
+        return take(number(4))
+
+    def principal() -> tuple[bytes, list[bytes]]:
+        """Return its realm and its parts."""
+        take(4)
+        count = number(4)
+        return text(), [text() for _ in range(count)]
+
+    ends = []
+    try:
+        if number(2) != _CACHE_VERSION:
+            return None
+        take(number(2))
+        realm, parts = principal()
+        while file.tell() < len(data):
+            principal()
+            _, server = principal()
+            take(2)
+            text()
+            _, _, end, _ = struct.unpack(">4I", take(16))
+            take(1 + 4)
+            for _ in range(2):  # addresses, and data of whatever authorised
+                for _ in range(number(4)):
+                    take(2)
+                    text()
+            text()
+            text()
+            if server[:1] == [b"krbtgt"]:
+                ends.append(end)
+    except ValueError:
+        return None
+    owner = b"/".join(parts) + b"@" + realm
+    return Tickets(owner.decode("utf-8", "replace"), max(ends, default=None))

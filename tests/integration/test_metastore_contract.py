@@ -628,25 +628,25 @@ def test_calls_that_hive_3_has_not(hms: Hms, database: str, table: str) -> None:
 
 @HIVE3_AND_4
 def test_a_missing_field_costs_the_connection_and_no_more(hms: Hms) -> None:
-    client, types = hms._client, interface()
+    types = interface()
     # a server either says what is missing, or ends the connection without a word
     with pytest.raises(RetryError, match=r"failed: Required field 'tablename' is unset"):
-        client.call("ask wrongly", "compact2", types.CompactionRequest(dbname="a"))
+        hms.call("ask wrongly", "compact2", types.CompactionRequest(dbname="a"))
     without_txns = types.GetValidWriteIdsRequest(fullTableNames=["a.b"])
     with pytest.raises(ConnectionLost, match=r"the server closed the connection"):
-        client._connected().call("ask wrongly", "get_valid_write_ids", without_txns)
+        hms._connected().call("ask wrongly", "get_valid_write_ids", without_txns)
     assert "default" in hms.database_names()
 
 
 @HIVE3_AND_4
 def test_a_call_that_does_not_exist_leaves_the_connection_usable(hms: Hms) -> None:
-    client, types = hms._client, interface()
+    types = interface()
     if hms.generation is Generation.HIVE3:
         with pytest.raises(RefusedError, match=r"has no call get_database_req$"):
-            client.call("ask", "get_database_req", types.GetDatabaseRequest(name="default"))
+            hms.call("ask", "get_database_req", types.GetDatabaseRequest(name="default"))
     else:
         with pytest.raises(RefusedError, match=r"has no call get_table$"):
-            client._connected().hive3_call("ask", "get_table", "default", "t")
+            hms._connected().call("ask", "get_table", "default", "t", hive3=True)
     assert "default" in hms.database_names()
 
 

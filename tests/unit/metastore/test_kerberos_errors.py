@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from acidlib.metastore.kerberos import Tickets, failure_of, is_without_ticket, keytab_failure, message_failure
+from acidlib.metastore.kerberos import Tickets, failure_of, keytab_failure, message_failure
 from acidlib.metastore.options import KerberosLogin
 
 FIRST = 2529638912
@@ -98,8 +98,3 @@ def test_a_message_that_was_changed_says_nothing_about_keys(number: int) -> None
 )
 def test_a_keytab_that_cannot_be_used(code: int, told: str) -> None:
     assert str(keytab_failure(GssapiError(code), KEYTAB)) == f"{told} (Kerberos says: The text)"
-
-
-def test_where_a_keytab_may_be_the_reason() -> None:
-    assert is_without_ticket(GssapiError(FIRST + 195))
-    assert not is_without_ticket(GssapiError(FIRST + 6))
