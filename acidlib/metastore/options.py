@@ -132,15 +132,6 @@ class ConnectionOptions:
     in_any_order: bool = True
     catalog: str = CATALOG
 
-    def __post_init__(self) -> None:
-        for name, value in (
-            ("timeout", self.timeout_seconds),
-            ("connect timeout", self.connect_timeout_seconds),
-            ("number of attempts", self.attempts),
-        ):
-            if value <= 0:
-                raise RefusedError(f"Cannot connect to a metastore: because the {name}, {value}, is not above 0")
-
 
 def parse_endpoints(uris: Sequence[str]) -> tuple[Endpoint, ...]:
     """The endpoints of URIs; each text may hold several, joined by commas. Repeated ones count once.

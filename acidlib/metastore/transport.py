@@ -1,4 +1,12 @@
-"""The bytes of a connection: sockets with TLS, SASL and framing, and messages over HTTP."""
+"""The bytes of a connection: sockets with TLS, SASL and framing, and messages over HTTP.
+
+Over a socket messages are cut not at all, in frames, or in packets after a SASL login. Source of those: Thrift
+`TSaslTransport`: a status byte, a length and a text, until the server says COMPLETE.
+
+Over HTTP (Hive 4) each message is one POST, and its answer that of the message. Source: Hive 4
+`HiveMetaStoreClient.createHttpClient`, `HmsThriftHttpServlet`, `ServletSecurity`; Thrift `THttpClient`; for servers
+before a metastore that ask for Kerberos, RFC 4559.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +33,6 @@ from acidlib.metastore.options import (
     TlsOptions,
 )
 
-# --- transport --------------------------------------------------------------------------------------------------------
-# The bytes of a connection: a socket, TLS, a SASL login, and how messages are cut (not at all, in frames, in packets).
-#
-# Source of the SASL packets: Thrift `TSaslTransport`: a status byte, a length and a text, until the server says
-# COMPLETE.
-
 _CHUNK = 1 << 16
 _MAX_PACKET = 1 << 29
 # the status bytes of the SASL login
@@ -49,7 +51,7 @@ class UnreadableAnswer(ConnectionLost):
 
 
 class NobodyToAsk(ConnectionLost):
-    """The login needs somebody else, who does not answer."""
+    """The login needs another server, which does not answer."""
 
 
 class Transport:
@@ -59,7 +61,7 @@ class Transport:
     """
 
     def __init__(self, endpoint: Endpoint, options: ConnectionOptions) -> None:
-        """Connects, at most for the connect timeout, and logs in.
+        """Connect, at most for the connect timeout, and logs in.
 
         Raises ConnectionLost, and RefusedError for a certificate, a mechanism or a login that does not pass.
         """
@@ -77,71 +79,58 @@ class Transport:
                 raise
 
     def begin(self, timeout_seconds: float) -> None:
-        """Starts a message: nothing of it is sent yet, and each wait for its answer may take this long."""
+        """Start a message: nothing of it is sent yet, and each wait for its answer may take this long."""
         self.sent = False
         self._out.clear()
         self._in = b""
         self._socket.settimeout(timeout_seconds)
 
     def is_usable(self) -> bool:
-        """Whether a message may be sent: not when the server has ended the connection, as one that restarts does.
+        """Return whether a message may be sent: not when the server has ended the connection, as at its restart.
 
         Only to be asked between two messages, when nothing is there to be read.
         """
         return is_quiet(self._socket)
 
     def write(self, data: bytes) -> None:
-        """Keeps bytes until `flush`."""
+        """Keep bytes until `flush`."""
         self._out += data
 
     def flush(self) -> None:
-        """Sends what was written, as one packet where messages are cut."""
+        """Send what was written, as one packet where messages are cut."""
         data = bytes(self._out)
         self._out.clear()
         if not data:
             return
         if self._packets:
-            plain = data
-            data = self._protected(lambda sasl: sasl.wrap(plain)) if self._sasl is not None else data
+            data = data if self._sasl is None else self._protected(self._sasl.wrap, data)
             data = struct.pack(">I", len(data)) + data
         # from here on the server may have the message, even if an error comes back
         self.sent = True
         self._send(data)
 
     def read(self, size: int) -> bytes:
-        """At least one and at most `size` bytes of the answer."""
+        """Return at least one and at most `size` bytes of the answer."""
         if not self._packets:
             return self._receive(size)
         while not self._in:
-            self._in = self._read_packet()
+            (length,) = struct.unpack(">I", self._receive_exactly(4))
+            if length > _MAX_PACKET:
+                raise ConnectionLost("the answer does not come in frames")
+            packet = self._receive_exactly(length)
+            self._in = packet if self._sasl is None else self._protected(self._sasl.unwrap, packet)
         data, self._in = self._in[:size], self._in[size:]
         return data
 
     def close(self) -> None:
-        """Ends the connection; never raises."""
+        """End the connection; never raises."""
         with suppress(OSError):
             self._socket.close()
 
-    # Thrift's transports ask for these names
-
-    def is_open(self) -> bool:
-        """True: it is open from its creation on."""
-        return True
-
-    def open(self) -> None:
-        """Nothing: it is open from its creation on."""
-
-    def _read_packet(self) -> bytes:
-        (length,) = struct.unpack(">I", self._receive_exactly(4))
-        if length > _MAX_PACKET:
-            raise ConnectionLost("the answer does not come in frames")
-        data = self._receive_exactly(length)
-        return self._protected(lambda sasl: sasl.unwrap(data)) if self._sasl is not None else data
-
-    def _protected(self, act: Callable[[Login], bytes]) -> bytes:
-        assert self._sasl is not None
+    @staticmethod
+    def _protected(act: Callable[[bytes], bytes], data: bytes) -> bytes:
         try:
-            return bytes(act(self._sasl))
+            return bytes(act(data))
         except KerberosFailure as failure:
             raise ConnectionLost(str(failure)) from None
 
@@ -192,7 +181,7 @@ class Transport:
 
 
 def is_quiet(connection: socket.socket) -> bool:
-    """Whether nothing comes from the peer, not even the end of the connection."""
+    """Return whether nothing comes from the peer, not even the end of the connection."""
     try:
         connection.settimeout(0)
         connection.recv(1)
@@ -204,7 +193,7 @@ def is_quiet(connection: socket.socket) -> bool:
 
 
 def open_socket(endpoint: Endpoint, options: ConnectionOptions, tls: TlsOptions | None) -> socket.socket:
-    """A connection to an endpoint, made within the connect timeout.
+    """Return a connection to an endpoint, made within the connect timeout.
 
     Raises ConnectionLost, and RefusedError for a certificate that does not pass.
     """
@@ -232,7 +221,7 @@ def open_socket(endpoint: Endpoint, options: ConnectionOptions, tls: TlsOptions 
 
 
 def tls_context(tls: TlsOptions) -> ssl.SSLContext:
-    """How a server's certificate is checked, and what we show of our own; RefusedError for files that are no PEM."""
+    """Return how a server's certificate is checked, with our own; RefusedError for files that are no PEM."""
     try:
         context = ssl.create_default_context(cafile=tls.ca_file, cadata=tls.certificates)
     except OSError as error:
@@ -255,13 +244,13 @@ def tls_context(tls: TlsOptions) -> ssl.SSLContext:
 
 
 def reason_of(error: OSError) -> str:
-    """One line for an error of the system, without its number."""
+    """Return one line for an error of the system, without its number."""
     reason = getattr(error, "reason", None) or error.strerror or str(error) or type(error).__name__
     return str(reason).splitlines()[0].lower().replace("_", " ")
 
 
 def one_line(text: str) -> str:
-    """What a server says as one line of letters that can be shown, and not too long."""
+    """Return what a server says as one line of letters that can be shown, and not too long."""
     line = "".join(letter for letter in " ".join(text.split()) if letter.isprintable())
     return line if len(line) <= _LONGEST_TOLD else line[: _LONGEST_TOLD - 3] + "..."
 
@@ -271,7 +260,7 @@ class SaslFailure(Exception):  # noqa: N818 - Transport makes a RefusedError of 
 
 
 def login(options: SaslOptions, host: str, send: Callable[[bytes], None], receive: Callable[[int], bytes]) -> Login:
-    """Logs in over an open connection; the result wraps and unwraps messages as was agreed (signed, encrypted, plain).
+    """Log in over an open connection; the result wraps and unwraps messages as was agreed (signed, encrypted, plain).
 
     `receive` gives exactly as many bytes as it is asked for.
 
@@ -308,30 +297,18 @@ def _refusal(options: SaslOptions, text: str) -> str:
 
 
 def _client(options: SaslOptions, host: str) -> Login:
-    if options.mechanism == "PLAIN":
-        if options.username is None:
-            raise RefusedError("Cannot log in to the metastore with PLAIN: because no user name is given")
-        return SASLClient(
-            host, service=options.service, mechanism="PLAIN", username=options.username, password=_password(options)
-        )
-    if options.mechanism != "GSSAPI":
-        raise RefusedError(
-            f"Cannot log in to the metastore with {options.mechanism}: because only PLAIN and GSSAPI are"
-        )
-    return GssapiClient(options, host)
-
-
-def _password(options: SaslOptions) -> str:
-    if options.password is not None or options.password_file is None:
-        return options.password or ""
-    try:
-        lines = Path(options.password_file).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise RefusedError(
-            f"Cannot log in to the metastore: because the password file {options.password_file} cannot be read: "
-            f"{error.strerror if isinstance(error, OSError) else 'it is not UTF-8'}"
-        ) from None
-    return lines[0] if lines else ""
+    if options.mechanism == "GSSAPI":
+        return GssapiClient(options, host)
+    password = options.password or ""
+    if options.password is None and options.password_file is not None:
+        try:
+            password = next(iter(Path(options.password_file).read_text(encoding="utf-8").splitlines()), "")
+        except (OSError, UnicodeDecodeError) as error:
+            raise RefusedError(
+                f"Cannot log in to the metastore: because the password file {options.password_file} cannot be read: "
+                f"{error.strerror if isinstance(error, OSError) else 'it is not UTF-8'}"
+            ) from None
+    return SASLClient(host, service=options.service, mechanism="PLAIN", username=options.username, password=password)
 
 
 def _send(send: Callable[[bytes], None], status: int, text: bytes | str | None) -> None:
@@ -345,12 +322,6 @@ def _receive(receive: Callable[[int], bytes]) -> tuple[int, bytes]:
         raise SaslFailure("the server does not speak SASL")
     return status, receive(length) if length else b""
 
-
-# --- http transport ---------------------------------------------------------------------------------------------------
-# Messages over HTTP (Hive 4): each is one POST, and its answer that of the message.
-#
-# Source: Hive 4 `HiveMetaStoreClient.createHttpClient`, `HmsThriftHttpServlet`, `ServletSecurity`; Thrift
-# `THttpClient`; for servers before a metastore that ask for Kerberos, RFC 4559.
 
 _THRIFT = "application/x-thrift"
 _USER_HEADER = "x-actor-username"
@@ -370,7 +341,7 @@ class HttpTransport:
     """
 
     def __init__(self, endpoint: Endpoint, options: ConnectionOptions, http: HttpOptions, *, user: str) -> None:
-        """Connects, at most for the connect timeout; `user` is who asks, unless the options say it.
+        """Connect, at most for the connect timeout; `user` is who asks, unless the options say it.
 
         Raises ConnectionLost, and RefusedError for a certificate that does not pass and a name that cannot be sent.
         """
@@ -391,23 +362,23 @@ class HttpTransport:
         self._connect()
 
     def begin(self, timeout_seconds: float) -> None:
-        """Starts a message: nothing of it is sent yet, and each wait for its answer may take this long."""
+        """Start a message: nothing of it is sent yet, and each wait for its answer may take this long."""
         self.sent = False
         self._out.clear()
         self._in = memoryview(b"")
         self._timeout_seconds = timeout_seconds
 
     def is_usable(self) -> bool:
-        """Whether a message may be sent: not when the server has ended a connection that it had meant to keep."""
+        """Return whether a message may be sent: not when the server has ended a connection that it meant to keep."""
         # after an answer that announced the end the next message makes a connection of its own
         return self._http.sock is None or is_quiet(self._http.sock)
 
     def write(self, data: bytes) -> None:
-        """Keeps bytes until `flush`."""
+        """Keep bytes until `flush`."""
         self._out += data
 
     def flush(self) -> None:
-        """Posts what was written and waits for the whole answer."""
+        """Post what was written and waits for the whole answer."""
         data = bytes(self._out)
         self._out.clear()
         if not data:
@@ -424,39 +395,38 @@ class HttpTransport:
         self._in = memoryview(body)
 
     def read(self, size: int) -> bytes:
-        """At least one and at most `size` bytes of the answer."""
+        """Return at least one and at most `size` bytes of the answer."""
         data, self._in = self._in[:size], self._in[size:]
         if not data:
             raise self._half_an_answer()
         return bytes(data)
 
     def close(self) -> None:
-        """Ends the connection; never raises."""
+        """End the connection; never raises."""
         with suppress(OSError):
             self._http.close()
-
-    # Thrift's transports ask for these names
-
-    def is_open(self) -> bool:
-        """True: it is open from its creation on."""
-        return True
-
-    def open(self) -> None:
-        """Nothing: it is open from its creation on."""
 
     def _connect(self) -> None:
         # with a socket of ours, so that both transports make connections, trust and tell alike
         self._http.sock = open_socket(self._endpoint, self._options, self._tls)
 
     def _posted(self, data: bytes) -> tuple[HTTPResponse, bytes]:
-        who = self._kerberos_header()
+        headers = dict(self._headers)
+        if self._cookies:
+            headers["Cookie"] = "; ".join(f"{name}={cookie.coded_value}" for name, cookie in self._cookies.items())
+        if self._login is not None and self._logs_in:
+            try:
+                headers["Authorization"] = negotiated(self._login, self._endpoint.host)
+            except KerberosFailure as failure:
+                if failure.passes:
+                    raise ConnectionLost(str(failure)) from None
+                raise self._turned_away(f"it asks for Kerberos, and {failure}") from None
         if self._http.sock is None:
             self._connect()
         self._http.sock.settimeout(self._timeout_seconds)
         # from here on the server may have the message, even if an error comes back
         self.sent = True
         try:
-            headers = self._headers | self._cookie_header() | who
             self._http.request("POST", self._path, body=data, headers=headers)
             response = self._http.getresponse()
             body = response.read()
@@ -480,16 +450,6 @@ class HttpTransport:
     def _asks_for_kerberos(self, response: HTTPResponse) -> bool:
         asked = [word.split()[0].lower() for word in response.headers.get_all("WWW-Authenticate") or () if word.strip()]
         return self._login is not None and response.status == _UNAUTHORIZED and "negotiate" in asked
-
-    def _kerberos_header(self) -> dict[str, str]:
-        if self._login is None or not self._logs_in:
-            return {}
-        try:
-            return {"Authorization": negotiated(self._login, self._endpoint.host)}
-        except KerberosFailure as failure:
-            if failure.passes:
-                raise ConnectionLost(str(failure)) from None
-            raise self._turned_away(f"it asks for Kerberos, and {failure}") from None
 
     def _require_thrift(self, response: HTTPResponse, body: bytes) -> None:
         # of an answer that does not tell it, text/plain: so are those by which Hive turns away
@@ -521,7 +481,7 @@ class HttpTransport:
         return TurnedAway(reason)
 
     def _keep_cookies(self, response: HTTPResponse) -> None:
-        """Whoever stands before the metastore may want them back, so that it finds its session again."""
+        """Keep what a server before the metastore wants back, so that it finds its session again."""
         for text in response.headers.get_all("Set-Cookie") or ():
             found: SimpleCookie = SimpleCookie()
             with suppress(CookieError):
@@ -530,10 +490,6 @@ class HttpTransport:
                 self._cookies.pop(name, None)
                 if cookie["max-age"] != "0":
                     self._cookies[name] = cookie.value
-
-    def _cookie_header(self) -> dict[str, str]:
-        text = "; ".join(f"{name}={cookie.coded_value}" for name, cookie in self._cookies.items())
-        return {"Cookie": text} if text else {}
 
 
 def _headers(http: HttpOptions, user: str) -> dict[str, str]:
@@ -545,6 +501,6 @@ def _headers(http: HttpOptions, user: str) -> dict[str, str]:
 
 
 def _said(kind: str, body: bytes) -> str:
-    """What the server says in plain text, with a colon in front; pages are for browsers."""
+    """Return what the server says in plain text, with a colon in front; pages are for browsers."""
     text = one_line(body[:_LONGEST_READ].decode("utf-8", "replace")) if kind == "text/plain" else ""
     return f": {text}" if text else ""

@@ -64,9 +64,3 @@ def test_no_uri_is_refused(given: list[str]) -> None:
 
 def test_a_password_is_not_shown() -> None:
     assert "secret" not in repr(ConnectionOptions(sasl=SaslOptions(mechanism="PLAIN", password="secret")))
-
-
-@pytest.mark.parametrize("name", ["timeout_seconds", "connect_timeout_seconds", "attempts"])
-def test_options_that_make_no_sense(name: str) -> None:
-    with pytest.raises(RefusedError, match="is not above 0"):
-        ConnectionOptions(**{name: 0})
