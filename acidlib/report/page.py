@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acidlib.errors import AcidError, RefusedError, RetryError
-from acidlib.report.text import Entry, name_of, one_line
+from acidlib.report.text import Entry, holders_of, name_of, one_line
 from acidlib.wording import age_words, duration_words, human_bytes, plural
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ class Largest:
 
 
 class _Reasons:
-    """Why things were as they were: reasons that differ in the place alone are one.
+    """Reasons for which things were as they were: those that differ in the place alone are one.
 
     by_number  those that differ in numbers are not: it matters which transaction one waits for
     """
@@ -826,23 +826,17 @@ class StatusSummary:
                     noun="finding",
                     text=", ".join(f"{count:,} {kind}" for kind, count in kinds),
                 ),
-                *_blockers(document["blockers"] or ()),
+                *_blockers(holders_of(document["blockers"])),
             ],
             figures=[*_status_figures(document)],
             listings=[*_worst_places(totals), *_tables(self._tables)],
         )
 
 
-def _blockers(blockers: Sequence[Entry]) -> list[Listing]:
-    """Return who is in the way of how many cleanings, those of most first."""
-    holders: dict[tuple[str, int], dict[str, Any]] = {}
-    for one in blockers:
-        holder = holders.setdefault((one["kind"], one["id"]), {**one, "cleanings": 0})
-        holder["cleanings"] += 1
-    most_first = sorted(holders.values(), key=lambda one: -one["cleanings"])
+def _blockers(holders: Sequence[Entry]) -> list[Listing]:
     return _listing(
         "What waits for whom",
-        most_first[:_MOST_SHOWN],
+        holders[:_MOST_SHOWN],
         _Column("In the way", lambda one: f"{one['kind']} {one['id']}", lambda one: f"{one['user']} at {one['host']}"),
         _number("Since", "age", age_words),
         _number("Cleanings that wait", "cleanings", tone=Tone.WARNING),

@@ -9,16 +9,15 @@ import codecs
 import zlib
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any, ClassVar, Generic, TypeVar
 
 from acidlib.report.page import CleanerSummary, CompactionsSummary, InitiatorSummary, Page, Summary
 from acidlib.report.results import EXIT_DONE, EXIT_NOT_DONE, EXIT_SOME_FAILED, FIGURES, Outcome, Verdict
-from acidlib.report.text import by_state, cleaning_lines, compaction_lines, decision_lines, json_text, wrapped
+from acidlib.report.text import Entry, by_state, cleaning_lines, compaction_lines, decision_lines, json_text, wrapped
 from acidlib.wording import human_bytes, plural
 
-Entry = Mapping[str, Any]
 Item = TypeVar("Item")
 _PLACES_SHOWN = 20
 

@@ -23,143 +23,23 @@ from acidlib.planning.health import CleaningBlocker, age_of
 from acidlib.report.text import aligned, by_state, fitted, one_line, shortened, wrapped
 from acidlib.wording import age_words, plural
 
-NOTHING = " --- "
-
-_WORKER = re.compile(r"acidlib-(?P<host>.+)-(?P<run>[0-9a-f]{16})")
-_INITIATOR = re.compile(r"(?P<host>.+)-acidlib-(?P<run>[0-9a-f]{16})")
-
-_HIVE_TITLES = (
-    *("CompactionId", "Database", "Table", "Partition", "Type", "State", "Worker host", "Worker"),
-    *("Enqueue Time", "Start Time", "Duration(ms)", "HadoopJobId", "Error message", "Initiator host", "Initiator"),
-    *("Pool name", "TxnId", "Next TxnId", "Commit Time", "Highest WriteId"),
-)
-
-
-def hive_text(requests: Sequence[CompactionRequest], generation: Generation) -> str:
-    """Return a header and a line per request, in the order given, as Hive's command line prints them: with tabs.
-
-    Times are epoch milliseconds. `generation` says whose names of states are shown; the columns are always Hive 4's,
-    which has more of them.
-    """
-    rows: list[tuple[str, ...]] = [_HIVE_TITLES]
-    for request in requests:
-        facts = _facts(request, generation) | {"state": request.state.label_of(generation)}
-        del facts["location"]
-        rows.append(tuple(NOTHING if value is None else one_line(str(value)) for value in facts.values()))
-    return "\n".join("\t".join(row) for row in rows)
-
-
-def show_text(requests: Sequence[CompactionRequest], generation: Generation, now_ms: int, *, of: int) -> str:
-    """How many requests are in each state, then a line for each in the order given, with ages; the place stands last.
-
-    Below those that did not end well: why, once for all that stand together. What ended alike before at the same place
-    is counted at the newest.
-
-    of  so many requests there are, of which these are shown
-    """
-    if not requests:
-        return "no requests" if not of else f"none of {plural(of, 'request')}"
-    counts = Counter(state_of(row, generation) for row in requests)
-    order = [UNDONE, *(state.label_of(generation) for state in State)]
-    among = "" if len(requests) == of else f" of {of:,}"
-    states = by_state({state: counts[state] for state in sorted(counts, key=order.index)})
-    groups, of_one_name = _groups(requests), _of_one_name(requests)
-    shown = (_row(row, generation, now_ms, with_location=row.ref in of_one_name) for row, *_ in groups)
-    lines = aligned([_HEADER, *shown], right=(0, 3, 4))
-    text = [f"{plural(len(requests), 'request')}{among}: {states}", "", lines[0]]
-    for reason, stretch in groupby(zip(groups, lines[1:], strict=True), key=lambda one: _reason(one[0][0])):
-        together = list(stretch)
-        for rows, line in together:
-            text.append(line)
-            if len(rows) > 1:
-                text += wrapped(_before(rows[1:], now_ms), _INDENT)
-        if reason is not None:
-            alone = together[0][0][0].error_message or ""
-            text += wrapped(alone if len(together) == 1 else f"these {len(together)}: {reason}", _INDENT)
-    return "\n".join(text)
-
-
 UNDONE = "undone"
 """The state of a compaction whose result was taken back; Hive has none for it."""
-_HEADER = ("Id", "State", "Type", "Since", "Took", "Place")
-_INDENT = "      "
-_COLLAPSED = (State.REFUSED, State.ATTEMPTED, State.FAILED)
-_IDS_SHOWN = 6
-
-
-def state_of(request: CompactionRequest, generation: Generation) -> str:
-    """The state of a request for people and programs: Hive's, or that it was undone."""
-    return request.state.label_of(generation) if request.facts.undone is None else UNDONE
-
-
-def _groups(requests: Sequence[CompactionRequest]) -> list[list[CompactionRequest]]:
-    """Each request alone, in their order; those that were refused or failed alike at a place stand at the first."""
-    found: dict[object, list[CompactionRequest]] = {}
-    for row in requests:
-        is_alike = row.state in _COLLAPSED and row.facts.undone is None
-        key = (row.ref, row.facts.location, row.type, row.state, row.error_message) if is_alike else row.id
-        found.setdefault(key, []).append(row)
-    return list(found.values())
-
-
-def _before(rows: Sequence[CompactionRequest], now_ms: int) -> str:
-    """How often it ended so before, and since when."""
-    oldest = age_of(rows[-1], now_ms)
-    ids = ", ".join(shortened([str(row.id) for row in rows], _IDS_SHOWN))
-    since = "" if oldest is None else f" in {age_words(oldest)}"
-    return f"the same {plural(len(rows), 'time')} before{since}: {ids}"
-
-
-def _reason(row: CompactionRequest) -> str | None:
-    """Why it is as it is, without what names the place: so those of several places are the same."""
-    if row.state is State.SUCCEEDED or row.error_message is None:
-        return None
-    reason = row.error_message
-    if row.facts.location is not None:
-        reason = reason.replace(str(row.facts.location), "…")
-    return reason.replace(str(row.ref), "…")
-
-
-def _row(row: CompactionRequest, generation: Generation, now_ms: int, *, with_location: bool) -> tuple[str, ...]:
-    age, fact = age_of(row, now_ms), _facts(row, generation)
-    took, host = fact["duration_ms"], fact["worker_host"]
-    place = [str(row.ref)]
-    if host is not None and row.facts.undone is None and row.state in (State.WORKING, State.FAILED):
-        place.append(f"on {host}")
-    if with_location:
-        place.append(str(row.facts.location))
-    cells = (
-        str(row.id),
-        state_of(row, generation),
-        row.type.label.lower(),
-        "-" if age is None else age_words(age),
-        "-" if took is None else age_words(took / 1000),
-        "  ".join(place),
-    )
-    return tuple(map(one_line, cells))
-
-
-def _of_one_name(requests: Sequence[CompactionRequest]) -> set[TableRef]:
-    """The names of several places, as there may be without a metastore: what tells them apart is where they lie."""
-    found: dict[TableRef, set[Location | None]] = {}
-    for row in requests:
-        found.setdefault(row.ref, set()).add(row.facts.location)
-    return {entity for entity, locations in found.items() if len(locations) > 1}
+_WORKER = re.compile(r"acidlib-(?P<host>.+)-(?P<run>[0-9a-f]{16})")
+_INITIATOR = re.compile(r"(?P<host>.+)-acidlib-(?P<run>[0-9a-f]{16})")
 
 
 def show_document(
     requests: Sequence[CompactionRequest], generation: Generation = Generation.HIVE4
 ) -> list[dict[str, Any]]:
-    """The same facts, an entry per request. Times are epoch milliseconds; unknown is None, never absent."""
+    """Return an entry per request. Times are epoch milliseconds; unknown is None, never absent."""
     return [_facts(request, generation) for request in requests]
 
 
 def _facts(request: CompactionRequest, generation: Generation) -> dict[str, Any]:
     known = request.start_ms is not None and request.end_ms is not None
-    (worker_host, worker), (initiator_host, initiator) = (
-        worker_of(request.worker_id),
-        initiator_of(request.initiator_id),
-    )
+    worker_host, worker = worker_of(request.worker_id)
+    initiator_host, initiator = initiator_of(request.initiator_id)
     return {
         "id": request.id,
         "database": request.ref.database,
@@ -185,6 +65,11 @@ def _facts(request: CompactionRequest, generation: Generation) -> dict[str, Any]
     }
 
 
+def state_of(request: CompactionRequest, generation: Generation) -> str:
+    """Return the state of a request for people and programs: Hive's, or that it was undone."""
+    return request.state.label_of(generation) if request.facts.undone is None else UNDONE
+
+
 def worker_of(identity: str | None) -> tuple[str | None, str | None]:
     """Return host and name of a worker: of Hive's ids what is before and behind the last hyphen, else the whole."""
     return _split(identity, _WORKER)
@@ -204,6 +89,110 @@ def _split(identity: str | None, ours: re.Pattern[str]) -> tuple[str | None, str
     return host if hyphen else thread, thread
 
 
+NOTHING = " --- "
+_HIVE_TITLES = (
+    *("CompactionId", "Database", "Table", "Partition", "Type", "State", "Worker host", "Worker"),
+    *("Enqueue Time", "Start Time", "Duration(ms)", "HadoopJobId", "Error message", "Initiator host", "Initiator"),
+    *("Pool name", "TxnId", "Next TxnId", "Commit Time", "Highest WriteId"),
+)
+
+
+def hive_text(requests: Sequence[CompactionRequest], generation: Generation) -> str:
+    """Return a header and a line per request, in the order given, as Hive's command line prints them: with tabs.
+
+    Times are epoch milliseconds. `generation` says whose names of states are shown; the columns are always Hive 4's,
+    which has more of them.
+    """
+    rows: list[tuple[str, ...]] = [_HIVE_TITLES]
+    for request in requests:
+        facts = _facts(request, generation) | {"state": request.state.label_of(generation)}
+        del facts["location"]
+        rows.append(tuple(NOTHING if value is None else one_line(str(value)) for value in facts.values()))
+    return "\n".join("\t".join(row) for row in rows)
+
+
+_HEADER = ("Id", "State", "Type", "Since", "Took", "Place")
+_INDENT = "      "
+_COLLAPSED = (State.REFUSED, State.ATTEMPTED, State.FAILED)
+_IDS_SHOWN = 6
+
+
+def show_text(requests: Sequence[CompactionRequest], generation: Generation, now_ms: int, *, of: int) -> str:
+    """Return how many requests are in each state, then a line for each in the order given, with ages.
+
+    Below those that did not end well: why, once for all that stand together. What ended alike before at the same place
+    is counted at the newest.
+
+    of  so many requests there are, of which these are shown
+    """
+    if not requests:
+        return "no requests" if not of else f"none of {plural(of, 'request')}"
+    counts = Counter(state_of(row, generation) for row in requests)
+    order = [UNDONE, *(state.label_of(generation) for state in State)]
+    among = "" if len(requests) == of else f" of {of:,}"
+    states = by_state({state: counts[state] for state in sorted(counts, key=order.index)})
+    groups = _groups(requests)
+    locations: dict[TableRef, set[Location | None]] = {}
+    for row in requests:
+        locations.setdefault(row.ref, set()).add(row.facts.location)
+    # without a metastore several places may have one name: then it is told where they lie
+    shown = (_row(row, generation, now_ms, with_location=len(locations[row.ref]) > 1) for row, *_ in groups)
+    lines = aligned([_HEADER, *shown], right=(0, 3, 4))
+    text = [f"{plural(len(requests), 'request')}{among}: {states}", "", lines[0]]
+    for reason, stretch in groupby(zip(groups, lines[1:], strict=True), key=lambda one: _reason(one[0][0])):
+        together = list(stretch)
+        for (_, *before), line in together:
+            text.append(line)
+            if before:
+                oldest = age_of(before[-1], now_ms)
+                since = "" if oldest is None else f" in {age_words(oldest)}"
+                ids = ", ".join(shortened([str(row.id) for row in before], _IDS_SHOWN))
+                text += wrapped(f"the same {plural(len(before), 'time')} before{since}: {ids}", _INDENT)
+        if reason is not None:
+            alone = together[0][0][0].error_message or ""
+            text += wrapped(alone if len(together) == 1 else f"these {len(together)}: {reason}", _INDENT)
+    return "\n".join(text)
+
+
+def _groups(requests: Sequence[CompactionRequest]) -> list[list[CompactionRequest]]:
+    """Return each request alone, in their order; those refused or failed alike at a place stand at the first."""
+    found: dict[object, list[CompactionRequest]] = {}
+    for row in requests:
+        is_alike = row.state in _COLLAPSED and row.facts.undone is None
+        key = (row.ref, row.facts.location, row.type, row.state, row.error_message) if is_alike else row.id
+        found.setdefault(key, []).append(row)
+    return list(found.values())
+
+
+def _row(row: CompactionRequest, generation: Generation, now_ms: int, *, with_location: bool) -> tuple[str, ...]:
+    age, fact = age_of(row, now_ms), _facts(row, generation)
+    took, host = fact["duration_ms"], fact["worker_host"]
+    place = [str(row.ref)]
+    if host is not None and row.facts.undone is None and row.state in (State.WORKING, State.FAILED):
+        place.append(f"on {host}")
+    if with_location:
+        place.append(str(row.facts.location))
+    cells = (
+        str(row.id),
+        state_of(row, generation),
+        row.type.label.lower(),
+        "-" if age is None else age_words(age),
+        "-" if took is None else age_words(took / 1000),
+        "  ".join(place),
+    )
+    return tuple(map(one_line, cells))
+
+
+def _reason(row: CompactionRequest) -> str | None:
+    """Return why a request did not end well, without what names the place: so those of several places are the same."""
+    if row.state is State.SUCCEEDED or row.error_message is None:
+        return None
+    reason = row.error_message
+    if row.facts.location is not None:
+        reason = reason.replace(str(row.facts.location), "…")
+    return reason.replace(str(row.ref), "…")
+
+
 def blockers_document(blockers: Iterable[CleaningBlocker]) -> list[dict[str, Any]]:
     """Return what keeps which request from being cleaned, an entry for each transaction and lock."""
     return [
@@ -221,7 +210,7 @@ def blockers_document(blockers: Iterable[CleaningBlocker]) -> list[dict[str, Any
 
 
 def blockers_text(blockers: Sequence[dict[str, Any]]) -> str:
-    """What keeps which request from being cleaned, a line for each transaction and lock."""
+    """Return what keeps which request from being cleaned, a line for each transaction and lock."""
     rows: list[tuple[str, ...]] = [("Waits", "Request", "For", "Id", "User", "Host", "Since")]
     for one in blockers:
         age = "-" if one["age_ms"] is None else age_words(one["age_ms"] / 1000)

@@ -339,7 +339,7 @@ def status_text(document: Entry) -> str:
     facts = [
         *_requests(document["totals"]),
         *_transactions(document),
-        *_blockers(document),
+        *_blockers(holders_of(document["blockers"])),
         *_worst(document["totals"]),
     ]
     lines = [summary, "", *(line for label, text in facts for line in wrapped(f"{label:<14}{text}", "", " " * 14))]
@@ -383,21 +383,27 @@ def _transactions(document: Entry) -> Iterator[Fact]:
         yield "", plural(aborted_ids, "aborted write id")
 
 
-def _blockers(document: Entry) -> Iterator[Fact]:
-    """Yield who is in the way of how many cleanings, those of most first."""
-    holders: dict[tuple[str, int], list[Entry]] = {}
-    for one in document["blockers"] or ():
-        holders.setdefault((one["kind"], one["id"]), []).append(one)
-    most_first = sorted(holders.values(), key=lambda group: (-len(group), group[0]["id"]))
+def holders_of(blockers: Iterable[Entry] | None) -> list[Entry]:
+    """Return an entry for each transaction or lock, with how many `cleanings` it blocks, those of most first."""
+    holders: dict[tuple[str, int], dict[str, Any]] = {}
+    for one in blockers or ():
+        holder = holders.setdefault((one["kind"], one["id"]), {**one, "cleanings": 0})
+        holder["cleanings"] += 1
+    return sorted(holders.values(), key=lambda one: (-one["cleanings"], one["id"]))
+
+
+def _blockers(holders: Sequence[Entry]) -> Iterator[Fact]:
     label = "In the way"
-    for one, *others in most_first[:_SHOWN_OF_A_KIND]:
+    for one in holders[:_SHOWN_OF_A_KIND]:
         since = "" if one["age"] is None else f", there since {age_words(one['age'])}"
-        more = f" and {len(others):,} more" if others else ""
-        holder = f"{one['kind']} {one['id']} of {one['user']} at {one['host']}{since}"
-        yield label, f"{holder}: of cleaning {name_of(one)}{more}"
+        more = f" and {one['cleanings'] - 1:,} more" if one["cleanings"] > 1 else ""
+        yield (
+            label,
+            f"{one['kind']} {one['id']} of {one['user']} at {one['host']}{since}: of cleaning {name_of(one)}{more}",
+        )
         label = ""
-    if len(most_first) > _SHOWN_OF_A_KIND:
-        yield "", f"and {len(most_first) - _SHOWN_OF_A_KIND:,} more; --output json tells of each"
+    if len(holders) > _SHOWN_OF_A_KIND:
+        yield "", f"and {len(holders) - _SHOWN_OF_A_KIND:,} more; --output json tells of each"
 
 
 def _worst(totals: Entry) -> Iterator[Fact]:

@@ -173,7 +173,7 @@ def has_compiled_kernels() -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Executor:
-    """What a task found where it ran: versions of Python (major.minor) and of this package, and compiled kernels."""
+    """Findings of a task where it ran: versions of Python (major.minor) and of this package, and compiled kernels."""
 
     host: str
     python: str

@@ -7,14 +7,14 @@ was never counted. Hive's and Cloudera's names stand beside ours in docs/monitor
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from acidlib.errors import RefusedError, RetryError
 from acidlib.planning.health import Level
+from acidlib.report.text import Entry
 
-Entry = Mapping[str, Any]
 Sample = tuple[tuple[str, ...], float | None]
 """The values of the labels, and the value."""
 
