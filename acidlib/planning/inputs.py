@@ -4,7 +4,7 @@ look before publishing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -62,40 +62,32 @@ def not_enough(
 
     automatic  an initiator asks for it; for any other request a single delta will do by the rules of Hive 3.1
     """
-    if kind is CompactionType.MINOR:
-        return _not_enough_for_minor(state)
+    count = len(state.deltas)
     if kind is CompactionType.REBALANCE:
         is_empty = not (state.base or state.originals or state.deltas)
         return "there is nothing to rebalance: no base and no delta" if is_empty else None
+    if kind is CompactionType.MINOR:
+        if count <= 1:
+            return f"there is nothing to merge: {count} delta directories"
+        if (write_id := single_write_id(state)) is not None:
+            return (
+                f"there is nothing to merge: all {count} delta directories are of write id {write_id}, and a minor "
+                "would lose their order"
+            )
+        if count == 2 and sum(delta.name.is_delete for delta in state.deltas) == 1:
+            return "there is nothing to merge: one delta and one delete delta directory"
+        return None
     one_delta_will_do = generation is Generation.HIVE3 and not (insert_only or automatic)
-    return None if one_delta_will_do and state.deltas else _not_enough_for_major(state)
+    if (one_delta_will_do and count) or state.originals or count + (state.base is not None) > 1:
+        return None
+    what = "a base and no delta" if state.base is not None else f"{count} delta directories and no base"
+    return f"there is nothing to merge: {what}"
 
 
 def single_write_id(state: AcidState) -> int | None:
     """The write id, if all current deltas are of one and the same."""
     ids = {write_id for delta in state.deltas for write_id in (delta.name.min_write_id, delta.name.max_write_id)}
     return ids.pop() if len(ids) == 1 else None
-
-
-def _not_enough_for_major(state: AcidState) -> str | None:
-    if state.originals or len(state.deltas) + (state.base is not None) > 1:
-        return None
-    what = "a base and no delta" if state.base is not None else f"{len(state.deltas)} delta directories and no base"
-    return f"there is nothing to merge: {what}"
-
-
-def _not_enough_for_minor(state: AcidState) -> str | None:
-    deletes = sum(delta.name.is_delete for delta in state.deltas)
-    if len(state.deltas) <= 1:
-        return f"there is nothing to merge: {len(state.deltas)} delta directories"
-    if (write_id := single_write_id(state)) is not None:
-        return (
-            f"there is nothing to merge: all {len(state.deltas)} delta directories are of write id {write_id}, and a "
-            "minor would lose their order"
-        )
-    if len(state.deltas) == 2 and deletes == 1:
-        return "there is nothing to merge: one delta and one delete delta directory"
-    return None
 
 
 # --- inputs -----------------------------------------------------------------------------------------------------------
@@ -144,8 +136,8 @@ class Publication(Enum):
 class InputDirectory:
     """One input; `path` is relative to the location, empty for original files, `name` is None for them.
 
-    Raw files get the ids (`synthetic_write_id`, bucket with `synthetic_statement`, ordinal), the ordinal counting on
-    over the files of one bucket number in the order of `files`. `lone_side_files` are side files without a data file:
+    Raw files get the ids (write id of the directory, bucket with its statement, ordinal), the ordinal counting on over
+    the files of one bucket number in the order of `files`. `lone_side_files` are side files without a data file:
     readable length 0 is the only one that they may note. A `wholly_aborted` directory is covered by the result's name,
     and nothing of it is in the result.
     """
@@ -156,31 +148,6 @@ class InputDirectory:
     files: tuple[DataFile, ...] = ()
     lone_side_files: tuple[str, ...] = ()
     wholly_aborted: bool = False
-
-    @property
-    def synthetic_write_id(self) -> int:
-        """The write id of rows in raw files: that of the directory, 0 for originals."""
-        if isinstance(self.name, BaseDir):
-            return max(self.name.write_id, 0)
-        return 0 if self.name is None else self.name.min_write_id
-
-    @property
-    def synthetic_statement(self) -> int:
-        """The statement id in the bucket property of rows in raw files."""
-        return max(self.name.statement_id, 0) if isinstance(self.name, DeltaDir) else 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutputDirectory:
-    """One result: its name, and whether it needs `_metadata_acid` (a compacted base without visibility suffix)."""
-
-    name: BaseDir | DeltaDir
-    metadata_acid: bool = False
-
-    @property
-    def path(self) -> str:
-        """The directory's path relative to the location."""
-        return self.name.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +164,7 @@ class CompactionInputs:
     requested: CompactionType
     reason: str
     directories: tuple[InputDirectory, ...]
-    outputs: tuple[OutputDirectory, ...]
+    outputs: tuple[BaseDir | DeltaDir, ...]
     publication: Publication
     min_write_id: int | None
     max_write_id: int | None
@@ -265,12 +232,25 @@ def compaction_inputs(
     done, publication, why = _way(state, listing, kind, visible_on_commit, minor_as_major_bytes, shows_at_once)
     outputs = _outputs(state, done, visibility_txn or 0)
     taken = set(listing.top_directories())
-    if existing := [output.path for output in outputs if output.path in taken]:
+    if existing := [output.name for output in outputs if output.name in taken]:
         return Refusal(
             reason=f"{existing[0]}, the name of the result, exists already, and readers do not take it for what is "
             "committed; acidlib show with the place says why, and once it is removed the compaction goes on"
         )
-    return _assemble(state, _Files(listing, insert_only=insert_only), done, kind, outputs, publication, why)
+    files = _Files(listing, insert_only=insert_only)
+    names = [delta.name for delta in state.deltas]
+    return CompactionInputs(
+        kind=done,
+        requested=kind,
+        reason=why,
+        directories=_directories(state, files, done),
+        outputs=outputs,
+        publication=publication,
+        min_write_id=min((name.min_write_id for name in names), default=None),
+        max_write_id=max((name.max_write_id for name in names), default=None),
+        high_water_mark=state.high_water_mark,
+        empty_files=tuple(files.empty),
+    )
 
 
 def _removable(
@@ -329,7 +309,12 @@ def _way(
         return CompactionType.MAJOR, Publication.FILE_BY_FILE, why
     if kind is CompactionType.MAJOR or not mixed:
         return kind, Publication.ONE_RENAME, "as requested"
-    base_bytes = _base_bytes(state, listing)
+    if state.base is not None:
+        base_files = [file for file in listing.files_in(state.base.path) if not is_hidden(file.name)]
+    else:
+        originals = set(state.originals)
+        base_files = [file for file in listing.files if file.path in originals]
+    base_bytes = sum(file.length for file in base_files)
     if minor_as_major_bytes > 0 and base_bytes <= minor_as_major_bytes:
         why = (
             f"a minor of inserts and deletes needs two renames, and a base of {size_words(base_bytes)} is no larger"
@@ -339,52 +324,17 @@ def _way(
     return kind, Publication.TWO_RENAMES, "as requested"
 
 
-def _base_bytes(state: AcidState, listing: Listing) -> int:
-    if state.base is not None:
-        return sum(file.length for file in listing.files_in(state.base.path) if not is_hidden(file.name))
-    originals = frozenset(state.originals)
-    return sum(file.length for file in listing.files if file.path in originals)
-
-
-def _outputs(state: AcidState, kind: CompactionType, visibility_txn: int) -> tuple[OutputDirectory, ...]:
+def _outputs(state: AcidState, kind: CompactionType, visibility_txn: int) -> tuple[BaseDir | DeltaDir, ...]:
     names = [delta.name for delta in state.deltas]
     high = max((name.max_write_id for name in names), default=LONG_MIN)
     if kind is CompactionType.REBALANCE and not names and state.base is not None:
         high = state.high_water_mark  # there is a base of its own number already
     if kind.makes_base:
-        base = BaseDir(write_id=high, visibility_txn=visibility_txn)
-        return (OutputDirectory(name=base, metadata_acid=visibility_txn == 0),)
+        return (BaseDir(write_id=high, visibility_txn=visibility_txn),)
     low = min(name.min_write_id for name in names)
     return tuple(
-        OutputDirectory(
-            name=DeltaDir(min_write_id=low, max_write_id=high, visibility_txn=visibility_txn, is_delete=is_delete)
-        )
+        DeltaDir(min_write_id=low, max_write_id=high, visibility_txn=visibility_txn, is_delete=is_delete)
         for is_delete in sorted({name.is_delete for name in names})
-    )
-
-
-def _assemble(
-    state: AcidState,
-    files: _Files,
-    done: CompactionType,
-    requested: CompactionType,
-    outputs: tuple[OutputDirectory, ...],
-    publication: Publication,
-    why: str,
-) -> CompactionInputs:
-    directories = _directories(state, files, done)
-    names = [delta.name for delta in state.deltas]
-    return CompactionInputs(
-        kind=done,
-        requested=requested,
-        reason=why,
-        directories=directories,
-        outputs=outputs,
-        publication=publication,
-        min_write_id=min((name.min_write_id for name in names), default=None),
-        max_write_id=max((name.max_write_id for name in names), default=None),
-        high_water_mark=state.high_water_mark,
-        empty_files=tuple(files.empty),
     )
 
 
@@ -484,6 +434,10 @@ class _Files:
 
     def _input(self, directory: InputDirectory, file: ListedFile, side: ListedFile | None) -> DataFile:
         bucket, form = self._bucket_and_form(file)
+        name = directory.name
+        write_id = 0  # that of original files
+        if name is not None:
+            write_id = max(name.write_id, 0) if isinstance(name, BaseDir) else name.min_write_id
         noted = None
         if side is not None:
             noted = FlushLength(path=side.path, length=side.length, data_length=file.length)
@@ -493,8 +447,8 @@ class _Files:
             length=file.length,
             bucket=bucket,
             form=form,
-            write_id=directory.synthetic_write_id,
-            statement_id=directory.synthetic_statement,
+            write_id=write_id,
+            statement_id=max(name.statement_id, 0) if isinstance(name, DeltaDir) else 0,
             aborted=directory.wholly_aborted,
             modified=file.modified,
             flush_length=noted,
@@ -543,8 +497,6 @@ def overlapping_outputs(
     """
     return (
         _changed_input(listing_now, inputs)
-        or _grown_input(listing_now, inputs)
-        or _taken_name(listing_now, inputs)
         or _new_directory(listing_now, inputs, state, generation, txns)
         or _new_original(listing_now, inputs)
     )
@@ -552,77 +504,52 @@ def overlapping_outputs(
 
 def _changed_input(listing: Listing, inputs: CompactionInputs) -> str | None:
     found = {file.path: file for file in listing.files}
-    directories = set(listing.top_directories())
+    tops = set(listing.top_directories())
     for directory in inputs.directories:
         for file in directory.files:
-            now = found.get(file.path)
+            now, side = found.get(file.path), file.flush_length
             if now is None:
                 return f"the input {file.path} is gone"
-            if file.flush_length is not None:
-                # a streaming writer may still append behind the length its side file notes
-                if _went_on(file, file.flush_length, found):
+            if side is not None:
+                # a streaming writer may still append behind the length its side file notes, or close its file there
+                noted = found.get(side.path)
+                if now.length != side.data_length if noted is None else noted.length != side.length:
                     return f"the streaming writer of {file.path} has gone on since the inputs were listed"
-                continue
-            if now.length != file.length:
+            elif now.length != file.length:
                 return f"the input {file.path} had {file.length} bytes and has {now.length} now"
-            if now.modified != file.modified:
+            elif now.modified != file.modified:
                 return f"the input {file.path} was written again after it was listed"
-        if directory.path and directory.files and directory.path not in directories:
+        if directory.path and directory.files and directory.path not in tops:
             return f"the input {directory.path} is gone"
-    return None
-
-
-def _went_on(file: DataFile, side: FlushLength, found: Mapping[str, ListedFile]) -> bool:
-    """Whether rows were noted in the side file, or the writer has closed its file behind what was noted."""
-    noted = found.get(side.path)
-    if noted is None:
-        return found[file.path].length != side.data_length
-    return noted.length != side.length
-
-
-def _grown_input(listing: Listing, inputs: CompactionInputs) -> str | None:
-    """A file with bytes that was not read: the result's name covers its directory, and its rows would be lost."""
+    # a file with bytes that was not read: the result's name covers its directory, and its rows would be lost
     directories = {directory.path for directory in inputs.directories if directory.path}
     seen = {file.path for directory in inputs.directories for file in directory.files}
-    for file in listing.files:
-        if file.path in seen or file.length == 0 or file.path.partition("/")[0] not in directories:
+    for listed in listing.files:
+        if listed.path in seen or listed.length == 0 or listed.path.partition("/")[0] not in directories:
             continue
-        if not is_aside(file):
-            return f"the file {file.path} has appeared in an input, or been filled, since the inputs were listed"
-    return None
-
-
-def _taken_name(listing: Listing, inputs: CompactionInputs) -> str | None:
-    existing = set(listing.top_directories())
-    for output in inputs.outputs:
-        if output.path in existing:
-            return f"{output.path}, the name of the result, exists already"
+        if not is_aside(listed):
+            return f"the file {listed.path} has appeared in an input, or been filled, since the inputs were listed"
     return None
 
 
 def _new_directory(
     listing: Listing, inputs: CompactionInputs, state: AcidState, generation: Generation, txns: ValidTxnList
 ) -> str | None:
-    known = _known(inputs, state)
-    for path in listing.top_directories():
+    tops = listing.top_directories()
+    if taken := [output.name for output in inputs.outputs if output.name in tops]:
+        return f"{taken[0]}, the name of the result, exists already"
+    # what was looked at when the inputs were chosen; a transaction that was open then may have committed since
+    known = {directory.path for directory in inputs.directories} | {delta.path for delta in state.deltas}
+    known |= {*state.obsolete, *state.aborted}
+    known |= {path for path, reason in state.ignored.items() if reason is not NotTaken.INVISIBLE}
+    known |= set() if state.base is None else {state.base.path}
+    for path in tops:
         name = None if path in known else parse_directory(path, generation)
         if name is None or txns.is_txn_aborted(name.visibility_txn):
             continue
         if _overlaps(name, inputs):
-            return f"{path} has appeared since the inputs were listed, and overlaps {inputs.outputs[0].path}"
+            return f"{path} has appeared since the inputs were listed, and overlaps {inputs.outputs[0].name}"
     return None
-
-
-def _known(inputs: CompactionInputs, state: AcidState) -> frozenset[str]:
-    """What was looked at when the inputs were chosen. A transaction that was open then may have committed since."""
-    seen = {directory.path for directory in inputs.directories}
-    seen.update(delta.path for delta in state.deltas)
-    seen.update(state.obsolete)
-    seen.update(state.aborted)
-    seen.update(path for path, reason in state.ignored.items() if reason is not NotTaken.INVISIBLE)
-    if state.base is not None:
-        seen.add(state.base.path)
-    return frozenset(seen)
 
 
 def _overlaps(name: BaseDir | DeltaDir, inputs: CompactionInputs) -> bool:
@@ -641,12 +568,7 @@ def _new_original(listing: Listing, inputs: CompactionInputs) -> str | None:
     seen.update(inputs.empty_files)
     for file in listing.files:
         top = file.path.partition("/")[0]
-        is_original = "/" not in file.path or _parse_wide(top) is None
+        is_original = "/" not in file.path or parse_directory(top, Generation.HIVE4) is None
         if is_original and not has_hidden_part(file.path) and file.length > 0 and file.path not in seen:
             return f"the original file {file.path} has appeared since the inputs were listed"
     return None
-
-
-def _parse_wide(name: str) -> BaseDir | DeltaDir | None:
-    """The parsed name by the wider rules of Hive 4."""
-    return parse_directory(name, Generation.HIVE4)

@@ -139,14 +139,14 @@ def compaction_units(
     keep_empty = generation is Generation.HIVE3
     units = []
     for output in inputs.outputs:
-        is_delete = isinstance(output.name, DeltaDir) and output.name.is_delete
+        is_delete = isinstance(output, DeltaDir) and output.is_delete
         own = set().union(*routed.values()) if is_delete else {file.bucket for file in rows}
         for bucket in sorted(everywhere if keep_empty else own):
             mine = tuple(file for file in events if bucket in routed[file.path])
             units.append(
                 Unit(
                     location=location,
-                    directory=output.path,
+                    directory=output.name,
                     bucket=bucket,
                     is_delete=is_delete,
                     inputs=mine if is_delete else tuple(file for file in rows if file.bucket == bucket),
@@ -216,7 +216,7 @@ def join_units(
         units.append(
             JoinUnit(
                 location=location,
-                directory=output.path,
+                directory=output.name,
                 file_name=name,
                 bucket=first.bucket,
                 way=facts[first.path].way,

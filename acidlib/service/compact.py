@@ -311,7 +311,7 @@ class PlaceCompaction:
             )
         hold.start(
             inputs.high_water_mark,
-            digest_of_inputs(place.listing, place.state, place.write_ids, [output.path for output in inputs.outputs]),
+            digest_of_inputs(place.listing, place.state, place.write_ids, [output.name for output in inputs.outputs]),
         )
         passing(Point.STARTED)
         units = await self._files_to_make(plan)

@@ -300,7 +300,7 @@ def collect_results(
 
 def filled_directories(inputs: CompactionInputs, results: Sequence[UnitResult]) -> tuple[str, ...]:
     """Return the planned directories that have rows or events; the first one where none has, for one is needed."""
-    planned = [output.path for output in inputs.outputs]
+    planned = [output.name for output in inputs.outputs]
     filled = [path for path in planned if any(result.has_content for result in results if result.directory == path)]
     return tuple(filled or planned[:1])
 
@@ -321,4 +321,4 @@ async def rebalanced(
     sources = [answer.get() for answer in await ran(*tasks)]
     buckets = wanted or present_buckets(plan.place.listing, plan.inputs)
     (output,) = plan.inputs.outputs
-    return distribute_rows(sources, buckets, directory=output.path) if sources else ()
+    return distribute_rows(sources, buckets, directory=output.name) if sources else ()

@@ -121,7 +121,9 @@ def made_by(
         results=tuple(directory.name for directory in directories),
         staged=directories if below else (),
         stage=below,
-        marked=frozenset(output.path for output in plan.inputs.outputs if output.metadata_acid),
+        marked=frozenset(
+            output.name for output in plan.inputs.outputs if isinstance(output, BaseDir) and not output.visibility_txn
+        ),
     )
 
 

@@ -294,7 +294,7 @@ def test_a_name_that_readers_do_not_take_is_seen(
     kind: str, name: BaseDir | DeltaDir, why: str, jobs: Jobs, table: Path, monkeypatch: Patch
 ) -> None:
     there = names(table)
-    monkeypatch.setattr(inputs, "_outputs", lambda *_: (inputs.OutputDirectory(name=name, metadata_acid=True),))
+    monkeypatch.setattr(inputs, "_outputs", lambda *_: (name,))
     monkeypatch.setattr(Proof, "check", lambda proof: None)
     ran = compact(jobs, table, kind, "--verify")
     assert (ran.status, ran.states) == (3, ["failed"])

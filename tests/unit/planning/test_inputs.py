@@ -53,7 +53,7 @@ def paths(result: CompactionInputs) -> list[str]:
 
 
 def outputs(result: CompactionInputs) -> list[str]:
-    return [output.path for output in result.outputs]
+    return [output.name for output in result.outputs]
 
 
 def hive_results() -> list[tuple[str, str, str, str]]:
@@ -130,7 +130,6 @@ def test_major_order_and_files() -> None:
     ]
     assert [file.path for file in result.directories[0].files] == ["base_20/bucket_00000", "base_20/bucket_00001"]
     assert outputs(result) == ["base_0000024"]
-    assert result.outputs[0].metadata_acid
     assert (result.min_write_id, result.max_write_id, result.high_water_mark) == (21, 24, 100)
     assert (result.publication, result.reason) == (Publication.ONE_RENAME, "as requested")
 
@@ -141,11 +140,9 @@ def test_names_of_hive_4() -> None:
     assert outputs(committing) == ["delta_0000021_0000023_v0000026", "delete_delta_0000021_0000023_v0000026"]
     assert committing.publication is Publication.COMMIT
     assert outputs(inputs(what, MAJOR, HIVE4, visibility_txn=26)) == ["base_0000023_v0000026"]
-    assert not inputs(what, MAJOR, HIVE4, visibility_txn=26).outputs[0].metadata_acid
-    # no transaction of our own: no suffix is invented, and the marker file says that the base is compacted
+    # no transaction of our own: no suffix is invented
     bare = inputs(what, MAJOR, HIVE4)
     assert outputs(bare) == ["base_0000023"]
-    assert bare.outputs[0].metadata_acid
     with pytest.raises(RefusedError, match="visibility suffix"):
         planned(what, MAJOR, HIVE3, visibility_txn=26)
 
@@ -178,7 +175,7 @@ def test_originals() -> None:
     assert outputs(result) == ["base_-9223372036854775808"]
     assert (result.min_write_id, result.max_write_id) == (None, None)
     (originals,) = result.directories
-    assert (originals.role, originals.name, originals.synthetic_write_id) == (Role.ORIGINALS, None, 0)
+    assert (originals.role, originals.name, originals.files[0].write_id) == (Role.ORIGINALS, None, 0)
     assert [(file.path, file.bucket) for file in originals.files] == [
         ("000000_0", 0),
         ("000000_0_copy_1", 0),
@@ -194,8 +191,7 @@ def test_originals() -> None:
 def test_loaded_files_get_the_ids_of_their_directory() -> None:
     result = inputs(listing("base_5/000000_0", "delta_7_7_0003/000001_0_copy_1", "delta_8_8_0000"))
     base, loaded, _ = result.directories
-    assert (base.synthetic_write_id, base.synthetic_statement) == (5, 0)
-    assert (loaded.synthetic_write_id, loaded.synthetic_statement) == (7, 3)
+    assert [(file.write_id, file.statement_id) for file in base.files] == [(5, 0)]
     (file,) = loaded.files
     assert file == DataFile(
         path="delta_7_7_0003/000001_0_copy_1",
@@ -341,7 +337,7 @@ def test_synthetic_ids_of_the_base_of_originals() -> None:
     name = "base_-9223372036854775808"
     result = inputs(listing(name, "delta_3_3_0"))
     assert isinstance(result.directories[0].name, BaseDir)
-    assert result.directories[0].synthetic_write_id == 0
+    assert result.directories[0].files[0].write_id == 0
     assert outputs(result) == ["base_0000003"]
 
 
@@ -366,7 +362,7 @@ def test_what_lies_beside_the_inputs_is_left_alone(
 ) -> None:
     found = planned(listing(*names), kind, generation, ValidWriteIdList.parse(text))
     assert isinstance(found, CompactionInputs)
-    assert [output.path for output in found.outputs] == [result]
+    assert [output.name for output in found.outputs] == [result]
 
 
 @pytest.mark.parametrize("generation", list(Generation))

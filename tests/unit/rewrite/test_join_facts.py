@@ -13,7 +13,7 @@ from parquet_joining import footer_of
 from acidlib.model.names import BaseDir, DeltaDir, Generation
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import DataFile, JoinWay, RewriteSettings
-from acidlib.planning.inputs import CompactionInputs, InputDirectory, OutputDirectory, Publication, Role
+from acidlib.planning.inputs import CompactionInputs, InputDirectory, Publication, Role
 from acidlib.planning.units import join_units
 from acidlib.rewrite.inputs import InputFiles
 from acidlib.rewrite.join import join_facts
@@ -34,7 +34,7 @@ def joined(table: Path, names: str) -> list[str]:
                 role=Role.DELTA, path="delta_1_1", name=DeltaDir(min_write_id=1, max_write_id=1), files=files
             ),
         ),
-        outputs=(OutputDirectory(name=BaseDir(write_id=1)),),
+        outputs=(BaseDir(write_id=1),),
         publication=Publication.ONE_RENAME,
         min_write_id=1,
         max_write_id=1,
