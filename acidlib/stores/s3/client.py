@@ -1,5 +1,13 @@
-"""A bucket as the other modules use it: options, errors, its client, and small objects that change hands by
-conditions.
+"""A bucket as the other modules use it: options, its client, small objects that change hands by conditions, errors.
+
+How a bucket is reached is said by the properties that Hadoop's S3A has for it (Hadoop's "Connecting to an Amazon S3
+Bucket" and "Troubleshooting S3A"). A property of one bucket, `fs.s3a.bucket.BUCKET.NAME`, wins over `fs.s3a.NAME`. What
+changes how objects have to be read or written and is not known here is refused by its name: going on without it would
+fail later, or write what readers cannot read.
+
+Small objects are made only if absent, replaced only if unchanged. A request whose answer is lost is repeated, by boto3
+or here; the condition then fails because of our own first request. So whenever one fails the object is looked at: what
+holds the contents that we wrote is ours, for which contents have to be unique to one writing.
 """
 
 from __future__ import annotations
@@ -47,13 +55,6 @@ if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
 
 
-# --- options ----------------------------------------------------------------------------------------------------------
-# How a bucket is reached, from the properties that Hadoop's S3A has for it.
-#
-# Source: Hadoop's "Connecting to an Amazon S3 Bucket" and "Troubleshooting S3A". A property of one bucket,
-# `fs.s3a.bucket.BUCKET.NAME`, wins over `fs.s3a.NAME`. What changes how objects have to be read or written and is not
-# known here is refused by its name: going on without it would fail later, or write what nobody can read.
-
 PREFIX = "fs.s3a."
 DIRECTORY_BUCKET = "--x-s3"
 ATTEMPTS = 5
@@ -69,23 +70,20 @@ class Credentials(Enum):
 
 
 _PROVIDERS = {
-    "SimpleAWSCredentialsProvider": Credentials.GIVEN,
-    "TemporaryAWSCredentialsProvider": Credentials.GIVEN,
-    "EnvironmentVariableCredentialsProvider": Credentials.CHAIN,
-    "SystemPropertyCredentialsProvider": Credentials.CHAIN,
-    "ProfileCredentialsProvider": Credentials.CHAIN,
-    "ProfileAWSCredentialsProvider": Credentials.CHAIN,
-    "InstanceProfileCredentialsProvider": Credentials.CHAIN,
-    "IAMInstanceCredentialsProvider": Credentials.CHAIN,
-    "EC2ContainerCredentialsProviderWrapper": Credentials.CHAIN,
-    "ContainerCredentialsProvider": Credentials.CHAIN,
-    "WebIdentityTokenCredentialsProvider": Credentials.CHAIN,
-    "WebIdentityTokenFileCredentialsProvider": Credentials.CHAIN,
-    "DefaultAWSCredentialsProviderChain": Credentials.CHAIN,
-    "DefaultCredentialsProvider": Credentials.CHAIN,
+    **dict.fromkeys(("SimpleAWSCredentialsProvider", "TemporaryAWSCredentialsProvider"), Credentials.GIVEN),
+    **dict.fromkeys(
+        (
+            *("EnvironmentVariableCredentialsProvider", "SystemPropertyCredentialsProvider"),
+            *("ProfileCredentialsProvider", "ProfileAWSCredentialsProvider"),
+            *("InstanceProfileCredentialsProvider", "IAMInstanceCredentialsProvider"),
+            *("EC2ContainerCredentialsProviderWrapper", "ContainerCredentialsProvider"),
+            *("WebIdentityTokenCredentialsProvider", "WebIdentityTokenFileCredentialsProvider"),
+            *("DefaultAWSCredentialsProviderChain", "DefaultCredentialsProvider"),
+        ),
+        Credentials.CHAIN,
+    ),
     "AssumedRoleCredentialProvider": Credentials.ROLE,
-    "AnonymousAWSCredentialsProvider": Credentials.NONE,
-    "AnonymousCredentialsProvider": Credentials.NONE,
+    **dict.fromkeys(("AnonymousAWSCredentialsProvider", "AnonymousCredentialsProvider"), Credentials.NONE),
 }
 """By the name of the class alone: the same ones have lain in several packages."""
 
@@ -153,7 +151,7 @@ class BucketOptions:
 
 
 def bucket_options(bucket: str, properties: Mapping[str, str]) -> BucketOptions:
-    """How a bucket is reached by these properties of Hadoop. RefusedError names what is not understood."""
+    """Return how a bucket is reached by these properties of Hadoop. RefusedError names what is not understood."""
     if bucket.endswith(DIRECTORY_BUCKET):
         raise RefusedError(f"Cannot use {bucket}: because it is a directory bucket, and these are not supported")
     given = _Given(bucket, properties)
@@ -167,9 +165,12 @@ def bucket_options(bucket: str, properties: Mapping[str, str]) -> BucketOptions:
     if bool(access) != bool(secret):
         raise given.refused("secret.key" if access else "access.key", "is given without its other half")
     credentials, unknown = _credentials(given, has_keys=bool(access))
-    role = given.text("assumed.role.arn")
+    role, region, endpoint = (given.text(name) for name in ("assumed.role.arn", "endpoint.region", "endpoint"))
     if Credentials.ROLE in credentials and not role:
         raise given.refused("aws.credentials.provider", f"assumes a role, and {PREFIX}assumed.role.arn names none")
+    if endpoint and not region:  # Amazon's has it in its name; for servers of others any does, if all use the same
+        found = re.search(r"s3[.-](?:dualstack\.|fips\.)?([a-z]{2}(?:-[a-z]+)+-\d)\.amazonaws\.com", endpoint)
+        region = found[1] if found else "us-east-1"
     return BucketOptions(
         bucket=bucket,
         credentials=credentials,
@@ -179,8 +180,8 @@ def bucket_options(bucket: str, properties: Mapping[str, str]) -> BucketOptions:
         role=role,
         role_session=given.text("assumed.role.session.name") or "acidlib",
         role_endpoint=_endpoint(given.text("assumed.role.sts.endpoint"), secure=True),
-        endpoint=_endpoint(given.text("endpoint"), secure=given.flag("connection.ssl.enabled", default=True)),
-        region=given.text("endpoint.region") or _region_in(given.text("endpoint")),
+        endpoint=_endpoint(endpoint, secure=given.flag("connection.ssl.enabled", default=True)),
+        region=region or None,
         path_style=given.flag("path.style.access", default=False),
         attempts=max(1, given.number("attempts.maximum", ATTEMPTS)),
         connect_seconds=given.seconds("connection.establish.timeout", 10.0),
@@ -197,18 +198,16 @@ def with_stored_keys(
     properties: Mapping[str, str],
     stored: Callable[[Sequence[str], str], Mapping[str, str]],
 ) -> Mapping[str, str]:
-    """The properties with those keys of a bucket that are kept in credential providers, which win.
+    """Return the properties with those keys of a bucket that are kept in credential providers, which win.
 
     stored  those of some names that are kept in the providers of a path
     """
-    providers = _providers(_Given(bucket, properties))
+    given = _Given(bucket, properties)
+    # those of S3A, or of the bucket, stand before Hadoop's, of which there is no variant for a bucket
+    paths = given.text(_PROVIDER_PATH), properties.get(f"hadoop.{_PROVIDER_PATH}", "").strip()
+    providers = ",".join(filter(None, paths))
     names = [f"{prefix}{name}" for prefix in (f"{PREFIX}bucket.{bucket}.", PREFIX) for name in _STORED]
     return {**properties, **stored(names, providers)} if providers else properties
-
-
-def _providers(given: _Given) -> str:
-    """The path of all providers: those of S3A, or of the bucket, stand before Hadoop's."""
-    return ",".join(filter(None, (given.text(_PROVIDER_PATH), given.plain(f"hadoop.{_PROVIDER_PATH}"))))
 
 
 class _Given:
@@ -219,7 +218,7 @@ class _Given:
         self._properties = properties
 
     def key(self, name: str) -> str:
-        """The property that says it, for messages."""
+        """Return the property that says it, for messages."""
         own = f"{PREFIX}bucket.{self._bucket}.{name}"
         return own if own in self._properties else PREFIX + name
 
@@ -250,16 +249,12 @@ class _Given:
             raise self.refused(name, f"is {text.lower()!r}, which is no duration")
         return seconds or default  # 0 is Hadoop's for no limit
 
-    def plain(self, key: str) -> str:
-        """A property that S3A has no variant for a bucket of."""
-        return self._properties.get(key, "").strip()
-
     def refused(self, name: str, why: str) -> RefusedError:
         return RefusedError(f"Cannot use the bucket {self._bucket}: because {self.key(name)} {why}")
 
 
 def _credentials(given: _Given, *, has_keys: bool) -> tuple[tuple[Credentials, ...], str]:
-    """What is tried, in order, and the first provider that is not known."""
+    """Return what is tried, in order, and the first provider that is not known."""
     named = [name.strip() for name in given.text("aws.credentials.provider").split(",") if name.strip()]
     found: dict[Credentials, None] = {}
     unknown = ""
@@ -282,14 +277,6 @@ def _endpoint(text: str, *, secure: bool) -> str | None:
     return text.rstrip("/") if "://" in text else f"{'https' if secure else 'http'}://{text.rstrip('/')}"
 
 
-def _region_in(endpoint: str) -> str | None:
-    """The region that is part of an endpoint of Amazon; for servers of others any does, if all use the same."""
-    if not endpoint:
-        return None
-    found = re.search(r"s3[.-](?:dualstack\.|fips\.)?([a-z]{2}(?:-[a-z]+)+-\d)\.amazonaws\.com", endpoint)
-    return found[1] if found else "us-east-1"
-
-
 def _created(given: _Given) -> tuple[tuple[str, str], ...]:
     arguments = {}
     name = "encryption.algorithm"
@@ -309,194 +296,6 @@ def _created(given: _Given) -> tuple[tuple[str, str], ...]:
         arguments["ACL"] = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", acl).lower()
     return tuple(sorted(arguments.items()))
 
-
-# --- errors -----------------------------------------------------------------------------------------------------------
-# What boto3 raises, as errors of one line that say what to do about it.
-
-_MISSING = frozenset({"404", "NoSuchKey", "NotFound", "NoSuchUpload", "NoSuchVersion"})
-_CHANGED = frozenset({"412", "PreconditionFailed"})
-_UNDER_WAY = frozenset({"409", "ConditionalRequestConflict", "OperationAborted"})
-_KEYS = frozenset(
-    {
-        *("InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "InvalidSecurity", "InvalidClientTokenId"),
-        "XAdminUserNotFound",  # what versitygw says of an access key that it does not know
-    }
-)
-_EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"})
-_DENIED = frozenset({"403", "AccessDenied", "AllAccessDisabled", "AccountProblem", "Forbidden"})
-_RIGHTS = {
-    **dict.fromkeys(("HeadObject", "GetObject"), "the right to read (s3:GetObject)"),
-    **dict.fromkeys(("HeadBucket", "ListObjectsV2"), "the right to list (s3:ListBucket)"),
-    **dict.fromkeys(
-        ("PutObject", "CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload"),
-        "the right to write (s3:PutObject)",
-    ),
-    **dict.fromkeys(("CopyObject", "UploadPartCopy"), "the rights to read and to write (s3:GetObject, s3:PutObject)"),
-    **dict.fromkeys(("DeleteObject", "DeleteObjects"), "the right to delete (s3:DeleteObject)"),
-    "AbortMultipartUpload": "the right to give uploads up (s3:AbortMultipartUpload)",
-    "ListMultipartUploads": "the right to list uploads (s3:ListBucketMultipartUploads)",
-    "ListParts": "the right to list parts of uploads (s3:ListMultipartUploadParts)",
-}
-"""What a request takes, by its name in S3."""
-_BUSY = frozenset({"SlowDown", "503", "ServiceUnavailable", "Throttling", "RequestLimitExceeded", "TooManyRequests"})
-_ELSEWHERE = frozenset({"301", "307", "PermanentRedirect", "TemporaryRedirect", "AuthorizationHeaderMalformed"})
-_FULL = frozenset({"507", "QuotaExceeded", "XMinioStorageFull", "InsufficientStorage"})
-
-
-BROKEN_OFF = (IncompleteReadError, ReadTimeoutError, ResponseStreamingError, HTTPError, OSError)
-"""What reading the bytes of an answer raises that has begun to come."""
-
-
-class NotS3Error(BotoCoreError):
-    """The answer lacks what every server of S3 says: another kind of server, or something in between, gave it."""
-
-    fmt = "it did not answer as a server of S3 does: {lacking} is not in the answer"
-
-
-class NotAskedError(BotoCoreError):
-    """The server was waited for in vain a moment ago; `reason` is what came of that."""
-
-    fmt = "{reason}"
-
-
-class ChangedError(ConflictError):
-    """A condition of a request did not hold: the object has changed, or is there already."""
-
-
-class UnderWayError(ChangedError):
-    """Another request for the object was carried out at the same time: whether the condition holds was not said."""
-
-
-def code_of(error: ClientError) -> str:
-    """The server's word for what went wrong, or the status where the answer had no body."""
-    return str(error.response.get("Error", {}).get("Code", ""))
-
-
-def status_of(error: ClientError) -> int:
-    """The HTTP status."""
-    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-
-
-def has_no_word(error: ClientError) -> bool:
-    """Whether the server did not say what went wrong, as it cannot in the answer to a HEAD; 404 says enough."""
-    return code_of(error).isdecimal() and code_of(error) != "404"
-
-
-def is_missing(error: ClientError) -> bool:
-    """Whether the object or upload is not there; a bucket that is not there is another matter."""
-    return code_of(error) in _MISSING
-
-
-def as_acid_error(
-    error: Exception, action: str, path: str, *, where: str, who: str, missing: type[AcidError] = CorruptError
-) -> AcidError:
-    """Return the error to raise for a failed `action` ("read", "list") on `path`.
-
-    `where` names bucket and endpoint, `who` those who ask.
-
-    What a condition stopped is `ChangedError`, what is not there `missing`, a bucket that is not there MissingError.
-    Keys, rights, clocks, networks and busy servers may be put right: RetryError.
-    """
-    start = f"Cannot {action} {path}: because"
-    if not isinstance(error, ClientError):
-        return _without_answer(error, start, where)
-    code = code_of(error)
-    message = str(error.response.get("Error", {}).get("Message", "")).splitlines()
-    said = f"{code or status_of(error)} ({message[0]})" if message and message[0] else code or "without a reason"
-    if code in _MISSING:
-        return missing(f"{start} there is no such object")
-    if code == "NoSuchBucket":
-        return MissingError(f"{start} there is no bucket {where}")
-    if code in _CHANGED or code in _UNDER_WAY:
-        kind = ChangedError if code in _CHANGED else UnderWayError
-        return kind(f"{start} the object has been changed, or made, by somebody else")
-    if code in _KEYS:
-        return RetryError(f"{start} the keys for {where} are wrong ({code})")
-    if code in _EXPIRED:
-        return RetryError(f"{start} the session token for {where} has expired")
-    if code == "RequestTimeTooSkewed":
-        return RetryError(f"{start} the clock of this machine differs too much from that of {where}")
-    if code == "InvalidObjectState":
-        return RetryError(f"{start} the object is archived and has to be restored first")
-    if code in _DENIED:
-        right = _RIGHTS.get(error.operation_name, error.operation_name)
-        return permission_missing(f"Cannot {action} {path}", f"{who} needs {right}; {where} answered {said}")
-    if code in _BUSY:
-        return RetryError(f"{start} {where} is busy ({said}), even after several attempts")
-    if code in _ELSEWHERE:
-        region = error.response.get("Error", {}).get("Region") or error.response.get("ResponseMetadata", {}).get(
-            "HTTPHeaders", {}
-        ).get("x-amz-bucket-region", "another one")
-        return RetryError(f"{start} the bucket is not there but in the region {region}: set fs.s3a.endpoint.region")
-    if code in _FULL:
-        return RetryError(f"{start} no space is left at {where}, or the quota is used up")
-    if code in ("KeyTooLongError", "InvalidBucketName"):
-        return RefusedError(f"{start} the store does not take that name ({code})")
-    return RetryError(f"{start} {where} answered {said if code.isdecimal() else f'{status_of(error)} {said}'}")
-
-
-def _is_endless(error: BaseException | None) -> bool:
-    """boto3 follows redirections without an end, until it, or what it is connected by, is too deep in itself."""
-    while error is not None and not isinstance(error, RecursionError):
-        error = error.__context__
-    return error is not None
-
-
-def _without_answer(error: Exception, start: str, where: str) -> AcidError:
-    if isinstance(error, NoCredentialsError | PartialCredentialsError):
-        return RetryError(
-            f"{start} no keys for {where} are found: neither fs.s3a.access.key nor anything that boto3 looks at"
-        )
-    if _is_endless(error):
-        return RetryError(
-            f"{start} {where} sends every request elsewhere: look at fs.s3a.endpoint and fs.s3a.connection.ssl.enabled"
-        )
-    if isinstance(error, NotS3Error | ResponseParserError):
-        return RetryError(
-            f"{start} what answers for {where} is no server of S3, or stands before one ({_first_line(error)})"
-        )
-    if isinstance(error, ParamValidationError):
-        said = str(error).splitlines()[-1].partition(": Bucket name must match")[0]
-        return RefusedError(f"{start} the store does not take that name ({said})")
-    if isinstance(error, IncompleteReadError | ResponseStreamingError):
-        return RetryError(f"{start} answers of {where} broke off several times")
-    if isinstance(error, BotoConnectionError | HTTPClientError | HTTPError | OSError):
-        said = why_unanswered(error, is_short=True) or _first_line(error)
-        return RetryError(f"{start} {where} cannot be reached, or went away ({said})")
-    if isinstance(error, NotAskedError):
-        return RetryError(f"{start} {where} cannot be reached, or went away ({error})")
-    return RetryError(f"{start} of {_first_line(error)}")
-
-
-def why_unanswered(error: Exception, *, is_short: bool) -> str | None:
-    """Why there was no answer, where the server seems to be away; None where it was something else.
-
-    is_short  what was asked for takes a server no time, so that it is away when it does not answer
-    """
-    if isinstance(error, EndpointConnectionError | ProxyConnectionError):
-        return "no connection"
-    if isinstance(error, ConnectTimeoutError):
-        return "no connection in time"
-    return "no answer in time" if is_short and isinstance(error, ReadTimeoutError) else None
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)
-
-
-@contextmanager
-def raising_acid_errors(
-    action: str, path: str, *, where: str, who: str, missing: type[AcidError] = CorruptError
-) -> Iterator[None]:
-    """Runs its body; what boto3 raises in it is raised as the error that `as_acid_error` names."""
-    try:
-        yield
-    except (ClientError, BotoCoreError, HTTPError, OSError, RecursionError) as error:
-        raise as_acid_error(error, action, path, where=where, who=who, missing=missing) from error
-
-
-# --- client -----------------------------------------------------------------------------------------------------------
-# A bucket as the other modules use it: its client, made once per process, and names of objects from paths.
 
 _PATH = re.compile(r"s3[an]?://([^/]+)(?:/(.*))?", re.DOTALL)
 _CLIENTS = 16
@@ -551,38 +350,38 @@ class Bucket:
             return _client(self.options, os.getpid())
 
     def key(self, path: str) -> str:
-        """The key of a path, without a slash at its end; empty for the bucket itself. RefusedError for another one."""
+        """Return the key of a path, without a slash at its end; empty for the bucket. RefusedError for another one."""
         found = _PATH.fullmatch(path)
         if found is None or found[1] != self.name:
             raise RefusedError(f"Cannot use {path}: because it does not lie in the bucket {self.name}")
         return (found[2] or "").strip("/")
 
     def path(self, key: str) -> str:
-        """The path of a key."""
+        """Return the path of a key."""
         return f"s3a://{self.name}/{key}"
 
     @contextmanager
     def raising(self, action: str, path: str, *, missing: type[AcidError] = CorruptError) -> Iterator[None]:
-        """Runs a block; what boto3 raises in it becomes the error of ours for a failed `action` on `path`.
+        """Guard a block; what boto3 raises in it becomes the error of ours for a failed `action` on `path`.
 
         Nothing is asked of a server that this run has waited for in vain.
         """
         server = self.options.endpoint or f"the region {self.options.region}"
-        with raising_acid_errors(action, path, where=self.options.shown, who=self.options.user, missing=missing):
+        try:
             reason = None if self._unreachable is None else self._unreachable.reason(server)
             if reason is not None:
                 raise NotAskedError(reason=reason)
-            try:
-                yield
-            except BotoCoreError as error:
-                # an answer may take its time where a part is copied or an upload completed
-                waited = why_unanswered(error, is_short=action in _SHORT)
-                if self._unreachable is not None and waited is not None:
-                    self._unreachable.note(server, waited)
-                raise
+            yield
+        except (ClientError, BotoCoreError, HTTPError, OSError, RecursionError) as error:
+            # an answer may take its time where a part is copied or an upload completed
+            waited = why_unanswered(error, is_short=action in _SHORT)
+            if self._unreachable is not None and waited is not None:
+                self._unreachable.note(server, waited)
+            where, who = self.options.shown, self.options.user
+            raise as_acid_error(error, action, path, where=where, who=who, missing=missing) from error
 
     def head(self, path: str) -> Any | None:
-        """What is known of the object at a path; None without one.
+        """Return what is known of the object at a path; None without one.
 
         The answer has no body, so that a reason why there is none is missing: that of a listing is told then.
         """
@@ -592,12 +391,12 @@ class Bucket:
             except ClientError as error:
                 if is_missing(error):
                     return None
-                if has_no_word(error):
+                if code_of(error).isdecimal():  # the server said no word, as it cannot in the answer to a HEAD
                     self.client.list_objects_v2(Bucket=self.name, Prefix=self.key(path), MaxKeys=1)
                 raise
 
     def get(self, path: str, **more: Any) -> tuple[Any, bytes]:
-        """An answer and the bytes of an object. It is asked for again when the connection breaks amid the bytes.
+        """Return an answer and the bytes of an object. It is asked for again when the connection breaks amid the bytes.
 
         What goes wrong before them boto3 repeats.
         """
@@ -619,7 +418,7 @@ class Bucket:
 
 @lru_cache(maxsize=_CLIENTS)
 def _client(options: BucketOptions, process: int) -> S3Client:
-    """A client for one process: a fork must not use the connections of its parent."""
+    """Return a client for one process: a fork must not use the connections of its parent."""
     del process
     unsigned = options.credentials == (Credentials.NONE,)
     config = Config(
@@ -642,7 +441,7 @@ def _client(options: BucketOptions, process: int) -> S3Client:
 
 
 def _require_s3(model: Any, http_response: Any, parsed: dict[str, Any], **_: Any) -> None:
-    """Raises NotS3Error for a good answer that no server of S3 gives: what is not said would be taken for nothing."""
+    """Raise NotS3Error for a good answer that no server of S3 gives: what is not said would be taken for nothing."""
     lacking = _ALWAYS_SAID.get(model.name)
     if lacking is not None and http_response.status_code < 300 and lacking not in parsed:
         raise NotS3Error(lacking=lacking)
@@ -655,7 +454,7 @@ def _region(options: BucketOptions) -> str | None:
 
 
 def _session(options: BucketOptions) -> boto3.Session:
-    """A session with the first credentials that there are, in the order in which they are to be tried."""
+    """Return a session with the first credentials that there are, in the order in which they are to be tried."""
     for kind in options.credentials:
         if kind is Credentials.GIVEN:
             return _with_keys(options)
@@ -681,7 +480,7 @@ def _with_keys(options: BucketOptions) -> boto3.Session:
 
 
 def _with_role(options: BucketOptions) -> boto3.Session:
-    """Keys of a role, renewed before they run out."""
+    """Return a session with the keys of a role, renewed before they run out."""
     base = _with_keys(options) if options.access_key else boto3.Session()
     sts = base.client("sts", region_name=_region(options), endpoint_url=options.role_endpoint)
 
@@ -700,7 +499,7 @@ def _with_role(options: BucketOptions) -> boto3.Session:
 
 
 class _Role(CredentialProvider):
-    """Hands boto3 the keys of a role."""
+    """The keys of a role, for boto3."""
 
     METHOD = "assume-role"
 
@@ -711,13 +510,6 @@ class _Role(CredentialProvider):
     def load(self) -> Any:
         return DeferredRefreshableCredentials(self._assume, self.METHOD)
 
-
-# --- conditional ------------------------------------------------------------------------------------------------------
-# Small objects that change hands by conditions: made only if absent, replaced only if unchanged.
-#
-# A request whose answer is lost is repeated, by boto3 or here; the condition then fails because of our own first
-# request. So whenever one fails the object is looked at: what holds the contents that we wrote is ours, for which
-# contents have to be unique to one writing.
 
 _REPLACE_TRIES = 4
 
@@ -739,49 +531,41 @@ class SmallObject:
 
 
 def read_object(bucket: Bucket, path: str) -> SmallObject | None:
-    """The object at a path; None when there is none."""
+    """Return the object at a path; None when there is none."""
     try:
         with bucket.raising("read", path, missing=_AbsentError):
             answer, data = bucket.get(path)
     except _AbsentError:
         return None
+    header = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+    if header is None:
+        raise RetryError("Cannot tell the time of the store: because its answers have no Date")
     return SmallObject(
         data=data,
         version=answer["ETag"],
         modified=seconds(answer["LastModified"]),
-        now=_date(answer),
+        now=parsedate_to_datetime(header).timestamp(),
         metadata=answer.get("Metadata", {}),
     )
 
 
 def create_object(bucket: Bucket, path: str, data: bytes) -> str:
-    """Makes an object whose contents are unique, and returns its version; ChangedError when there is another one."""
+    """Make an object whose contents are unique, and return its version; ChangedError when there is another one."""
     return _put(bucket, path, data, {"IfNoneMatch": "*"})
 
 
 def replace_object(bucket: Bucket, path: str, version: str, data: bytes, metadata: dict[str, str] | None = None) -> str:
-    """Replaces an object of this version by unique contents; ChangedError when it has changed or is gone."""
+    """Replace an object of this version by unique contents; ChangedError when it has changed or is gone."""
     return _put(bucket, path, data, {"IfMatch": version, "Metadata": metadata or {}})
 
 
 def seconds(modified: datetime) -> float:
-    """A time of the store in whole seconds since the epoch: listings are finer than other answers in some stores."""
+    """Return a time of the store in whole seconds since the epoch: in some, listings are finer than other answers."""
     return float(int(modified.timestamp()))
 
 
 def _put(bucket: Bucket, path: str, data: bytes, condition: dict[str, Any]) -> str:
-    def put() -> str:
-        with bucket.raising("write", path, missing=ChangedError):
-            answer = bucket.client.put_object(
-                Bucket=bucket.name, Key=bucket.key(path), Body=data, **condition, **bucket.created
-            )
-        return answer["ETag"]
-
-    return _settled(bucket, path, data, put)
-
-
-def _settled(bucket: Bucket, path: str, data: bytes, put: Callable[[], str]) -> str:
-    """What came of a conditional request: its version, or why it was not carried out.
+    """Make a conditional request; return its version, or raise why it was not carried out.
 
     An answer that another request was under way says nothing, so it is sent again a few times (AWS, "conditional
     writes": 409 ConditionalRequestConflict).
@@ -789,22 +573,181 @@ def _settled(bucket: Bucket, path: str, data: bytes, put: Callable[[], str]) -> 
     tries = 0
     while True:
         try:
-            return put()
+            with bucket.raising("write", path, missing=ChangedError):
+                return bucket.client.put_object(
+                    Bucket=bucket.name, Key=bucket.key(path), Body=data, **condition, **bucket.created
+                )["ETag"]
         except (ChangedError, RetryError) as error:
             found = read_object(bucket, path)
             if found is not None and found.data == data:
                 return found.version
             tries += 1
             if not isinstance(error, UnderWayError) or tries == _REPLACE_TRIES:
-                raise error
-
-
-def _date(answer: Any) -> float:
-    header = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
-    if header is None:
-        raise RetryError("Cannot tell the time of the store: because its answers have no Date")
-    return parsedate_to_datetime(header).timestamp()
+                raise
 
 
 class _AbsentError(ConflictError):
     """There is no such object."""
+
+
+_MISSING = frozenset({"404", "NoSuchKey", "NotFound", "NoSuchUpload", "NoSuchVersion"})
+_DENIED = frozenset({"403", "AccessDenied", "AllAccessDisabled", "AccountProblem", "Forbidden"})
+_RIGHTS = {
+    **dict.fromkeys(("HeadObject", "GetObject"), "the right to read (s3:GetObject)"),
+    **dict.fromkeys(("HeadBucket", "ListObjectsV2"), "the right to list (s3:ListBucket)"),
+    **dict.fromkeys(
+        ("PutObject", "CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload"),
+        "the right to write (s3:PutObject)",
+    ),
+    **dict.fromkeys(("CopyObject", "UploadPartCopy"), "the rights to read and to write (s3:GetObject, s3:PutObject)"),
+    **dict.fromkeys(("DeleteObject", "DeleteObjects"), "the right to delete (s3:DeleteObject)"),
+    "AbortMultipartUpload": "the right to give uploads up (s3:AbortMultipartUpload)",
+    "ListMultipartUploads": "the right to list uploads (s3:ListBucketMultipartUploads)",
+    "ListParts": "the right to list parts of uploads (s3:ListMultipartUploadParts)",
+}
+"""What a request takes, by its name in S3."""
+_ELSEWHERE = frozenset({"301", "307", "PermanentRedirect", "TemporaryRedirect", "AuthorizationHeaderMalformed"})
+BROKEN_OFF = (IncompleteReadError, ReadTimeoutError, ResponseStreamingError, HTTPError, OSError)
+"""What reading the bytes of an answer raises that has begun to come."""
+
+
+class NotS3Error(BotoCoreError):
+    """The answer lacks what every server of S3 says: another kind of server, or something in between, gave it."""
+
+    fmt = "it did not answer as a server of S3 does: {lacking} is not in the answer"
+
+
+class NotAskedError(BotoCoreError):
+    """The server was waited for in vain a moment ago; `reason` is what came of that."""
+
+    fmt = "{reason}"
+
+
+class ChangedError(ConflictError):
+    """A condition of a request did not hold: the object has changed, or is there already."""
+
+
+class UnderWayError(ChangedError):
+    """Another request for the object was carried out at the same time: whether the condition holds was not said."""
+
+
+def code_of(error: ClientError) -> str:
+    """Return the server's word for what went wrong, or the status where the answer had no body."""
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def status_of(error: ClientError) -> int:
+    """Return the HTTP status."""
+    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+
+
+def is_missing(error: ClientError) -> bool:
+    """Tell whether the object or upload is not there; a bucket that is not there is another matter."""
+    return code_of(error) in _MISSING
+
+
+_ANSWERS: dict[str, tuple[type[AcidError], str]] = {
+    "NoSuchBucket": (MissingError, "there is no bucket {where}"),
+    **dict.fromkeys(
+        ("412", "PreconditionFailed"), (ChangedError, "the object has been changed, or made, by somebody else")
+    ),
+    **dict.fromkeys(
+        ("409", "ConditionalRequestConflict", "OperationAborted"),
+        (UnderWayError, "the object has been changed, or made, by somebody else"),
+    ),
+    **dict.fromkeys(
+        (
+            *("InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "InvalidSecurity"),
+            *("InvalidClientTokenId", "XAdminUserNotFound"),  # the last is versitygw's
+        ),
+        (RetryError, "the keys for {where} are wrong ({code})"),
+    ),
+    **dict.fromkeys(
+        ("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"),
+        (RetryError, "the session token for {where} has expired"),
+    ),
+    "RequestTimeTooSkewed": (RetryError, "the clock of this machine differs too much from that of {where}"),
+    "InvalidObjectState": (RetryError, "the object is archived and has to be restored first"),
+    **dict.fromkeys(
+        ("SlowDown", "503", "ServiceUnavailable", "Throttling", "RequestLimitExceeded", "TooManyRequests"),
+        (RetryError, "{where} is busy ({said}), even after several attempts"),
+    ),
+    **dict.fromkeys(
+        ("507", "QuotaExceeded", "XMinioStorageFull", "InsufficientStorage"),
+        (RetryError, "no space is left at {where}, or the quota is used up"),
+    ),
+    **dict.fromkeys(
+        ("KeyTooLongError", "InvalidBucketName"), (RefusedError, "the store does not take that name ({code})")
+    ),
+}
+"""What a server says by a code."""
+
+
+def as_acid_error(
+    error: Exception, action: str, path: str, *, where: str, who: str, missing: type[AcidError] = CorruptError
+) -> AcidError:
+    """Return the error to raise for a failed `action` ("read", "list") on `path`.
+
+    `where` names bucket and endpoint, `who` the user who asks.
+
+    What a condition stopped is `ChangedError`, what is not there `missing`, a bucket that is not there MissingError.
+    Keys, rights, clocks, networks and busy servers may be put right: RetryError.
+    """
+    start = f"Cannot {action} {path}: because"
+    if not isinstance(error, ClientError):
+        return _without_answer(error, start, where)
+    code, about = code_of(error), error.response.get("Error", {})
+    message = str(about.get("Message", "")).splitlines()
+    said = f"{code or status_of(error)} ({message[0]})" if message and message[0] else code or "without a reason"
+    if code in _MISSING:
+        return missing(f"{start} there is no such object")
+    if code in _ANSWERS:
+        kind, why = _ANSWERS[code]
+        return kind(f"{start} {why.format(where=where, code=code, said=said)}")
+    if code in _DENIED:
+        right = _RIGHTS.get(error.operation_name, error.operation_name)
+        return permission_missing(f"Cannot {action} {path}", f"{who} needs {right}; {where} answered {said}")
+    if code in _ELSEWHERE:
+        headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+        region = about.get("Region") or headers.get("x-amz-bucket-region", "another one")
+        return RetryError(f"{start} the bucket is not there but in the region {region}: set fs.s3a.endpoint.region")
+    return RetryError(f"{start} {where} answered {said if code.isdecimal() else f'{status_of(error)} {said}'}")
+
+
+def _without_answer(error: Exception, start: str, where: str) -> AcidError:
+    if isinstance(error, NoCredentialsError | PartialCredentialsError):
+        return RetryError(
+            f"{start} no keys for {where} are found: neither fs.s3a.access.key nor anything that boto3 looks at"
+        )
+    # boto3 follows redirections without an end, until it, or what it is connected by, is too deep in itself
+    deep: BaseException | None = error
+    while deep is not None and not isinstance(deep, RecursionError):
+        deep = deep.__context__
+    if deep is not None:
+        return RetryError(
+            f"{start} {where} sends every request elsewhere: look at fs.s3a.endpoint and fs.s3a.connection.ssl.enabled"
+        )
+    first_line = next(iter(str(error).splitlines()), type(error).__name__)
+    if isinstance(error, NotS3Error | ResponseParserError):
+        return RetryError(f"{start} what answers for {where} is no server of S3, or stands before one ({first_line})")
+    if isinstance(error, ParamValidationError):
+        said = str(error).splitlines()[-1].partition(": Bucket name must match")[0]
+        return RefusedError(f"{start} the store does not take that name ({said})")
+    if isinstance(error, IncompleteReadError | ResponseStreamingError):
+        return RetryError(f"{start} answers of {where} broke off several times")
+    if isinstance(error, BotoConnectionError | HTTPClientError | HTTPError | OSError | NotAskedError):
+        said = why_unanswered(error, is_short=True) or first_line
+        return RetryError(f"{start} {where} cannot be reached, or went away ({said})")
+    return RetryError(f"{start} of {first_line}")
+
+
+def why_unanswered(error: Exception, *, is_short: bool) -> str | None:
+    """Return why there was no answer, where the server seems to be away; None where it was something else.
+
+    is_short  what was asked for takes a server no time, so that it is away when it does not answer
+    """
+    if isinstance(error, EndpointConnectionError | ProxyConnectionError):
+        return "no connection"
+    if isinstance(error, ConnectTimeoutError):
+        return "no connection in time"
+    return "no answer in time" if is_short and isinstance(error, ReadTimeoutError) else None
