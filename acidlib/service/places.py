@@ -31,7 +31,7 @@ from acidlib.planning.stated_write_ids import (
 )
 from acidlib.report.progress import WARNING
 from acidlib.service.services import Done, Services, in_threads
-from acidlib.stores.listing import list_location, witness_of
+from acidlib.stores.listing import identity_file_of, list_location
 from acidlib.stores.store import CLAIM, STAGING_PREFIX
 from acidlib.wording import duration_text, plural, size_words, utc_words
 
@@ -271,7 +271,7 @@ def request_of(place: ListedPlace, kind: CompactionType, *, initiator: str) -> C
         location=target.location,
         write_ids=place.write_ids,
         generation=place.generation,
-        witness=witness_of(place.listing, mark, place.generation),
+        witness=identity_file_of(place.listing, mark, place.generation),
         table_kind=target.interpretation.table_kind,
         columns=target.interpretation.columns,
         visibility_txn=target.interpretation.visibility_txn,

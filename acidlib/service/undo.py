@@ -112,16 +112,8 @@ def _undone(services: Services, backend: SqlBackend, request: CompactionRequest,
         backend.require_no_reader(now, target)
         with held.exclusive():
             plan = _plan(services, backend, now, target)
-            store.take_back(
-                location,
-                plan.result,
-                aside=_aside(now),
-                inputs=plan.read,
-                unique=services.unique(),
-                owner=services.worker_id,
-                now=services.clock(),
-                last_check=held.assert_mine,
-            )
+            stage = store.stage(location, unique=services.unique(), owner=services.worker_id, now=services.clock())
+            stage.take_back(plan.result, aside=_aside(now), inputs=plan.read, last_check=held.assert_mine)
         _note(services, backend, now, reason)
         return _with_plan(result, now, plan, reason)
 

@@ -16,7 +16,7 @@ from acidlib.errors import AcidError, MissingError, RefusedError
 from acidlib.model.location import Location
 from acidlib.model.names import is_acid_directory_name, is_hidden
 from acidlib.model.tables import PartitionName, TableRef, is_partition_directory
-from acidlib.stores.filesystem import Entry, FileSystem
+from acidlib.stores.filesystem import FileSystem
 
 DEFAULT_DATABASE = "default"
 _DATABASE_SUFFIX = ".db"
@@ -28,7 +28,7 @@ _NOTHING = "neither it nor a partition below it holds a base_, delta_ or delete_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionLocation:
-    """Where one partition lies; `name` is None for the one location of a table without partitions."""
+    """The place of one partition; `name` is None for the one location of a table without partitions."""
 
     name: PartitionName | None
     location: Location
@@ -43,20 +43,8 @@ class TableLocation:
     partitions: tuple[PartitionLocation, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Skipped:
-    """A directory that is not taken, and why."""
-
-    location: Location
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Discovery:
-    """What a warehouse holds, in path order."""
-
-    tables: tuple[TableLocation, ...]
-    skipped: tuple[Skipped, ...]
+Skipped = dict[Location, str]
+"""Directories that are not taken, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,41 +59,40 @@ class _Content:
 
     @property
     def is_empty(self) -> bool:
-        """Whether readers see nothing in it."""
+        """Readers see nothing in it."""
         return not (self.has_acid or self.has_files or self.levels or self.others or self.links)
 
 
-def discover_warehouse(fs: FileSystem, root: Location) -> Discovery:
-    """The tables of `<root>/<database>.db/<table>` and `<root>/<table>` (of the database `default`).
+def discover_warehouse(fs: FileSystem, root: Location) -> tuple[tuple[TableLocation, ...], Skipped]:
+    """Return the tables of `<root>/<database>.db/<table>` and `<root>/<table>` (of the database `default`).
 
     A directory that cannot be listed is skipped with its reason, so that it does not hide the others. Raises
     `RefusedError` when the root itself is not a directory, or is a table.
     """
     tables: list[TableLocation] = []
-    skipped: list[Skipped] = []
-    for entry in _subdirectories(fs, root, skipped, missing=RefusedError):
-        path = root.child(entry.name)
-        if is_acid_directory_name(entry.name) or is_partition_directory(entry.name):
-            skipped.append(Skipped(location=path, reason=_PART))
+    skipped: Skipped = {}
+    for path in _subdirectories(fs, root, skipped):
+        if is_acid_directory_name(path.name) or is_partition_directory(path.name):
+            skipped[path] = _PART
             continue
-        if not entry.name.lower().endswith(_DATABASE_SUFFIX):
+        if not path.name.lower().endswith(_DATABASE_SUFFIX):
             _take(fs, path, tables, skipped)
             continue
         try:
             below = _subdirectories(fs, path, skipped)
         except AcidError as error:
-            skipped.append(Skipped(location=path, reason=str(error)))
+            skipped[path] = str(error)
             continue
         for table in below:
-            _take(fs, path.child(table.name), tables, skipped)
-    part = next((one.location for one in skipped if one.reason == _PART), None)
+            _take(fs, table, tables, skipped)
+    part = next((location for location, reason in skipped.items() if reason == _PART), None)
     if part is not None and not tables:
         raise RefusedError(f"Cannot look for tables in {root}: because of {part}: {_PART}; --location names a table")
-    return Discovery(tables=tuple(tables), skipped=tuple(skipped))
+    return tuple(tables), skipped
 
 
 def discover_location(fs: FileSystem, location: Location, *, may_be_empty: bool = False) -> TableLocation:
-    """One table, or one partition of a table, at a location that the caller names.
+    """Return one table, or one partition of a table, at a location that the caller names.
 
     A location with ACID directories is one place to compact: a partition if its path ends in `k=v` directories (whose
     parent holds neither files nor ACID directories), else a table without partitions. Otherwise the `k=v` directories
@@ -117,12 +104,21 @@ def discover_location(fs: FileSystem, location: Location, *, may_be_empty: bool 
     content = _content(fs, location, missing=RefusedError if fs.exists(str(location)) else MissingError)
     if not content.has_acid and not (may_be_empty and content.is_empty):
         if content.levels:
-            return _partitioned(fs, location, content, [], may_be_empty=may_be_empty)
+            return _partitioned(fs, location, content, {}, may_be_empty=may_be_empty)
         if not (content.has_files or content.others or content.links):
             raise MissingError(f"Cannot compact {location}: because it is empty")
         reason = _NOT_PROVEN if content.has_files else _tables_below(fs, location, content) or _NOTHING
         raise RefusedError(f"Cannot compact {location}: because {reason}")
-    table, values = _split_partition(fs, location)
+    values: list[str] = []
+    table = location
+    while not table.parent.is_root and is_partition_directory(table.name):
+        try:
+            if not _content(fs, table.parent).levels:
+                break
+        except AcidError:
+            pass  # a parent that may not be listed says nothing against the partition's name
+        values.insert(0, table.name)
+        table = table.parent
     name = PartitionName.parse("/".join(values)) if values else None
     return TableLocation(
         ref=_named(table),
@@ -132,7 +128,7 @@ def discover_location(fs: FileSystem, location: Location, *, may_be_empty: bool 
 
 
 def _tables_below(fs: FileSystem, location: Location, content: _Content) -> str | None:
-    """What a directory is that holds tables, or databases, and what to do then; None for any other."""
+    """Return what a directory is that holds tables, or databases, and what to do then; None for any other."""
     databases = [name for name in content.others if name.lower().endswith(_DATABASE_SUFFIX)]
     if databases:
         return f"it is a directory of databases, such as {databases[0]}; name a table, or use --warehouse and --table"
@@ -146,19 +142,16 @@ def _tables_below(fs: FileSystem, location: Location, content: _Content) -> str 
     return None
 
 
-def _take(fs: FileSystem, path: Location, tables: list[TableLocation], skipped: list[Skipped]) -> None:
+def _take(fs: FileSystem, path: Location, tables: list[TableLocation], skipped: Skipped) -> None:
     try:
         tables.append(_table(fs, path, skipped))
     except AcidError as error:
-        skipped.append(Skipped(location=path, reason=_reason(error)))
+        before, because, after = str(error).partition("because ")
+        is_ours = because and isinstance(error, RefusedError) and before.startswith("Cannot compact")
+        skipped[path] = after if is_ours else str(error)
 
 
-def _reason(error: AcidError) -> str:
-    before, because, after = str(error).partition("because ")
-    return after if because and isinstance(error, RefusedError) and before.startswith("Cannot compact") else str(error)
-
-
-def _table(fs: FileSystem, path: Location, skipped: list[Skipped]) -> TableLocation:
+def _table(fs: FileSystem, path: Location, skipped: Skipped) -> TableLocation:
     content = _content(fs, path)
     if content.has_acid:
         whole = PartitionLocation(name=None, location=path)
@@ -172,7 +165,7 @@ def _partitioned(
     fs: FileSystem,
     path: Location,
     content: _Content,
-    skipped: list[Skipped],
+    skipped: Skipped,
     *,
     may_be_empty: bool = False,
 ) -> TableLocation:
@@ -180,7 +173,10 @@ def _partitioned(
 
     def look(below: Location) -> _Content | AcidError:
         with OF_THIS_PROCESS:
-            return _content_or_error(fs, below)
+            try:
+                return _content(fs, below)
+            except AcidError as error:
+                return error
 
     with ThreadPoolExecutor(THREADS, thread_name_prefix="acidlib-discover") as threads:
         try:
@@ -205,12 +201,12 @@ def _partitioned(
         elif values in errors:
             raise errors[values]  # partitions may lie below it
         else:
-            skipped.append(Skipped(location=here, reason="it is empty"))
+            skipped[here] = "it is empty"
     return TableLocation(ref=_named(path), location=path, partitions=tuple(partitions))
 
 
 def _keys(values: tuple[str, ...]) -> tuple[str, ...]:
-    """The partition keys of a path, in lower case."""
+    """Return the partition keys of a path, in lower case."""
     return tuple(key.lower() for key, _ in PartitionName.parse("/".join(values)).pairs)
 
 
@@ -220,29 +216,22 @@ def _walk_levels(
     values: tuple[str, ...],
     content: _Content,
     leaves: list[tuple[tuple[str, ...], _Content | AcidError]],
-    skipped: list[Skipped],
+    skipped: Skipped,
 ) -> None:
-    """Gathers the partitions. One that cannot be listed, or has just gone, is reported where it is listed again."""
+    """Gather the partitions. One that cannot be listed, or has just gone, is reported where it is listed again."""
     here = root.child("/".join(values)) if values else root
     for name in content.links:
-        skipped.append(Skipped(location=here.child(name), reason="it is a symbolic link"))
+        skipped[here.child(name)] = "it is a symbolic link"
     if not content.levels:
         leaves.append((values, content))
         return
     for name in content.others:
-        skipped.append(Skipped(location=here.child(name), reason="it lies beside partitions and is none itself"))
+        skipped[here.child(name)] = "it lies beside partitions and is none itself"
     for name, found in zip(content.levels, look([here.child(name) for name in content.levels]), strict=True):
         if isinstance(found, AcidError):
             leaves.append(((*values, name), found))
         else:
             _walk_levels(look, root, (*values, name), found, leaves, skipped)
-
-
-def _content_or_error(fs: FileSystem, path: Location) -> _Content | AcidError:
-    try:
-        return _content(fs, path)
-    except AcidError as error:
-        return error
 
 
 def _content(fs: FileSystem, path: Location, *, missing: type[AcidError] = RefusedError) -> _Content:
@@ -260,36 +249,10 @@ def _content(fs: FileSystem, path: Location, *, missing: type[AcidError] = Refus
     )
 
 
-def _subdirectories(
-    fs: FileSystem, path: Location, skipped: list[Skipped], *, missing: type[AcidError] = RefusedError
-) -> list[Entry]:
-    found = []
-    for entry in fs.list_directory(str(path), missing=missing):
-        if is_hidden(entry.name):
-            continue
-        if entry.is_symlink:
-            skipped.append(Skipped(location=path.child(entry.name), reason="it is a symbolic link"))
-        elif entry.is_directory:
-            found.append(entry)
-    return found
-
-
-def _split_partition(fs: FileSystem, location: Location) -> tuple[Location, tuple[str, ...]]:
-    """The table's path and the `k=v` components that follow it in a location that holds ACID directories."""
-    values: list[str] = []
-    path = location
-    while True:
-        if path.parent.is_root or not is_partition_directory(path.name) or not _may_hold_levels(fs, path.parent):
-            return path, tuple(reversed(values))
-        values.append(path.name)
-        path = path.parent
-
-
-def _may_hold_levels(fs: FileSystem, path: Location) -> bool:
-    try:
-        return bool(_content(fs, path).levels)
-    except AcidError:
-        return True  # a parent that may not be listed says nothing against the partition's name
+def _subdirectories(fs: FileSystem, path: Location, skipped: Skipped) -> list[Location]:
+    content = _content(fs, path)
+    skipped |= {path.child(name): "it is a symbolic link" for name in content.links}
+    return [path.child(name) for name in sorted((*content.levels, *content.others))]
 
 
 def named_at(path: Location) -> TableRef:

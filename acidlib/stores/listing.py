@@ -1,4 +1,9 @@
-"""One listing of a location as a value, and the file that shows whether a place is still the same table."""
+"""One listing of a location as a value, with what its few small marker files say, and a table's identity file.
+
+That is a file which shows whether a place is still the same table, and not one of that name that was created since.
+Without a metastore nothing else shows that a request was made for the table before: its list of committed write ids,
+and what it knows to be published, would be applied to rows that it was not made for.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +28,6 @@ from acidlib.stores.filesystem import FileSystem, TreeEntry
 from acidlib.stores.renaming.claims import TRIES_TO_CLAIM
 from acidlib.stores.store import STAGING_PREFIX
 
-# --- listing ----------------------------------------------------------------------------------------------------------
-# One listing of a location as a value, with what its few small marker files say.
-
 _LONG = struct.Struct(">q")
 _VANISHINGS = 2 * TRIES_TO_CLAIM
 _FORMATS = frozenset({"compacted", "truncated", "dropped"})
@@ -37,7 +39,7 @@ UNFINISHED_FORMAT = "publishing"
 def list_location(
     fs: FileSystem, location: Location, *, without_unfinished: bool = False, missing: type[AcidError] = CorruptError
 ) -> Listing:
-    """Lists a table's or partition's location recursively, once.
+    """List a table's or partition's location recursively, once.
 
     Hidden directories are named but not entered: a run at work in its staging directory does not disturb the listing.
     The `_metadata_acid` of bases is read. When a directory is removed meanwhile, by a cleaner, everything is listed
@@ -53,7 +55,13 @@ def list_location(
     if without_unfinished:
         # with its staging gone nobody finishes it, and people have to know
         staged = any(entry.path.startswith(STAGING_PREFIX) for entry in entries)
-        closed = _closed_bases(fs, location, entries) if staged else set()
+        closed = set()
+        for base, _, name in (entry.path.partition("/") for entry in entries if staged):
+            if base.startswith(BASE_PREFIX) and name == METADATA_ACID_FILE:
+                with suppress(ValueError, AttributeError):
+                    document = json.loads(fs.read(f"{location}/{base}/{name}", missing=ConflictError))
+                    if document.get("dataFormat") == UNFINISHED_FORMAT:
+                        closed.add(base)
         entries = tuple(entry for entry in entries if entry.path.partition("/")[0] not in closed)
     return Listing(
         location=location,
@@ -82,10 +90,10 @@ def _listed(fs: FileSystem, location: Location, missing: type[AcidError]) -> tup
 
 
 def data_format(fs: FileSystem, path: str) -> str:
-    """The `dataFormat` of a `_metadata_acid` file, in lower case: compacted, truncated or dropped.
+    """Return the `dataFormat` of a `_metadata_acid` file, in lower case: compacted, truncated or dropped.
 
     Source: Hive AcidUtils.MetaDataFile, which fails on any other value; so does this (`CorruptError`), because a base
-    whose kind is not known may not be read as one that anybody sees.
+    whose kind is not known may not be read as one that readers see.
     """
     text = fs.read(path, missing=ConflictError)
     try:
@@ -108,7 +116,7 @@ def data_format(fs: FileSystem, path: str) -> str:
 
 
 def flush_length(fs: FileSystem, path: str, physical_length: int) -> int:
-    """The logical length in bytes of a data file, from its side file `path` (`bucket_NNNNN_flush_length`).
+    """Return the logical length in bytes of a data file, from its side file `path` (`bucket_NNNNN_flush_length`).
 
     Source: Hive OrcAcidUtils.getLastFlushLength: 8-byte big-endian longs, of which the last complete one counts. A
     side file without a complete long, or one that claims more than the file's `physical_length`, is `CorruptError`:
@@ -124,19 +132,6 @@ def flush_length(fs: FileSystem, path: str, physical_length: int) -> int:
             f"Cannot read {path}: because it gives the length {length} to a data file of {physical_length} bytes"
         )
     return int(length)
-
-
-def _closed_bases(fs: FileSystem, location: Location, entries: tuple[TreeEntry, ...]) -> set[str]:
-    """The bases whose `_metadata_acid` no reader understands, because they are still being published."""
-    found = set()
-    for entry in entries:
-        base, _, name = entry.path.partition("/")
-        if base.startswith(BASE_PREFIX) and name == METADATA_ACID_FILE:
-            with suppress(ValueError, AttributeError):
-                document = json.loads(fs.read(f"{location}/{entry.path}", missing=ConflictError))
-                if document.get("dataFormat") == UNFINISHED_FORMAT:
-                    found.add(base)
-    return found
 
 
 def _compacted_bases(fs: FileSystem, location: Location, entries: tuple[TreeEntry, ...]) -> frozenset[str]:
@@ -155,44 +150,37 @@ def _compacted_bases(fs: FileSystem, location: Location, entries: tuple[TreeEntr
     return frozenset(found)
 
 
-# --- witness ----------------------------------------------------------------------------------------------------------
-# A file that shows whether a place is still the same table, and not one of that name that was created since.
-#
-# Without a metastore nothing else shows that a request was made for the table before: its list of committed write ids,
-# and what it knows to be published, would be applied to rows that it was not made for.
+def identity_file_of(listing: Listing, high_water_mark: int, generation: Generation) -> str:
+    """Return the newest data file up to the mark, as text; empty where there is none. No writer changes it any more."""
 
+    def lasts(file: ListedFile) -> bool:
+        if has_hidden_part(file.path) or file.name.endswith(SIDE_FILE_SUFFIX):
+            return False
+        name = parse_directory(file.path.partition("/")[0], generation)
+        return name is None or (name.write_id if isinstance(name, BaseDir) else name.max_write_id) <= high_water_mark
 
-def witness_of(listing: Listing, high_water_mark: int, generation: Generation) -> str:
-    """The newest data file up to the mark, as text; empty where there is none. No writer changes it any more."""
-    files = (file for file in listing.files if _lasts(file, generation, high_water_mark))
+    files = (file for file in listing.files if lasts(file))
     newest = max(files, key=lambda file: (file.modified, file.path), default=None)
     return "" if newest is None else _text(newest.path, newest.length, newest.modified)
 
 
-def witness_in(fs: FileSystem, location: Location, directory: str) -> str:
-    """The version file in a directory that was just published, as text; ConflictError when it was removed."""
+def identity_file_in(fs: FileSystem, location: Location, directory: str) -> str:
+    """Return the version file in a directory that was just published, as text; ConflictError when it was removed."""
     path = f"{directory}/{ORC_ACID_VERSION_FILE}"
     entry = fs.entry(f"{location}/{path}", missing=ConflictError)
     return _text(path, entry.length, entry.modified)
 
 
-def is_there(fs: FileSystem, location: Location, witness: str) -> bool:
-    """Whether the file is still the same one: path, length and time of modification. True of an empty text."""
-    if not witness:
+def is_still_there(fs: FileSystem, location: Location, identity_file: str) -> bool:
+    """Tell whether the file is still the same one: path, length and time of modification. True of an empty text."""
+    if not identity_file:
         return True
     try:
-        path = str(json.loads(witness)[0])
+        path = str(json.loads(identity_file)[0])
         entry = fs.entry(f"{location}/{path}", missing=ConflictError)
     except ConflictError:
         return False
-    return _text(path, entry.length, entry.modified) == witness
-
-
-def _lasts(file: ListedFile, generation: Generation, mark: int) -> bool:
-    if has_hidden_part(file.path) or file.name.endswith(SIDE_FILE_SUFFIX):
-        return False
-    name = parse_directory(file.path.partition("/")[0], generation)
-    return name is None or (name.write_id if isinstance(name, BaseDir) else name.max_write_id) <= mark
+    return _text(path, entry.length, entry.modified) == identity_file
 
 
 def _text(path: str, length: int, modified: float) -> str:

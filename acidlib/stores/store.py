@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from acidlib.datafiles import DataFiles
-from acidlib.errors import AcidError, ConflictError
+from acidlib.errors import AcidError, ConflictError, CorruptError
 from acidlib.model.location import Location
 from acidlib.renewal import RENEWER
 from acidlib.stores.filesystem import FileSystem
@@ -154,6 +154,12 @@ def attempt_path(staging: str, directory: str, file: str, attempt: str) -> str:
     return f"{staging}/{ATTEMPTS}/{directory}.{file}.{attempt}"
 
 
+def require_inside(name: str, length: int, offset: int, size: int) -> None:
+    """Raise CorruptError when a range is not all inside the logical length of a file."""
+    if offset < 0 or size < 0 or offset + size > length:
+        raise CorruptError(f"Cannot read {name}: because bytes {offset} to {offset + size} are outside it")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedDirectory:
     """A directory to publish under `name`, with the length in bytes of every file that must be in it, and no other."""
@@ -227,6 +233,18 @@ class Stage(Protocol):
     def publish_hidden(self, directories: Sequence[StagedDirectory], *, last_check: Callable[[], None]) -> Published:
         """As `publish`, under names with the suffix of an open transaction: its commit shows them all."""
 
+    def take_back(
+        self, directories: tuple[str, ...], *, aside: str, inputs: tuple[str, ...], last_check: Callable[[], None]
+    ) -> None:
+        """Move directories that were published to `aside` beside them, in their order, durably: all or none.
+
+        inputs      what they were made of, by relative paths, and readers read from then on
+        last_check  called when all is ready: it raises when the claim is lost or the place has changed
+
+        The stage is empty, and ends with it. ConflictError where one is gone, or another run has taken over.
+        RefusedError where nothing can be renamed.
+        """
+
     def discard(self) -> str | None:
         """Remove what is left, unless it is needed to finish a publication; return why something stays, if it does."""
 
@@ -295,29 +313,8 @@ class Store(Protocol):
         See `FileSystem.remove_tree`.
         """
 
-    def take_back(
-        self,
-        location: Location,
-        directories: tuple[str, ...],
-        *,
-        aside: str,
-        inputs: tuple[str, ...],
-        unique: str,
-        owner: str,
-        now: float,
-        last_check: Callable[[], None],
-    ) -> None:
-        """Move directories that were published to `aside` beside them, in their order, durably: all or none.
-
-        inputs      what they were made of, by relative paths, and readers read from then on
-        last_check  called when all is ready: it raises when the claim is lost or the place has changed
-
-        `unique`, `owner` and `now` are those of a stage. ConflictError where one is gone, or another run has taken
-        over. RefusedError where nothing can be renamed.
-        """
-
     def require_taking_back(self, location: Location) -> None:
-        """Raise RefusedError where `take_back` would."""
+        """Raise RefusedError where nothing can be renamed, so that a stage takes nothing back."""
 
 
 def refuse_existing(fs: FileSystem, location: Location, directories: Iterable[StagedDirectory]) -> None:

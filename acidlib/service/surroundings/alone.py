@@ -29,7 +29,7 @@ from acidlib.service.places import (
 from acidlib.service.services import Services
 from acidlib.service.surroundings.sql import SqlBackend, SqlCleaning, SqlHold, with_figures
 from acidlib.stores.discover import TableLocation, discover_location, discover_warehouse, named_at
-from acidlib.stores.listing import is_there, witness_in
+from acidlib.stores.listing import identity_file_in, is_still_there
 from acidlib.wording import human_bytes, plural
 
 
@@ -62,13 +62,12 @@ def select_targets(
     else:
         if selection.warehouse is None:
             raise UsageError("Cannot choose tables: because no directory is named in which to look for them")
-        found = discover_warehouse(services.fs(selection.warehouse), selection.warehouse)
-        tables = found.tables
-        for skipped in found.skipped:
-            name = str(named_at(skipped.location))
+        tables, skipped = discover_warehouse(services.fs(selection.warehouse), selection.warehouse)
+        for location, reason in skipped.items():
+            name = str(named_at(location))
             if selection.names_table(name):
-                raise RefusedError(f"Cannot compact {name}: {skipped.reason}")
-        notes += [f"{skipped.location} is skipped: {skipped.reason}" for skipped in found.skipped]
+                raise RefusedError(f"Cannot compact {name}: {reason}")
+            notes.append(f"{location} is skipped: {reason}")
     chosen = [table for table in tables if selection.wants_table(table.ref)]
     notes += selection.absent([*(table.ref for table in chosen), *known], "no ACID table there")
     targets = [
@@ -184,7 +183,7 @@ class StandaloneBackend(SqlBackend):
 
     def require_no_reader(self, request: CompactionRequest, target: Target) -> None:
         """Ask that the result is the one that was published; files do not tell whether a query reads it."""
-        if not is_there(self.services.fs(target.location), target.location, request.facts.witness or ""):
+        if not is_still_there(self.services.fs(target.location), target.location, request.facts.witness or ""):
             raise RefusedError(
                 f"Cannot undo the compaction of {target.ref}: because its result is not there any more: it was "
                 "replaced, or the table was made anew"
@@ -212,7 +211,7 @@ class StandaloneHold(SqlHold):
                 "initiator look where it lies now"
             )
         super().begin()
-        if not is_there(self._services.fs(target.location), target.location, self.request.facts.witness or ""):
+        if not is_still_there(self._services.fs(target.location), target.location, self.request.facts.witness or ""):
             raise RefusedError(
                 f"Cannot compact {target.ref}: the table was made anew, or what the request was made for was "
                 "compacted and cleaned, since then; the initiator queues it again where that is due"
@@ -224,7 +223,7 @@ class StandaloneHold(SqlHold):
             return NO_FACTS
         try:
             return RequestFacts(
-                witness=witness_in(self._services.fs(self.target.location), self.target.location, directories[0])
+                witness=identity_file_in(self._services.fs(self.target.location), self.target.location, directories[0])
             )
         except ConflictError:
             return NO_FACTS  # replaced and cleaned already: what the request was made for is not there either
@@ -275,7 +274,7 @@ class StandaloneCleaning(SqlCleaning):
         clocks differ, and a table that was made anew has directories of the same names.
         """
         request, target, listing = looked.request, looked.target, looked.listing
-        if not is_there(self.services.fs(target.location), target.location, request.facts.witness or ""):
+        if not is_still_there(self.services.fs(target.location), target.location, request.facts.witness or ""):
             raise ReplacedError(
                 "what it was made for is not there any more: the table was made anew, or something newer replaced it"
             )

@@ -35,7 +35,7 @@ from acidlib.stores.renaming.hdfs_client import (
     was_not_sent,
 )
 from acidlib.stores.renaming.store import RenameStore
-from acidlib.stores.store import TaskFiles
+from acidlib.stores.store import TaskFiles, require_inside
 
 if TYPE_CHECKING:
     from hdfs_native import Client, FileReader, FileStatus
@@ -62,8 +62,7 @@ class HdfsSource:
     def read(self, offset: int, size: int) -> bytes:
         """Return exactly `size` bytes at `offset`; CorruptError when they are not all inside the logical length."""
         # hdfs-native panics beyond the end, which no handler of errors would see
-        if offset < 0 or size < 0 or offset + size > self.length:
-            raise CorruptError(f"Cannot read {self.name}: because bytes {offset} to {offset + size} are outside it")
+        require_inside(self.name, self.length, offset, size)
         try:
             data = self._opened().read_range(offset, size)
         except (OSError, RuntimeError):

@@ -23,7 +23,7 @@ from typing import Any
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.stores.filesystem import Entry, RenameFileSystem, as_acid_error, raising_acid_errors, safe_parts
-from acidlib.stores.store import TaskFiles
+from acidlib.stores.store import TaskFiles, require_inside
 
 _COPY_AT_MOST = 1 << 30
 
@@ -105,8 +105,7 @@ class LocalSource:
 
     def read(self, offset: int, size: int) -> bytes:
         """Return exactly `size` bytes at `offset`; CorruptError when they are not all inside the logical length."""
-        if offset < 0 or size < 0 or offset + size > self.length:
-            raise CorruptError(f"Cannot read {self.name}: because bytes {offset} to {offset + size} are outside it")
+        require_inside(self.name, self.length, offset, size)
         if self.length > AT_ONCE:
             return self._read(offset, size)
         if self._whole is None:

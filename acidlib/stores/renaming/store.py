@@ -288,6 +288,59 @@ class RenameStage:
             f"failed ({error}); the next run on this partition finishes it"
         )
 
+    def take_back(
+        self, directories: tuple[str, ...], *, aside: str, inputs: tuple[str, ...], last_check: Callable[[], None]
+    ) -> None:
+        """Move directories of a place to `aside`.
+
+        When a rename fails, what was moved is moved back; where that fails too, `UnknownOutcomeError` says that the
+        next run does it.
+        """
+        fs, location, staging = self._fs, self._location, self.path
+        try:
+            recorded = tuple(sorted((_as_it_lies(fs, location, name) for name in directories), key=_publication_order))
+            last_check()
+            write_record(fs, f"{staging}/{PUBLISH_RECORD}", PublicationRecord(directories=recorded, inputs=inputs))
+            fs.sync(str(location))
+        except BaseException:
+            if not fs.exists(f"{staging}/{PUBLISH_RECORD}"):
+                remove_staging(fs, location, staging)
+            raise
+        passing(Point.UNDO_RECORDED)
+        try:
+            for name in directories:
+                if not renamed(fs, f"{location}/{name}", f"{staging}/{name}"):
+                    raise ConflictError(
+                        f"Cannot take {location}/{name} back: because it is gone, or another run has taken over"
+                    )
+                passing(Point.UNDO_MOVED)
+            if not renamed(fs, staging, f"{location}/{aside}"):
+                raise ConflictError(f"Cannot take back what is in {staging}: because another run has taken over")
+        except (AcidError, KeyboardInterrupt) as error:
+            try:
+                is_done = not fs.exists(staging) and fs.is_directory(f"{location}/{aside}")
+                if isinstance(error, AcidError) and is_done:
+                    return  # the last rename was made, whatever came after it
+                self._put_back(recorded)
+            except AcidError as another:
+                raise UnknownOutcomeError(
+                    f"Cannot tell what of {staging} is taken back: because {error}; then: {another}; the next run at "
+                    f"{location} puts back what was moved, unless all of it was"
+                ) from error
+            raise
+        passing(Point.UNDO_ASIDE)
+
+    def _put_back(self, recorded: tuple[StagedDirectory, ...]) -> None:
+        """Move all back in the order of a publication; another run that has taken the staging directory does so."""
+        fs, staging = self._fs, self.path
+        if not fs.is_directory(staging):
+            return
+        for directory in recorded:
+            if fs.exists(f"{staging}/{directory.name}"):
+                renamed(fs, f"{staging}/{directory.name}", f"{self._location}/{directory.name}")
+        if not any(fs.exists(f"{staging}/{directory.name}") for directory in recorded):
+            _remove_recorded_staging(fs, self._location, staging)
+
 
 class RenameStore:
     """`Store` of a file system with atomic renames."""
@@ -353,15 +406,14 @@ class RenameStore:
         directory was removed and its inputs are gone or was merged without the other one; `ConflictError` when another
         run's directory has a name that is still to be published.
         """
-        return tuple(
-            self._roll_one(location, revoke(self.fs, staging))
-            for staging in self.unfinished(location)
-            if not visible_only or self._is_visible(staging)
-        )
-
-    def _is_visible(self, staging: str) -> bool:
-        record = read_record(self.fs, staging)
-        return self._waiting(staging, record) != record.directories
+        done = []
+        for staging in self.unfinished(location):
+            if visible_only:
+                record = read_record(self.fs, staging)
+                if self._waiting(staging, record) == record.directories:
+                    continue
+            done.append(self._roll_one(location, revoke(self.fs, staging)))
+        return tuple(done)
 
     def _waiting(self, staging: str, record: PublicationRecord) -> tuple[StagedDirectory, ...]:
         """Return the recorded directories that have not left the staging directory."""
@@ -438,67 +490,6 @@ class RenameStore:
 
     def require_taking_back(self, location: Location) -> None:
         """Do nothing: it is done by renames."""
-
-    def take_back(
-        self,
-        location: Location,
-        directories: tuple[str, ...],
-        *,
-        aside: str,
-        inputs: tuple[str, ...],
-        unique: str,
-        owner: str,
-        now: float,
-        last_check: Callable[[], None],
-    ) -> None:
-        """Move directories of a place to `aside`.
-
-        When a rename fails, what was moved is moved back; where that fails too, `UnknownOutcomeError` says that the
-        next run does it.
-        """
-        fs, staging = self.fs, self.stage(location, unique=unique, owner=owner, now=now).path
-        try:
-            recorded = tuple(sorted((_as_it_lies(fs, location, name) for name in directories), key=_publication_order))
-            last_check()
-            write_record(fs, f"{staging}/{PUBLISH_RECORD}", PublicationRecord(directories=recorded, inputs=inputs))
-            fs.sync(str(location))
-        except BaseException:
-            if not fs.exists(f"{staging}/{PUBLISH_RECORD}"):
-                remove_staging(fs, location, staging)
-            raise
-        passing(Point.UNDO_RECORDED)
-        try:
-            for name in directories:
-                if not renamed(fs, f"{location}/{name}", f"{staging}/{name}"):
-                    raise ConflictError(
-                        f"Cannot take {location}/{name} back: because it is gone, or another run has taken over"
-                    )
-                passing(Point.UNDO_MOVED)
-            if not renamed(fs, staging, f"{location}/{aside}"):
-                raise ConflictError(f"Cannot take back what is in {staging}: because another run has taken over")
-        except (AcidError, KeyboardInterrupt) as error:
-            try:
-                is_done = not fs.exists(staging) and fs.is_directory(f"{location}/{aside}")
-                if isinstance(error, AcidError) and is_done:
-                    return  # the last rename was made, whatever came after it
-                self._put_back(location, recorded, staging)
-            except AcidError as another:
-                raise UnknownOutcomeError(
-                    f"Cannot tell what of {staging} is taken back: because {error}; then: {another}; the next run at "
-                    f"{location} puts back what was moved, unless all of it was"
-                ) from error
-            raise
-        passing(Point.UNDO_ASIDE)
-
-    def _put_back(self, location: Location, recorded: tuple[StagedDirectory, ...], staging: str) -> None:
-        """Move all back in the order of a publication; another run that has taken the staging directory does so."""
-        if not self.fs.is_directory(staging):
-            return
-        for directory in recorded:
-            if self.fs.exists(f"{staging}/{directory.name}"):
-                renamed(self.fs, f"{staging}/{directory.name}", f"{location}/{directory.name}")
-        if not any(self.fs.exists(f"{staging}/{directory.name}") for directory in recorded):
-            _remove_recorded_staging(self.fs, location, staging)
 
 
 def original_staging_name(name: str) -> str:

@@ -34,7 +34,7 @@ from acidlib.datafiles import SinkFile, SourceFile
 from acidlib.errors import AcidError, ConflictError, CorruptError, DefectError, RefusedError, RetryError
 from acidlib.stores.filesystem import Entry, TreeEntry, safe_parts
 from acidlib.stores.s3.client import Bucket, ChangedError, seconds
-from acidlib.stores.store import STAGING_MARKER, STAGING_PREFIX, TaskFiles
+from acidlib.stores.store import STAGING_MARKER, STAGING_PREFIX, TaskFiles, require_inside
 from acidlib.wording import plural
 
 _REMOVED_AT_ONCE = 1000
@@ -371,7 +371,7 @@ class S3Source:
 
     def read(self, offset: int, size: int) -> bytes:
         """Return exactly `size` bytes at `offset`; CorruptError when they are not all inside the logical length."""
-        self.check_range(offset, size)
+        require_inside(self.name, self.length, offset, size)
         if not size:
             return b""
         found = self._windows.find(self.name, offset, size, self._starts)
@@ -379,11 +379,6 @@ class S3Source:
             found = self._fetch(offset, size)
         self._end = offset + size
         return found
-
-    def check_range(self, offset: int, size: int) -> None:
-        """Raise CorruptError when a range is not inside the logical length."""
-        if offset < 0 or size < 0 or offset + size > self.length:
-            raise CorruptError(f"Cannot read {self.name}: because bytes {offset} to {offset + size} are outside it")
 
     def close(self) -> None:
         """Forget what was kept of it."""
@@ -672,7 +667,7 @@ class S3Sink:
             for start in range(offset, offset + size, _READ_AT_ONCE):
                 self.write(source.read(start, min(_READ_AT_ONCE, offset + size - start)))
             return
-        source.check_range(offset, size)
+        require_inside(source.name, source.length, offset, size)
         self._append(source, offset, size)
         self._upload.copy(source, offset, size)
 
@@ -713,8 +708,7 @@ class S3Sink:
 
     def read(self, offset: int, size: int) -> bytes:
         """Return what it holds, before any reader can see it."""
-        if offset < 0 or size < 0 or offset + size > self.position:
-            raise CorruptError(f"Cannot read {self.name}: because bytes {offset} to {offset + size} are outside it")
+        require_inside(self.name, self.position, offset, size)
         found = bytearray()
         number = bisect_right(self._segments, offset, key=lambda segment: segment.start) - 1
         while len(found) < size:
@@ -750,8 +744,7 @@ class _OwnSource:
 
     def read(self, offset: int, size: int) -> bytes:
         """Return exactly `size` bytes at `offset`; CorruptError when they are not all inside the logical length."""
-        if offset + size > self.length:
-            raise CorruptError(f"Cannot read {self.name}: because bytes {offset} to {offset + size} are outside it")
+        require_inside(self.name, self.length, offset, size)
         return self._sink.read(offset, size)
 
     def close(self) -> None:

@@ -401,6 +401,10 @@ class S3Stage:
             return str(error)
         return None
 
+    def take_back(self, directories: tuple[str, ...], **how: Any) -> None:
+        del directories, how
+        raise _no_taking_back(self._location)
+
     def _published(
         self,
         directories: Sequence[StagedDirectory],
@@ -740,16 +744,14 @@ class S3Store:
         self.fs.remove_tree(str(location), relative)
 
     def require_taking_back(self, location: Location) -> None:
-        """Refuse it: objects go one by one, and a reader would take what is left of a result for all of it."""
-        raise RefusedError(
-            f"Cannot take a result back in {location}: because nothing can be renamed in a bucket: its objects would "
-            "go one by one, and what is left of a base still hides what it was made of"
-        )
+        raise _no_taking_back(location)
 
-    def take_back(self, location: Location, directories: tuple[str, ...], **how: Any) -> None:
-        """Refuse it, see `require_taking_back`."""
-        del directories, how
-        self.require_taking_back(location)
+
+def _no_taking_back(location: Location) -> RefusedError:
+    return RefusedError(
+        f"Cannot take a result back in {location}: because nothing can be renamed in a bucket: its objects would go "
+        "one by one, and what is left of a base still hides what it was made of"
+    )
 
 
 def _no_trash(location: Location) -> RefusedError:

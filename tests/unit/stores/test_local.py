@@ -532,13 +532,13 @@ def test_discovery_of_a_warehouse(tmp_path: Path) -> None:
         "_hidden/delta_1_1/bucket_00000",
     )
     (tmp_path / "sales.db/link").symlink_to(tmp_path / "Plain")
-    found = discover_warehouse(FS, at(tmp_path))
-    assert [(table.ref.database, table.ref.table, str(table.location)) for table in found.tables] == [
+    tables, skipped = discover_warehouse(FS, at(tmp_path))
+    assert [(table.ref.database, table.ref.table, str(table.location)) for table in tables] == [
         ("default", "plain", f"{tmp_path}/Plain"),
         ("sales", "by_day", f"{tmp_path}/sales.db/by_day"),
         ("sales", "orders", f"{tmp_path}/sales.db/orders.v37"),
     ]
-    by_day = found.tables[1]
+    by_day = tables[1]
     assert [
         (part.name and part.name.pairs, str(part.location).removeprefix(str(by_day.location)))
         for part in by_day.partitions
@@ -547,7 +547,7 @@ def test_discovery_of_a_warehouse(tmp_path: Path) -> None:
         ((("ds", "2024-01-01"), ("h", "2")), "/ds=2024-01-01/h=2"),
         ((("ds", "2024-01-02"), ("h", "__HIVE_DEFAULT_PARTITION__")), "/ds=2024-01-02/h=__HIVE_DEFAULT_PARTITION__"),
     ]
-    reasons = {str(item.location).removeprefix(f"{tmp_path}/"): item.reason for item in found.skipped}
+    reasons = {str(location).removeprefix(f"{tmp_path}/"): reason for location, reason in skipped.items()}
     assert reasons.keys() == {
         "empty",
         "sales.db/legacy",

@@ -10,7 +10,7 @@ import pytest
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError, UnknownOutcomeError
 from acidlib.stores.filesystem import RenameFileSystem
 from acidlib.stores.renaming.local import LocalFileSystem
-from acidlib.stores.renaming.store import RenameStore
+from acidlib.stores.renaming.store import RenameStage, RenameStore
 from acidlib.stores.s3.store import S3Store
 from acidlib.stores.store import UNDONE
 from unit.stores.staged import DELETES, DELTA, FS, INPUTS, fine
@@ -59,8 +59,8 @@ def place(tmp_path: Path) -> Path:
 
 
 def take_back(place: Path, fs: RenameFileSystem = FS, check: Any = fine) -> None:
-    how: Any = {"inputs": INPUTS, "unique": "run", "owner": "test", "now": 1.0, "last_check": check}
-    RenameStore(fs).take_back(str(place), (DELETES, DELTA), aside=ASIDE, **how)
+    stage = RenameStore(FS).stage(str(place), unique="run", owner="test", now=1.0)
+    RenameStage(fs, str(place), stage.path).take_back((DELETES, DELTA), aside=ASIDE, inputs=INPUTS, last_check=check)
 
 
 def seen(place: Path) -> set[str]:
@@ -128,6 +128,4 @@ def test_nothing_changes_without_the_last_check_or_all_of_it(place: Path) -> Non
 def test_a_bucket_takes_nothing_back() -> None:
     store: Any = S3Store(None)  # type: ignore[arg-type] # nothing is asked of it
     with pytest.raises(RefusedError, match="nothing can be renamed in a bucket"):
-        store.take_back(
-            "s3a://b/t", (DELTA,), aside=ASIDE, inputs=(), unique="u", owner="o", now=1.0, last_check=fine
-        )  # fmt: skip
+        store.require_taking_back("s3a://b/t")
