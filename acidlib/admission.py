@@ -17,8 +17,8 @@ _LOOK_SECONDS = 0.1
 _WAITS, _COMPUTES = 0.7, 1.0
 
 
-def worth_admitting(admitted: int, busy: float) -> int:
-    """How many should work at a time from now on.
+def next_limit(admitted: int, busy: float) -> int:
+    """Return how many work at a time from now on.
 
     busy  seconds of processor that the process took per second, while so many of its threads worked
     """
@@ -27,8 +27,8 @@ def worth_admitting(admitted: int, busy: float) -> int:
     return min(THREADS, 2 * admitted) if busy < _WAITS else admitted
 
 
-class Admission:
-    """Lets as many threads work at a time as are worth it; as a context manager it is entered around a piece of work.
+class AdaptiveLimit:
+    """A limit of threads that work at a time, as many as are worth it; it is entered around each piece of work.
 
     All are let in at first. Whether that was too many is looked at ten times a second, also while all that were let
     in hang, by those that wait for them.
@@ -60,11 +60,11 @@ class Admission:
         if passed < _LOOK_SECONDS:
             return
         spent = self._processor()
-        before, self._admitted = self._admitted, worth_admitting(self._admitted, (spent - self._spent) / passed)
+        before, self._admitted = self._admitted, next_limit(self._admitted, (spent - self._spent) / passed)
         self._since, self._spent = now, spent
         if self._admitted > before:
             self._changed.notify_all()
 
 
-OF_THIS_PROCESS = Admission()
+OF_THIS_PROCESS = AdaptiveLimit()
 """What was learned stays known between pieces of work: the processor time that it goes by is that of the process."""

@@ -59,16 +59,10 @@ _passed: Counter[tuple[str, Point]] = Counter()
 
 
 def passing(point: Point) -> None:
-    """Ends or stops the process when a test wants it here."""
+    """End or stop the process when a test wants it here."""
     for variable, number in _SIGNALS.items():
-        wanted = os.environ.get(variable)
-        if wanted is not None and _is_reached(variable, wanted, point):
-            signal.pthread_kill(threading.get_ident(), number)  # or this thread would go on until another stops
-
-
-def _is_reached(variable: str, wanted: str, point: Point) -> bool:
-    name, _, time = wanted.partition(":")
-    if name != point:
-        return False
-    _passed[variable, point] += 1
-    return _passed[variable, point] == int(time or 1)
+        name, _, time = os.environ.get(variable, "").partition(":")
+        if name == point:
+            _passed[variable, point] += 1
+            if _passed[variable, point] == int(time or 1):
+                signal.pthread_kill(threading.get_ident(), number)  # or this thread would go on until another stops

@@ -236,7 +236,7 @@ _STORES = (
 def stores_of(environment: Environment) -> Stores:
     """Return what opens the stores of tables, by Hadoop's configuration and Spark's, which wins.
 
-    Where words are only judged it opens none, and logs nobody in.
+    Where words are only judged it opens none, and logs in no user.
     """
     machine = Machine.current()
     stated = {**environment.settings.hadoop, **machine.said().hadoop}
@@ -292,9 +292,9 @@ def run_head(
         "application_id": application.id,
         "tracking_url": application.tracking_url,
         "settings": [
-            {"name": one.key, "value": one.text, "source": one.layer.label}
-            for one in environment.settings.values.values()
-            if one.layer is not Layer.BUILT_IN
+            {"name": name, "value": setting.text, "source": setting.layer.label}
+            for name, setting in environment.settings.values.items()
+            if setting.layer is not Layer.BUILT_IN
         ],
     }
 

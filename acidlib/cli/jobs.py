@@ -13,6 +13,7 @@ import sysconfig
 import tempfile
 import uuid
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ from acidlib.cli.options import (
     stated_of,
     write_ids_options,
 )
+from acidlib.config.settings import Layer
 from acidlib.errors import AcidError, RefusedError, RetryError
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionType, State
@@ -143,14 +145,15 @@ def _compaction(kind: CompactionType, job: str) -> click.Command:
         buckets: int | None = None,
     ) -> Any:
         del force
-        for name, text in (
-            ("acidlib.lock.timeout", None if lock_timeout is None else f"{round(lock_timeout * 1000)}ms"),
-            ("acidlib.minor.as.major.bytes", None if minor_as_major_bytes is None else str(minor_as_major_bytes)),
-            ("acidlib.verify", verify),
-        ):
-            if text is not None:
-                environment = environment.with_setting(name, text)
-        share = share_of(environment.settings.text("acidlib.verify"))
+        by_options = {
+            "acidlib.lock.timeout": None if lock_timeout is None else f"{round(lock_timeout * 1000)}ms",
+            "acidlib.minor.as.major.bytes": None if minor_as_major_bytes is None else str(minor_as_major_bytes),
+            "acidlib.verify": verify,
+        }
+        given = {name: text for name, text in by_options.items() if text is not None}
+        settings, _ = environment.settings.with_layer(Layer.COMMAND_LINE, given)
+        environment = replace(environment, settings=settings)
+        share = share_of(settings.text("acidlib.verify"))
         if release_held and not (selection.tables or selection.location is not None):
             raise click.UsageError("--release-held is for what is named, by --table or --location")
         if selection.warehouse is not None and not selection.tables:
@@ -174,7 +177,7 @@ def _compaction(kind: CompactionType, job: str) -> click.Command:
             budget=Budget(partitions=max_partitions, bytes=max_bytes, deadline=deadline),
             dry_run=dry_run,
             release_held=release_held,
-            rewrite=RewriteSettings(part_bytes=environment.settings.integer("acidlib.part.bytes")),
+            rewrite=RewriteSettings(part_bytes=settings.integer("acidlib.part.bytes")),
         )
         about = (
             ",".join(selection.tables) or "queue" if selection.location is None else str(named_at(selection.location))

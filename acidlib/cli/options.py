@@ -258,7 +258,7 @@ def selected(
             raise click.UsageError("--metastore-uri excludes --location and --warehouse")
         if location is not None and warehouse is not None:
             raise click.UsageError("--location and --warehouse exclude each other")
-        environment = environment.without_metastore()
+        environment = replace(environment, metastore=())
     check_filters(tables, exclude, partitions)
 
     def located(uri: str | None) -> Location | None:

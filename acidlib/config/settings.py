@@ -49,7 +49,6 @@ _LABELS = (
 class Setting:
     """One value in force: its text as given, the parsed value, and the layer it came from."""
 
-    key: str
     text: str
     value: Value
     layer: Layer
@@ -76,10 +75,6 @@ class Settings:
         if known is None:
             raise KeyError(key)
         return self.values[known.name]
-
-    def source(self, key: str) -> str:
-        """Return where the value came from, such as "default" or "table property"."""
-        return self.setting(key).layer.label
 
     def integer(self, key: str) -> int:
         """Return a count, a duration in milliseconds or a size in bytes."""
@@ -116,9 +111,9 @@ class Settings:
     def thresholds(self) -> Thresholds:
         """Return the thresholds of the decision, each with its source; no layer is to be laid over them any more."""
         return {
-            item.key: Threshold(key=item.key, value=item.value, source=item.layer.label)
-            for item in self.values.values()
-            if BY_NAME[item.key].is_threshold and not isinstance(item.value, str)
+            name: Threshold(key=name, value=setting.value, source=setting.layer.label)
+            for name, setting in self.values.items()
+            if BY_NAME[name].is_threshold and not isinstance(setting.value, str)
         }
 
 
@@ -252,7 +247,7 @@ def _setting(key: Key, text: str, layer: Layer) -> Setting:
     if key.least is not None and not isinstance(value, str) and value < key.least:
         raise wrong(f"it is less than {key.least:g}")
     shown = f"{value}ms" if key.kind is Kind.DURATION else text.strip()
-    return Setting(key=key.name, text=shown, value=value, layer=layer)
+    return Setting(text=shown, value=value, layer=layer)
 
 
 def _parse(key: Key, text: str) -> Value:

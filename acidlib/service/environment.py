@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from acidlib.config.files import conf_file
-from acidlib.config.settings import Layer, Settings, load_settings
+from acidlib.config.settings import Settings, load_settings
 from acidlib.errors import RefusedError
 from acidlib.metastore.options import (
     CATALOG,
@@ -100,14 +100,6 @@ class Environment:
         if ensemble_of(self.metastore) is None:
             return options
         return replace(options, zookeeper_tls=zookeeper_tls(site, self.secrets))
-
-    def with_setting(self, key: str, value: str) -> Environment:
-        """Return the same with a setting that an option of its own states; RefusedError for a value that is none."""
-        return replace(self, settings=self.settings.with_layer(Layer.COMMAND_LINE, {key: value})[0])
-
-    def without_metastore(self) -> Environment:
-        """Return the same for directories alone."""
-        return replace(self, metastore=())
 
 
 def stated_uris(option: str | None) -> tuple[str, ...] | None:

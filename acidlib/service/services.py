@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from threading import Barrier, Event
 from typing import Any, Generic, Protocol, TypeVar
 
-from acidlib.admission import OF_THIS_PROCESS, THREADS, Admission
+from acidlib.admission import OF_THIS_PROCESS, THREADS, AdaptiveLimit
 from acidlib.config.settings import Settings
 from acidlib.errors import AcidError, DefectError
 from acidlib.model.location import Location
@@ -122,7 +122,7 @@ def as_done(
     items: Sequence[Item],
     *,
     on_interrupt: Callable[[], None] = lambda: None,
-    admission: Admission = OF_THIS_PROCESS,
+    admission: AdaptiveLimit = OF_THIS_PROCESS,
 ) -> Iterator[tuple[int, Done[Value]]]:
     """Which item is done and what became of it, as they come: for what needs no executor, as it waits more than works.
 

@@ -52,7 +52,7 @@ def test_nothing_is_mailed_when_all_is_well_and_a_line_for_each_problem(jobs: Jo
     assert merge.read(good) == rows
     assert "d.good: ready for cleaning" in log.read_text()
     if not LONG:
-        return  # tests/unit/cli/test_logged.py has the lines
+        return  # tests/unit/cli/test_launch.py has the lines
     damaged = fixture("hive3/a_crud", tmp_path / "w/d.db/damaged")
     for file in damaged.glob("delta_*/bucket_*"):
         file.write_bytes(file.read_bytes()[:-20])

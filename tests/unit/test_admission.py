@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from acidlib.admission import THREADS, Admission, worth_admitting
+from acidlib.admission import THREADS, AdaptiveLimit, next_limit
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from acidlib.admission import THREADS, Admission, worth_admitting
     ],
 )
 def test_how_many_are_worth_it(admitted: int, busy: float, then: int) -> None:
-    assert worth_admitting(admitted, busy) == then
+    assert next_limit(admitted, busy) == then
 
 
 class Machine:
@@ -30,7 +30,7 @@ class Machine:
 
     def __init__(self) -> None:
         self.now = self.spent = 0.0
-        self.admission = Admission(clock=lambda: self.now, processor=lambda: self.spent)
+        self.admission = AdaptiveLimit(clock=lambda: self.now, processor=lambda: self.spent)
 
     def work(self, pieces: int, *, busy: float) -> None:
         for _ in range(pieces):

@@ -8,7 +8,7 @@ from threading import Event
 
 import pytest
 
-from acidlib.admission import THREADS, Admission
+from acidlib.admission import THREADS, AdaptiveLimit
 from acidlib.errors import ConflictError, DefectError
 from acidlib.service.services import Done, LocalRunner, Task, as_done, attempt
 
@@ -47,7 +47,7 @@ def test_local_runner_keeps_the_order_and_gives_each_attempt_a_name() -> None:
 
 def test_after_an_interrupt_those_that_wait_to_be_let_in_do_nothing() -> None:
     clock, spent = itertools.count(), itertools.count(0, 10)
-    admission = Admission(clock=lambda: next(clock), processor=lambda: next(spent))
+    admission = AdaptiveLimit(clock=lambda: next(clock), processor=lambda: next(spent))
     for _ in range(4):  # ten seconds of processor in each second: they compute
         with admission:
             pass
