@@ -74,7 +74,7 @@ class CatalogCalls(MetastoreClient):
     _others: tuple[str, ...] | None = None
 
     def other_catalogs(self) -> tuple[str, ...]:
-        """The other catalogs that there are; asked for once, as they hardly ever change."""
+        """Return the other catalogs that there are; asked for once, as they hardly ever change."""
         if self._others is None:
             answer = self._call_if_known("list the catalogs", "get_catalogs")
             names = () if answer is None else _lower(answer.names)
@@ -82,7 +82,7 @@ class CatalogCalls(MetastoreClient):
         return self._others
 
     def of_other_catalogs(self, database: str, names: Sequence[str]) -> dict[str, str]:
-        """Those of these names that a transactional table of another catalog has, too, with one such catalog.
+        """Return those of these names that a transactional table of another catalog has, too, with one such catalog.
 
         The metastore takes them for one: they share write ids and locks, and what is marked as cleaned is forgotten of
         both (Hive `TxnHandler`, whose tables have no column for a catalog).
@@ -94,14 +94,14 @@ class CatalogCalls(MetastoreClient):
         return found
 
     def database_names(self) -> tuple[str, ...]:
-        """All databases, in lower case."""
+        """Return all databases, in lower case."""
         action = "list the databases"
         if self.catalog == CATALOG:
             return _lower(self._names(action, "get_all_databases"))
         return _lower(self._names(action, "get_databases", self._named("")))
 
     def database(self, name: str) -> Database | None:
-        """A database with its properties; None if there is none of this name."""
+        """Return a database with its properties; None if there is none of this name."""
         name = name.lower()
         action = f"read the database {name}"
         if self._is_hive4:
@@ -115,10 +115,13 @@ class CatalogCalls(MetastoreClient):
             if name in self.database_names():
                 raise RetryError(f"Cannot {action}: because the metastore lists it but does not give it")
             return None
-        return _database_of(answer, call)
+        return Database(
+            name=required(answer.name, call, "name").lower(),
+            properties=dict(required(answer.parameters, call, "parameters")),
+        )
 
     def table_names(self, database: str) -> tuple[str, ...]:
-        """All tables and views of a database, in lower case.
+        """Return all tables and views of a database, in lower case.
 
         Raises RefusedError when there is no such database: a metastore answers with an empty list.
         """
@@ -129,11 +132,11 @@ class CatalogCalls(MetastoreClient):
         return names
 
     def tables(self, database: str, names: Sequence[str]) -> tuple[Table, ...]:
-        """The tables of these names; names that do not exist are left out, so are all if the database does not."""
+        """Return the tables of these names; those that do not exist are left out, so are all without the database."""
         return self._tables_of(self.catalog, database.lower(), _lower(names))
 
     def table(self, ref: TableRef) -> Table | None:
-        """A table or view; None if there is none of this name."""
+        """Return a table or view; None if there is none of this name."""
         row = self._table_row(ref.as_stored)
         return None if row is None else _table_of(row, "get_table_req")
 
@@ -185,7 +188,7 @@ class CatalogCalls(MetastoreClient):
         return None if answer is None else required(answer.table, call, "table")
 
     def partition_names(self, ref: TableRef) -> tuple[str, ...]:
-        """All partitions of a table as `k=v/k2=v2` with Hive's escaping, exactly as stored.
+        """Return all partitions of a table as `k=v/k2=v2` with Hive's escaping, exactly as stored.
 
         Raises RefusedError when there is no such table: Hive 4 answers with an empty list, Hive 3.1 with an error.
         """
@@ -202,7 +205,7 @@ class CatalogCalls(MetastoreClient):
         return names
 
     def partitions(self, table: Table, names: Sequence[str]) -> dict[str, Partition]:
-        """The partitions of these names, by name; names that do not exist are left out.
+        """Return the partitions of these names, by name; names that do not exist are left out.
 
         Raises CorruptError for a name that is not of the form `k=v/k2=v2`.
         """
@@ -212,7 +215,7 @@ class CatalogCalls(MetastoreClient):
         return found
 
     def config_value(self, key: str, default: str) -> str:
-        """The value of a setting as this server sees it, `default` if it has none.
+        """Return the value of a setting as this server sees it, `default` if it has none.
 
         Servers give settings that begin with hive, metastore, hdfs or mapred; other keys are refused (RefusedError).
         A key the server's Hive does not know, and one that is not set, give `default` alike.
@@ -221,7 +224,7 @@ class CatalogCalls(MetastoreClient):
         return str(answer)
 
     def _named(self, database: str) -> str:
-        """A database as calls without a field for the catalog name it."""
+        """Return a database as calls without a field for the catalog name it."""
         return database if self.catalog == CATALOG else f"@{self.catalog}#{database}"
 
     def _tables_of(self, catalog: str, database: str, names: Sequence[str]) -> tuple[Table, ...]:
@@ -278,7 +281,12 @@ class CatalogCalls(MetastoreClient):
                 raise
             return
         for row in rows:
-            partition = _partition_of(row, call)
+            partition = Partition(
+                values=tuple(required(row.values, call, "values")),
+                storage=_storage_of(required(row.sd, call, "sd"), call, has_location=True),
+                created=required(row.createTime, call, "createTime"),
+                properties=dict(required(row.parameters, call, "parameters")),
+            )
             found = by_values.get(partition.values)
             if found is None:
                 raise CorruptError(
@@ -301,16 +309,8 @@ def _batches(names: dict[str, None], size: int) -> Iterator[list[str]]:
         yield rest[start : start + size]
 
 
-def _database_of(answer: Any, call: str) -> Database:
-    """A database. Raises CorruptError when a field is missing, as all functions here do."""
-    return Database(
-        name=required(answer.name, call, "name").lower(),
-        properties=dict(required(answer.parameters, call, "parameters")),
-    )
-
-
 def _table_of(answer: Any, call: str) -> Table:
-    """A table or a view."""
+    """Return a table or a view. Raises CorruptError when a field is missing."""
     kind = required(answer.tableType, call, "tableType")
     number = getattr(answer, "id", None)
     return Table(
@@ -322,16 +322,6 @@ def _table_of(answer: Any, call: str) -> Table:
         storage=_storage_of(required(answer.sd, call, "sd"), call, has_location=kind == MANAGED_TABLE),
         id=number if number is not None and number > 0 else None,
         partition_keys=_columns(required(answer.partitionKeys, call, "partitionKeys"), call, "partitionKeys"),
-        properties=dict(required(answer.parameters, call, "parameters")),
-    )
-
-
-def _partition_of(answer: Any, call: str) -> Partition:
-    """A partition."""
-    return Partition(
-        values=tuple(required(answer.values, call, "values")),
-        storage=_storage_of(required(answer.sd, call, "sd"), call, has_location=True),
-        created=required(answer.createTime, call, "createTime"),
         properties=dict(required(answer.parameters, call, "parameters")),
     )
 

@@ -1,4 +1,8 @@
-"""Where a metastore is reached and how: values, read from the settings of Hive's own client. No I/O."""
+"""Where a metastore is reached and how: values, read from the settings of Hive's own client. No I/O.
+
+Source of the names of settings: Hive `MetastoreConf` (`metastore.` and older `hive.metastore.` names) and `HiveConf`.
+What is said over HTTP: Hive 4 `HiveMetaStoreClient` and `HmsThriftHttpServlet`.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +16,23 @@ from urllib.parse import urlsplit
 from acidlib.errors import RefusedError
 from acidlib.wording import parse_duration, parse_flag
 
-# --- options ----------------------------------------------------------------------------------------------------------
-# Where a metastore is reached and how: URIs and options as values. No I/O.
-
 DEFAULT_PORT = 9083
 _SCHEMES = ("thrift", "http", "https")
 _ZOOKEEPER = "zookeeper"
+PROTECTION = "hadoop.rpc.protection"
+CA_FILE = "acidlib.metastore.ca.file"
+PASSWORD_FILE = "acidlib.metastore.password.file"  # noqa: S105 - the name of a setting
+# as in Hive's client: the one way to hand it in
+TOKEN_VARIABLE = "HMS_JWT"  # noqa: S105 - the name of a variable
+
+# the characters that RFC 9110 has for names of headers and for values, RFC 3986 for paths, RFC 6750 for tokens
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[\x20-\x7e]+")
+_PATH = re.compile(r"[0-9A-Za-z._~!$&'()*+,;=:@%/-]+")
+_CATALOG_NAME = re.compile(r"\w+")
+_TOKEN = re.compile(r"[0-9A-Za-z._~+/-]+=*")
+_ZOOKEEPER_TLS = ("metastore.zookeeper.ssl.", "hive.zookeeper.ssl.")
+_PEM_SUFFIXES = (".pem", ".crt", ".cer")
 CATALOG = "hive"
 
 
@@ -134,16 +149,19 @@ class ConnectionOptions:
 
 
 def parse_endpoints(uris: Sequence[str]) -> tuple[Endpoint, ...]:
-    """The endpoints of URIs; each text may hold several, joined by commas. Repeated ones count once.
+    """Return the endpoints of URIs; each text may hold several, joined by commas. Repeated ones count once.
 
     Raises RefusedError for a text that is not `thrift://host[:port]` (over HTTP also `http://` or `https://`), and when
     there is none.
     """
-    texts = [part.strip() for uri in uris for part in uri.split(",")]
-    endpoints = tuple(dict.fromkeys(_parse(text) for text in texts if text))
+    endpoints = tuple(dict.fromkeys(_parse(text) for text in _texts(uris)))
     if not endpoints:
         raise RefusedError("Cannot connect to a metastore: because no URI is given")
     return endpoints
+
+
+def _texts(uris: Sequence[str]) -> list[str]:
+    return [part.strip() for uri in uris for part in uri.split(",") if part.strip()]
 
 
 def _parse(text: str) -> Endpoint:
@@ -185,7 +203,7 @@ def ensemble_of(uris: Sequence[str]) -> Ensemble | None:
 
     Raises RefusedError for such a URI that makes no sense, and where not all of them are of one ZooKeeper.
     """
-    texts = [part.strip() for uri in uris for part in uri.split(",") if part.strip()]
+    texts = _texts(uris)
     if not any(text.startswith(f"{_ZOOKEEPER}:") for text in texts):
         return None
     found = [_server(text) for text in texts]
@@ -221,27 +239,7 @@ def _malformed_ensemble(text: str, reason: str) -> RefusedError:
     )
 
 
-# --- client settings --------------------------------------------------------------------------------------------------
-# How Hive's own client would reach a metastore, by its settings: as the values of `options`. No I/O.
-#
-# Source of the names of settings: Hive `MetastoreConf` (`metastore.` and older `hive.metastore.` names) and `HiveConf`.
-# What is said over HTTP: Hive 4 `HiveMetaStoreClient` and `HmsThriftHttpServlet`.
-
 _WITH_TICKET = KerberosLogin()
-PROTECTION = "hadoop.rpc.protection"
-CA_FILE = "acidlib.metastore.ca.file"
-PASSWORD_FILE = "acidlib.metastore.password.file"  # noqa: S105 - the name of a setting
-# as in Hive's client: the one way to hand it in
-TOKEN_VARIABLE = "HMS_JWT"  # noqa: S105 - the name of a variable
-
-# the characters that RFC 9110 has for names of headers and for values, RFC 3986 for paths, RFC 6750 for tokens
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_HEADER_VALUE = re.compile(r"[\x20-\x7e]+")
-_PATH = re.compile(r"[0-9A-Za-z._~!$&'()*+,;=:@%/-]+")
-_CATALOG_NAME = re.compile(r"\w+")
-_TOKEN = re.compile(r"[0-9A-Za-z._~+/-]+=*")
-_ZOOKEEPER_TLS = ("metastore.zookeeper.ssl.", "hive.zookeeper.ssl.")
-_PEM_SUFFIXES = (".pem", ".crt", ".cer")
 
 
 class Secrets(Protocol):
@@ -259,7 +257,7 @@ class Secrets(Protocol):
 
 
 def uris_from_settings(values: Mapping[str, str]) -> tuple[str, ...]:
-    """The metastore URIs of the settings, in their order; empty when there is none.
+    """Return the metastore URIs of the settings, in their order; empty when there is none.
 
     Where a ZooKeeper knows the metastores they are those of its servers: see `zookeeper_of`. Raises RefusedError for
     another way to find them.
@@ -284,7 +282,7 @@ def options_from_settings(
     secrets: Secrets | None = None,
     login: KerberosLogin = _WITH_TICKET,
 ) -> ConnectionOptions:
-    """The options that Hive's client would connect with.
+    """Return the options that Hive's client would connect with.
 
     token    the JWT of who runs this, if there is one
     secrets  what Java keeps; asked where it is needed
@@ -320,7 +318,7 @@ def options_from_settings(
 
 
 def catalog_from_settings(values: Mapping[str, str]) -> str:
-    """The catalog whose databases are meant; raises RefusedError for what cannot be a name of one."""
+    """Return the catalog whose databases are meant; raise RefusedError for what cannot be a name of one."""
     name = (_value(values, "metastore.catalog.default") or CATALOG).lower()
     if not _CATALOG_NAME.fullmatch(name):
         raise RefusedError(f"Cannot use metastore.catalog.default: because {name!r} is no name of a catalog")
@@ -328,7 +326,7 @@ def catalog_from_settings(values: Mapping[str, str]) -> str:
 
 
 def zookeeper_tls(values: Mapping[str, str], secrets: Secrets | None) -> TlsOptions | None:
-    """TLS to a ZooKeeper, as Hive's client has it; None without.
+    """Return TLS to a ZooKeeper, as Hive's client has it; None without.
 
     Raises RefusedError for a key in a file of Java's, and what `secrets` raises.
     """
@@ -368,7 +366,7 @@ def _http(values: Mapping[str, str], token: str | None, secrets: Secrets | None,
 
 
 def _http_path(text: str) -> str:
-    """The path that Hive's client posts to (`MetaStoreUtils.getHttpPath`): it is that of the servlet, with its star."""
+    """Return the path that Hive's client posts to (`MetaStoreUtils.getHttpPath`): the servlet's, with its star."""
     if not _PATH.fullmatch(text):
         raise RefusedError(f"Cannot use metastore.client.thrift.http.path: because {text!r} is no path")
     return f"/{text.removesuffix('*').strip('/')}/*".replace("//", "/")
@@ -397,7 +395,7 @@ def _tls(values: Mapping[str, str], secrets: Secrets | None) -> TlsOptions:
 def _trusting(
     values: Mapping[str, str], secrets: Secrets | None, truststore: str | None, prefixes: Sequence[str]
 ) -> TlsOptions:
-    """What a truststore has; the names of the settings with its type and its password begin with the prefixes."""
+    """Return what a truststore has; names of settings with its type and its password begin with the prefixes."""
     if truststore is None or truststore.lower().endswith(_PEM_SUFFIXES):
         return TlsOptions(ca_file=truststore)
     if secrets is None:
@@ -408,7 +406,7 @@ def _trusting(
 
 
 def _kept(values: Mapping[str, str], secrets: Secrets | None, *names: str) -> str | None:
-    """A password: that of a credential provider, else what the settings say."""
+    """Return a password: that of a credential provider, else what the settings say."""
     stored = () if secrets is None else map(secrets.password, _spellings(names))
     return next(filter(None, stored), None) or _value(values, *names)
 
@@ -475,7 +473,7 @@ def _checked(login: KerberosLogin) -> KerberosLogin:
 
 
 def _protection(values: Mapping[str, str]) -> tuple[Protection, ...]:
-    """What Hadoop's setting names, in its order; over TLS, which encrypts by itself, what costs least.
+    """Return what Hadoop's setting names, in its order; over TLS, which encrypts by itself, what costs least.
 
     Source: Hive `MetaStoreUtils.getMetaStoreSaslProperties`, by which metastores with TLS offer nothing else.
     """
@@ -489,7 +487,7 @@ def _protection(values: Mapping[str, str]) -> tuple[Protection, ...]:
 
 
 def _value(values: Mapping[str, str], *names: str) -> str | None:
-    """The first of the names that is set, or else its older spelling with `hive.` in front; blank counts as not set."""
+    """Return the first name that is set, or else its older spelling with `hive.` in front; blank counts as not set."""
     return next((text for name in _spellings(names) if (text := values.get(name, "").strip())), None)
 
 
@@ -498,7 +496,7 @@ def _spellings(names: Sequence[str]) -> list[str]:
 
 
 def _one_of(values: Mapping[str, str], name: str, words: Sequence[str], *, older: str | None = None) -> str:
-    """The word that a setting has, in lower case; the first one if it is not set."""
+    """Return the word that a setting has, in lower case; the first one if it is not set."""
     text = _value(values, name, *([older] if older else []))
     if text is not None and text.lower() not in words:
         raise RefusedError(f"Cannot use the setting {name}: because {text!r} is neither {' nor '.join(words)}")

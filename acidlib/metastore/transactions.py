@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from acidlib.errors import CorruptError, RefusedError
@@ -127,8 +127,24 @@ class TransactionCalls(MetastoreClient):
     def open_txns_info(self) -> tuple[OpenTxn, ...]:
         """Return the open and aborted transactions by id, with their users, hosts and times."""
         call = "get_open_txns_info"
-        answer = self.call("read the open transactions", call)
-        return tuple(sorted((_open_txn_of(info, call) for info in answer.open_txns), key=lambda txn: txn.id))
+        found = []
+        for info in self.call("read the open transactions", call).open_txns:
+            state = _TXN_STATES.get(info.state)
+            if state is None:
+                raise CorruptError(
+                    f"Cannot read the answer of {call}: because transaction {info.id} is in state {info.state}"
+                )
+            found.append(
+                OpenTxn(
+                    id=info.id,
+                    state=state,
+                    user=info.user,
+                    host=info.hostname,
+                    started_ms=info.startedTime or None,
+                    heartbeat_ms=info.lastHeartbeatTime or None,
+                )
+            )
+        return tuple(sorted(found, key=lambda txn: txn.id))
 
     def valid_write_ids(self, tables: Sequence[TableRef], txns: ValidTxnList) -> dict[TableRef, ValidWriteIdList]:
         """Return which write ids of tables are valid in a snapshot of the transactions.
@@ -136,13 +152,33 @@ class TransactionCalls(MetastoreClient):
         A table that never had a write id, and one that does not exist, has a high-water mark of 0. Raises
         CorruptError when a table is missing in the answer.
         """
-        # Hive 3.1 does not read ranges; a list that is missing means "all is committed" to it
-        text = (txns if self._is_hive4 else _without_ranges(txns)).format()
+        if not self._is_hive4:  # it does not read ranges
+            txns = replace(txns, opened=_each_alone(txns.opened), aborted=_each_alone(txns.aborted))
+        call = "get_valid_write_ids"
         wanted = list(dict.fromkeys(ref.as_stored for ref in tables))
         found: dict[TableRef, ValidWriteIdList] = {}
         for start in range(0, len(wanted), _TABLES_PER_CALL):
             batch = wanted[start : start + _TABLES_PER_CALL]
-            found.update(self._valid_write_ids(batch, text))
+            # a list that is missing means "all is committed" to Hive 3.1
+            request = self._types.GetValidWriteIdsRequest(
+                fullTableNames=[str(ref) for ref in batch], validTxnList=txns.format()
+            )
+            names = f"{batch[0]} and {len(batch) - 1} more tables" if len(batch) > 1 else batch[0]
+            answer = self.call(f"read the write ids of {names}", call, request)
+            rows = {row.fullTableName.lower(): row for row in answer.tblValidWriteIds}
+            for ref in batch:
+                row = rows.get(str(ref))
+                if row is None:
+                    raise CorruptError(f"Cannot read the answer of {call}: because the table {ref} is missing")
+                opened, aborted = _open_and_aborted(row.invalidWriteIds, row.abortedBits, call)
+                lowest = row.minOpenWriteId
+                found[ref] = ValidWriteIdList(
+                    table=str(ref),
+                    high_water_mark=row.writeIdHighWaterMark,
+                    open_ids=tuple(opened),
+                    aborted_ids=tuple(aborted),
+                    min_open=LONG_MAX if lowest is None or lowest < 0 else lowest,
+                )
         return found
 
     def open_txn(self, kind: TxnType, agent: str, host: str | None = None) -> int:
@@ -216,17 +252,6 @@ class TransactionCalls(MetastoreClient):
         lowest = {name.lower(): write_id for name, write_id in write_ids.items()}
         self.call(action, "add_write_ids_to_min_history", txn_id, lowest)
 
-    def _valid_write_ids(self, tables: Sequence[TableRef], txns: str) -> dict[TableRef, ValidWriteIdList]:
-        call = "get_valid_write_ids"
-        full_names = {str(ref): ref for ref in tables}
-        request = self._types.GetValidWriteIdsRequest(fullTableNames=list(full_names), validTxnList=txns)
-        answer = self.call(f"read the write ids of {_names_of(list(full_names))}", call, request)
-        lists = {row.fullTableName.lower(): row for row in answer.tblValidWriteIds}
-        for full_name in full_names:
-            if full_name not in lists:
-                raise CorruptError(f"Cannot read the answer of {call}: because the table {full_name} is missing")
-        return {ref: _write_ids_of(lists[full_name], full_name, call) for full_name, ref in full_names.items()}
-
     def lock(
         self,
         components: Sequence[LockComponent],
@@ -244,14 +269,26 @@ class TransactionCalls(MetastoreClient):
         RefusedError for a type of lock that Hive 3.1 does not have, ConflictError when the transaction has ended,
         UnknownOutcomeError when the answer is lost: the locks may then be held until a timeout without heartbeats.
         """
-        action = f"lock {_lock_description(components)}"
+        names = [(one.database.lower(), (one.table or "").lower(), one.partition) for one in components]
+        action = f"lock {', '.join('.'.join(filter(None, name)) for name in names)}"
         if not self._is_hive4 and any(component.type is LockType.EXCL_WRITE for component in components):
             raise RefusedError(f"Cannot {action}: because a Hive 3.1 metastore has no EXCL_WRITE locks")
         if txn_id is not None and self._is_hive4 and may_have_committed:
             # Hive 4 refuses one that was aborted, but grants locks to a committed one, and nothing ever ends them
             self.call(action, "heartbeat", self._types.HeartbeatRequest(txnid=txn_id))
         request = self._types.LockRequest(
-            component=[self._component(component) for component in components],
+            component=[
+                self._types.LockComponent(
+                    type=one.type.value,
+                    level=_DATABASE if one.table is None else _TABLE if one.partition is None else _PARTITION,
+                    dbname=one.database.lower(),
+                    tablename=one.table.lower() if one.table is not None else None,
+                    partitionname=one.partition,
+                    operationType=_UPDATE if one.updates else _SELECT if one.transactional else _NO_TXN,
+                    isTransactional=one.transactional,
+                )
+                for one in components
+            ],
             txnid=txn_id,
             user=self.user,
             hostname=self.host,
@@ -290,66 +327,29 @@ class TransactionCalls(MetastoreClient):
             partname=partition,
         )
         answer = self.call("read the locks", call, request)
-        return tuple(_held_lock_of(row, call) for row in required(answer.locks, call, "locks"))
-
-    def _component(self, component: LockComponent) -> Any:
-        if component.partition is not None and component.table is None:
-            raise RefusedError(f"Cannot lock {component.partition}: because its table is not named")
-        operation = _UPDATE if component.updates else _SELECT if component.transactional else _NO_TXN
-        level = _DATABASE if component.table is None else _TABLE if component.partition is None else _PARTITION
-        return self._types.LockComponent(
-            type=component.type.value,
-            level=level,
-            dbname=component.database.lower(),
-            tablename=component.table.lower() if component.table is not None else None,
-            partitionname=component.partition,
-            operationType=operation,
-            isTransactional=component.transactional,
+        return tuple(
+            HeldLock(
+                lock_id=row.lockid,
+                database=row.dbname,
+                table=row.tablename,
+                partition=row.partname,
+                state=_lock_value(LockState, row.state, call),
+                type=_lock_value(LockType, row.type, call),
+                txn_id=row.txnid or None,
+                user=row.user,
+                host=row.hostname,
+                acquired_ms=row.acquiredat or None,
+                heartbeat_ms=row.lastheartbeat or None,
+                agent=row.agentInfo,
+            )
+            for row in required(answer.locks, call, "locks")
         )
-
-
-def _open_txn_of(info: Any, call: str) -> OpenTxn:
-    state = _TXN_STATES.get(info.state)
-    if state is None:
-        raise CorruptError(f"Cannot read the answer of {call}: because transaction {info.id} is in state {info.state}")
-    return OpenTxn(
-        id=info.id,
-        state=state,
-        user=info.user,
-        host=info.hostname,
-        started_ms=info.startedTime or None,
-        heartbeat_ms=info.lastHeartbeatTime or None,
-    )
-
-
-def _names_of(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more tables"
 
 
 def _open_txns_of(answer: Any, call: str) -> ValidTxnList:
     """Return the snapshot of a GetOpenTxnsResponse; raises CorruptError when its bits do not fit its ids."""
     opened, aborted = _open_and_aborted(answer.open_txns, answer.abortedBits, call)
     return ValidTxnList(high_water_mark=answer.txn_high_water_mark, opened=_ranges(opened), aborted=_ranges(aborted))
-
-
-def _write_ids_of(answer: Any, full_name: str, call: str) -> ValidWriteIdList:
-    """Return the list of a TableValidWriteIds; raises CorruptError when its bits do not fit its ids."""
-    opened, aborted = _open_and_aborted(answer.invalidWriteIds, answer.abortedBits, call)
-    lowest = answer.minOpenWriteId
-    return ValidWriteIdList(
-        table=full_name,
-        high_water_mark=answer.writeIdHighWaterMark,
-        open_ids=tuple(opened),
-        aborted_ids=tuple(aborted),
-        min_open=LONG_MAX if lowest is None or lowest < 0 else lowest,
-    )
-
-
-def _without_ranges(txns: ValidTxnList) -> ValidTxnList:
-    """Return the same list with each id on its own."""
-    return ValidTxnList(
-        high_water_mark=txns.high_water_mark, opened=_each_alone(txns.opened), aborted=_each_alone(txns.aborted)
-    )
 
 
 def _open_and_aborted(ids: Sequence[int], data: bytes, call: str) -> tuple[list[int], list[int]]:
@@ -381,34 +381,8 @@ def _each_alone(ranges: Iterable[IdRange]) -> tuple[IdRange, ...]:
     return tuple((number, number) for low, high in ranges for number in range(low, high + 1))
 
 
-def _held_lock_of(row: Any, call: str) -> HeldLock:
-    return HeldLock(
-        lock_id=row.lockid,
-        database=row.dbname,
-        table=row.tablename,
-        partition=row.partname,
-        state=_lock_value(LockState, row.state, call),
-        type=_lock_value(LockType, row.type, call),
-        txn_id=row.txnid or None,
-        user=row.user,
-        host=row.hostname,
-        acquired_ms=row.acquiredat or None,
-        heartbeat_ms=row.lastheartbeat or None,
-        agent=row.agentInfo,
-    )
-
-
 def _lock_value(kind: type[E], number: int, call: str) -> E:
     try:
         return kind(number)
     except ValueError:
         raise CorruptError(f"Cannot read the answer of {call}: because there is no {_WORDS[kind]} {number}") from None
-
-
-def _lock_description(components: Sequence[LockComponent]) -> str:
-    return ", ".join(
-        ".".join(
-            part for part in (component.database.lower(), (component.table or "").lower(), component.partition) if part
-        )
-        for component in components
-    )

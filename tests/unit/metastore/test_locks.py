@@ -82,9 +82,3 @@ def test_a_lock_that_is_gone_already_is_unlocked(hive4: FakeMetastore) -> None:
     hive4.answers["unlock"] = raises(TYPES.NoSuchLockException(message="No such lock"))
     with connected(hive4) as found:
         found.unlock(1)
-
-
-def test_a_partition_without_its_table_cannot_be_locked(hive4: FakeMetastore) -> None:
-    part = LockComponent(type=LockType.SHARED_READ, database="d", partition="p=1")
-    with connected(hive4) as found, pytest.raises(RefusedError, match="because its table is not named"):
-        found.lock([part], txn_id=None, agent="agent")
