@@ -246,7 +246,7 @@ class InitiatorResult:
 
     def document(self) -> dict[str, Any]:
         """Return an entry of `decisions`."""
-        return _fields(self) | {"outcome": self.outcome.value, "failed": self.outcome is Verdict.FAILED}
+        return fields_of(self) | {"outcome": self.outcome.value, "failed": self.outcome is Verdict.FAILED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,7 +336,7 @@ class UndoResult:
 
     def document(self) -> dict[str, Any]:
         """Return `undo`."""
-        return {"id": self.id} | _fields(self) | {"state": self.state.value}
+        return {"id": self.id} | fields_of(self) | {"state": self.state.value}
 
     def exit_status(self) -> int:
         """Return 0 where it is or was done, or was refused; 1 where the only place that is named failed or is held."""
@@ -367,7 +367,7 @@ def cancellations_document(found: Sequence[Cancellation]) -> dict[str, Any]:
     """Return what the JSON document says of withdrawn requests."""
     states = {state.value: sum(one.state is state for one in found) for state in CancelState}
     return {
-        "cancellations": [{"id": one.id} | _fields(one) | {"state": one.state.value} for one in found],
+        "cancellations": [{"id": one.id} | fields_of(one) | {"state": one.state.value} for one in found],
         "totals": {"cancellations": len(found), "states": states},
     }
 
@@ -384,6 +384,6 @@ def names_of(ref: TableRef | None) -> dict[str, str | None]:
     return dict.fromkeys(TableRef._fields) if ref is None else ref._asdict()
 
 
-def _fields(result: InitiatorResult | UndoResult | Cancellation) -> dict[str, Any]:
-    """Return the fields of a result by name, those of its place first."""
-    return names_of(result.ref) | {name: getattr(result, name) for name in result.__slots__ if name != "ref"}
+def fields_of(value: Any) -> dict[str, Any]:
+    """Return the fields of a value that is about a table or partition by name, those of its `ref` first."""
+    return names_of(value.ref) | {name: getattr(value, name) for name in value.__slots__ if name != "ref"}

@@ -42,7 +42,7 @@ from acidlib.planning.initiate import (
     wrong_kind,
 )
 from acidlib.planning.stated_write_ids import StatedWriteIds
-from acidlib.report.results import names_of
+from acidlib.report.results import fields_of, names_of
 from acidlib.report.show import initiator_of
 from acidlib.service.attempts import COUNTED, Attempts
 from acidlib.service.environment import Environment
@@ -423,18 +423,7 @@ def status_document(status: Status, generation: Generation) -> dict[str, Any]:
         "transactions": None if status.open_count is None else txns,
         "blockers": None
         if status.blockers is None
-        else [
-            {
-                "request_id": one.request_id,
-                **names_of(one.ref),
-                "kind": one.kind,
-                "id": one.id,
-                "user": one.user,
-                "host": one.host,
-                "age": one.age,
-            }
-            for one in status.blockers
-        ],
+        else [{"request_id": one.request_id} | fields_of(one) for one in status.blockers],
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
@@ -20,80 +20,29 @@ from acidlib.cli.jobs import show_compactions, status
 from acidlib.cli.jobs import show_place as show_place_job
 from acidlib.documents import OPTIONS
 from acidlib.errors import AcidError
-from acidlib.model.names import Generation
-from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.tables import TableRef
-from acidlib.model.units import PlannedAction, UnitResult
-from acidlib.planning.health import (
-    CleaningBlocker,
-    FindingKind,
-    PlaceFigures,
-    StatusSnapshot,
-    Transaction,
-    status_of,
-)
+from acidlib.planning.health import CleaningBlocker, FindingKind
 from acidlib.report.results import (
     Cancellation,
     CancelState,
-    CleaningResult,
-    CompactionResult,
-    InitiatorResult,
     Outcome,
-    RemovedPath,
     Statistics,
     UndoResult,
     UndoState,
-    Verdict,
     Verification,
     cancellations_document,
 )
-from acidlib.report.run import CleanerReport, CompactionsReport, InitiatorReport, RunReport
 from acidlib.report.show import blockers_document, show_document
 from acidlib.report.text import json_text
 from acidlib.status.doctor import Check, checks_document
 from acidlib.status.doctor import State as CheckState
-from acidlib.status.look import status_document
 
-PLACE: dict[str, Any] = {"ref": TableRef("db", "t"), "location": "/w/t"}
-ABOUT: dict[str, Any] = {"job": "a job", "version": "1", "run_id": "r"}
-FACTS: dict[str, Any] = {
-    "start_ms": 1,
-    "end_ms": 2,
-    "application_id": None,
-    "tracking_url": None,
-    "settings": [{"name": "n", "value": "v", "source": "--set"}],
-}
-ACTION = PlannedAction(
-    path="f", first_stripe=0, stripes=1, copy=True, bytes=1, rows=1, deleted=0, aborted=0, reason="all of it stays"
-)
-UNIT = UnitResult(
-    directory="base_1", file_name="bucket_00000", bucket=0, is_delete=False, path="f", length=1, actions=(ACTION,)
-)
+from .report.documents import ABOUT, DOCUMENTS, DONE, PLACE, document_of
 
-
-def document_of(report: RunReport, result: CompactionResult | InitiatorResult | CleaningResult) -> dict[str, Any]:
-    report.add(result.document())
-    document: dict[str, Any] = json.loads("".join(report.pieces([])))
-    return document
-
-
-def compaction() -> dict[str, Any]:
-    done = CompactionResult(
-        id=1, **PLACE, type="major", state=Outcome.SUCCEEDED, reason="it was asked for", units=(UNIT,),
-        verification=Verification(share=1.0), statistics=Statistics(),
-    )  # fmt: skip
-    return document_of(CompactionsReport(lambda: ABOUT | FACTS, dry_run=False, as_json=True), done)
-
-
-def initiator() -> dict[str, Any]:
-    decision = InitiatorResult(**PLACE, type=None, queued=None, reason="nothing to do", outcome=Verdict.LEFT_ALONE)
-    return document_of(InitiatorReport(lambda: ABOUT | FACTS, as_json=True), decision)
-
-
-def cleaner() -> dict[str, Any]:
-    removed = (RemovedPath(path="delta_1_1", bytes=1, reason="it is obsolete"),)
-    cleaned = CleaningResult(id=1, **PLACE, state="succeeded", reason="", removed=removed)
-    return document_of(CleanerReport(lambda: ABOUT | FACTS, dry_run=False, as_json=True), cleaned)
+UNDONE = UndoResult(id=1, **PLACE, type="major", state=UndoState.UNDONE, reason="undone by a person")
+CANCELLED = Cancellation(id=1, state=CancelState.MISSING, reason="there is none")
+COMPACTED = replace(DONE, verification=Verification(share=1.0), statistics=Statistics())
 
 
 def printed(*words: str, job: click.Command = show_compactions) -> dict[str, Any]:
@@ -104,21 +53,9 @@ def printed(*words: str, job: click.Command = show_compactions) -> dict[str, Any
     return document
 
 
-def status_document_of() -> dict[str, Any]:
-    place = PlaceFigures(**PLACE)
-    txn = Transaction(id=1, is_open=True, user="u", host="h", age=None, silent=None)
-    blocker = CleaningBlocker(request_id=1, ref=TableRef("db", "t"), kind="lock", id=2, user="u", host="h", age=None)
-    snapshot = StatusSnapshot(
-        now_ms=0,
-        requests=(CompactionRequest(id=1, ref=TableRef("db", "t"), type=CompactionType.MAJOR, state=State.FAILED),),
-        transactions=(txn, replace(txn, is_open=False)),
-        blockers=(blocker,),
-        places=(replace(place, ratio=1.0, deltas=1, obsolete_bytes=1),),
-    )
-    seen = status_of(snapshot, {})
-    assert seen.findings
-    begun = printed("--places", "0", job=status)
-    return begun | status_document(seen, Generation.HIVE4)
+def saved(document: dict[str, Any]) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(json_text({"job": "a job", **ABOUT} | document))
+    return loaded
 
 
 def shown() -> dict[str, Any]:
@@ -133,28 +70,16 @@ def show_place() -> dict[str, Any]:
         return printed("--location", str(place), "--all-committed", job=show_place_job)
 
 
-def cancelled() -> dict[str, Any]:
-    one = Cancellation(id=1, state=CancelState.MISSING, reason="there is none")
-    document: dict[str, Any] = json.loads(json_text(ABOUT | FACTS | cancellations_document([one])))
-    return document
-
-
-def undo() -> dict[str, Any]:
-    result = UndoResult(id=1, **PLACE, type="major", state=UndoState.UNDONE, reason="undone by a person")
-    document: dict[str, Any] = json.loads(json_text(ABOUT | FACTS | {"undo": result.document()}))
-    return document
-
-
-PRODUCED = {
-    "major_compact, minor_compact": compaction,
-    "initiator": initiator,
-    "cleaner": cleaner,
+PRODUCED: dict[str, Callable[[], dict[str, Any]]] = {
+    "major_compact, minor_compact": lambda: document_of("major_compact", [COMPACTED]),
+    "initiator": DOCUMENTS["initiator"],
+    "cleaner": DOCUMENTS["cleaner"],
     "show_place": show_place,
-    "undo": undo,
-    "cancel": cancelled,
+    "undo": lambda: saved({"undo": UNDONE.document()}),
+    "cancel": lambda: saved(cancellations_document([CANCELLED])),
     "show_compactions": shown,
     "doctor": lambda: checks_document([Check("clock", CheckState.UNCHECKED, "no metastore")]),
-    "status": status_document_of,
+    "status": lambda: printed("--places", "0", job=status) | DOCUMENTS["status"](),
     "Errors": lambda: printed("--no-such-option"),
 }
 

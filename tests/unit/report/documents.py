@@ -172,7 +172,7 @@ def status_of_tables() -> dict[str, Any]:
     snapshot = StatusSnapshot(
         now_ms=ABOUT["start_ms"],
         requests=(failed,),
-        transactions=(txn,),
+        transactions=(txn, replace(txn, id=7, is_open=False)),
         blockers=(blocker,),
         places=(PlaceFigures(**PLACE, deltas=311, ratio=2.5, obsolete=3, obsolete_bytes=23 * MIB),),
     )
