@@ -17,6 +17,7 @@ from acidlib.model.location import Location, parse_location
 from acidlib.model.names import Generation
 from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.tables import TableRef
+from acidlib.wording import parse_flag
 
 # --- stringable -------------------------------------------------------------------------------------------------------
 # The text form in which the metastore's database keeps maps of strings.
@@ -142,6 +143,7 @@ class RequestFacts:
     files           what a request that was not carried out notes of the place, see `service.attempts`
     unverified      the directories that readers see of a result that is to be verified and is not yet; empty where
                     they see none of it, and once it is verified
+    differs         the result was compared and is not what it was made of, or that could not be told
     problems        why a stored fact is not understood, by the name of its field here, which has its default then
     """
 
@@ -167,6 +169,7 @@ class RequestFacts:
     first_seen: Mapping[str, float] = field(default_factory=dict)
     files: str | None = None
     unverified: tuple[str, ...] | None = None
+    differs: bool = False
     problems: Mapping[str, str] = field(default_factory=dict)
 
     def updated(self, newer: RequestFacts) -> RequestFacts:
@@ -264,8 +267,31 @@ _STORED = {
     "first_seen": _Stored("acidlib.first.seen", _times_of, json.dumps),
     "files": _Stored("acidlib.files"),
     "unverified": _Stored(UNVERIFIED, _names_of, ",".join),
+    "differs": _Stored("acidlib.differs", parse_flag, lambda value: str(value).lower()),
 }
 _DEFAULTS = {name: getattr(NO_FACTS, name) for name in _STORED}
+
+
+_FILES = re.compile(r"(.*) \[files (.*)\]", re.DOTALL)
+_DIFFERS = " [not verified]"
+
+
+def with_noted(reason: str, noted: RequestFacts) -> str:
+    """Return why a request ended, with the facts `files` and `differs` behind it.
+
+    Hive 4 keeps nothing else of a request that was not carried out; `noted_in` reads it.
+    """
+    files = "" if noted.files is None else f" [files {noted.files}]"
+    return f"{reason}{files}{_DIFFERS if noted.differs else ''}"
+
+
+def noted_in(error_message: str | None) -> tuple[str, RequestFacts]:
+    """Return the reason and the facts that `with_noted` made the message of."""
+    text = error_message or ""
+    reason = text.removesuffix(_DIFFERS)
+    found = _FILES.fullmatch(reason)
+    noted = RequestFacts(files=None if found is None else found[2], differs=reason != text)
+    return (reason if found is None else found[1]), noted
 
 
 # --- requests ---------------------------------------------------------------------------------------------------------

@@ -33,9 +33,6 @@ from acidlib.model.requests import CompactionRequest, State
 from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.planning.state import AcidState, acid_state
 
-DIFFERS = "Cannot vouch for"
-"""How the reason begins of a request whose result could not be verified; Hive 4 keeps nothing else of it."""
-
 _NONE, _ALL, _SAMPLE = "none", "all", "sample="
 _COUNTS = (State.READY_FOR_CLEANING, State.SUCCEEDED)
 _DIGITS = 16
@@ -75,17 +72,12 @@ def chosen_buckets(buckets: Iterable[int], share: float, *, place: str, request:
 
 def is_unverified(request: CompactionRequest) -> bool:
     """Return True for a request whose result was to be verified and was not: as it differs, or as its run has ended."""
-    return request.state not in _COUNTS and (shows(request) or has_failed(request))
+    return request.state not in _COUNTS and (shows(request) or request.facts.differs)
 
 
 def shows(request: CompactionRequest) -> bool:
     """Return True where readers see, or may see, what a request made and was not verified."""
     return bool(request.facts.unverified) or "unverified" in request.facts.problems
-
-
-def has_failed(request: CompactionRequest) -> bool:
-    """Whether the verification of its result found a difference, or could not go on."""
-    return request.state is State.FAILED and (request.error_message or "").startswith(DIFFERS)
 
 
 def holding(
@@ -111,7 +103,7 @@ def holding(
 
 def why_held(request: CompactionRequest, *, insert_only: bool = False) -> str:
     """Why nothing is compacted or cleaned at a place that is held for a request, and what to do."""
-    if has_failed(request):
+    if request.facts.differs:
         return f"it is held: the result of request {request.id} could not be verified: {request.error_message}"
     first = "" if insert_only else "a compaction with --verify does that first, and "
     return (

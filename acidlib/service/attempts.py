@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +17,7 @@ from typing import Any
 from acidlib import __version__
 from acidlib.config.settings import Settings
 from acidlib.model.listing import has_hidden_part
-from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.model.requests import CompactionRequest, CompactionType, State, noted_in
 from acidlib.model.tables import Storage, TableRef
 from acidlib.service.places import ListedPlace, Target
 
@@ -26,7 +25,6 @@ COUNTED = (State.REFUSED, State.FAILED, State.READY_FOR_CLEANING)
 """The states of requests that tell what was tried at a place, and whether it awaits cleaning."""
 
 _CONFLICT = ", conflict"
-_NOTE = re.compile(r"(.*) \[files (.*)\]", re.DOTALL)
 # what Hive's statements and statistics change in the properties of a table without changing what it is
 # (StatsSetupConst, hive_metastoreConstants)
 _VOLATILE = frozenset(
@@ -111,11 +109,6 @@ def note_of(files: str, *, is_conflict: bool = False) -> str:
     return files + _CONFLICT if is_conflict else files
 
 
-def with_note(reason: str, note: str | None) -> str:
-    """Why a request ended, with the note behind it: for Hive 4, which keeps nothing else of such a request."""
-    return reason if note is None else f"{reason} [files {note}]"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ended:
     """A request that was not carried out, for what it noted, and why."""
@@ -131,10 +124,10 @@ class _Ended:
         if row.state not in (State.REFUSED, State.FAILED):
             return None
         note, reason = row.facts.files, row.error_message or ""
-        if note is None and (match := _NOTE.fullmatch(reason)):
-            reason, note = match.groups()
         if note is None:
             return None
+        if (message := noted_in(reason))[1].files == note:
+            reason = message[0]
         return cls(row=row, files=note.removesuffix(_CONFLICT), is_conflict=note.endswith(_CONFLICT), reason=reason)
 
 

@@ -195,10 +195,10 @@ class CompactionHold(Hold, ABC):
         return None
 
     @abstractmethod
-    def end(self, outcome: Outcome, reason: str, *, named: bool, note: str | None) -> str | None:
+    def end(self, outcome: Outcome, reason: str, *, named: bool, noted: RequestFacts) -> str | None:
         """Tell the queue how it ended; return a note where more came of it than that.
 
-        note  what it was not carried out for, to be kept; see `attempts`
+        noted  facts of the place and of the result that are to be kept; see `attempts`
         """
 
     @abstractmethod

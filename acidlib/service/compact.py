@@ -19,7 +19,7 @@ from acidlib.errors import (
 )
 from acidlib.model.location import NOWHERE
 from acidlib.model.names import LONG_MAX, DeltaDir, parse_directory
-from acidlib.model.requests import CompactionType
+from acidlib.model.requests import CompactionType, RequestFacts
 from acidlib.model.tables import TableRef
 from acidlib.model.units import RewriteSettings, Unit, UnitResult
 from acidlib.planning.clean import is_reached
@@ -587,7 +587,7 @@ class PlaceCompaction:
     def _end(self, hold: CompactionHold, result: CompactionResult) -> CompactionResult:
         """Tell the queue and give the place back. Nothing here can undo what was published."""
         try:
-            note = hold.end(result.state, result.reason, named=self.job.named, note=self._note(result.state))
+            note = hold.end(result.state, result.reason, named=self.job.named, noted=self._noted(result))
             passing(Point.ENDED)
             if note is not None:
                 result = replace(result, reason=f"{result.reason}; {note}")
@@ -598,15 +598,16 @@ class PlaceCompaction:
                 return replace(result, reason=f"{result.reason}; then: {error}")
         return result
 
-    def _note(self, state: Outcome) -> str | None:
-        """Return what a compaction that was not carried out notes of the place.
+    def _noted(self, result: CompactionResult) -> RequestFacts:
+        """Return what a compaction that was not carried out notes of the place and of its result.
 
         A refusal before the place was listed is about the request: it may have been made for another table.
         """
+        state, files = result.state, None
         place = self._place if state is Outcome.REFUSED else self._place or self.job.listed
-        if place is None or state not in (Outcome.REFUSED, Outcome.FAILED, Outcome.CONFLICT):
-            return None
-        return note_of(fingerprint(place, self._services.settings), is_conflict=state is Outcome.CONFLICT)
+        if place is not None and state in (Outcome.REFUSED, Outcome.FAILED, Outcome.CONFLICT):
+            files = note_of(fingerprint(place, self._services.settings), is_conflict=state is Outcome.CONFLICT)
+        return RequestFacts(files=files, differs=state is Outcome.FAILED and result.unverified)
 
 
 def _deltas_after(place: ListedPlace, inputs: CompactionInputs, results: Sequence[str]) -> int:

@@ -14,7 +14,7 @@ from acidlib.model.names import BaseDir, parse_directory
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.units import DataFile, JoinUnit, JoinWay
 from acidlib.planning.inputs import InputDirectory, Role, directories_read
-from acidlib.planning.results import DIFFERS, chosen_buckets, has_failed, share_of, shows, why_held
+from acidlib.planning.results import chosen_buckets, share_of, shows, why_held
 from acidlib.planning.units import schema_file
 from acidlib.report.results import Verification
 from acidlib.rewrite.inputs import InputFiles
@@ -298,7 +298,7 @@ def _reason(done: Compacted, what: str, found: Verification) -> str:
             f"until the operator decides: remove {' and '.join(done.results)} if that is wrong, or run the compaction "
             "again with --release-held if it is right"
         )
-    return f"{DIFFERS} the compaction of {target.ref}: {what} ({sides}). {then}"
+    return f"Cannot vouch for the compaction of {target.ref}: {what} ({sides}). {then}"
 
 
 # --- verifier ---------------------------------------------------------------------------------------------------------
@@ -353,7 +353,7 @@ class Verifier:
         if request is None or self._release_held:
             return None
         insert_only = target.is_insert_only
-        may_verify = not shows(request) or not (has_failed(request) or insert_only)
+        may_verify = not shows(request) or not (request.facts.differs or insert_only)
         if self.is_wanted and may_verify:
             return None
         return f"Cannot compact {target.ref}: {why_held(request, insert_only=insert_only)}"

@@ -20,7 +20,15 @@ from acidlib.metastore.holding import CompactionTransaction, begin_compaction
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.listing import Listing
 from acidlib.model.names import Generation, parse_directory
-from acidlib.model.requests import CommitNote, CompactionRequest, CompactionType, State
+from acidlib.model.requests import (
+    NO_FACTS,
+    CommitNote,
+    CompactionRequest,
+    CompactionType,
+    RequestFacts,
+    State,
+    with_noted,
+)
 from acidlib.model.snapshots import ValidTxnList
 from acidlib.model.tables import TableRef
 from acidlib.planning.clean import (
@@ -38,7 +46,7 @@ from acidlib.processes import has_ended, process_identity
 from acidlib.queue.metastore_database import MetastoreDatabase
 from acidlib.queue.rules import failed_attempts_reason
 from acidlib.report.results import Outcome, Statistics
-from acidlib.service.attempts import Attempts, awaited_marks, with_note
+from acidlib.service.attempts import Attempts, awaited_marks
 from acidlib.service.backend import Backend, CompactionHold, Decided, Hold, Selected, Taken, Waiting, nowhere
 from acidlib.service.clean import Cleaning, ListedRequest, each_alone
 from acidlib.service.places import CleanerOptions, ListedPlace, Selection, Target
@@ -515,19 +523,19 @@ class Hive4Hold(CompactionHold):
         updater = StatisticsUpdater(self._services, self._hms, self._backend.database)
         return updater.update(self.target, known_since=self._held_since, results=directories, rows=rows)
 
-    def end(self, outcome: Outcome, reason: str, *, named: bool, note: str | None) -> str | None:
+    def end(self, outcome: Outcome, reason: str, *, named: bool, noted: RequestFacts) -> str | None:
         """Tell the metastore what it does not know from the commit.
 
         It has no state for what is compact already: Hive's own worker refuses that, and its words tell it.
         """
-        noted = refused_message(reason) if outcome is Outcome.ALREADY_COMPACT else with_note(reason, note)
+        message = refused_message(reason) if outcome is Outcome.ALREADY_COMPACT else with_noted(reason, noted)
         if outcome is Outcome.READY_FOR_CLEANING or self._outcome_unknown:
             return None
         commits = outcome in (Outcome.REFUSED, Outcome.ALREADY_COMPACT) and not self._marked
         if self._txn is not None:
             self._end_transaction(self._txn, commits=commits)
         row = self._hms.find_compaction(self.request.id)
-        ended = replace(self.request, error_message=noted)
+        ended = replace(self.request, error_message=message)
         txn_id = None if self._txn is None else self._txn.txn_id
         undone = row is not None and row.state in (State.WORKING, State.READY_FOR_CLEANING) and row.txn_id == txn_id
         if self._marked and undone:
@@ -565,7 +573,7 @@ class Hive4Hold(CompactionHold):
         """Queue it again, as a new request: nothing in the protocol undoes a claim."""
         del may_be_visible  # a transaction decides it
         if not self._marked:
-            self.end(Outcome.CONFLICT, "the run was interrupted", named=False, note=None)
+            self.end(Outcome.CONFLICT, "the run was interrupted", named=False, noted=NO_FACTS)
 
     def close(self) -> None:
         """Abort what was not committed, and release the claim."""

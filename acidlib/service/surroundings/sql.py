@@ -357,7 +357,7 @@ class SqlHold(CompactionHold):
     def _facts(self, directories: tuple[str, ...]) -> RequestFacts:
         """Return what else the cleaner has to know of this publication."""
 
-    def end(self, outcome: Outcome, reason: str, *, named: bool, note: str | None) -> str | None:
+    def end(self, outcome: Outcome, reason: str, *, named: bool, noted: RequestFacts) -> str | None:
         """Put refused and failed requests into the history, conflicts back into the queue unless they were named.
 
         So does what was left to another run. A request for a place that is compact already leaves nothing that a status
@@ -365,7 +365,6 @@ class SqlHold(CompactionHold):
         """
         number = self.request.id
         worker, now_ms = self._services.worker_id, self._services.now_ms()
-        noted = RequestFacts(files=note)
         if outcome is Outcome.REFUSED or (outcome is Outcome.CONFLICT and named):
             self._queue.mark_refused(number, reason, now_ms, worker_id=worker, facts=noted)
         elif outcome is Outcome.ALREADY_COMPACT:

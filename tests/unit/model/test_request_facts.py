@@ -38,6 +38,7 @@ ALL = RequestFacts(
     first_seen={"base_8": 1.5},
     files="0123",
     unverified=("base_9",),
+    differs=True,
 )
 STORED = {
     "location": "/w/t",
@@ -62,6 +63,7 @@ STORED = {
     "acidlib.first.seen": '{"base_8": 1.5}',
     "acidlib.files": "0123",
     "acidlib.unverified": "base_9",
+    "acidlib.differs": "true",
 }
 UNREADABLE = {
     "acidlib.write.ids": ("", "d.t", "d.t:x:1::"),

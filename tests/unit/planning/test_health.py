@@ -63,7 +63,7 @@ REQUESTS: dict[FindingKind, tuple[CompactionRequest, ...]] = {
     FindingKind.NOT_COMMITTED: (request(7, "uncommitted", State.READY_FOR_CLEANING, txn_id=9, commit_ms=None),),
     FindingKind.FAILED: (request(8, "failed", State.FAILED, error_message="no space"),),
     FindingKind.HELD_BACK: (request(9, "held", State.FAILED), request(10, "held", State.FAILED)),
-    FindingKind.UNVERIFIED: (request(21, "unverified", State.FAILED, error_message="Cannot vouch for db.unverified"),),
+    FindingKind.UNVERIFIED: (request(21, "unverified", State.FAILED, facts=RequestFacts(differs=True)),),
     FindingKind.NOT_INITIATED: (request(11, "attempted", State.ATTEMPTED),),
     FindingKind.REFUSED: (request(12, "refused", State.REFUSED), request(13, "refused", State.REFUSED)),
     FindingKind.ABORTED_BY_HAND: (request(14, "aborted", State.ABORTED),),

@@ -11,11 +11,11 @@ from acidlib.model.requests import CompactionRequest, CompactionType, RequestFac
 from acidlib.model.tables import TableRef
 from acidlib.planning.results import chosen_buckets, holding, share_of
 
-VOUCH = "Cannot vouch for the compaction of db.t: because so"
 
-
-def row(number: int, state: State, *, made: tuple[str, ...] | None = None, **more: Any) -> CompactionRequest:
-    facts = RequestFacts(unverified=made)
+def row(
+    number: int, state: State, *, made: tuple[str, ...] | None = None, differs: bool = False, **more: Any
+) -> CompactionRequest:
+    facts = RequestFacts(unverified=made, differs=differs)
     kind = CompactionType.MAJOR
     return CompactionRequest(id=number, ref=TableRef("db", "t"), type=kind, state=state, facts=facts, **more)
 
@@ -50,11 +50,11 @@ def test_a_request_looks_at_the_same_buckets_and_another_at_others() -> None:
     [
         ((), None),
         ((row(1, State.FAILED, error_message="no space"),), None),
-        ((row(1, State.FAILED, error_message=VOUCH),), 1),
+        ((row(1, State.FAILED, differs=True),), 1),
         ((row(1, State.FAILED, made=("base_1",)),), 1),
         ((row(1, State.INITIATED, made=("base_1",)),), 1),
         ((row(1, State.REFUSED, made=("base_1",)),), 1),
-        ((row(1, State.FAILED, made=("base_0",), error_message=VOUCH),), None),  # taken away
+        ((row(1, State.FAILED, made=("base_0",), differs=True),), None),  # taken away
         ((row(1, State.FAILED, made=()),), None),
         ((row(2, State.FAILED, made=("base_1",)), row(1, State.READY_FOR_CLEANING)), 2),
         ((row(2, State.FAILED, made=("base_1",)), row(3, State.READY_FOR_CLEANING)), None),  # released

@@ -6,7 +6,7 @@ import pytest
 
 from acidlib.config.settings import default_settings
 from acidlib.model.names import Generation
-from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State
 from acidlib.model.tables import TableRef
 from acidlib.queue.rules import failed_attempts_reason, rows_to_purge
 from acidlib.service.surroundings.sql import history_retention
@@ -77,7 +77,7 @@ def test_old_failures_go_once_a_newer_success_replaces_them() -> None:
 
 
 def test_what_a_place_is_held_for_is_kept_until_a_success_is_newer() -> None:
-    held = replace(finished(1, State.FAILED), error_message="Cannot vouch for db.t: because so")
+    held = replace(finished(1, State.FAILED), facts=RequestFacts(differs=True))
     rows = [held, *(finished(number, State.FAILED) for number in range(2, 6))]
     assert rows_to_purge(rows, KEPT, 0) == (2,)
     assert rows_to_purge([*rows, finished(6, State.SUCCEEDED)], KEPT, 0) == (1, 2)

@@ -10,11 +10,19 @@ from located import at
 
 from acidlib.config.settings import Layer, default_settings
 from acidlib.model.listing import ListedFile, Listing
-from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State
+from acidlib.model.requests import (
+    NO_FACTS,
+    CompactionRequest,
+    CompactionType,
+    RequestFacts,
+    State,
+    noted_in,
+    with_noted,
+)
 from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.tables import Database, Storage, Table, TableColumn, TableRef
 from acidlib.planning.stated_write_ids import StatedWriteIds
-from acidlib.service.attempts import Attempts, fingerprint, note_of, with_note
+from acidlib.service.attempts import Attempts, fingerprint, note_of
 from acidlib.service.places import Interpretation, TableFacts, Target
 
 MAJOR, MINOR = CompactionType.MAJOR, CompactionType.MINOR
@@ -148,11 +156,14 @@ def test_a_place_is_known_by_its_location_whatever_it_was_called() -> None:
 
 
 @pytest.mark.parametrize("reason", ["plain", "two\nlines [files x]", ""])
-def test_a_note_in_the_reason_is_read_back(reason: str) -> None:
-    text = with_note(reason, fingerprint(HERE.listed(SEEN), SETTINGS))
-    told = Attempts([ended(1, error_message=text)], SETTINGS).refusal(HERE.listed(SEEN), MAJOR)
+@pytest.mark.parametrize("differs", [False, True])
+def test_a_note_in_the_reason_is_read_back(reason: str, differs: bool) -> None:
+    noted_here = RequestFacts(files=fingerprint(HERE.listed(SEEN), SETTINGS), differs=differs)
+    text = with_noted(reason, noted_here)
+    assert noted_in(text) == (reason, noted_here)
+    told = Attempts([ended(1, error_message=text, facts=noted_here)], SETTINGS).refusal(HERE.listed(SEEN), MAJOR)
     assert told == f"request 1 was refused, and nothing has changed there since: {reason}"
-    assert with_note(reason, None) == reason
+    assert with_noted(reason, NO_FACTS) == reason
     assert Attempts([ended(1, error_message=reason)], SETTINGS).refusal(HERE.listed(SEEN), MAJOR) is None
 
 

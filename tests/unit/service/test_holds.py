@@ -21,7 +21,7 @@ from acidlib.metastore.compactions import ShownRequest
 from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.transactions import LockType
 from acidlib.model.names import Generation
-from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.model.requests import NO_FACTS, CompactionRequest, CompactionType, State
 from acidlib.model.snapshots import ValidTxnList
 from acidlib.model.tables import TableRef
 from acidlib.report.results import Outcome
@@ -165,7 +165,7 @@ def test_a_request_ends_as_far_as_its_beginning_came(
     shutil.rmtree(place / CLAIM)
     with pytest.raises(ConflictError):
         hold.assert_claimed()
-    assert hold.end(Outcome.FAILED, "it is away", named=False, note=None) is None
+    assert hold.end(Outcome.FAILED, "it is away", named=False, noted=NO_FACTS) is None
     assert (hms.ended, server.txns) == ([("failed", 5)], {1: "aborted"})
 
 
@@ -176,7 +176,7 @@ def test_a_refused_request_whose_transaction_was_not_opened_has_nothing_to_commi
     lock(server, LockType.EXCLUSIVE, database="d")
     with pytest.raises(ConflictError, match="its lock was not granted"):
         hold.begin()
-    assert hold.end(Outcome.REFUSED, "for a reason", named=True, note=None) is None
+    assert hold.end(Outcome.REFUSED, "for a reason", named=True, noted=NO_FACTS) is None
     assert (hms.ended, server.txns) == ([("refused", None)], {1: "aborted"})
 
 
@@ -185,7 +185,7 @@ def test_what_was_compact_already_is_refused_in_hives_words_and_nothing_is_abort
     server: LockServer, hold: CompactionHold, hms: Metastore
 ) -> None:
     hold.begin()
-    assert hold.end(Outcome.ALREADY_COMPACT, "there is nothing to merge", named=True, note=None) is None
+    assert hold.end(Outcome.ALREADY_COMPACT, "there is nothing to merge", named=True, noted=NO_FACTS) is None
     assert (hms.ended, server.txns) == ([("refused", 5)], {1: "committed"})
     assert hms.reasons == [
         "None of the compaction thresholds met, compaction request is refused! (there is nothing to merge)"
@@ -202,7 +202,7 @@ def test_a_row_that_is_marked_and_whose_transaction_can_never_commit_has_failed(
         hold.published(())
     hold.abandon()  # it may be ready for cleaning: another must not do it
     assert hms.ended == []
-    assert hold.end(Outcome.FAILED, "away", named=False, note=None) is None
+    assert hold.end(Outcome.FAILED, "away", named=False, noted=NO_FACTS) is None
     assert hms.ended == [("failed", 5)]
 
 
@@ -216,7 +216,7 @@ def test_what_may_have_been_committed_is_neither_aborted_nor_ended(
     server.errors["open_txns"] = [Failure(AWAY)] * 3
     with pytest.raises(UnknownOutcomeError, match="Cannot tell whether transaction 1"):
         hold.published(())
-    assert hold.end(Outcome.FAILED, "unknown", named=False, note=None) is None
+    assert hold.end(Outcome.FAILED, "unknown", named=False, noted=NO_FACTS) is None
     hold.close()
     assert (hms.ended, server.txns, (place / CLAIM).exists()) == ([], {1: "open"}, False)
 
