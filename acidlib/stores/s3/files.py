@@ -239,6 +239,11 @@ class StagedUpload:
     length: int = 0
     parts: tuple[Part, ...] = ()
 
+    @property
+    def named(self) -> dict[str, Any]:
+        """As requests name it in its bucket."""
+        return {"Key": self.key, "UploadId": self.upload}
+
     def document(self) -> dict[str, Any]:
         """Return it as a value of JSON."""
         return {
@@ -439,15 +444,6 @@ GROWING = 1000
 _TRAVEL_AT_ONCE = 4
 
 
-@dataclass(slots=True)
-class _Range:
-    """A range of another object that is to be copied."""
-
-    source: S3Source
-    offset: int
-    size: int
-
-
 class Upload:
     """One upload: `send` and `copy` in order, then `finish`. Parts travel in threads of its own."""
 
@@ -461,7 +457,7 @@ class Upload:
         self.begun = replace(planned, upload=answer["UploadId"])
         self._checksum = str(answer.get("ChecksumAlgorithm", ""))
         self._waiting = bytearray()
-        self._range: _Range | None = None
+        self._range: tuple[S3Source, int, int] | None = None  # what is to be copied: where it begins, and its size
         self._parts: list[Future[Part]] = []
         self._threads = ThreadPoolExecutor(_TRAVEL_AT_ONCE, thread_name_prefix="acidlib-upload")
 
@@ -475,12 +471,13 @@ class Upload:
         """Append a range of another object of this bucket."""
         if not size:
             return
-        found = self._range
-        if found is not None and found.source is source and found.offset + found.size == offset:
-            found.size += size
-            return
+        if self._range is not None:
+            before, start, length = self._range
+            if before is source and start + length == offset:
+                self._range = source, start, length + size
+                return
         self._settle_range()
-        self._range = _Range(source, offset, size)
+        self._range = source, offset, size
 
     def finish(self) -> tuple[Part, ...]:
         """Send what is left, wait for all parts, and return them; nothing is completed."""
@@ -516,42 +513,37 @@ class Upload:
         found, self._range = self._range, None
         if found is None:
             return
-        if self._continues_waiting(found):
-            found = _Range(found.source, 0, found.offset + found.size)
+        source, offset, size = found
+        waiting = len(self._waiting)
+        # what was written may be how the source begins, up to the range: the magic bytes of a file's format. Without
+        # this, a file of copied ranges would begin with a part of the least size that goes through here twice
+        is_start = not self._parts and 0 < waiting < 16 and offset == waiting and waiting + size >= self._least
+        if is_start and source.read(0, waiting) == self._waiting:
+            offset, size = 0, offset + size
             self._waiting.clear()
         carried = max(0, self._least - len(self._waiting)) if self._waiting else 0
-        if found.size - carried < self._least:
-            self._carry(found, found.size)
+        if size - carried < self._least:
+            self._carry(source, offset, size)
             return
-        self._carry(found, carried)
+        self._carry(source, offset, carried)
         if self._waiting:
             self._send_part(bytes(self._waiting))
             self._waiting.clear()
         # in as few pieces as may be copied by one request each, all of about the same size
-        offset, size = found.offset + carried, found.size - carried
+        offset, size = offset + carried, size - carried
         count = -(-size // COPIED_PART)
         for piece in range(count):
             start, end = size * piece // count, size * (piece + 1) // count
-            number, source = self._next_number(), found.source
+            number = self._next_number()
             self._parts.append(
                 self._threads.submit(self._copied, number, source, source.version, offset + start, end - start)
             )
 
-    def _continues_waiting(self, found: _Range) -> bool:
-        """Tell whether what was written is how the source begins, up to the range: the magic bytes of a file's format.
-
-        Without this, a file of copied ranges would begin with a part of the least size that goes through here twice.
-        """
-        size = len(self._waiting)
-        if self._parts or not 0 < size < 16 or found.offset != size or size + found.size < self._least:
-            return False
-        return found.source.read(0, size) == self._waiting
-
-    def _carry(self, found: _Range, size: int) -> None:
+    def _carry(self, source: S3Source, offset: int, size: int) -> None:
         done = 0
         while done < size:
             count = min(self._full, size - done)
-            self._waiting += found.source.read(found.offset + done, count)
+            self._waiting += source.read(offset + done, count)
             done += count
             self._send_full()
 
@@ -570,12 +562,7 @@ class Upload:
         arguments: dict[str, Any] = {"ChecksumAlgorithm": self._checksum} if self._checksum else {}
         with self.bucket.raising("write", self.path, missing=RetryError):
             answer = self.bucket.client.upload_part(
-                Bucket=self.bucket.name,
-                Key=self.begun.key,
-                UploadId=self.begun.upload,
-                PartNumber=number,
-                Body=data,
-                **arguments,
+                Bucket=self.bucket.name, PartNumber=number, Body=data, **self.begun.named, **arguments
             )
         return Part(number=number, version=answer["ETag"], size=len(data), checksums=self._checksums(answer))
 
@@ -583,9 +570,8 @@ class Upload:
         try:
             with self.bucket.raising("copy from", source.name):
                 answer = self.bucket.client.upload_part_copy(
+                    **self.begun.named,
                     Bucket=self.bucket.name,
-                    Key=self.begun.key,
-                    UploadId=self.begun.upload,
                     PartNumber=number,
                     CopySource={"Bucket": source.bucket.name, "Key": source.key},
                     CopySourceRange=f"bytes={offset}-{offset + size - 1}",
@@ -683,11 +669,9 @@ class S3Sink:
             self.attempt = replace(self._upload.begun, length=self.position, parts=parts)
             return
         with self._bucket.raising("write", self.name):
+            completed: Any = {"Parts": [part.as_completed() for part in parts]}
             self._bucket.client.complete_multipart_upload(
-                Bucket=self._bucket.name,
-                Key=self._upload.begun.key,
-                UploadId=self._upload.begun.upload,
-                MultipartUpload={"Parts": [part.as_completed() for part in parts]},
+                Bucket=self._bucket.name, MultipartUpload=completed, **self._upload.begun.named
             )
         self._completed = True
 
@@ -695,15 +679,14 @@ class S3Sink:
         """Drop the upload, or the object; where that fails it goes with the staging directory."""
         self._upload.abandon()
         self.attempt = None
-        client = self._bucket.client
-        named: Any = {"Bucket": self._bucket.name, "Key": self._upload.begun.key}
+        client, name = self._bucket.client, self._bucket.name
         with suppress(AcidError), self._bucket.raising("abort", self.name):
             if self._completed:
-                client.delete_object(**named)
+                client.delete_object(Bucket=name, Key=self._upload.begun.key)
             else:
-                client.abort_multipart_upload(UploadId=self._upload.begun.upload, **named)
+                client.abort_multipart_upload(Bucket=name, **self._upload.begun.named)
         with suppress(AcidError), self._bucket.raising("remove", self._note):
-            client.delete_object(Bucket=self._bucket.name, Key=self._bucket.key(self._note))
+            client.delete_object(Bucket=name, Key=self._bucket.key(self._note))
         self._spool.close()
 
     def read(self, offset: int, size: int) -> bytes:

@@ -68,9 +68,9 @@ from acidlib.stores.s3.client import (
 from acidlib.stores.s3.files import (
     MARK,
     NOTE_PREFIX,
-    Part,
     S3FileSystem,
     StagedUpload,
+    Upload,
     note_path,
     output_path,
     remove_keys,
@@ -766,13 +766,9 @@ def start_small(bucket: Bucket, planned: StagedUpload, data: bytes) -> StagedUpl
 
     A sleeper that wakes cannot complete an upload twice; but it could put an object again that was cleaned away.
     """
-    with bucket.raising("write", bucket.path(planned.key)):
-        upload = bucket.client.create_multipart_upload(
-            Bucket=bucket.name, Key=planned.key, Metadata={MARK: planned.mark}, **bucket.created
-        )["UploadId"]
-        part = bucket.client.upload_part(Bucket=bucket.name, Key=planned.key, UploadId=upload, PartNumber=1, Body=data)
-    parts = (Part(number=1, version=part["ETag"], size=len(data)),)
-    return replace(planned, upload=upload, length=len(data), parts=parts)
+    upload = Upload(bucket, planned)
+    upload.send(data)
+    return replace(upload.begun, length=len(data), parts=upload.finish())
 
 
 def finish(bucket: Bucket, recorded: Recorded) -> None:
@@ -820,11 +816,7 @@ def complete(bucket: Bucket, upload: StagedUpload) -> bool:
     while True:
         try:
             bucket.client.complete_multipart_upload(
-                Bucket=bucket.name,
-                Key=upload.key,
-                UploadId=upload.upload,
-                MultipartUpload={"Parts": parts},
-                IfNoneMatch="*",
+                Bucket=bucket.name, MultipartUpload={"Parts": parts}, IfNoneMatch="*", **upload.named
             )
             return True
         except Exception as error:
@@ -911,7 +903,7 @@ def has_its_parts(bucket: Bucket, upload: StagedUpload) -> bool:
     try:
         while True:
             with bucket.raising("look at the upload of", bucket.path(upload.key), missing=_GoneError):
-                page = bucket.client.list_parts(Bucket=bucket.name, Key=upload.key, UploadId=upload.upload, **arguments)
+                page = bucket.client.list_parts(Bucket=bucket.name, **upload.named, **arguments)
             found |= {part["PartNumber"]: (part["ETag"].strip('"'), part["Size"]) for part in page.get("Parts", [])}
             if not page.get("IsTruncated"):
                 break
