@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import pickle
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -63,16 +62,6 @@ def test_a_range_is_read_exactly(file: Path, monkeypatch: pytest.MonkeyPatch, co
     assert str(file) not in descriptors()
 
 
-@pytest.mark.parametrize(("offset", "size"), [(-1, 1), (0, -1), (0, 101), (100, 1), (101, 0), (1 << 62, 1 << 62)])
-def test_nothing_outside_the_logical_length_is_read(file: Path, offset: int, size: int) -> None:
-    source = DATA.open(str(file), 100)
-    with pytest.raises(
-        CorruptError, match=f"Cannot read {file}: because bytes {offset} to {offset + size} are outside"
-    ):
-        source.read(offset, size)
-    source.close()
-
-
 def test_short_reads_are_continued(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pread = os.pread
     monkeypatch.setattr(os, "pread", lambda descriptor, size, offset: pread(descriptor, min(size, 7), offset))
@@ -118,13 +107,6 @@ def test_only_regular_files_are_opened_and_a_pipe_blocks_nobody(tmp_path: Path, 
         DATA.open(f"{tmp_path}/pipe", 0)
 
 
-def test_files_are_opened_anew_where_a_task_runs(file: Path) -> None:
-    copy = pickle.loads(pickle.dumps(DATA))
-    source = copy.open(str(file), 5)
-    assert source.read(0, 5) == CONTENT[:5]
-    source.close()
-
-
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
@@ -137,12 +119,6 @@ def test_buffers_of_any_kind_are_appended_and_counted(tmp_path: Path) -> None:
     assert sink.position == 3 + 2 + 24
     sink.close()
     assert path.read_bytes() == b"ORCyz" + np.arange(3, dtype=np.int64).tobytes()
-
-
-def test_an_attempt_does_not_bring_a_removed_staging_directory_back(tmp_path: Path) -> None:
-    with pytest.raises(ConflictError, match="there is no such file or directory"):
-        DATA.create(f"{tmp_path}/_tmp_1/_attempts/bucket_00000.7")
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_is_never_written_over(file: Path) -> None:
@@ -254,11 +230,6 @@ def copied(file: Path, offset: int, size: int) -> bytes:
     finally:
         source.close()
         sink.abort()
-
-
-@pytest.mark.parametrize(("offset", "size"), [(0, len(CONTENT)), (17, 5000), (3, 0)])
-def test_a_range_is_copied_as_it_is(file: Path, offset: int, size: int) -> None:
-    assert copied(file, offset, size) == b"ORC" + CONTENT[offset : offset + size] + b"end"
 
 
 @pytest.mark.parametrize("code", [errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP])

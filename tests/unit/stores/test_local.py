@@ -3,7 +3,6 @@
 import errno
 import grp
 import os
-import pickle
 import pwd
 import shutil
 import stat
@@ -93,24 +92,6 @@ def test_other_uris_are_refused_by_name(uri: str, message: str) -> None:
         Stores().locate(uri)
 
 
-def test_reading_a_file_and_a_missing_one(tmp_path: Path) -> None:
-    path = f"{tmp_path}/f"
-    FS.create(path, b"0123456789")
-    assert FS.read(path) == b"0123456789"
-    with pytest.raises(CorruptError, match="no such file"):
-        FS.read(f"{tmp_path}/absent")
-    with pytest.raises(ConflictError, match="no such file"):
-        FS.read(f"{tmp_path}/absent", missing=ConflictError)
-
-
-def test_create_is_exclusive_and_leaves_nothing_beside(tmp_path: Path, way: str) -> None:
-    FS.create(f"{tmp_path}/f", b"first")
-    with pytest.raises(ConflictError, match="already exists"):
-        FS.create(f"{tmp_path}/f", b"second")
-    assert FS.read(f"{tmp_path}/f") == b"first"
-    assert [path.name for path in tmp_path.iterdir()] == ["f"]
-
-
 def test_an_empty_directory_is_removed_and_no_other(tmp_path: Path) -> None:
     put(tmp_path, "empty/", "full/file", "file")
     assert FS.remove_empty_directory(f"{tmp_path}/empty")
@@ -156,24 +137,6 @@ def test_rename_never_replaces_anything(tmp_path: Path, way: str, source: str, h
     with pytest.raises(ConflictError, match="target already exists"):
         FS.rename_noreplace(str(staged), f"{tmp_path}/target")
     assert sorted((str(path), path.lstat().st_ino) for path in tmp_path.rglob("*")) == before
-
-
-@pytest.mark.parametrize("source", ["directory", "file"])
-def test_rename_moves_what_it_finds(tmp_path: Path, way: str, source: str) -> None:
-    put(tmp_path, "staged/bucket_00000")
-    staged = tmp_path / ("staged" if source == "directory" else "staged/bucket_00000")
-    number = staged.stat().st_ino
-    FS.rename_noreplace(str(staged), f"{tmp_path}/base_0000005")
-    assert (tmp_path / "base_0000005").stat().st_ino == number
-    assert not staged.exists()
-    with pytest.raises(CorruptError, match="no such file"):
-        FS.rename_noreplace(str(staged), f"{tmp_path}/x")
-    with pytest.raises(ConflictError, match="no such file"):
-        FS.rename_noreplace(str(staged), f"{tmp_path}/x", missing=ConflictError)
-    with pytest.raises(CorruptError, match="no such file"):
-        FS.rename_noreplace(f"{tmp_path}/base_0000005", f"{tmp_path}/absent/x")
-    assert not (tmp_path / "x").exists()
-    assert (tmp_path / "base_0000005").stat().st_ino == number
 
 
 @pytest.mark.parametrize("code", [errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP])
@@ -506,10 +469,6 @@ def test_the_side_files_that_hive_wrote() -> None:
         data = side.with_name(side.name.removesuffix("_flush_length"))
         length = flush_length(FS, str(side), data.stat().st_size)
         assert data.read_bytes()[length - 4 : length - 1] == b"ORC"  # a postscript ends there
-
-
-def test_the_file_system_travels_to_executors() -> None:
-    assert isinstance(pickle.loads(pickle.dumps(FS)), LocalFileSystem)
 
 
 def test_discovery_of_a_warehouse(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -90,12 +89,3 @@ def test_one_that_has_gone_or_become_shorter_is_told(sources: list[LocalSource],
     with pytest.raises(CorruptError, match=f"Cannot read {tmp_path}/0001: because it has 1 bytes and was listed with"):
         sources[1].read(0, 1)
     assert len(held(tmp_path)) <= MOST_OPEN
-
-
-def test_what_is_open_is_not_pickled(tmp_path: Path) -> None:
-    (tmp_path / "f").write_bytes(b"abc")
-    data = LocalDataFiles()
-    source = data.open(str(tmp_path / "f"), 3)
-    again = pickle.loads(pickle.dumps(data))
-    assert again.open(str(tmp_path / "f"), 3).read(0, 3) == b"abc"
-    source.close()
