@@ -27,10 +27,10 @@ from acidlib.errors import AcidError, CorruptError, RefusedError
 from acidlib.model.names import Generation
 from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.units import ColumnMatching, DataFile, FileForm, JoinUnit, JoinWay, RewriteSettings, Unit
+from acidlib.rewrite.bucket import run_unit
 from acidlib.rewrite.deletes import event_buckets
 from acidlib.rewrite.inputs import InputFiles
 from acidlib.rewrite.join import join_facts, run_join
-from acidlib.rewrite.unit import run_unit
 
 ROWS = 60
 READING = "pyorc reads the input"

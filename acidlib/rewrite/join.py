@@ -35,6 +35,7 @@ from acidlib.parquet.footer import MAGIC as PARQUET_MAGIC
 from acidlib.parquet.footer import Footer, read_footer
 from acidlib.parquet.join import MOST_JOINED_FOOTER, MOST_ROW_GROUPS, check_joined, join_files
 from acidlib.planning.units import extension, plan_stripes
+from acidlib.rewrite.bucket import container_difference
 from acidlib.rewrite.inputs import InputFiles, OpenInput, open_inputs
 from acidlib.rewrite.output import (
     StripeFilters,
@@ -47,7 +48,6 @@ from acidlib.rewrite.output import (
     result_of_actions,
 )
 from acidlib.rewrite.recode import copy_unchanged, group_bounds, walk_timestamps
-from acidlib.rewrite.unit import container_difference
 
 # --- join facts -------------------------------------------------------------------------------------------------------
 # With which other files a file of an insert-only table may be joined, by its format, columns and metadata.

@@ -18,6 +18,19 @@ from acidlib.orc.schema import acid_tree
 from acidlib.orc.writer import FileOptions, OrcWriter
 from acidlib.planning.units import plan_stripes
 from acidlib.points import Point, passing
+from acidlib.rewrite.bucket import (
+    PlannedInput,
+    RowStripe,
+    check_calendar,
+    container_difference,
+    delete_set,
+    kept_rows,
+    open_bucket,
+    planned_inputs,
+    planned_result,
+    result_row,
+    row_masks,
+)
 from acidlib.rewrite.deletes import read_deletes
 from acidlib.rewrite.inputs import InputFiles, OpenInput, acid_metadata, key_index, open_inputs
 from acidlib.rewrite.keys import Keys, StripeIds, StripeKeys
@@ -33,19 +46,6 @@ from acidlib.rewrite.output import (
     result_of_actions,
 )
 from acidlib.rewrite.recode import KeptRows, encode_rows, graft, may_be_grafted, walk_timestamps
-from acidlib.rewrite.unit import (
-    PlannedInput,
-    RowStripe,
-    check_calendar,
-    container_difference,
-    delete_set,
-    kept_rows,
-    open_bucket,
-    planned_inputs,
-    planned_result,
-    result_row,
-    row_masks,
-)
 
 # --- runs -------------------------------------------------------------------------------------------------------------
 # The rows of a place as runs, and how a rebalance shares them out among buckets.

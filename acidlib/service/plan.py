@@ -27,9 +27,9 @@ from acidlib.planning.units import (
     shares,
     ways_of,
 )
+from acidlib.rewrite.bucket import BucketPlan
 from acidlib.rewrite.inputs import InputFiles
 from acidlib.rewrite.rebalance import RebalanceUnit, distribute_rows
-from acidlib.rewrite.unit import BucketPlan
 from acidlib.service.places import FULL, ListedPlace, Target
 from acidlib.service.schedule import Subtask, ran
 from acidlib.service.services import Done, Task

@@ -10,11 +10,11 @@ from dataclasses import replace
 from acidlib.errors import AcidError, DefectError
 from acidlib.model.location import Location
 from acidlib.model.units import DataFile, JoinFacts, JoinUnit, JoinWay, Unit, UnitResult
+from acidlib.rewrite.bucket import BucketPlan, PartResult, PartUnit, join_parts, plan_bucket, run_part, run_unit
 from acidlib.rewrite.deletes import event_buckets
 from acidlib.rewrite.inputs import InputFiles
 from acidlib.rewrite.join import join_facts, run_join
 from acidlib.rewrite.rebalance import RebalanceUnit, SourceBucket, find_runs, run_rebalance
-from acidlib.rewrite.unit import BucketPlan, PartResult, PartUnit, join_parts, plan_bucket, run_part, run_unit
 from acidlib.stores.store import attempt_path
 from acidlib.stores.stores import Stores
 from acidlib.verify.bucket import BucketView, Tally, buckets_of_deletes, tally_of

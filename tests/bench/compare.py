@@ -19,7 +19,7 @@ from pathlib import Path
 import click
 
 from acidlib.orc.schema import parse_row_type
-from acidlib.rewrite.unit import run_unit
+from acidlib.rewrite.bucket import run_unit
 from acidlib.stores.renaming.local import LocalDataFiles
 from bench.make_table import COLUMNS
 from bench.pyarrow_once import compact_by_pyarrow

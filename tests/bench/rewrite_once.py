@@ -18,8 +18,8 @@ from acidlib.model.snapshots import all_committed
 from acidlib.model.units import ColumnMatching, DataFile, RewriteSettings, Unit
 from acidlib.orc.columns import Column
 from acidlib.orc.reader import StripeReader
+from acidlib.rewrite.bucket import run_unit
 from acidlib.rewrite.inputs import InputFiles, open_inputs
-from acidlib.rewrite.unit import run_unit
 from acidlib.stores.renaming.local import LocalDataFiles
 
 

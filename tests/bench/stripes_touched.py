@@ -18,7 +18,7 @@ import click
 from judges.orc_tail import read_orc
 
 from acidlib.model.units import Unit
-from acidlib.rewrite.unit import run_unit
+from acidlib.rewrite.bucket import run_unit
 from acidlib.stores.renaming.local import LocalDataFiles
 from bench.compare import copy_all, timed
 from bench.make_table import write_deletes, write_file

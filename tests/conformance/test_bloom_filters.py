@@ -21,7 +21,7 @@ from acidlib.model.names import Generation
 from acidlib.model.units import RewriteSettings
 from acidlib.orc.kernels import murmur
 from acidlib.orc.kernels.murmur import hash_decimals, hash_longs, hash_strings, set_bits, timestamp_millis
-from acidlib.rewrite.unit import join_parts, plan_bucket, run_part, run_unit
+from acidlib.rewrite.bucket import join_parts, plan_bucket, run_part, run_unit
 from acidlib.stores.renaming.local import LocalDataFiles
 from conformance.checks import java_problems, statistics_problems
 from conformance.java_tables import COLUMNS, real, row, single

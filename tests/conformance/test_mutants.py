@@ -15,7 +15,7 @@ from judges.java_orc import JavaOrc
 
 import acidlib.orc.statistics
 import acidlib.orc.writer
-import acidlib.rewrite.unit
+import acidlib.rewrite.bucket
 from acidlib.errors import CorruptError
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import RewriteSettings
@@ -26,7 +26,7 @@ from conformance.checks import java_problems, statistics_problems
 COLUMNS = "struct<a:int,s:string>"
 BUCKET = 536870912
 GENERATION = 4
-UNIT, ENCODE = acidlib.rewrite.unit, acidlib.orc.writer
+UNIT, ENCODE = acidlib.rewrite.bucket, acidlib.orc.writer
 REWRITE_ALL, COPY_ALL = RewriteSettings(copy_bytes=1 << 40), RewriteSettings(copy_bytes=0)
 
 

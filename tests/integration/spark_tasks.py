@@ -18,8 +18,7 @@ from pyspark import TaskContext
 from acidlib.errors import RetryError
 from acidlib.model.units import UnitResult
 from acidlib.points import Point
-from acidlib.rewrite import unit
-from acidlib.rewrite import unit as parts
+from acidlib.rewrite import bucket
 from acidlib.service.tasks import AnyUnit, run_unit_task
 from acidlib.stores.stores import Stores
 
@@ -32,19 +31,19 @@ def _beside(staging: str | None, name: str) -> Path:
 @contextmanager
 def in_the_middle(act: Callable[[], None]) -> Iterator[None]:
     """Do something after the first stripe of a file, of which more are to come."""
-    passing = unit.passing
+    passing = bucket.passing
 
     def passed(point: Point) -> None:
         if point is Point.WRITTEN:
-            unit.passing = parts.passing = passing
+            bucket.passing = passing
             act()
         passing(point)
 
-    unit.passing = parts.passing = passed
+    bucket.passing = passed
     try:
         yield
     finally:
-        unit.passing = parts.passing = passing
+        bucket.passing = passing
 
 
 def killed_once(made: AnyUnit, staging: str | None, stores: Stores, attempt: str) -> UnitResult:

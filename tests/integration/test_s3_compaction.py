@@ -16,7 +16,7 @@ from servers.s3_proxy import Relay
 from acidlib.model.units import Unit, UnitResult
 from acidlib.planning.inputs import CompactionInputs, Publication
 from acidlib.planning.units import shares
-from acidlib.rewrite.unit import join_parts, plan_bucket, run_part, run_unit
+from acidlib.rewrite.bucket import join_parts, plan_bucket, run_part, run_unit
 from acidlib.service.plan import filled_directories
 from acidlib.stores.listing import list_location
 from acidlib.stores.renaming.local import LocalFileSystem

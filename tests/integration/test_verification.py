@@ -20,8 +20,8 @@ from s3_tables import uploaded
 from servers.s3 import S3Server
 
 import acidlib.cli.jobs as compact_job
+import acidlib.rewrite.bucket
 import acidlib.rewrite.recode
-import acidlib.rewrite.unit
 from acidlib.errors import RetryError
 from acidlib.model.location import Location
 from acidlib.model.names import BaseDir, DeltaDir
@@ -37,7 +37,7 @@ from acidlib.stores.renaming.store import RenameStage
 from integration.children import killed_at
 from integration.harness import AROUND, Jobs, Ran, fixture, names, tree, visible
 
-UNIT, RECODE = acidlib.rewrite.unit, acidlib.rewrite.recode
+UNIT, RECODE = acidlib.rewrite.bucket, acidlib.rewrite.recode
 NOW = ("--retention", "0s")
 COLUMNS = "struct<a:int,s:string>"
 LAYOUT = tables.Layout(stripe_size=1, stride=5, batch=20)

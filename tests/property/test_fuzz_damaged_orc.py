@@ -27,7 +27,7 @@ from orc_memory import MemoryFiles
 
 from acidlib.errors import CorruptError
 from acidlib.model.units import Unit
-from acidlib.rewrite.unit import run_unit
+from acidlib.rewrite.bucket import run_unit
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 

@@ -27,7 +27,7 @@ from random_tables import RandomTable, build
 from rebalancing import renumbered
 
 from acidlib.model.units import Unit
-from acidlib.rewrite.unit import join_parts, plan_bucket, run_part
+from acidlib.rewrite.bucket import join_parts, plan_bucket, run_part
 from acidlib.stores.renaming.local import LocalDataFiles
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]

@@ -18,6 +18,7 @@ from acidlib.orc.bloom import filter_size
 from acidlib.orc.proto import Compression, StreamKind
 from acidlib.orc.reader import JAVA_WRITER, StripeReader
 from acidlib.orc.schema import TypeNode, acid_tree, row_struct
+from acidlib.rewrite.bucket import RowStripe, row_stripes
 from acidlib.rewrite.keys import Keys
 from acidlib.rewrite.output import (
     FoundFilter,
@@ -28,7 +29,6 @@ from acidlib.rewrite.output import (
     plan_filters,
     result_columns,
 )
-from acidlib.rewrite.unit import RowStripe, row_stripes
 
 HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4
 ROOT = acid_tree(tree(COLUMNS))

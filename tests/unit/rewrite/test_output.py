@@ -18,9 +18,9 @@ from acidlib.model.units import RewriteSettings
 from acidlib.orc.proto import Compression
 from acidlib.orc.reader import ORC_14, ORC_135, ORC_517, Tail
 from acidlib.orc.writer import FileOptions
+from acidlib.rewrite.bucket import run_unit
 from acidlib.rewrite.inputs import acid_metadata
 from acidlib.rewrite.output import Proof, file_options
-from acidlib.rewrite.unit import run_unit
 from acidlib.stores.renaming.local import LocalDataFiles
 
 HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4

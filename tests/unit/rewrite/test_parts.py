@@ -13,7 +13,7 @@ from judges import tables
 
 from acidlib.errors import CorruptError
 from acidlib.model.units import RewriteSettings, Unit
-from acidlib.rewrite.unit import BucketPlan, PartResult, join_parts, plan_bucket, run_part, run_unit
+from acidlib.rewrite.bucket import BucketPlan, PartResult, join_parts, plan_bucket, run_part, run_unit
 
 BUCKET = tables.bucket_property(0, 0)
 ROWS = [tables.delta_name(number, number) for number in range(1, 8)]

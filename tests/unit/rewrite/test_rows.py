@@ -20,9 +20,9 @@ from acidlib.orc.proto import Calendar, Compression
 from acidlib.orc.reader import JAVA_WRITER, ORC_135
 from acidlib.orc.schema import acid_tree, row_struct
 from acidlib.orc.writer import FileOptions
+from acidlib.rewrite.bucket import check_calendar, dropped_rows, row_masks, row_stripes, why_not_copied
 from acidlib.rewrite.inputs import OpenInput
 from acidlib.rewrite.keys import Keys, StripeKeys
-from acidlib.rewrite.unit import check_calendar, dropped_rows, row_masks, row_stripes, why_not_copied
 
 UNKNOWN, HYBRID, PROLEPTIC = map(int, Calendar)
 SWITCH = (date(1582, 10, 15) - date(1970, 1, 1)).days

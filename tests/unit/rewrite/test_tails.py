@@ -10,9 +10,9 @@ from compaction import MAJOR, MINOR, prepared, units_of
 from judges import tables
 
 from acidlib.model.requests import CompactionType
+from acidlib.rewrite.bucket import run_unit
 from acidlib.rewrite.deletes import event_buckets
 from acidlib.rewrite.inputs import InputFiles
-from acidlib.rewrite.unit import run_unit
 
 BUCKET = tables.bucket_property(0, 0)
 ROWS = [tables.delta_name(number, number) for number in range(1, 8)]
