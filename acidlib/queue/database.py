@@ -27,6 +27,7 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry, NullPool
+from tenacity import Retrying, retry_if_exception, stop_after_attempt
 
 from acidlib.errors import ConflictError, RefusedError, RetryError, UnknownOutcomeError, UsageError
 from acidlib.queue.derby import DerbyDialect
@@ -185,14 +186,13 @@ class Database:
         `RetryError`: "Cannot `action` the queue …"; `RefusedError` where the values do not fit; `UnknownOutcomeError`
         when the connection was lost while committing.
         """
+        retrying = Retrying(
+            retry=retry_if_exception(lambda error: isinstance(error, DBAPIError) and is_among(_DEADLOCKS, error)),
+            stop=stop_after_attempt(_DEADLOCK_ATTEMPTS),
+            reraise=True,
+        )
         with self._translated(action), self._writing:
-            for _ in range(_DEADLOCK_ATTEMPTS - 1):
-                try:
-                    return self._once(action, work)
-                except DBAPIError as error:
-                    if not is_among(_DEADLOCKS, error):
-                        raise
-            return self._once(action, work)
+            return retrying(lambda: self._once(action, work))
 
     def _once(self, action: str, work: Callable[[Connection], T]) -> T:
         with self._engine.connect() as connection:

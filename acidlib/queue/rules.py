@@ -120,19 +120,15 @@ def rows_to_purge(
     by_entity: dict[tuple[object, ...], list[CompactionRequest]] = {}
     for row in history:
         by_entity.setdefault((row.ref, row.facts.location if by_location else None), []).append(row)
-    purged: list[int] = []
-    for rows in by_entity.values():
-        rows.sort(key=lambda row: row.id, reverse=True)
-        purged.extend(_to_purge_of_one(rows, retention, now_ms))
-    return tuple(sorted(purged))
+    return tuple(sorted(row for rows in by_entity.values() for row in _to_purge_of_one(rows, retention, now_ms)))
 
 
-def _to_purge_of_one(newest_first: list[CompactionRequest], retention: Retention, now_ms: int) -> list[int]:
+def _to_purge_of_one(rows: list[CompactionRequest], retention: Retention, now_ms: int) -> list[int]:
     timeout_ms = retention.timeout_ms
     kept: dict[State, int] = {}
     major_succeeded = minor_succeeded = False
     purged = []
-    for row in newest_first:
+    for row in sorted(rows, key=lambda row: row.id, reverse=True):
         quota = retention.quota(row.state)
         replaced = major_succeeded or (row.type is CompactionType.MINOR and minor_succeeded)
         if row.state is State.SUCCEEDED:
