@@ -28,8 +28,8 @@ from thread_runner import ThreadRunner
 from acidlib.metastore import holding
 from acidlib.model.names import Generation
 from acidlib.points import Point
-from acidlib.service import leftovers
 from acidlib.service import plan as units
+from acidlib.service.surroundings import sql
 from acidlib.service.surroundings.hive3 import Hive3Hold
 from acidlib.stores.renaming import claims
 from acidlib.stores.renaming.claims import claim
@@ -1425,7 +1425,7 @@ def test_what_a_killed_run_leaves_is_ended_by_a_later_one(
     jobs: Jobs, hasty_metastore: Metastore, monkeypatch: pytest.MonkeyPatch, queue: str, moment: str
 ) -> None:
     """On another machine: only time tells that it is dead."""
-    for module in (claims, holding, leftovers):
+    for module in (claims, holding, sql):
         monkeypatch.setattr(module, "has_ended", lambda process: False)
     with site(jobs, hasty_metastore, hives_queue=queue == METASTORES) as made:
         laid = made.lay()
