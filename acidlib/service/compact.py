@@ -27,7 +27,7 @@ from acidlib.planning.inputs import CompactionInputs, Publication, Refusal, lack
 from acidlib.planning.results import digest_of_inputs
 from acidlib.planning.units import part_bytes_on
 from acidlib.points import Point, passing
-from acidlib.report.progress import ERROR, INFO, WARNING
+from acidlib.report.progress import ERROR, INFO, WARNING, TerminalProgress
 from acidlib.report.results import CompactionResult, Outcome, Verification
 from acidlib.service.attempts import fingerprint, note_of
 from acidlib.service.backend import Backend, CompactionHold, finish_claimed
@@ -42,7 +42,7 @@ from acidlib.service.plan import (
 )
 from acidlib.service.run_queue import CompactionRun, Job, RunQueue, Tell, not_begun, outcome_of
 from acidlib.service.schedule import Flow, ran
-from acidlib.service.services import Progress, Services, Task
+from acidlib.service.services import Services, Task
 from acidlib.service.tasks import AnyUnit, look_task
 from acidlib.service.verify import Compacted, Verifier, made_by
 from acidlib.stores.listing import list_location
@@ -163,7 +163,7 @@ class RunProgress:
     in_flight  how many places are under way
     """
 
-    def __init__(self, progress: Progress, in_flight: Callable[[], int]) -> None:
+    def __init__(self, progress: TerminalProgress, in_flight: Callable[[], int]) -> None:
         self._progress = progress
         self._in_flight = in_flight
         self._ended: Counter[Outcome] = Counter()

@@ -13,7 +13,7 @@ from acidlib.admission import OF_THIS_PROCESS, THREADS, AdaptiveLimit
 from acidlib.config.settings import Settings
 from acidlib.errors import AcidError, DefectError
 from acidlib.model.location import Location
-from acidlib.report.progress import INFO
+from acidlib.report.progress import TerminalProgress
 from acidlib.service.stopping import STOPPING
 from acidlib.stores.filesystem import FileSystem
 from acidlib.stores.store import Claim, Store
@@ -190,22 +190,6 @@ WORKER_PREFIX = "acidlib-"
 """Every worker id, and every private pool, of this engine begins with it."""
 
 
-class Progress(Protocol):
-    """Tells a person how far the work is; on standard error."""
-
-    def start(self, what: str, total: int) -> None:
-        """A piece of work with a number of parts begins."""
-
-    def advance(self, done: int, *, detail: str = "") -> None:
-        """So many parts are done; `detail` is what else there is to say of that."""
-
-    def finish(self) -> None:
-        """It has ended."""
-
-    def note(self, line: str, *, level: str = INFO, place: str | None = None) -> None:
-        """One line about something that has happened, at a place by its name where it was at one."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
     """What all parts of one run work with.
@@ -225,7 +209,7 @@ class Services:
     clock: Callable[[], float]
     pause: Callable[[float], None]
     unique: Callable[[], str]
-    progress: Progress
+    progress: TerminalProgress
 
     def fs(self, location: Location) -> FileSystem:
         """What reads and removes at a place."""

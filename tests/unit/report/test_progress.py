@@ -1,7 +1,6 @@
 """Lines on standard error, and progress on a terminal, in a log and on streams that fail."""
 
 import fcntl
-import inspect
 import io
 import json
 import os
@@ -15,7 +14,6 @@ from typing import TextIO
 import pytest
 
 from acidlib.report.progress import ERROR, NOTE, WARNING, LogFormat, LogLines, TerminalProgress
-from acidlib.service import services
 
 
 class Clock:
@@ -61,12 +59,6 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
     one = Terminal()
     yield one
     one.close()
-
-
-@pytest.mark.parametrize("method", ["start", "advance", "finish", "note"])
-def test_it_is_what_the_services_expect(method: str) -> None:
-    expected = inspect.signature(getattr(services.Progress, method), eval_str=True)
-    assert inspect.signature(getattr(TerminalProgress, method), eval_str=True) == expected
 
 
 def test_a_log_gets_one_plain_line_per_piece_and_the_notes() -> None:

@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import json
+
 import pytest
 
 from acidlib.model.tables import TableRef
-from acidlib.report.progress import ERROR, INFO, WARNING
+from acidlib.report.progress import ERROR, INFO, WARNING, LogFormat, LogLines, TerminalProgress
 from acidlib.report.results import CompactionResult, Outcome
 from acidlib.service.compact import RunProgress
-
-
-class Noted:
-    """Keeps the level of each line."""
-
-    def __init__(self) -> None:
-        self.levels: list[str] = []
-
-    def note(self, line: str, *, level: str = INFO, place: str | None = None) -> None:
-        assert (line.partition(", ")[2], place) == ("why", "d.t")
-        self.levels.append(level)
-
-    def start(self, what: str, total: int) -> None:
-        raise AssertionError
-
-    def advance(self, done: int, *, detail: str = "") -> None:
-        """Nothing is shown."""
-
-    def finish(self) -> None:
-        raise AssertionError
 
 
 @pytest.mark.parametrize(
@@ -43,7 +26,8 @@ class Noted:
     ],
 )
 def test_a_place_that_somebody_should_look_at_stands_out(state: Outcome, reason: str, level: str) -> None:
-    noted = Noted()
     result = CompactionResult(id=1, ref=TableRef("d", "t"), location="/t", type="major", state=state, reason=reason)
-    RunProgress(noted, lambda: 0).add(result)
-    assert noted.levels == [level]
+    stream = io.StringIO()
+    RunProgress(TerminalProgress(stream, lines=LogLines(format=LogFormat.JSON)), lambda: 0).add(result)
+    line = json.loads(stream.getvalue())
+    assert (line["level"], line["place"], line["message"].partition(", ")[2]) == (level, "d.t", "why")
