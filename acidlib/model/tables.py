@@ -46,6 +46,9 @@ class TableRef(NamedTuple):
         return TableRef(self.database.lower(), self.table.lower(), self.partition)
 
 
+ORC_INPUT_FORMAT = "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableColumn:
     """One column; `type` is Hive's text, such as `struct<a:int,b:decimal(10,2)>`."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from acidlib.model.listing import ListedFile, Listing
 from acidlib.model.names import BASE_PREFIX, BucketFile, Generation, OriginalFile, is_hidden, parse_file
 from acidlib.model.requests import CompactionType
-from acidlib.model.tables import EXTERNAL_TABLE, VIRTUAL_VIEW, Partition, Storage, Table
+from acidlib.model.tables import EXTERNAL_TABLE, ORC_INPUT_FORMAT, VIRTUAL_VIEW, Partition, Storage, Table
 from acidlib.planning.inputs import single_write_id
 from acidlib.planning.state import AcidState
 from acidlib.wording import size_words
@@ -20,7 +20,6 @@ from acidlib.wording import size_words
 # Source: Hive's `Initiator` and `Worker` (`CompactorFactory` and `CompactionService` in Hive 4); their texts, where
 # they have one.
 
-ORC_INPUT_FORMAT = "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat"
 ORC_SERDE = "org.apache.hadoop.hive.ql.io.orc.OrcSerde"
 FIRST_INCREMENTAL_PENDING = "hive.repl.first.inc.pending"
 NO_CLEANUP = "no_cleanup"

@@ -24,7 +24,7 @@ from acidlib.model.listing import Listing, has_hidden_part
 from acidlib.model.location import Location
 from acidlib.model.names import BucketFile, DeltaDir, Generation, OriginalFile, parse_file
 from acidlib.model.snapshots import ValidWriteIdList
-from acidlib.model.tables import Storage
+from acidlib.model.tables import ORC_INPUT_FORMAT, Storage
 from acidlib.model.units import (
     MEBIBYTE,
     ColumnMatching,
@@ -37,7 +37,6 @@ from acidlib.model.units import (
     StripeFacts,
     Unit,
 )
-from acidlib.planning.initiate import ORC_INPUT_FORMAT
 from acidlib.planning.inputs import CompactionInputs, InputDirectory, Role
 from acidlib.wording import plural
 

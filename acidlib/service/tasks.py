@@ -17,9 +17,6 @@ from acidlib.rewrite.join import join_facts, run_join
 from acidlib.rewrite.rebalance import RebalanceUnit, SourceBucket, find_runs, run_rebalance
 from acidlib.stores.store import attempt_path
 from acidlib.stores.stores import Stores
-from acidlib.verify.bucket import BucketView, Tally, buckets_of_deletes, tally_of
-from acidlib.verify.orc_files import require_reader
-from acidlib.verify.plain_files import PlainView, tally_of_plain
 
 AnyUnit = Unit | JoinUnit | RebalanceUnit
 
@@ -83,27 +80,6 @@ def find_runs_task(unit: Unit, number: int, stores: Stores, attempt: str) -> Sou
     del attempt
     with _defects_named(unit):
         return find_runs(unit, number, stores.data(unit.location))
-
-
-def view_task(view: BucketView | PlainView, stores: Stores, attempt: str) -> Tally:
-    """Count and sum a bucket as one side sees it."""
-    del attempt
-    files = stores.data(view.location)
-    if isinstance(view, PlainView):
-        return tally_of_plain(view, files, time.perf_counter)
-    return tally_of(view, files, time.perf_counter)
-
-
-def delete_look_task(stores: Stores, location: Location, file: DataFile, attempt: str) -> frozenset[int]:
-    """Return the buckets of the rows that a delete file deletes."""
-    del attempt
-    return buckets_of_deletes(stores.data(location), location, file)
-
-
-def reader_task(attempt: str) -> None:
-    """Raise RefusedError where executors could not verify: to be known before anything is compacted."""
-    del attempt
-    require_reader()
 
 
 @contextmanager

@@ -23,7 +23,8 @@ from acidlib.service.places import ListedPlace, Target
 from acidlib.service.plan import Prepared, with_logical_lengths
 from acidlib.service.schedule import ran
 from acidlib.service.services import Services, Task
-from acidlib.service.tasks import AnyUnit, delete_look_task, reader_task, view_task
+from acidlib.service.tasks import AnyUnit
+from acidlib.service.verify_tasks import delete_look_task, reader_task, view_task
 from acidlib.stores.listing import list_location
 from acidlib.stores.store import Stage, StagedDirectory
 from acidlib.verify.bucket import BucketView, Tally

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from acidlib.model.names import Generation
-from acidlib.model.tables import Partition, Storage, Table, TableColumn, TableRef
-from acidlib.planning.initiate import ORC_INPUT_FORMAT, ORC_SERDE, cleaning_forbidden, why_not
+from acidlib.model.tables import ORC_INPUT_FORMAT, Partition, Storage, Table, TableColumn, TableRef
+from acidlib.planning.initiate import ORC_SERDE, cleaning_forbidden, why_not
 
 HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4
 FULL = {"transactional": "true", "transactional_properties": "default"}

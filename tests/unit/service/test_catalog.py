@@ -17,8 +17,8 @@ from acidlib.errors import AcidError, ConflictError, MissingError, RefusedError,
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.snapshots import ValidTxnList, ValidWriteIdList, all_committed
-from acidlib.model.tables import Database, Partition, Storage, Table, TableColumn, TableRef
-from acidlib.planning.initiate import ORC_INPUT_FORMAT, ORC_SERDE
+from acidlib.model.tables import ORC_INPUT_FORMAT, Database, Partition, Storage, Table, TableColumn, TableRef
+from acidlib.planning.initiate import ORC_SERDE
 from acidlib.planning.state import acid_state
 from acidlib.service.places import Selection, Target
 from acidlib.service.removals import NotOursError
