@@ -1,5 +1,9 @@
 """Names of ACID directories and of the files in them, parsed and written, and the two generations of Hive that name
 them.
+
+Source of the forms: Hive `AcidUtils` (`baseDir`, `deltaSubdir`, `deleteDeltaSubdir`, `ParsedBaseLight`,
+`ParsedDeltaLight`, `parseBucketId`) and `OrcAcidUtils.getSideFile`. Ids are printed with at least seven digits, longer
+ones are simply longer; readers accept any number of digits, so names are never compared as text.
 """
 
 from __future__ import annotations
@@ -11,23 +15,16 @@ from functools import lru_cache
 
 from acidlib.errors import CorruptError, RefusedError
 
-# --- generation -------------------------------------------------------------------------------------------------------
-# The generation of Hive whose names and rules of state a table follows.
-
 
 class Generation(enum.IntEnum):
-    """Hive 3.1 (no visibility suffix, no attempt suffix), or Hive 4 (both)."""
+    """The generation of Hive whose names and rules of state a table follows.
+
+    Hive 3.1 has no visibility suffix and no attempt suffix, Hive 4 has both.
+    """
 
     HIVE3 = 3
     HIVE4 = 4
 
-
-# --- names ------------------------------------------------------------------------------------------------------------
-# Names of ACID directories and of the files in them, parsed and written.
-#
-# Source of the forms: Hive `AcidUtils` (`baseDir`, `deltaSubdir`, `deleteDeltaSubdir`, `ParsedBaseLight`,
-# `ParsedDeltaLight`, `parseBucketId`) and `OrcAcidUtils.getSideFile`. Ids are printed with at least seven digits,
-# longer ones are simply longer; readers accept any number of digits, so names are never compared as text.
 
 LONG_MIN = -(2**63)
 LONG_MAX = 2**63 - 1
@@ -46,7 +43,7 @@ _NUMBER = r"[0-9]{1,19}"
 _BASE = re.compile(rf"base_(-9223372036854775808|{_NUMBER})(?:_v({_NUMBER}))?")
 _DELTA = re.compile(rf"(delete_)?delta_({_NUMBER})_({_NUMBER})(?:_([0-9]{{1,9}}))?(?:_v({_NUMBER}))?")
 _BUCKET = re.compile(r"bucket_([0-9]{1,9})(?:_([0-9]{1,9}))?")
-_SIDE = re.compile(r"bucket_([0-9]{1,9})(?:_([0-9]{1,9}))?_flush_length")
+_SIDE = re.compile(r"bucket_[0-9]{1,9}(?:_[0-9]{1,9})?_flush_length")
 _ORIGINAL = re.compile(r"([0-9]{1,9})_([0-9]{1,9})(?:_copy_([0-9]{1,9}))?")
 
 
@@ -103,14 +100,6 @@ class BucketFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SideFile:
-    """`bucket_NNNNN_flush_length`: holds the readable length of the bucket file beside it."""
-
-    bucket: int
-    attempt: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OriginalFile:
     """`NNNNNN_S` or `NNNNNN_S_copy_C`: a file without ACID columns; `copy` is None without the copy part."""
 
@@ -122,16 +111,6 @@ class OriginalFile:
     def name(self) -> str:
         """The canonical file name."""
         return f"{self.bucket:06d}_{self.writer_suffix}" + ("" if self.copy is None else f"_copy_{self.copy}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnknownFile:
-    """A file whose name follows no pattern; it has no bucket number."""
-
-    name: str
-
-
-FileName = BucketFile | SideFile | OriginalFile | UnknownFile
 
 
 def is_hidden(name: str) -> bool:
@@ -158,7 +137,21 @@ def parse_directory(name: str, generation: Generation) -> BaseDir | DeltaDir | N
     """
     if not is_acid_directory_name(name):
         return None
-    parsed = _parse_base(name) if name.startswith(BASE_PREFIX) else _parse_delta(name)
+    parsed: BaseDir | DeltaDir | None = None
+    if match := _BASE.fullmatch(name):
+        write_id, visibility = int(match[1]), int(match[2] or 0)
+        if max(write_id, visibility) <= LONG_MAX:
+            parsed = BaseDir(write_id=write_id, visibility_txn=visibility)
+    elif match := _DELTA.fullmatch(name):
+        low, high, visibility = int(match[2]), int(match[3]), int(match[5] or 0)
+        if low <= high and max(high, visibility) <= LONG_MAX:
+            parsed = DeltaDir(
+                min_write_id=low,
+                max_write_id=high,
+                statement_id=int(match[4] or -1),
+                visibility_txn=visibility,
+                is_delete=match[1] is not None,
+            )
     if parsed is None:
         raise CorruptError(f"Cannot take {name!r} for an ACID directory: because its name does not parse")
     if generation == Generation.HIVE3 and has_visibility_suffix(name):
@@ -169,47 +162,23 @@ def parse_directory(name: str, generation: Generation) -> BaseDir | DeltaDir | N
 
 
 @lru_cache(_NAMES_KEPT)
-def parse_file(name: str) -> FileName:
-    """The parsed name of a file (last path component); a name that follows no pattern gives UnknownFile."""
+def parse_file(name: str) -> BucketFile | OriginalFile | None:
+    """Return the parsed name of a data file (last path component); None for one without a bucket number."""
     if match := _BUCKET.fullmatch(name):
         return BucketFile(bucket=int(match[1]), attempt=_optional(match[2]))
-    if match := _SIDE.fullmatch(name):
-        return SideFile(bucket=int(match[1]), attempt=_optional(match[2]))
     if match := _ORIGINAL.fullmatch(name):
         return OriginalFile(bucket=int(match[1]), writer_suffix=int(match[2]), copy=_optional(match[3]))
-    return UnknownFile(name=name)
+    return None
+
+
+def is_side_file(name: str) -> bool:
+    """Return whether a file (last path component) holds the readable length of the bucket file beside it."""
+    return name.endswith(SIDE_FILE_SUFFIX) and _SIDE.fullmatch(name) is not None
 
 
 def side_file_name(data_file: str) -> str:
     """The name (or path) of the side file of a data file name (or path)."""
     return data_file + SIDE_FILE_SUFFIX
-
-
-def _parse_base(name: str) -> BaseDir | None:
-    match = _BASE.fullmatch(name)
-    if match is None:
-        return None
-    write_id, visibility = int(match[1]), int(match[2] or 0)
-    if write_id > LONG_MAX or visibility > LONG_MAX:
-        return None
-    return BaseDir(write_id=write_id, visibility_txn=visibility)
-
-
-def _parse_delta(name: str) -> DeltaDir | None:
-    match = _DELTA.fullmatch(name)
-    if match is None:
-        return None
-    low, high, visibility = int(match[2]), int(match[3]), int(match[5] or 0)
-    if low > high or high > LONG_MAX or visibility > LONG_MAX:
-        return None
-    statement = _optional(match[4])
-    return DeltaDir(
-        min_write_id=low,
-        max_write_id=high,
-        statement_id=-1 if statement is None else statement,
-        visibility_txn=visibility,
-        is_delete=match[1] is not None,
-    )
 
 
 def _visibility(txn: int) -> str:

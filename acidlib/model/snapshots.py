@@ -1,20 +1,22 @@
-"""Which transactions and write ids are committed: the two lists that readers, compactors and cleaners go by."""
+"""Which transactions and write ids are committed: the two lists that readers, compactors and cleaners go by.
+
+Global transactions: the list by which Hive 4 takes or leaves directories with a `_v` suffix. Source: Hive
+`ValidReadTxnList`. The text is `<high-water mark>:<lowest open>:<open>:<aborted>`; ids are joined by commas, and Hive 4
+writes five or more consecutive ones as `a-b`.
+
+Write ids of a table. Source: Hive `ValidReaderWriteIdList`, `ValidCompactorWriteIdList` and `ValidCleanerWriteIdList`.
+The text is `<db.table>:<high-water mark>:<lowest open id>:<open ids>:<aborted ids>`, ids joined by commas, the last two
+fields optional.
+"""
 
 from __future__ import annotations
 
 import enum
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
-from typing import Self
 
 from acidlib.errors import RefusedError
 from acidlib.model.names import LONG_MAX
-
-# --- txnids -----------------------------------------------------------------------------------------------------------
-# Which global transactions have committed: the list by which Hive 4 takes or leaves directories with a `_v` suffix.
-#
-# Source: Hive `ValidReadTxnList`. The text is `<high-water mark>:<lowest open>:<open>:<aborted>`; ids are joined by
-# commas, and Hive 4 writes five or more consecutive ones as `a-b`.
 
 IdRange = tuple[int, int]
 
@@ -39,10 +41,12 @@ class ValidTxnList:
         """The list of a text; raises RefusedError when it does not parse, and for a blank text."""
         fields = text.strip().split(":")
         if not 2 <= len(fields) <= 4:
-            raise _unreadable(text, f"it has {len(fields)} fields instead of mark:lowest open[:open[:aborted]]")
-        _number(text, fields[1])
+            raise _unreadable(
+                "transaction", text, f"it has {len(fields)} fields instead of mark:lowest open[:open[:aborted]]"
+            )
+        _txn_id(text, fields[1])
         return ValidTxnList(
-            high_water_mark=_number(text, fields[0]), opened=_ranges(text, fields, 2), aborted=_ranges(text, fields, 3)
+            high_water_mark=_txn_id(text, fields[0]), opened=_ranges(text, fields, 2), aborted=_ranges(text, fields, 3)
         )
 
     def format(self) -> str:
@@ -98,10 +102,10 @@ def _ranges(text: str, fields: list[str], index: int) -> tuple[IdRange, ...]:
     ranges = []
     for part in fields[index].split(","):
         low, dash, high = part.partition("-")
-        first = _number(text, low)
-        last = _number(text, high) if dash else first
+        first = _txn_id(text, low)
+        last = _txn_id(text, high) if dash else first
         if last < first:
-            raise _unreadable(text, f"{part!r} ends before it begins")
+            raise _unreadable("transaction", text, f"{part!r} ends before it begins")
         ranges.append((first, last))
     return tuple(ranges)
 
@@ -116,26 +120,22 @@ def _merged(ranges: list[IdRange]) -> tuple[IdRange, ...]:
     return tuple(merged)
 
 
-def _number(text: str, digits: str) -> int:
+def _txn_id(text: str, digits: str) -> int:
+    return _number("transaction", text, digits, f"{digits!r} is not a transaction id")
+
+
+def _number(kind: str, text: str, digits: str, problem: str) -> int:
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 19 or int(digits) > LONG_MAX:
-        raise _unreadable(text, f"{digits!r} is not a transaction id")
+        raise _unreadable(kind, text, problem)
     return int(digits)
 
 
-def _unreadable(text: str, reason: str) -> RefusedError:
+def _unreadable(kind: str, text: str, reason: str) -> RefusedError:
     shown = text if len(text) <= 200 else text[:200] + "..."
-    return RefusedError(f"Cannot read the transaction list {shown!r}: because {reason}")
+    return RefusedError(f"Cannot read the {kind} list {shown!r}: because {reason}")
 
 
 ALL_COMMITTED = ValidTxnList(high_water_mark=LONG_MAX)
-
-
-# --- writeids ---------------------------------------------------------------------------------------------------------
-# Which write ids of a table are committed: the list a reader, a compactor and a cleaner go by.
-#
-# Source: Hive `ValidReaderWriteIdList`, `ValidCompactorWriteIdList` and `ValidCleanerWriteIdList`. The text is
-# `<db.table>:<high-water mark>:<lowest open id>:<open ids>:<aborted ids>`, ids joined by commas, the last two
-# fields optional.
 
 
 class Range(enum.Enum):
@@ -146,12 +146,23 @@ class Range(enum.Enum):
     ALL = "all"
 
 
+class ListUse(enum.Enum):
+    """The user of a list of write ids, which decides what a range of ids that reaches above the mark is worth."""
+
+    READER = "reader"
+    COMPACTOR = "compactor"
+    CLEANER = "cleaner"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidWriteIdList:
-    """A reader's list: ids above the mark, open ids and aborted ids are not valid, all others are.
+    """A list of write ids: those above the mark, open ones and aborted ones are not valid, all others are.
 
-    `open_ids` and `aborted_ids` are sorted on creation; `min_open` is `LONG_MAX` when no id is open. `table` is
-    `db.table`, or None.
+    open_ids, aborted_ids  sorted on creation
+    min_open  `LONG_MAX` when no id is open
+    table     `db.table`, or None
+    use       a compactor leaves out a directory that reaches above the mark as a whole, and never reads it in part; for
+              a cleaner such a directory makes nothing obsolete
     """
 
     table: str | None
@@ -159,6 +170,7 @@ class ValidWriteIdList:
     open_ids: tuple[int, ...] = ()
     aborted_ids: tuple[int, ...] = ()
     min_open: int = LONG_MAX
+    use: ListUse = ListUse.READER
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "open_ids", tuple(sorted(set(self.open_ids))))
@@ -173,7 +185,27 @@ class ValidWriteIdList:
         Hive takes a blank text for "everything is valid"; here it is refused, because a list that got lost must not
         mean that every transaction has committed.
         """
-        return _parse_write_ids(text)
+        fields = text.strip().split(":")
+        if not 3 <= len(fields) <= 5:
+            raise _unreadable(
+                "write-id", text, f"it has {len(fields)} fields instead of table:mark:lowest open[:open[:aborted]]"
+            )
+        if not fields[0]:
+            raise _unreadable("write-id", text, "the table's name, field 1, is empty")
+        opened = _parse_ids(text, fields, 3)
+        aborted = _parse_ids(text, fields, 4)
+        min_open = _parse_number(text, 3, fields[2])
+        if opened and min_open > min(opened):
+            raise _unreadable("write-id", text, f"the lowest open id is given as {min_open}, but {min(opened)} is open")
+        if both := sorted(set(opened) & set(aborted)):
+            raise _unreadable("write-id", text, f"{both[0]} is both open and aborted")
+        return ValidWriteIdList(
+            table=None if fields[0].lower() == "null" else fields[0],
+            high_water_mark=_parse_number(text, 2, fields[1]),
+            open_ids=opened,
+            aborted_ids=aborted,
+            min_open=min_open,
+        )
 
     def format(self) -> str:
         """The text of the list, as Hive writes it."""
@@ -208,8 +240,14 @@ class ValidWriteIdList:
     def range_valid(self, low: int, high: int) -> Range:
         """How many ids of a range (both ends included) are valid.
 
-        As in Hive, ALL even above the high-water mark when every exception lies above the range.
+        As in Hive, ALL even above the high-water mark when every exception lies above the range. A compactor's range is
+        ALL where it ends at or below the mark, aborted ids or not; of one that ends above it no id is valid, nor for a
+        cleaner.
         """
+        if self.use is not ListUse.READER and high > self.high_water_mark:
+            return Range.NONE
+        if self.use is ListUse.COMPACTOR:
+            return Range.ALL
         if low > self.high_water_mark:
             return Range.NONE
         first = min(self.open_ids[:1] + self.aborted_ids[:1], default=None)
@@ -224,56 +262,30 @@ class ValidWriteIdList:
             return Range.NONE
         return _range_of(size=high - low + 1, part=_count(self.aborted_ids, low, high))
 
-    def for_compactor(self) -> CompactorWriteIdList:
+    def for_compactor(self) -> ValidWriteIdList:
         """The list a compaction goes by: it ends below the lowest open id, and only aborted ids are exceptions.
 
         The lowest open id counts even if no exception is listed (stricter than a reader).
         """
         mark = min(self.high_water_mark, self.min_open - 1)
-        return CompactorWriteIdList(
+        return ValidWriteIdList(
             table=self.table,
             high_water_mark=mark,
             aborted_ids=self.aborted_ids[: bisect_right(self.aborted_ids, mark)],
             min_open=self.min_open,
+            use=ListUse.COMPACTOR,
         )
 
-    def for_cleaner(self, high_water_mark: int) -> CleanerWriteIdList:
+    def for_cleaner(self, high_water_mark: int) -> ValidWriteIdList:
         """The list a cleaning goes by: capped at the high-water mark of the compaction that is cleaned up after."""
-        return CleanerWriteIdList(
-            table=self.table,
-            high_water_mark=min(self.high_water_mark, high_water_mark),
-            open_ids=self.open_ids,
-            aborted_ids=self.aborted_ids,
-            min_open=self.min_open,
-        )
+        return replace(self.capped(high_water_mark), use=ListUse.CLEANER)
 
-    def capped(self, high_water_mark: int) -> Self:
-        """The same list, of the same kind, with a high-water mark of at most the given one."""
+    def capped(self, high_water_mark: int) -> ValidWriteIdList:
+        """Return the same list, for the same use, with a high-water mark of at most the given one."""
         return replace(self, high_water_mark=min(self.high_water_mark, high_water_mark))
 
     def _exceptions_within(self, low: int, high: int) -> int:
         return _count(self.open_ids, low, high) + _count(self.aborted_ids, low, high)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactorWriteIdList(ValidWriteIdList):
-    """A compactor's list: a directory that reaches above the mark is left out as a whole, never read in part."""
-
-    def range_valid(self, low: int, high: int) -> Range:
-        """ALL for a range that ends at or below the mark, aborted ids or not, else NONE."""
-        del low
-        return Range.ALL if high <= self.high_water_mark else Range.NONE
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CleanerWriteIdList(ValidWriteIdList):
-    """A cleaner's list: a directory that reaches above the mark makes nothing obsolete."""
-
-    def range_valid(self, low: int, high: int) -> Range:
-        """NONE for a range that ends above the mark, else the reader's answer."""
-        if high > self.high_water_mark:
-            return Range.NONE
-        return ValidWriteIdList.range_valid(self, low, high)
 
 
 def all_committed(table: str | None, high_water_mark: int = LONG_MAX) -> ValidWriteIdList:
@@ -291,30 +303,6 @@ def _range_of(*, size: int, part: int) -> Range:
     return Range.ALL if part == size else Range.SOME
 
 
-def _parse_write_ids(text: str) -> ValidWriteIdList:
-    fields = text.strip().split(":")
-    if not 3 <= len(fields) <= 5:
-        raise _unreadable_write_ids(
-            text, f"it has {len(fields)} fields instead of table:mark:lowest open[:open[:aborted]]"
-        )
-    if not fields[0]:
-        raise _unreadable_write_ids(text, "the table's name, field 1, is empty")
-    opened = _parse_ids(text, fields, 3)
-    aborted = _parse_ids(text, fields, 4)
-    min_open = _parse_number(text, 3, fields[2])
-    if opened and min_open > min(opened):
-        raise _unreadable_write_ids(text, f"the lowest open id is given as {min_open}, but {min(opened)} is open")
-    if both := sorted(set(opened) & set(aborted)):
-        raise _unreadable_write_ids(text, f"{both[0]} is both open and aborted")
-    return ValidWriteIdList(
-        table=None if fields[0].lower() == "null" else fields[0],
-        high_water_mark=_parse_number(text, 2, fields[1]),
-        open_ids=opened,
-        aborted_ids=aborted,
-        min_open=min_open,
-    )
-
-
 def _parse_ids(text: str, fields: list[str], index: int) -> tuple[int, ...]:
     if len(fields) <= index or not fields[index]:
         return ()
@@ -322,11 +310,4 @@ def _parse_ids(text: str, fields: list[str], index: int) -> tuple[int, ...]:
 
 
 def _parse_number(text: str, field: int, digits: str) -> int:
-    if not (digits.isascii() and digits.isdigit()) or len(digits) > 19 or int(digits) > LONG_MAX:
-        raise _unreadable_write_ids(text, f"{digits!r} in field {field} is not a write id")
-    return int(digits)
-
-
-def _unreadable_write_ids(text: str, reason: str) -> RefusedError:
-    shown = text if len(text) <= 200 else text[:200] + "..."
-    return RefusedError(f"Cannot read the write-id list {shown!r}: because {reason}")
+    return _number("write-id", text, digits, f"{digits!r} in field {field} is not a write id")

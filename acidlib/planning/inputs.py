@@ -18,8 +18,8 @@ from acidlib.model.names import (
     DeltaDir,
     Generation,
     OriginalFile,
-    SideFile,
     is_hidden,
+    is_side_file,
     parse_directory,
     parse_file,
     side_file_name,
@@ -403,8 +403,7 @@ class _Files:
         lone = tuple(
             file.path
             for file in listed
-            if isinstance(parse_file(file.name), SideFile)
-            and file.path.removesuffix(SIDE_FILE_SUFFIX) not in self._by_path
+            if is_side_file(file.name) and file.path.removesuffix(SIDE_FILE_SUFFIX) not in self._by_path
         )
         return replace(directory, lone_side_files=lone)
 
@@ -469,7 +468,7 @@ class _Files:
 
 def is_aside(file: ListedFile) -> bool:
     """Whether a file in an input holds no rows of its own: it is hidden from readers, or notes another's length."""
-    return has_hidden_part(file.path) or isinstance(parse_file(file.name), SideFile)
+    return has_hidden_part(file.path) or is_side_file(file.name)
 
 
 # --- overlap ----------------------------------------------------------------------------------------------------------

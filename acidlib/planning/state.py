@@ -15,11 +15,10 @@ from acidlib.model.names import (
     BaseDir,
     DeltaDir,
     Generation,
-    SideFile,
     is_acid_directory_name,
     is_hidden,
+    is_side_file,
     parse_directory,
-    parse_file,
 )
 from acidlib.model.snapshots import ALL_COMMITTED, Range, ValidTxnList, ValidWriteIdList
 
@@ -438,4 +437,4 @@ def _write_ids(name: BaseDir | DeltaDir | None) -> tuple[int, int] | None:
 
 
 def _is_side_file(file: ListedFile) -> bool:
-    return isinstance(parse_file(file.name), SideFile)
+    return is_side_file(file.name)

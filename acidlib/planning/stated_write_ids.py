@@ -11,7 +11,7 @@ from itertools import islice
 
 from acidlib.errors import RefusedError, UsageError
 from acidlib.model.listing import Listing, highest_write_id
-from acidlib.model.names import BaseDir, Generation, SideFile, parse_directory, parse_file
+from acidlib.model.names import BaseDir, Generation, is_side_file, parse_directory
 from acidlib.model.snapshots import ValidWriteIdList, all_committed
 from acidlib.model.tables import TableRef
 
@@ -76,7 +76,7 @@ def directory_ids(listing: Listing) -> Iterable[tuple[int, int]]:
 
 def side_files(listing: Listing) -> list[str]:
     """Return the paths of the files by which a streaming writer notes how much of another file may be read."""
-    return [file.path for file in listing.files if isinstance(parse_file(file.name), SideFile)]
+    return [file.path for file in listing.files if is_side_file(file.name)]
 
 
 def signs_of_aborts(ids: Iterable[tuple[int, int]], notes_of_streams: Sequence[str]) -> list[str]:

@@ -10,11 +10,10 @@ from acidlib.model.names import (
     DeltaDir,
     Generation,
     OriginalFile,
-    SideFile,
-    UnknownFile,
     has_visibility_suffix,
     is_acid_directory_name,
     is_hidden,
+    is_side_file,
     parse_directory,
     parse_file,
 )
@@ -117,21 +116,22 @@ def test_partitions_whose_keys_begin_as_acid_directories_do(name: str) -> None:
         ("bucket_00001", BucketFile(bucket=1)),
         ("bucket_123", BucketFile(bucket=123)),
         ("bucket_00001_0", BucketFile(bucket=1, attempt=0)),
-        ("bucket_00002_flush_length", SideFile(bucket=2)),
-        ("bucket_00002_1_flush_length", SideFile(bucket=2, attempt=1)),
+        ("bucket_00002_flush_length", None),
+        ("bucket_00002_1_flush_length", None),
         ("000123_0", OriginalFile(bucket=123)),
         ("000001_1000", OriginalFile(bucket=1, writer_suffix=1000)),
         ("000000_0_copy_12", OriginalFile(bucket=0, copy=12)),
         ("123456789_0", OriginalFile(bucket=123456789)),
-        ("bucket_", UnknownFile(name="bucket_")),
-        ("bucket_0_1_2", UnknownFile(name="bucket_0_1_2")),
-        ("000000_0_copy_", UnknownFile(name="000000_0_copy_")),
-        ("000000_0.orc", UnknownFile(name="000000_0.orc")),
-        ("random", UnknownFile(name="random")),
+        ("bucket_", None),
+        ("bucket_0_1_2", None),
+        ("000000_0_copy_", None),
+        ("000000_0.orc", None),
+        ("random", None),
     ],
 )
 def test_files(name: str, parsed: object) -> None:
     assert parse_file(name) == parsed
+    assert is_side_file(name) == name.endswith("_flush_length")
 
 
 def test_file_names_as_hive_writes_them() -> None:

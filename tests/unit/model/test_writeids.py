@@ -6,7 +6,7 @@ from acidlib.errors import RefusedError
 from acidlib.model.names import LONG_MAX
 from acidlib.model.snapshots import (
     ALL_COMMITTED,
-    CompactorWriteIdList,
+    ListUse,
     Range,
     ValidTxnList,
     ValidWriteIdList,
@@ -100,7 +100,7 @@ def test_lowest_open_id_is_forgotten_by_a_reader_without_exceptions() -> None:
 
 def test_compactor() -> None:
     ids = ValidWriteIdList.parse("default.j_stream:12:8:8,10:3,5,9").for_compactor()
-    assert type(ids) is CompactorWriteIdList
+    assert ids.use is ListUse.COMPACTOR
     assert (ids.high_water_mark, ids.aborted_ids, ids.open_ids) == (7, (3, 5), ())
     assert ids.range_valid(3, 3) is Range.ALL
     assert ids.range_valid(6, 7) is Range.ALL
@@ -108,7 +108,7 @@ def test_compactor() -> None:
     assert not ids.is_write_id_valid(3)
     assert ids.range_aborted(3, 3) is Range.ALL
     assert ids.capped(5).high_water_mark == 5
-    assert type(ids.capped(5)) is CompactorWriteIdList
+    assert ids.capped(5).use is ListUse.COMPACTOR
 
 
 def test_cleaner() -> None:
