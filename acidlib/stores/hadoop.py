@@ -371,16 +371,12 @@ class HandedTokens:
 
     def use(self, authority: str) -> None:
         """Prepare a connection: the driver notes for what tokens are needed, a task takes up its own."""
-        if self._obtain is None:
-            self._take_up()
-        elif authority not in self._authorities:
-            self._authorities = (*self._authorities, authority)
-
-    def _take_up(self) -> None:
-        if not self._data:
+        if self._obtain is not None:
+            if authority not in self._authorities:
+                self._authorities = (*self._authorities, authority)
             return
         with _taking:
-            if _taken and _taken[-1][0] == self._data:
+            if not self._data or (_taken and _taken[-1][0] == self._data):
                 return
             file = os.memfd_create("acidlib-tokens")
             with os.fdopen(os.dup(file), "wb") as stream:
@@ -445,7 +441,7 @@ class DelegationTokens:
                     self._own[service] = token, now + (ends - now) * _SHARE_OF_LIFE, ends
                 except Py4JError:
                     if token is None or now >= ends:
-                        # whoever has given it may have given another one by now
+                        # what has given it may have given another one by now
                         token = given.getToken(hadoop.io.Text(service))
                         if token is None:
                             raise
@@ -464,9 +460,9 @@ class DelegationTokens:
 def _obtained(jvm: Any, configuration: Any, user: Any, root: Any, service: str) -> tuple[Any, float]:
     """Return a new token of a name node, and when it ends unless it is renewed, in epoch seconds; raise `Py4JError`.
 
-    Name nodes give tokens to users who show a ticket, not a token. Spark gives the user of this process tokens, and
-    whoever has one connects with it. So with a ticket it is opened as a user who has nothing else; with a keytab Spark
-    sees to it that the tokens given are new ones.
+    Name nodes give tokens to users who show a ticket, not a token. Spark gives the user of this process tokens,
+    and a user who has one connects with it. So with a ticket it is opened as a user who has nothing else; with a keytab
+    Spark sees to it that the tokens given are new ones.
     """
     hadoop = jvm.org.apache.hadoop
     if user.getRealUser() is not None or not hadoop.security.UserGroupInformation.isLoginTicketBased():

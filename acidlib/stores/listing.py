@@ -53,7 +53,7 @@ def list_location(
     modified = fs.names_changed(str(location), missing=missing)
     entries = _listed(fs, location, missing)
     if without_unfinished:
-        # with its staging gone nobody finishes it, and people have to know
+        # with its staging gone no run finishes it, and people have to know
         staged = any(entry.path.startswith(STAGING_PREFIX) for entry in entries)
         closed = set()
         for base, _, name in (entry.path.partition("/") for entry in entries if staged):

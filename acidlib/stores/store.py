@@ -231,7 +231,7 @@ class Stage(Protocol):
         """
 
     def publish_hidden(self, directories: Sequence[StagedDirectory], *, last_check: Callable[[], None]) -> Published:
-        """As `publish`, under names with the suffix of an open transaction: its commit shows them all."""
+        """Publish under names with the suffix of an open transaction: its commit shows them all."""
 
     def take_back(
         self, directories: tuple[str, ...], *, aside: str, inputs: tuple[str, ...], last_check: Callable[[], None]

@@ -27,7 +27,7 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from acidlib.errors import WHEN_FREE, AcidError, BusyError, ConflictError, RefusedError
 from acidlib.model.location import Location
@@ -91,19 +91,18 @@ def claim(
     """
     if fs.exists(str(location)) and not fs.is_directory(str(location)):
         raise RefusedError(f"Cannot claim {location}: because it is a file or a symbolic link")
-    info = ClaimInfo(owner=owner, token=token, start=0.0, beat=0.0, process=process_identity())
     for _ in range(TRIES_TO_CLAIM):
-        generation = _try_to_claim(fs, location, info)
+        generation = _try_to_claim(fs, location, owner, token)
         if generation is not None:
             return RenameClaim(fs, location, token, generation, beat_seconds)
     raise BusyError(f"Cannot claim {location}: other runs have just worked there; {WHEN_FREE}")
 
 
-def _try_to_claim(fs: RenameFileSystem, location: Location, info: ClaimInfo) -> int | None:
+def _try_to_claim(fs: RenameFileSystem, location: Location, owner: str, token: str) -> int | None:
     """Return the generation of our claim; None when another run was faster: then it has to be looked at again."""
     path = f"{location}/{CLAIM}"
     seen = _look(fs, path)
-    own = f"{path}.{info.token}"
+    own = f"{path}.{token}"
     fs.make_directory(own)
     try:
         now = fs.entry(own).modified  # made after the look: a claim that was renewed since has another generation
@@ -112,19 +111,20 @@ def _try_to_claim(fs: RenameFileSystem, location: Location, info: ClaimInfo) -> 
                 f"Cannot claim {location}: {seen.holder.owner} has worked on it since {instant(seen.holder.start)} "
                 f"(last sign of life {instant(seen.holder.beat)}); {WHEN_FREE}"
             )
-        fs.create(f"{own}/{info.token}.json", replace(info, start=now).encode(), durable=False)
+        info = ClaimInfo(owner=owner, token=token, start=now, beat=now, process=process_identity())
+        fs.create(f"{own}/{token}.json", info.encode(), durable=False)
         if seen is not None and seen.holder is not None:
-            return _take_over(fs, path, info.token, seen.generation, seen.holder.token)
+            return _take_over(fs, path, token, seen.generation, seen.holder.token)
         if seen is not None:
             _clear(fs, path, seen.names)
-        fs.make_directory(_generation_path(own, _FIRST_GENERATION, info.token))
+        fs.make_directory(_generation_path(own, _FIRST_GENERATION, token))
         fs.inherit(own, str(location))  # others who may write there can take it over
-        proof = _generation_path(path, _FIRST_GENERATION, info.token)
+        proof = _generation_path(path, _FIRST_GENERATION, token)
         return _FIRST_GENERATION if renamed(fs, own, path, proof=proof, durable=False) else None
     finally:
         with suppress(AcidError):  # hidden and harmless, and removed by a cleaner
             if fs.exists(own):
-                fs.remove_tree(str(location), f"{CLAIM}.{info.token}")
+                fs.remove_tree(str(location), f"{CLAIM}.{token}")
 
 
 def _take_over(fs: RenameFileSystem, path: str, token: str, stale: int, stale_token: str) -> int | None:

@@ -227,7 +227,7 @@ class HdfsFileSystem(RenameFileSystem):
         return tuple(_entry(status) for status in self._statuses(path, missing))
 
     def read(self, path: str, *, missing: type[AcidError] = CorruptError) -> bytes:
-        """As everywhere; a file that is still being written is refused where its length tells.
+        """Return the whole contents; a file that is still being written is refused where its length tells.
 
         hdfs-native reads only what is in finished blocks. A file of which nothing was flushed yet looks empty.
         """
@@ -267,7 +267,7 @@ class HdfsFileSystem(RenameFileSystem):
                 raise
 
     def make_directory(self, path: str) -> None:
-        """As everywhere: a directory of our own is renamed, as a name node makes one that exists without a word."""
+        """Rename a directory of our own to the name: a name node makes one that exists without a word."""
         temporary = _beside(path)
         mode = self._node.mode(is_directory=True)
         try:
@@ -279,7 +279,7 @@ class HdfsFileSystem(RenameFileSystem):
             raise
 
     def inherit(self, path: str, like: str) -> None:
-        """As everywhere; of access control lists, HDFS itself gives the default entries of the directory above."""
+        """Give owner, group and mode; of access control lists, HDFS itself gives the default entries from above."""
         wanted = self._status(like, "change the rights of", CorruptError)
         for found in (*self._below(path), self._status(path, "change the rights of", CorruptError)):
             self._inherit(found, wanted)
@@ -293,7 +293,7 @@ class HdfsFileSystem(RenameFileSystem):
     def rename_noreplace(
         self, source: str, target: str, *, missing: type[AcidError] = CorruptError, durable: bool = True
     ) -> None:
-        """As everywhere; nothing is ever replaced, not even an empty directory.
+        """Rename; nothing is ever replaced, not even an empty directory.
 
         When an answer was lost and the repeated call finds no source any more, it counts as done if what the target
         names is what the source was: of the same kind, length and owner, modified in the same millisecond. A rename

@@ -246,7 +246,7 @@ class RenameStage:
             raise unknown() from cause  # it was renamed, and only then something failed
         removed = False
         try:
-            removed = not fs.is_directory(self.path)  # by somebody, with the other half
+            removed = not fs.is_directory(self.path)  # by another process, with the other half
             if removed:
                 fs.rename_noreplace(first, self.path + REVOKED, missing=ConflictError)
                 if fs.exists(second):  # since the look at it, another run has finished all
