@@ -1,4 +1,16 @@
-"""Compaction requests: kinds, states, what the queue knows of each, and what this library notes of one."""
+"""Compaction requests: kinds, states, what the queue knows of each, and what this library notes of one.
+
+Maps of strings are kept in the metastore's database as text. Source: Hive `StringableMap`: the number of entries and a
+colon, then for each string its length, a colon and the string, with nothing between. Lengths count UTF-16 units, as
+Java's do; -1 is a null.
+
+What this library notes is typed here; in the queue's tables it is properties of the request. Only `split_properties`
+and `RequestFacts.properties` know the names and texts that are stored. Hive copies properties along with a request and
+reads none of these names.
+
+Source of the letters and names of kinds and states: Hive `TxnStore` and `CompactionType`, columns of COMPACTION_QUEUE
+and COMPLETED_COMPACTIONS. Beware: minor is `i` and major is `a`, easily taken for the states initiated and attempted.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +30,6 @@ from acidlib.model.names import Generation
 from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.tables import TableRef
 from acidlib.wording import parse_flag
-
-# --- stringable -------------------------------------------------------------------------------------------------------
-# The text form in which the metastore's database keeps maps of strings.
-#
-# Source: Hive `StringableMap`: the number of entries and a colon, then for each string
-# its length, a colon and the string, with nothing between. Lengths count UTF-16 units, as Java's do; -1 is a null.
 
 _NATIVE = f"utf-16-{sys.byteorder[0]}e"
 
@@ -93,12 +99,6 @@ class _Reader:
     def _error(self, what: str) -> RefusedError:
         return RefusedError(f"Cannot read {self._text!r}: because {what} at character {self._at}")
 
-
-# --- request facts ----------------------------------------------------------------------------------------------------
-# What this library notes of a compaction request, typed; in the queue's tables they are properties of the request.
-#
-# Only `split_properties` and `RequestFacts.properties` know the names and texts that are stored. Hive copies properties
-# along with a request and reads none of these names.
 
 UNVERIFIED = "acidlib.unverified"
 """The key of the fact that says what is not verified; it stands wherever something was to be."""
@@ -179,7 +179,8 @@ class RequestFacts:
 
     def properties(self) -> dict[str, str]:
         """What is stated, as it is stored."""
-        return {_STORED[name].key: _STORED[name].write(value) for name, value in self._stated().items()}
+        stated = ((_STORED[name], value) for name, value in self._stated().items())
+        return {key: write(value) for (key, _, write), value in stated}
 
     def _stated(self) -> dict[str, Any]:
         if self is NO_FACTS:
@@ -198,24 +199,16 @@ def split_properties(properties: Mapping[str, str]) -> tuple[RequestFacts, dict[
     found: dict[str, Any] = {}
     others = dict(properties)
     problems = {}
-    for name, stored in _STORED.items():
-        if stored.key not in properties:
+    for name, (key, read, _) in _STORED.items():
+        if key not in properties:
             continue
         try:
-            found[name] = stored.read(properties[stored.key])
+            found[name] = read(properties[key])
         except (AcidError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-            problems[name] = f"its {stored.key} is {properties[stored.key]!r}: {error}"
+            problems[name] = f"its {key} is {properties[key]!r}: {error}"
         else:
-            del others[stored.key]
+            del others[key]
     return RequestFacts(**found, problems=problems), others
-
-
-def _generation_of(text: str) -> Generation:
-    return Generation(int(text))
-
-
-def _format_generation(generation: Generation) -> str:
-    return str(int(generation))
 
 
 def _evidence_of(text: str) -> dict[str, Evidence]:
@@ -235,40 +228,32 @@ def _names_of(text: str) -> tuple[str, ...]:
     return tuple(name for name in text.split(",") if name)
 
 
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    """The key of a property, and how its text is read and written."""
-
-    key: str
-    read: Callable[[str], Any] = str
-    write: Callable[[Any], str] = str
-
-
-_STORED = {
-    "location": _Stored("location", parse_location, attrgetter("stored_text")),
-    "write_ids": _Stored("acidlib.write.ids", ValidWriteIdList.parse, ValidWriteIdList.format),
-    "generation": _Stored("acidlib.hive.version", _generation_of, _format_generation),
-    "table_kind": _Stored("acidlib.table.kind"),
-    "columns": _Stored("acidlib.columns"),
-    "visibility_txn": _Stored("acidlib.visibility.txn", int),
-    "witness": _Stored("acidlib.witness"),
-    "metastore": _Stored("acidlib.metastore"),
-    "process": _Stored("acidlib.process"),
-    "deltas": _Stored("acidlib.deltas", int),
-    "bytes": _Stored("acidlib.bytes", int),
-    "reason": _Stored("acidlib.reason"),
-    "lock_tries": _Stored("acidlib.lock.tries", int),
-    "outputs": _Stored("acidlib.outputs", _names_of, ",".join),
-    "published_ms": _Stored("acidlib.published.ms", int),
-    "inputs": _Stored("acidlib.inputs"),
-    "undone": _Stored("acidlib.undone"),
-    "evidence": _Stored("acidlib.evidence", _evidence_of, _format_evidence),
-    "table_id": _Stored("acidlib.table.id"),
-    "first_seen": _Stored("acidlib.first.seen", _times_of, json.dumps),
-    "files": _Stored("acidlib.files"),
-    "unverified": _Stored(UNVERIFIED, _names_of, ",".join),
-    "differs": _Stored("acidlib.differs", parse_flag, lambda value: str(value).lower()),
+_STORED: dict[str, tuple[str, Callable[[str], Any], Callable[[Any], str]]] = {
+    "location": ("location", parse_location, attrgetter("stored_text")),
+    "write_ids": ("acidlib.write.ids", ValidWriteIdList.parse, ValidWriteIdList.format),
+    "generation": ("acidlib.hive.version", lambda text: Generation(int(text)), lambda generation: str(int(generation))),
+    "table_kind": ("acidlib.table.kind", str, str),
+    "columns": ("acidlib.columns", str, str),
+    "visibility_txn": ("acidlib.visibility.txn", int, str),
+    "witness": ("acidlib.witness", str, str),
+    "metastore": ("acidlib.metastore", str, str),
+    "process": ("acidlib.process", str, str),
+    "deltas": ("acidlib.deltas", int, str),
+    "bytes": ("acidlib.bytes", int, str),
+    "reason": ("acidlib.reason", str, str),
+    "lock_tries": ("acidlib.lock.tries", int, str),
+    "outputs": ("acidlib.outputs", _names_of, ",".join),
+    "published_ms": ("acidlib.published.ms", int, str),
+    "inputs": ("acidlib.inputs", str, str),
+    "undone": ("acidlib.undone", str, str),
+    "evidence": ("acidlib.evidence", _evidence_of, _format_evidence),
+    "table_id": ("acidlib.table.id", str, str),
+    "first_seen": ("acidlib.first.seen", _times_of, json.dumps),
+    "files": ("acidlib.files", str, str),
+    "unverified": (UNVERIFIED, _names_of, ",".join),
+    "differs": ("acidlib.differs", parse_flag, lambda value: str(value).lower()),
 }
+"""The key of the property of each fact, and how its text is read and written."""
 _DEFAULTS = {name: getattr(NO_FACTS, name) for name in _STORED}
 
 
@@ -292,13 +277,6 @@ def noted_in(error_message: str | None) -> tuple[str, RequestFacts]:
     found = _FILES.fullmatch(reason)
     noted = RequestFacts(files=None if found is None else found[2], differs=reason != text)
     return (reason if found is None else found[1]), noted
-
-
-# --- requests ---------------------------------------------------------------------------------------------------------
-# Compaction requests: their kinds, their states and what the queue and the history know of each.
-#
-# Source of the letters and names: Hive `TxnStore` and `CompactionType`, columns of COMPACTION_QUEUE and
-# COMPLETED_COMPACTIONS. Beware: minor is `i` and major is `a`, easily taken for the states initiated and attempted.
 
 
 class CompactionType(enum.Enum):

@@ -1,4 +1,9 @@
-"""Databases, tables and partitions as a metastore describes them, and the names of partitions."""
+"""Databases, tables and partitions as a metastore describes them, and the names of partitions.
+
+Source of the names of parameters: Hive `hive_metastoreConstants` and `AcidUtils`. Source of the escaping of partition
+names, as in paths: Hive `FileUtils.escapePathName`, `unescapePathName` and `makePartName`. Characters outside ASCII
+stay as they are.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +14,6 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from acidlib.errors import CorruptError, RefusedError, UsageError
-
-# --- tables -----------------------------------------------------------------------------------------------------------
-# Databases, tables and partitions as a metastore describes them.
-#
-# Source of the names of parameters: Hive `hive_metastoreConstants` and `AcidUtils`.
 
 _PLAIN = re.compile(r"\w+", re.ASCII)
 
@@ -133,12 +133,6 @@ def row_type(table: Table) -> str:
 def _quoted(name: str) -> str:
     return name if _PLAIN.fullmatch(name) else "`" + name.replace("`", "``") + "`"
 
-
-# --- partitions -------------------------------------------------------------------------------------------------------
-# Partition names: escaping as in paths, parsing, and matching against patterns of the command line.
-#
-# Source: Hive `FileUtils.escapePathName`, `unescapePathName` and `makePartName`. Characters outside
-# ASCII stay as they are.
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 

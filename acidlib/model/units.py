@@ -1,4 +1,9 @@
-"""Units of work of a compaction: a file to be made, from which inputs, and the result; with the id of an ACID row."""
+"""Units of work of a compaction: a file to be made, from which inputs, and the result; with the id of an ACID row.
+
+The encoded bucket property of a row id (the `bucket` column). Source: Hive `BucketCodec`. The top three bits are the
+codec's version. Version 0 is the plain bucket number; version 1 has twelve bits of bucket (27..16) and twelve of
+statement id (11..0), the bits between are reserved.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +14,6 @@ from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.location import Location
 from acidlib.model.names import Generation
 from acidlib.model.snapshots import ValidWriteIdList
-
-# --- rowid ------------------------------------------------------------------------------------------------------------
-# The id of an ACID row, and its encoded bucket property (the `bucket` column).
-#
-# Source: Hive `BucketCodec`. The top three bits are the codec's version. Version 0 is the plain bucket number; version
-# 1 has twelve bits of bucket (27..16) and twelve of statement id (11..0), the bits between are reserved.
 
 Key = tuple[int, int, int]
 """Write id, bucket property and row id of a row."""
@@ -52,9 +51,6 @@ def decode_bucket(value: int) -> tuple[int, int, int]:
         return value >> 16 & MAX_BUCKET, value & MAX_STATEMENT, 1
     raise CorruptError(f"Cannot decode bucket property {value}: because its codec version is neither 0 nor 1")
 
-
-# --- units ------------------------------------------------------------------------------------------------------------
-# One unit of work of a compaction: a bucket file to be made, from which inputs, and what came of it.
 
 MEBIBYTE = 1 << 20
 
