@@ -1,4 +1,12 @@
-"""The initiator's decision: which tables are left alone, and whether a place should be compacted, and how."""
+"""The initiator's decision: which tables are left alone, and whether a place should be compacted, and how.
+
+Tables that are not compacted: those that cannot be, must not be, or must not be without being named. Source: Hive's
+`Initiator` and `Worker` (`CompactorFactory` and `CompactionService` in Hive 4); their texts, where they have one.
+
+Source of the decision: Hive `Initiator.checkForCompaction` and `determineCompactionType`, of Hive 3.1 and of Hive 4
+where they differ, but for one thing: Hive 3.1 never asks for the cleaning of a base that was overwritten, and so keeps
+one for each INSERT OVERWRITE. Here that is asked for as by Hive 4.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +15,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from acidlib.model.listing import ListedFile, Listing
-from acidlib.model.names import BASE_PREFIX, BucketFile, Generation, OriginalFile, is_hidden, parse_file
+from acidlib.model.names import BASE_PREFIX, Generation, is_hidden, parse_file
 from acidlib.model.requests import CompactionType
-from acidlib.model.tables import EXTERNAL_TABLE, ORC_INPUT_FORMAT, VIRTUAL_VIEW, Partition, Storage, Table
+from acidlib.model.tables import EXTERNAL_TABLE, ORC_INPUT_FORMAT, VIRTUAL_VIEW, Partition, Table
 from acidlib.planning.inputs import single_write_id
 from acidlib.planning.state import AcidState
 from acidlib.wording import size_words
 
-# --- eligible ---------------------------------------------------------------------------------------------------------
-# Tables that are not compacted: those that cannot be, must not be, or must not be without being named.
-#
-# Source: Hive's `Initiator` and `Worker` (`CompactorFactory` and `CompactionService` in Hive 4); their texts, where
-# they have one.
-
 ORC_SERDE = "org.apache.hadoop.hive.ql.io.orc.OrcSerde"
 FIRST_INCREMENTAL_PENDING = "hive.repl.first.inc.pending"
 NO_CLEANUP = "no_cleanup"
+NO_AUTO_COMPACTION = "no_auto_compaction"
+DELTA_NUM_KEY = "hive.compactor.delta.num.threshold"
+DELTA_PCT_KEY = "hive.compactor.delta.pct.threshold"
+ABORTED_TXN_KEY = "hive.compactor.abortedtxn.threshold"
+ABORTED_TXN_TIME_KEY = "hive.compactor.aborted.txn.time.threshold"
+ABORTS_BY_CLEANER = "metastore.compactor.clean.aborts.using.cleaner"
 
 
 def why_not(
@@ -41,12 +49,24 @@ def why_not(
     partition              decides how rows are stored, where it is given
     insert_only_enabled    the setting hive.compactor.compact.insert.only
     """
+    reason = wrong_kind(table, insert_only_enabled=insert_only_enabled)
+    if reason is not None:
+        return reason
     storage = table.storage if partition is None else partition.storage
-    return (
-        wrong_kind(table, insert_only_enabled=insert_only_enabled)
-        or _wrong_storage(table, storage)
-        or (_left_alone(table, database_properties, generation) if automatic else None)
-    )
+    if storage.sort_columns:
+        return f"Attempt to compact sorted table {table.ref}, which is not yet supported!"
+    if not table.is_insert_only and (storage.input_format, storage.serde) != (ORC_INPUT_FORMAT, ORC_SERDE):
+        return (
+            f"Cannot compact {table.ref}: because its rows are read by {storage.input_format} and {storage.serde}, "
+            "and only ORC can be full ACID"
+        )
+    if not automatic:
+        return None
+    # only Hive 4 looks at this; where a Hive 3.1 table has it, a vendor has backported all of it
+    for owner, properties in (("database", database_properties), ("table", table.properties)):
+        if _is_true(properties, FIRST_INCREMENTAL_PENDING):
+            return f"the first incremental replication into the {owner} is pending ({FIRST_INCREMENTAL_PENDING}=true)"
+    return switched_off(table.properties, database_properties, generation)
 
 
 def not_acid(table: Table) -> str | None:
@@ -71,25 +91,6 @@ def wrong_kind(table: Table, *, insert_only_enabled: bool) -> str | None:
     return None
 
 
-def _wrong_storage(table: Table, storage: Storage) -> str | None:
-    if storage.sort_columns:
-        return f"Attempt to compact sorted table {table.ref}, which is not yet supported!"
-    if table.is_insert_only or (storage.input_format, storage.serde) == (ORC_INPUT_FORMAT, ORC_SERDE):
-        return None
-    return (
-        f"Cannot compact {table.ref}: because its rows are read by {storage.input_format} and {storage.serde}, "
-        "and only ORC can be full ACID"
-    )
-
-
-def _left_alone(table: Table, database: Mapping[str, str], generation: Generation) -> str | None:
-    # only Hive 4 looks at this; where a Hive 3.1 table has it, a vendor has backported all of it
-    for owner, properties in (("database", database), ("table", table.properties)):
-        if _is_true(properties, FIRST_INCREMENTAL_PENDING):
-            return f"the first incremental replication into the {owner} is pending ({FIRST_INCREMENTAL_PENDING}=true)"
-    return switched_off(table.properties, database, generation)
-
-
 def cleaning_forbidden(table: Table, partition: Partition | None = None) -> str | None:
     """Why nothing may be removed: NO_CLEANUP, in upper or lower case, on the table or the partition; None if it may.
 
@@ -107,21 +108,6 @@ def cleaning_forbidden(table: Table, partition: Partition | None = None) -> str 
 
 def _is_true(properties: Mapping[str, str], key: str) -> bool:
     return properties.get(key, "").lower() == "true"
-
-
-# --- decide -----------------------------------------------------------------------------------------------------------
-# Whether a table or partition should be compacted, and how: the initiator's decision with its figures.
-#
-# Source: Hive `Initiator.checkForCompaction` and `determineCompactionType`, of Hive 3.1 and of Hive 4 where they
-# differ, but for one thing: Hive 3.1 never asks for the cleaning of a base that was overwritten, and so keeps one for
-# each INSERT OVERWRITE. Here that is asked for as by Hive 4.
-
-NO_AUTO_COMPACTION = "no_auto_compaction"
-DELTA_NUM_KEY = "hive.compactor.delta.num.threshold"
-DELTA_PCT_KEY = "hive.compactor.delta.pct.threshold"
-ABORTED_TXN_KEY = "hive.compactor.abortedtxn.threshold"
-ABORTED_TXN_TIME_KEY = "hive.compactor.aborted.txn.time.threshold"
-ABORTS_BY_CLEANER = "metastore.compactor.clean.aborts.using.cleaner"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,9 +171,33 @@ def decide(
     if aborted_txn_count > limit.value:
         reason = f"{aborted_txn_count} aborted transactions are more than {limit.value}"
         return _by(figures, CompactionType.MAJOR, reason, limit)
-    return _by_size(figures, state, thresholds) or _by_count(
-        figures, state, thresholds, generation, insert_only=insert_only
-    )
+    if figures.base_bytes > 0:
+        ratio = _float32(_float32(figures.delta_bytes) / _float32(figures.base_bytes))
+        figures, limit = replace(figures, ratio=ratio), thresholds[DELTA_PCT_KEY]
+        if ratio > _float32(limit.value):
+            reason = (
+                f"the deltas hold {size_words(figures.delta_bytes)}, {ratio:.2%} of the base's"
+                f" {size_words(figures.base_bytes)},"
+                f" more than {limit.value:.2%}"
+            )
+            return _by(figures, CompactionType.MAJOR, reason, limit)
+    if figures.delta_bytes == 0 and any(path.startswith(BASE_PREFIX) for path in state.obsolete):
+        return replace(figures, kind=CompactionType.MAJOR, reason="an obsolete base is left to be cleaned")
+    count, limit = figures.delta_count, thresholds[DELTA_NUM_KEY]
+    if count <= limit.value:
+        reason = f"{count} delta directories are not more than {limit.value}"
+        if figures.ratio is not None:
+            share = thresholds[DELTA_PCT_KEY].value
+            reason += f", and their bytes, {figures.ratio:.2%} of the base, not more than {share:.2%}"
+        return _by(figures, None, reason, limit)
+    reason = f"{count} delta directories are more than {limit.value}"
+    if figures.base_bytes == 0 and figures.delta_bytes > 0:
+        return _by(figures, CompactionType.MAJOR, f"{reason}, and there is no base", limit)
+    if insert_only and generation == Generation.HIVE3:
+        return _by(figures, CompactionType.MAJOR, f"{reason}, and the table is insert-only", limit)
+    if (write_id := single_write_id(state)) is not None:
+        return _by(figures, None, f"{reason}, but all are of write id {write_id}", limit)
+    return _by(figures, CompactionType.MINOR, reason, limit)
 
 
 def switched_off(table: Mapping[str, str], database: Mapping[str, str], generation: Generation) -> str | None:
@@ -223,65 +233,10 @@ def _figures(state: AcidState, listing: Listing, generation: Generation) -> Deci
 
 
 def _data_bytes(files: tuple[ListedFile, ...], generation: Generation) -> int:
-    return sum(file.length for file in files if _counts(file.name, generation))
-
-
-def _counts(name: str, generation: Generation) -> bool:
-    if is_hidden(name):
-        return False
     # Hive 3.1 adds up all files, side files of streaming writers included
-    return generation == Generation.HIVE3 or isinstance(parse_file(name), BucketFile | OriginalFile)
-
-
-def _by_size(figures: Decision, state: AcidState, thresholds: Thresholds) -> Decision | None:
-    if figures.base_bytes > 0:
-        ratio = _float32(_float32(figures.delta_bytes) / _float32(figures.base_bytes))
-        figures = replace(figures, ratio=ratio)
-        limit = thresholds[DELTA_PCT_KEY]
-        if ratio > _float32(limit.value):
-            reason = (
-                f"the deltas hold {size_words(figures.delta_bytes)}, {ratio:.2%} of the base's"
-                f" {size_words(figures.base_bytes)},"
-                f" more than {limit.value:.2%}"
-            )
-            return _by(figures, CompactionType.MAJOR, reason, limit)
-    elif figures.delta_bytes > 0:
-        return None
-    if figures.delta_bytes == 0 and _has_obsolete_base(state):
-        return replace(figures, kind=CompactionType.MAJOR, reason="an obsolete base is left to be cleaned")
-    return None
-
-
-def _has_obsolete_base(state: AcidState) -> bool:
-    return any(path.startswith(BASE_PREFIX) for path in state.obsolete)
-
-
-def _by_count(
-    figures: Decision, state: AcidState, thresholds: Thresholds, generation: Generation, *, insert_only: bool
-) -> Decision:
-    if figures.base_bytes > 0:
-        figures = replace(figures, ratio=_float32(_float32(figures.delta_bytes) / _float32(figures.base_bytes)))
-    count, limit = figures.delta_count, thresholds[DELTA_NUM_KEY]
-    if count <= limit.value:
-        return _by(figures, None, _below(figures, thresholds), limit)
-    no_base = figures.base_bytes == 0 and figures.delta_bytes > 0
-    if no_base or (insert_only and generation == Generation.HIVE3):
-        why = "there is no base" if no_base else "the table is insert-only"
-        reason = f"{count} delta directories are more than {limit.value}, and {why}"
-        return _by(figures, CompactionType.MAJOR, reason, limit)
-    if (write_id := single_write_id(state)) is not None:
-        reason = f"{count} delta directories are more than {limit.value}, but all are of write id {write_id}"
-        return _by(figures, None, reason, limit)
-    reason = f"{count} delta directories are more than {limit.value}"
-    return _by(figures, CompactionType.MINOR, reason, limit)
-
-
-def _below(figures: Decision, thresholds: Thresholds) -> str:
-    number, share = thresholds[DELTA_NUM_KEY].value, thresholds[DELTA_PCT_KEY].value
-    count = f"{figures.delta_count} delta directories are not more than {number}"
-    if figures.ratio is None:
-        return count
-    return f"{count}, and their bytes, {figures.ratio:.2%} of the base, not more than {share:.2%}"
+    counts_all = generation == Generation.HIVE3
+    counted = (file for file in files if not is_hidden(file.name) and (counts_all or parse_file(file.name) is not None))
+    return sum(file.length for file in counted)
 
 
 def _by(figures: Decision, kind: CompactionType | None, reason: str, limit: Threshold) -> Decision:

@@ -1,5 +1,30 @@
 """The inputs and outputs of one compaction: whether there is enough to merge, what is read and written, and the last
 look before publishing.
+
+Enough. Source: Hive 4 `Worker.isEnoughToCompact`. Hive 3.1 asks less of a full-ACID table: `CompactorMR.run` leaves
+alone only what has neither deltas nor original files, so a major asked of it makes a base of a single delta, without
+its aborted and deleted rows. (Its minor of a single delta replaces that directory; nothing here replaces one.) A minor
+over a single write id is left out too: without statement ids in its names a reader no longer sees that one statement's
+delete events came after another's rows, and rows deleted within that transaction reappear.
+
+Inputs and results. Source: Hive `CompactorMR` (which directories and files, the range of the result). Where this
+differs from Hive on purpose:
+
+* `hive.compactor.max.num.delta` is of no concern: a merge here may have any number of inputs, so there are no
+  intermediate minor compactions.
+* The number in a result's name is the highest write id of the inputs; Hive 4's query-based compaction takes the
+  high-water mark.
+* By Hive 3's names wholly aborted directories at or below the mark are inputs whose rows are dropped, as in Hive 3.1,
+  so that the result's name covers them; by Hive 4's they are not, its cleaner removes them.
+* Files whose names follow no pattern are refused: leaving them out would lose rows.
+* A delta that reaches above the mark and begins within the inputs is refused: the list is older than the compaction
+  that made it, and a reader would take its rows from it and from the result.
+* A table without a visibility suffix cannot publish two directories at one moment. A wide directory makes every
+  narrower one of either kind obsolete, so a mixed minor is done as a major while the base is small, else needs two
+  renames.
+
+The last look, right before publishing: only the compactor may publish a directory of the range it merges (HIVE-29210:
+two compactors' deltas of one range are both read), and a result must not be published for inputs that have gone.
 """
 
 from __future__ import annotations
@@ -29,15 +54,6 @@ from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList
 from acidlib.model.units import DataFile, FileForm, FlushLength
 from acidlib.planning.state import AcidState, NotTaken
 from acidlib.wording import size_words
-
-# --- enough -----------------------------------------------------------------------------------------------------------
-# Whether a compaction of a kind has enough to work on.
-#
-# Source: Hive 4 `Worker.isEnoughToCompact`. Hive 3.1 asks less of a full-ACID table: `CompactorMR.run` leaves alone
-# only what has neither deltas nor original files, so a major asked of it makes a base of a single delta, without its
-# aborted and deleted rows. (Its minor of a single delta replaces that directory; nothing here replaces one.) A minor
-# over a single write id is left out too: without statement ids in its names a reader no longer sees that one
-# statement's delete events came after another's rows, and rows deleted within that transaction reappear.
 
 _REFUSED_MESSAGE = "None of the compaction thresholds met, compaction request is refused!"
 
@@ -89,26 +105,6 @@ def single_write_id(state: AcidState) -> int | None:
     ids = {write_id for delta in state.deltas for write_id in (delta.name.min_write_id, delta.name.max_write_id)}
     return ids.pop() if len(ids) == 1 else None
 
-
-# --- inputs -----------------------------------------------------------------------------------------------------------
-# What one compaction reads and what it is to write: directories, files, names of the results, way of publishing.
-#
-# Source: Hive `CompactorMR` (which directories and files, the range of the result; for Hive 3.1 what is enough), Hive 4
-# `Worker` (what is enough).
-# Where this differs from Hive on purpose:
-#
-# * `hive.compactor.max.num.delta` is of no concern: a merge here may have any number of inputs, so there are no
-#   intermediate minor compactions.
-# * The number in a result's name is the highest write id of the inputs; Hive 4's query-based compaction takes the
-#   high-water mark.
-# * By Hive 3's names wholly aborted directories at or below the mark are inputs whose rows are dropped, as in Hive 3.1,
-#   so that the result's name covers them; by Hive 4's they are not, its cleaner removes them.
-# * Files whose names follow no pattern are refused: leaving them out would lose rows.
-# * A delta that reaches above the mark and begins within the inputs is refused: the list is older than the compaction
-#   that made it, and a reader would take its rows from it and from the result.
-# * A table without a visibility suffix cannot publish two directories at one moment. A wide directory makes every
-#   narrower one of either kind obsolete, so a mixed minor is done as a major while the base is small, else needs two
-#   renames.
 
 UNION_SUBDIRECTORY = "HIVE_UNION_SUBDIR_"
 """Hive writes the branches of a UNION ALL to directories whose names begin so (`AbstractFileMergeOperator`)."""
@@ -469,13 +465,6 @@ class _Files:
 def is_aside(file: ListedFile) -> bool:
     """Whether a file in an input holds no rows of its own: it is hidden from readers, or notes another's length."""
     return has_hidden_part(file.path) or is_side_file(file.name)
-
-
-# --- overlap ----------------------------------------------------------------------------------------------------------
-# The look right before publishing: has anybody touched what a compaction read, or published over the same range?
-#
-# Nobody but the compactor may publish a directory of the range it merges (HIVE-29210: two compactors' deltas of one
-# range are both read), and a result must not be published for inputs that have gone.
 
 
 def overlapping_outputs(

@@ -1,4 +1,21 @@
-"""The state of one ACID directory: what a reader with a write-id list reads, what is obsolete, and both for people."""
+"""The state of one ACID directory: what a reader with a write-id list reads, what is obsolete, and both for people.
+
+Source: Hive `AcidUtils.getAcidState` with `processBaseDir`, `processDeltaDir` and `findBestWorkingDeltas`, of Hive
+3.1 and of Hive 4 where they differ.
+
+Where Hive is wrong, this differs on purpose, because its answers decide what is merged and what is deleted:
+
+* Two compacted deltas of one kind and one range that differ in the visibility suffix only are the work of two
+  compactors on the same inputs. Hive up to 4.1 takes both and returns every row twice (HIVE-29210); here the larger
+  transaction is taken and the other directory is obsolete.
+* A base is valid only below the lowest open write id and up to the mark. Hive 4 also takes an uncommitted base whose
+  id equals the lowest open one, and a base above the mark; Hive forgets the lowest open id when no exception is
+  listed.
+* Bases are looked at by ascending write id, not in the order a file system lists them, so that the answer does not
+  depend on it: a base that is not valid is never called obsolete because of where it stood in a listing.
+* ACID directories below a directory that is not one (the partitions of a table whose root was given by mistake) are
+  refused: Hive would call the directory original, hence obsolete.
+"""
 
 from __future__ import annotations
 
@@ -21,25 +38,6 @@ from acidlib.model.names import (
     parse_directory,
 )
 from acidlib.model.snapshots import ALL_COMMITTED, Range, ValidTxnList, ValidWriteIdList
-
-# --- state ------------------------------------------------------------------------------------------------------------
-# The state of one ACID directory: which base and deltas a reader with a write-id list reads, and what is obsolete.
-#
-# Source: Hive `AcidUtils.getAcidState` with `processBaseDir`, `processDeltaDir` and `findBestWorkingDeltas`, of Hive
-# 3.1 and of Hive 4 where they differ.
-#
-# Where Hive is wrong, this differs on purpose, because its answers decide what is merged and what is deleted:
-#
-# * Two compacted deltas of one kind and one range that differ in the visibility suffix only are the work of two
-#   compactors on the same inputs. Hive up to 4.1 takes both and returns every row twice (HIVE-29210); here the larger
-#   transaction is taken and the other directory is obsolete.
-# * A base is valid only below the lowest open write id and up to the mark. Hive 4 also takes an uncommitted base whose
-#   id equals the lowest open one, and a base above the mark; Hive forgets the lowest open id when no exception is
-#   listed.
-# * Bases are looked at by ascending write id, not in the order a file system lists them, so that the answer does not
-#   depend on it: a base that is not valid is never called obsolete because of where it stood in a listing.
-# * ACID directories below a directory that is not one (the partitions of a table whose root was given by mistake) are
-#   refused: Hive would call the directory original, hence obsolete.
 
 _MARKERS = frozenset({ORC_ACID_VERSION_FILE, METADATA_ACID_FILE})
 
@@ -304,10 +302,6 @@ class _Walk:
             ignored=self._ignored,
             high_water_mark=self._write_ids.high_water_mark,
         )
-
-
-# --- readers view -----------------------------------------------------------------------------------------------------
-# What is in a place as its readers see it: which directories and files count, which do not, and why.
 
 
 class Role(Enum):
