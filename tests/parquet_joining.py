@@ -4,16 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from acidlib.parquet import shapes
-from acidlib.parquet.footer import Footer, read_footer
-from acidlib.parquet.join import Joined, check_joined, join_files
+from acidlib.parquet.footer import FILE, Footer, read_footer
+from acidlib.parquet.join import check_joined, join_files
 from acidlib.parquet.thrift_compact import Struct, decode, encode
 from acidlib.stores.renaming.local import LocalDataFiles
 
 DATA = LocalDataFiles()
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A result: its rows and row groups, and the sizes of what was copied of its inputs as it was."""
+
+    rows: int
+    row_groups: int
+    copies: tuple[int, ...]
+
+    @property
+    def bytes_copied(self) -> int:
+        return sum(self.copies)
+
+
+class CountingSink:
+    """A new file, and the sizes of what is copied into it."""
+
+    def __init__(self, sink: Any) -> None:
+        self._sink = sink
+        self.copies: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sink, name)
+
+    def copy(self, source: Any, offset: int, size: int) -> None:
+        self.copies.append(size)
+        self._sink.copy(source, offset, size)
 
 
 def footer_of(path: Path) -> Footer:
@@ -25,15 +53,17 @@ def join(target: Path, paths: Sequence[Path], *, check: bool = True) -> Joined:
     """Join files into a new one and prove it."""
     footers = [footer_of(path) for path in paths]
     sink = DATA.create(str(target))
+    counting = CountingSink(sink)
     try:
-        joined = join_files(sink, footers, DATA)
+        join_files(counting, footers, DATA)
     except BaseException:
         sink.abort()
         raise
     sink.close()
     if check:
         prove(target, paths)
-    return joined
+    found = footer_of(target) if check else footers[0]
+    return Joined(rows=found.rows, row_groups=len(found.row_groups), copies=tuple(counting.copies))
 
 
 def prove(target: Path, paths: Sequence[Path]) -> Footer:
@@ -55,10 +85,10 @@ def with_metadata(data: bytes, metadata: bytes) -> bytes:
 def edit(path: Path, change: Callable[[Any], None], target: Path | None = None) -> Path:
     """The file with its decoded FileMetaData changed in place."""
     data = path.read_bytes()
-    struct: Struct = decode(metadata_bytes(data), shapes.FILE).struct
+    struct: Struct = decode(metadata_bytes(data), FILE)[0]
     change(struct)
     target = target or path
-    target.write_bytes(with_metadata(data, encode(struct, shapes.FILE)))
+    target.write_bytes(with_metadata(data, encode(struct, FILE)))
     return target
 
 

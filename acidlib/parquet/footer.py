@@ -1,4 +1,9 @@
-"""The footer of a Parquet file: what it says of its row groups, and whether they may stand beside another file's."""
+"""The footer of a Parquet file: the structs of its metadata, and whether they may stand beside another file's.
+
+Structs are those that are looked into, by field id (parquet.thrift of parquet-format 2.12). What is not listed as
+nested is kept as it was written: statistics, logical types, sorting columns, page encodings. Those hold no place in the
+file, so that a field of theirs that is newer than this list does no harm.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +13,7 @@ from typing import cast
 
 from acidlib.datafiles import SourceFile
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.parquet import shapes
-from acidlib.parquet.shapes import Column, File, Group, Metadata
-from acidlib.parquet.thrift_compact import DamageError, Decoded, Struct, Value, decode, decode_list
+from acidlib.parquet.thrift_compact import DamageError, Kind, Shape, Struct, Value, decode, decode_list
 
 MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"
@@ -19,6 +22,108 @@ MOST_FOOTER = 64 << 20
 
 _FIRST_READ = 64 * 1024
 _TRAILER = 4 + len(MAGIC)
+
+_I16, _I32, _I64, _BINARY, _LIST, _STRUCT = Kind.I16, Kind.I32, Kind.I64, Kind.BINARY, Kind.LIST, Kind.STRUCT
+
+
+class Metadata:
+    """Field ids of `ColumnMetaData`."""
+
+    COMPRESSED_SIZE = 7
+    DATA_PAGE = 9
+    INDEX_PAGE = 10
+    DICTIONARY_PAGE = 11
+    BLOOM_FILTER = 14
+    BLOOM_FILTER_LENGTH = 15
+
+
+class Column:
+    """Field ids of `ColumnChunk`."""
+
+    FILE_PATH = 1
+    FILE_OFFSET = 2
+    METADATA = 3
+    OFFSET_INDEX = 4
+    OFFSET_INDEX_LENGTH = 5
+    COLUMN_INDEX = 6
+    COLUMN_INDEX_LENGTH = 7
+    CRYPTO_METADATA = 8
+    ENCRYPTED_METADATA = 9
+
+
+class Group:
+    """Field ids of `RowGroup`."""
+
+    COLUMNS = 1
+    ROWS = 3
+    FILE_OFFSET = 5
+    ORDINAL = 7
+
+
+class File:
+    """Field ids of `FileMetaData`."""
+
+    VERSION = 1
+    SCHEMA = 2
+    ROWS = 3
+    ROW_GROUPS = 4
+    KEY_VALUES = 5
+    CREATED_BY = 6
+    COLUMN_ORDERS = 7
+    ENCRYPTION = 8
+    SIGNING_KEY = 9
+
+
+def _kinds(*kinds: Kind) -> dict[int, Kind]:
+    # field ids count from 1 without a gap in every one of these structs
+    return dict(enumerate(kinds, 1))
+
+
+METADATA = Shape(
+    name="ColumnMetaData",
+    kinds=_kinds(
+        *(_I32, _LIST, _LIST, _I32, _I64, _I64, _I64, _LIST, _I64),
+        *(_I64, _I64, _STRUCT, _LIST, _I64, _I32, _STRUCT, _STRUCT),
+    ),
+    required=frozenset({1, 2, 3, 4, 5, 6, 7, 9}),
+)
+COLUMN = Shape(
+    name="ColumnChunk",
+    kinds=_kinds(_BINARY, _I64, _STRUCT, _I64, _I32, _I64, _I32, _STRUCT, _BINARY),
+    nested={3: METADATA},
+)
+GROUP = Shape(
+    name="RowGroup",
+    kinds=_kinds(_LIST, _I64, _I64, _LIST, _I64, _I64, _I16),
+    required=frozenset({1, 2, 3}),
+    nested={1: COLUMN},
+)
+FILE = Shape(
+    name="FileMetaData",
+    kinds=_kinds(_I32, _LIST, _I64, _LIST, _LIST, _BINARY, _LIST, _STRUCT, _BINARY),
+    required=frozenset({1, 2, 3, 4}),
+    nested={4: GROUP},
+)
+KEY_VALUE = Shape(name="KeyValue", kinds=_kinds(_BINARY, _BINARY), required=frozenset({1}))
+SCHEMA_ELEMENT = Shape(
+    name="SchemaElement",
+    kinds=_kinds(_I32, _I32, _I32, _BINARY, _I32, _I32, _I32, _I32, _I32, _STRUCT),
+    required=frozenset({4}),
+)
+
+PAGE_OFFSET, PAGE_SIZE = 1, 2
+"""Field ids of `PageLocation`."""
+PAGE_LOCATIONS = 1
+"""Field id in `OffsetIndex`."""
+PAGE_LOCATION = Shape(name="PageLocation", kinds=_kinds(_I64, _I32, _I64), required=frozenset({1, 2, 3}))
+OFFSET_INDEX = Shape(name="OffsetIndex", kinds=_kinds(_LIST, _LIST), required=frozenset({1}), nested={1: PAGE_LOCATION})
+BITSET_SIZE = 1
+"""Field id in `BloomFilterHeader`."""
+BLOOM_FILTER_HEADER = Shape(
+    name="BloomFilterHeader",
+    kinds=_kinds(_I32, _STRUCT, _STRUCT, _STRUCT),
+    required=frozenset({1, 2, 3, 4}),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,27 +165,12 @@ class RowGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
-    """What readers interpret a whole file by; equal for all files that are joined, byte for byte.
-
-    By created_by readers know which faults of a writer's statistics to expect; key_values holds Hive's time zone and
-    calendar of INT96 and DATE. Key-value metadata has no order.
-    """
-
-    version: Value
-    schema: Value
-    created_by: Value | None
-    column_orders: Value | None
-    key_values: tuple[tuple[bytes, bytes | None], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Footer:
-    """What the end of a Parquet file says of the rest.
+    """The contents of a file's end.
 
     length      bytes of the file; size: of its footer
+    key_values  the key-value metadata, which has no order; it holds Hive's time zone and calendar of INT96 and DATE
     row_groups  those with rows
-    data_end    the first byte after everything but the footer
     alone       why the file can be copied as a whole only, else ""
     """
 
@@ -88,13 +178,23 @@ class Footer:
     length: int
     size: int
     struct: Struct
-    identity: Identity
+    key_values: tuple[tuple[bytes, bytes | None], ...]
     rows: int
     row_groups: tuple[RowGroup, ...]
     alone: str
 
     @property
+    def identity(self) -> tuple[Value | tuple[tuple[bytes, bytes | None], ...] | None, ...]:
+        """The metadata by which readers interpret the whole file: equal, byte for byte, for files that are joined.
+
+        By the writer they know which faults of statistics to expect.
+        """
+        fields = (File.VERSION, File.SCHEMA, File.CREATED_BY, File.COLUMN_ORDERS)
+        return (*(self.struct.get(field) for field in fields), self.key_values)
+
+    @property
     def data_end(self) -> int:
+        """The first byte after everything but the footer."""
         return self.length - _TRAILER - self.size
 
 
@@ -107,40 +207,41 @@ def read_footer(source: SourceFile) -> Footer:
     where = source.name
     data = _footer_bytes(source)
     try:
-        decoded = decode(data, shapes.FILE)
-        struct = decoded.struct
-        key_values, unknown = _key_values(struct)
+        struct, length, unknown = decode(data, FILE)
+        pairs: list[Struct] = []
+        if File.KEY_VALUES in struct:
+            pairs, unknown_pairs = decode_list(cast(bytes, struct[File.KEY_VALUES]), KEY_VALUE)
+            unknown += unknown_pairs
         leaves = _leaves(cast(bytes, struct[File.SCHEMA]))
     except DamageError as damage:
         raise CorruptError(f"Cannot read the footer of {where}: because {damage}") from None
     if File.ENCRYPTION in struct or File.SIGNING_KEY in struct:
         raise RefusedError(f"Cannot read {where}: because it is encrypted")
-    row_groups, rows = [], 0
-    for number, group in enumerate(_structs(struct, File.ROW_GROUPS)):
-        found = _row_group(group, leaves, source.length - _TRAILER - len(data), f"row group {number} of {where}")
-        rows += found.rows
-        if found.rows:
-            row_groups.append(found)
+    data_end = source.length - _TRAILER - len(data)
+    groups = [
+        _row_group(group, leaves, data_end, f"row group {number} of {where}")
+        for number, group in enumerate(cast("list[Struct]", struct[File.ROW_GROUPS]))
+    ]
+    rows = sum(group.rows for group in groups)
     stated = _integer(struct, File.ROWS)
     if rows != stated:
         raise CorruptError(f"Cannot read {where}: because its row groups have {rows} rows and its footer says {stated}")
-    _check_apart(row_groups, where)
-    identity = Identity(
-        version=struct[File.VERSION],
-        schema=struct[File.SCHEMA],
-        created_by=struct.get(File.CREATED_BY),
-        column_orders=struct.get(File.COLUMN_ORDERS),
-        key_values=key_values,
-    )
+    # no byte is a page of two columns: otherwise a small file could grow without bound by being copied
+    end = 0
+    for pages in sorted((chunk.pages for group in groups for chunk in group.chunks), key=lambda pages: pages.start):
+        if pages.start < end:
+            raise CorruptError(f"Cannot read {where}: because the pages of two columns overlap at {pages.start}")
+        end = pages.end
+    key_values = [(cast(bytes, pair[1]), cast("bytes | None", pair.get(2))) for pair in pairs]
     return Footer(
         name=where,
         length=source.length,
         size=len(data),
         struct=struct,
-        identity=identity,
+        key_values=tuple(sorted(key_values, key=lambda pair: (pair[0], pair[1] is not None, pair[1] or b""))),
         rows=rows,
-        row_groups=tuple(row_groups),
-        alone=_alone(decoded, unknown, len(data)),
+        row_groups=tuple(group for group in groups if group.rows),
+        alone=_alone(struct, unknown, len(data) - length),
     )
 
 
@@ -164,17 +265,9 @@ def _footer_bytes(source: SourceFile) -> bytes:
     return end[-_TRAILER - length : -_TRAILER]
 
 
-def _key_values(struct: Struct) -> tuple[tuple[tuple[bytes, bytes | None], ...], tuple[str, ...]]:
-    if File.KEY_VALUES not in struct:
-        return (), ()
-    pairs, unknown = decode_list(cast(bytes, struct[File.KEY_VALUES]), shapes.KEY_VALUE)
-    found = [(cast(bytes, pair[1]), cast("bytes | None", pair.get(2))) for pair in pairs]
-    return tuple(sorted(found, key=lambda pair: (pair[0], pair[1] is not None, pair[1] or b""))), unknown
-
-
 def _leaves(schema: bytes) -> int:
-    """The number of leaves, which is that of the column chunks in a row group; DamageError when it is no tree."""
-    elements, _ = decode_list(schema, shapes.SCHEMA_ELEMENT)
+    """Return the leaves, which are as many as column chunks in a row group; DamageError when it is no tree."""
+    elements, _ = decode_list(schema, SCHEMA_ELEMENT)
     leaves, expected = 0, 1
     for element in elements:
         children = cast(int, element.get(5, 0))
@@ -188,26 +281,22 @@ def _leaves(schema: bytes) -> int:
 
 
 def _row_group(struct: Struct, leaves: int, data_end: int, where: str) -> RowGroup:
-    columns, rows = _structs(struct, Group.COLUMNS), _integer(struct, Group.ROWS)
+    columns, rows = cast("list[Struct]", struct[Group.COLUMNS]), _integer(struct, Group.ROWS)
     if len(columns) != leaves:
         raise CorruptError(f"Cannot read {where}: because it has {len(columns)} columns and its schema {leaves}")
     if rows < 0:
         raise CorruptError(f"Cannot read {where}: because it has {rows} rows")
     for column in columns:
-        _check_here(column, where)
+        if Column.CRYPTO_METADATA in column or Column.ENCRYPTED_METADATA in column:
+            raise RefusedError(f"Cannot read {where}: because it is encrypted")
+        if Column.FILE_PATH in column:
+            path = cast(bytes, column[Column.FILE_PATH]).decode(errors="replace")
+            raise RefusedError(f"Cannot read {where}: because its data lie in another file, {path!r}")
+        if Column.METADATA not in column:
+            raise CorruptError(f"Cannot read {where}: because a column has no metadata")
     # what a row group without rows says of its places need not be true: some writers give it a data page at 0
     chunks = [_chunk(column, data_end, f"column {i} in {where}") for i, column in enumerate(columns)] if rows else []
     return RowGroup(struct=struct, rows=rows, chunks=tuple(chunks))
-
-
-def _check_here(column: Struct, where: str) -> None:
-    if Column.CRYPTO_METADATA in column or Column.ENCRYPTED_METADATA in column:
-        raise RefusedError(f"Cannot read {where}: because it is encrypted")
-    if Column.FILE_PATH in column:
-        path = cast(bytes, column[Column.FILE_PATH]).decode(errors="replace")
-        raise RefusedError(f"Cannot read {where}: because its data lie in another file, {path!r}")
-    if Column.METADATA not in column:
-        raise CorruptError(f"Cannot read {where}: because a column has no metadata")
 
 
 def _chunk(column: Struct, data_end: int, where: str) -> Chunk:
@@ -247,37 +336,20 @@ def _region(column: Struct, start: int, size: int, data_end: int, where: str) ->
     return region
 
 
-def _check_apart(row_groups: list[RowGroup], where: str) -> None:
-    """No byte is a page of two columns: otherwise a small file could grow without bound by being copied."""
-    end = 0
-    for pages in sorted((chunk.pages for group in row_groups for chunk in group.chunks), key=lambda p: p.start):
-        if pages.start < end:
-            raise CorruptError(f"Cannot read {where}: because the pages of two columns overlap at {pages.start}")
-        end = pages.end
-
-
-def _alone(decoded: Decoded, unknown_key_values: tuple[str, ...], size: int) -> str:
-    unknown = (*decoded.unknown, *unknown_key_values)
+def _alone(struct: Struct, unknown: tuple[str, ...], behind: int) -> str:
+    """Return why a file cannot be joined, by its metadata and the bytes behind that; "" where it can."""
     if unknown:
         # it may hold a place in the file, as the extensions of BinaryProtocolExtensions.md do
         return f"its footer has what this version does not know ({', '.join(unknown)})"
-    if decoded.length != size:
-        return f"{size - decoded.length} bytes follow its metadata"
-    writer = cast(bytes, decoded.struct.get(File.CREATED_BY, b"")).decode(errors="replace")
-    if writer.startswith("parquet-mr") and _version(writer) < (1, 2, 9):
+    if behind:
+        return f"{behind} bytes follow its metadata"
+    writer = cast(bytes, struct.get(File.CREATED_BY, b"")).decode(errors="replace")
+    version = re.match(r"parquet-mr version (\d{1,9})\.(\d{1,9})\.(\d{1,9})", writer, re.ASCII)
+    if writer.startswith("parquet-mr") and (version is None or tuple(map(int, version.groups())) < (1, 2, 9)):
         # IMPALA-694, PARQUET-816: the header of a dictionary page is missing in total_compressed_size
         return "its writer understated the sizes of columns"
     return ""
 
 
-def _version(created_by: str) -> tuple[int, ...]:
-    found = re.match(r"parquet-mr version (\d{1,9})\.(\d{1,9})\.(\d{1,9})", created_by, re.ASCII)
-    return tuple(map(int, found.groups())) if found else (0,)
-
-
 def _integer(struct: Struct, number: int) -> int:
     return cast(int, struct.get(number, 0))
-
-
-def _structs(struct: Struct, number: int) -> list[Struct]:
-    return cast("list[Struct]", struct[number])

@@ -1,40 +1,65 @@
-"""Joining Parquet files: which may become one file, and their row groups under one new footer."""
+"""Joining Parquet files: which may become one, their row groups under one new footer, and the proof of the result.
+
+The pages of every row group are copied as they are; places in the footer are those they have now. Layout of the result:
+row groups, then for each input its bloom filters, column indexes and offset indexes, then the footer. Bytes that no
+footer mentions are left out, and so are row groups without rows: Java's older versions, Hive 3.1's among them, fail on
+one between others (PARQUET-2219).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from typing import cast
+from typing import TypeAlias, cast
 
 from acidlib.datafiles import DataFiles, SinkFile, SourceFile
 from acidlib.errors import CorruptError, DefectError, RefusedError
-from acidlib.parquet import shapes
-from acidlib.parquet.footer import MAGIC, Chunk, Footer, Region, RowGroup, read_footer
-from acidlib.parquet.shapes import Column, File, Group, Metadata
-from acidlib.parquet.thrift_compact import DamageError, Decoded, Shape, Struct, decode, encode
-
-# --- groups -----------------------------------------------------------------------------------------------------------
-# Which Parquet files may become one file, and why others may not.
+from acidlib.parquet.footer import (
+    BITSET_SIZE,
+    BLOOM_FILTER_HEADER,
+    FILE,
+    MAGIC,
+    OFFSET_INDEX,
+    PAGE_LOCATIONS,
+    PAGE_OFFSET,
+    PAGE_SIZE,
+    Chunk,
+    Column,
+    File,
+    Footer,
+    Group,
+    Metadata,
+    Region,
+    RowGroup,
+    read_footer,
+)
+from acidlib.parquet.thrift_compact import DamageError, Struct, decode, encode
 
 MOST_ROW_GROUPS = 32767
 """`RowGroup.ordinal` has 16 bits."""
 MOST_JOINED_FOOTER = 32 << 20
 """Bytes of the footers of files that are joined: every reader holds the result's footer as a whole."""
+_MOST_HEADER = 256
+"""Bytes of a bloom filter's header; today it has less than 20. Only the header itself has its length."""
+_MOST_ROWS = (1 << 63) - 1
+
+_Moved: TypeAlias = tuple[Chunk, Struct]
+"""A chunk of an input, and its struct in the result, which is completed while its indexes are written."""
 
 
 def differences(first: Footer, second: Footer) -> tuple[str, ...]:
-    """Why two files cannot become one; nothing when they can."""
+    """Return why two files cannot become one, by their `identity`; nothing when they can."""
     found = [f"{footer.name} is copied as a whole: {footer.alone}" for footer in (first, second) if footer.alone]
-    a, b = first.identity, second.identity
-    found += ["another format version"] if a.version != b.version else []
-    found += ["another schema"] if a.schema != b.schema else []
-    if a.created_by != b.created_by:
-        found.append(f"another writer ({_text(b.created_by)} instead of {_text(a.created_by)})")
-    if a.key_values != b.key_values:
-        keys = sorted({_text(key) for key, _ in set(a.key_values) ^ set(b.key_values)})
+    a, b = first.struct, second.struct
+    found += ["another format version"] if a[File.VERSION] != b[File.VERSION] else []
+    found += ["another schema"] if a[File.SCHEMA] != b[File.SCHEMA] else []
+    old, new = a.get(File.CREATED_BY), b.get(File.CREATED_BY)
+    if old != new:
+        found.append(f"another writer ({_text(new)} instead of {_text(old)})")
+    if first.key_values != second.key_values:
+        keys = sorted({_text(key) for key, _ in set(first.key_values) ^ set(second.key_values)})
         found.append(f"other key-value metadata ({', '.join(keys) or 'of one key twice'})")
-    found += ["other column orders"] if a.column_orders != b.column_orders else []
+    found += ["other column orders"] if a.get(File.COLUMN_ORDERS) != b.get(File.COLUMN_ORDERS) else []
     return tuple(found)
 
 
@@ -42,100 +67,7 @@ def _text(value: object) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else "none"
 
 
-# --- indexes ----------------------------------------------------------------------------------------------------------
-# What lies outside the pages of a column chunk and is found by its offset: page indexes and bloom filters.
-
-_MOST_HEADER = 256
-"""Bytes of a bloom filter's header; today it has less than 20. Only the header itself has its length."""
-
-
-def bloom_filter(source: SourceFile, footer: Footer, chunk: Chunk) -> Region:
-    """The header and bitset of a chunk's bloom filter (BloomFilter.md). CorruptError when they are not there.
-
-    The length is the header's, by which every reader reads; `bloom_filter_length` is younger than bloom filters, and
-    has to be the same where it is given.
-    """
-    if not chunk.bloom_filter:
-        return Region()
-    where = f"the bloom filter at {chunk.bloom_filter} of {source.name}"
-    limit = footer.data_end - chunk.bloom_filter
-    try:
-        header = decode(source.read(chunk.bloom_filter, min(_MOST_HEADER, limit)), shapes.BLOOM_FILTER_HEADER)
-    except DamageError as damage:
-        raise CorruptError(f"Cannot read {where}: because {damage}") from None
-    bits = cast(int, header.struct[shapes.BITSET_SIZE])
-    size = header.length + bits
-    stated = cast(int, chunk.metadata.get(Metadata.BLOOM_FILTER_LENGTH, size))
-    if bits <= 0 or size > limit or size != stated:
-        raise CorruptError(
-            f"Cannot read {where}: because it has {bits} bytes of bits, and {stated} bytes by the footer"
-        )
-    return Region(start=chunk.bloom_filter, size=size)
-
-
-def moved_offset_index(source: SourceFile, chunk: Chunk, shift: int) -> bytes:
-    """A chunk's offset index for its pages `shift` bytes further on. The pages have to lie in the chunk: CorruptError.
-
-    RefusedError for one with fields that this version does not know: they could hold places in the file.
-    """
-    where = f"the offset index at {chunk.offset_index.start} of {source.name}"
-    data = source.read(chunk.offset_index.start, chunk.offset_index.size)
-    index = _decode_whole(data, shapes.OFFSET_INDEX, where)
-    if index.unknown:
-        raise RefusedError(f"Cannot read {where}: because this version does not know {', '.join(index.unknown)}")
-    pages = []
-    for page in cast("list[Struct]", index.struct[shapes.PAGE_LOCATIONS]):
-        offset, size = cast(int, page[shapes.PAGE_OFFSET]), cast(int, page[shapes.PAGE_SIZE])
-        if offset < chunk.pages.start or size <= 0 or offset + size > chunk.pages.end:
-            raise CorruptError(
-                f"Cannot read {where}: because a page of {size} bytes at {offset} does not lie in the column's pages"
-            )
-        pages.append({**page, shapes.PAGE_OFFSET: offset + shift})
-    return encode({**index.struct, shapes.PAGE_LOCATIONS: pages}, shapes.OFFSET_INDEX)
-
-
-def _decode_whole(data: bytes, shape: Shape, where: str) -> Decoded:
-    try:
-        decoded = decode(data, shape)
-    except DamageError as damage:
-        raise CorruptError(f"Cannot read {where}: because {damage}") from None
-    if decoded.length != len(data):
-        raise CorruptError(f"Cannot read {where}: because {len(data) - decoded.length} bytes follow it")
-    return decoded
-
-
-# --- join -------------------------------------------------------------------------------------------------------------
-# Joining Parquet files: the pages of every row group as they are, under one new footer with the places they have now.
-#
-# Layout of the result: row groups, then for each input its bloom filters, column indexes and offset indexes, then the
-# footer. Bytes that no footer mentions are left out, and so are row groups without rows: Java's older versions, Hive
-# 3.1's among them, fail on one between others (PARQUET-2219).
-
-_MOST_ROWS = (1 << 63) - 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Joined:
-    """What a result consists of. bytes_copied: bytes of the inputs that are in it as they were."""
-
-    rows: int
-    row_groups: int
-    bytes_copied: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Moved:
-    """A chunk of an input, and its struct in the result, which is completed while its indexes are written."""
-
-    chunk: Chunk
-    struct: Struct
-
-    @property
-    def metadata(self) -> Struct:
-        return cast(Struct, self.struct[Column.METADATA])
-
-
-def join_files(sink: SinkFile, footers: Sequence[Footer], data: DataFiles) -> Joined:
+def join_files(sink: SinkFile, footers: Sequence[Footer], data: DataFiles) -> None:
     """Write the rows of some files, in their order, as one; one file alone is copied byte for byte.
 
     The files are opened by the name and length of their footers, one at a time. The caller closes the sink, then
@@ -147,28 +79,7 @@ def join_files(sink: SinkFile, footers: Sequence[Footer], data: DataFiles) -> Jo
     if len(footers) == 1:
         with closing(data.open(footers[0].name, footers[0].length)) as source:
             sink.copy(source, 0, source.length)
-        return Joined(rows=footers[0].rows, row_groups=len(footers[0].row_groups), bytes_copied=sink.position)
-    rows = _check_one_group(footers)
-    sink.write(MAGIC)
-    groups: list[Struct] = []
-    moved: list[list[_Moved]] = []
-    copied = 0
-    for footer in footers:
-        with closing(data.open(footer.name, footer.length)) as source:
-            copier = _Copier(sink, source)
-            moved.append([part for group in footer.row_groups for part in _copy_group(copier, group, groups)])
-            copied += copier.finish()
-    for footer, parts in zip(footers, moved, strict=True):
-        if any(_has_indexes(part.chunk) for part in parts):
-            with closing(data.open(footer.name, footer.length)) as source:
-                copied += _copy_indexes(sink, source, footer, parts)
-    end = encode({**footers[0].struct, File.ROWS: rows, File.ROW_GROUPS: groups}, shapes.FILE)
-    sink.write(end + len(end).to_bytes(4, "little") + MAGIC)
-    return Joined(rows=rows, row_groups=len(groups), bytes_copied=copied)
-
-
-def _check_one_group(footers: Sequence[Footer]) -> int:
-    """The rows of all files together."""
+        return
     for footer in footers[1:]:
         apart = differences(footers[0], footer)
         if apart:
@@ -180,10 +91,20 @@ def _check_one_group(footers: Sequence[Footer]) -> int:
             f"Cannot join {len(footers)} files with {footers[0].name}: because one file cannot hold {row_groups} "
             f"row groups of {rows} rows"
         )
-    return rows
-
-
-# --- pages ----------------------------------------------------------------------------------------------------------
+    sink.write(MAGIC)
+    groups: list[Struct] = []
+    moved: list[list[_Moved]] = []
+    for footer in footers:
+        with closing(data.open(footer.name, footer.length)) as source:
+            copier = _Copier(sink, source)
+            moved.append([part for group in footer.row_groups for part in _copy_group(copier, group, groups)])
+            copier.flush()
+    for footer, parts in zip(footers, moved, strict=True):
+        if any(chunk.bloom_filter or chunk.column_index.size or chunk.offset_index.size for chunk, _ in parts):
+            with closing(data.open(footer.name, footer.length)) as source:
+                _copy_indexes(sink, source, footer, parts)
+    end = encode({**footers[0].struct, File.ROWS: rows, File.ROW_GROUPS: groups}, FILE)
+    sink.write(end + len(end).to_bytes(4, "little") + MAGIC)
 
 
 class _Copier:
@@ -193,26 +114,20 @@ class _Copier:
         self._sink = sink
         self._source = source
         self._waiting = Region()
-        self._copied = 0
 
     def place(self, region: Region) -> int:
-        """Append a range; where it will be in the result."""
+        """Append a range, and return where it will be in the result."""
         if region.start != self._waiting.end:
-            self._flush()
+            self.flush()
             self._waiting = Region(start=region.start)
         position = self._sink.position + self._waiting.size
         self._waiting = Region(start=self._waiting.start, size=self._waiting.size + region.size)
         return position
 
-    def finish(self) -> int:
-        """Copy what waits; the number of bytes copied in all."""
-        self._flush()
-        return self._copied
-
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Copy what waits."""
         if self._waiting.size:
             self._sink.copy(self._source, self._waiting.start, self._waiting.size)
-            self._copied += self._waiting.size
         self._waiting = Region()
 
 
@@ -220,8 +135,8 @@ def _copy_group(copier: _Copier, group: RowGroup, groups: list[Struct]) -> list[
     """Append the pages of a row group, in the order in which they lie, and its struct to the footer's."""
     in_place = sorted(range(len(group.chunks)), key=lambda number: group.chunks[number].pages.start)
     starts = {number: copier.place(group.chunks[number].pages) for number in in_place}
-    moved = [_Moved(chunk, _moved_chunk(chunk, starts[number])) for number, chunk in enumerate(group.chunks)]
-    struct: Struct = {**group.struct, Group.COLUMNS: [part.struct for part in moved]}
+    moved = [(chunk, _moved_chunk(chunk, starts[number])) for number, chunk in enumerate(group.chunks)]
+    struct: Struct = {**group.struct, Group.COLUMNS: [column for _, column in moved]}
     if Group.FILE_OFFSET in struct:
         # not shifted but set: Java's Parquet 1.12.0 writes wrong ones (PARQUET-2078)
         struct[Group.FILE_OFFSET] = min(starts.values(), default=0)
@@ -232,7 +147,7 @@ def _copy_group(copier: _Copier, group: RowGroup, groups: list[Struct]) -> list[
 
 
 def _moved_chunk(chunk: Chunk, start: int) -> Struct:
-    """The struct of a chunk whose pages start at `start` now; the places of its indexes are still those they had."""
+    """Return the struct of a chunk whose pages start at `start` now; the places of its indexes are the old ones."""
     shift = start - chunk.pages.start
     metadata = dict(chunk.metadata)
     for field in (Metadata.DATA_PAGE, Metadata.DICTIONARY_PAGE, Metadata.INDEX_PAGE):
@@ -248,47 +163,86 @@ def _moved_chunk(chunk: Chunk, start: int) -> Struct:
     return struct
 
 
-# --- indexes --------------------------------------------------------------------------------------------------------
-
-
-def _has_indexes(chunk: Chunk) -> bool:
-    return bool(chunk.bloom_filter or chunk.column_index.size or chunk.offset_index.size)
-
-
-def _copy_indexes(sink: SinkFile, source: SourceFile, footer: Footer, parts: Sequence[_Moved]) -> int:
-    """Append the bloom filters and page indexes of one input and note their places; the bytes copied as they were.
+def _copy_indexes(sink: SinkFile, source: SourceFile, footer: Footer, parts: Sequence[_Moved]) -> None:
+    """Append the bloom filters and page indexes of one input and note their places.
 
     All of them together may not be larger than the file: chunks that share an index get one each, and a damaged
     footer must not turn a small file into a large one.
     """
-    blooms = [(part, bloom_filter(source, footer, part.chunk)) for part in parts]
-    columns = [(part, part.chunk.column_index) for part in parts]
-    total = sum(region.size for _, region in blooms + columns) + sum(part.chunk.offset_index.size for part in parts)
+    blooms = [bloom_filter(source, footer, chunk) for chunk, _ in parts]
+    total = sum(region.size for region in blooms)
+    total += sum(chunk.column_index.size + chunk.offset_index.size for chunk, _ in parts)
     if total > footer.length:
         raise CorruptError(f"Cannot read {source.name}: because {total} bytes of indexes do not lie in it")
     copier = _Copier(sink, source)
-    for part, region in blooms:
+    for region, (_, struct) in zip(blooms, parts, strict=True):
         if region.size:
-            part.metadata[Metadata.BLOOM_FILTER] = copier.place(region)
-    for part, region in columns:
-        if region.size:
-            part.struct[Column.COLUMN_INDEX] = copier.place(region)
-    copied = copier.finish()
-    for part in parts:
-        if part.chunk.offset_index.size:
-            shift = cast(int, part.metadata[Metadata.DATA_PAGE]) - cast(int, part.chunk.metadata[Metadata.DATA_PAGE])
-            index = moved_offset_index(source, part.chunk, shift)
-            part.struct[Column.OFFSET_INDEX] = sink.position
-            part.struct[Column.OFFSET_INDEX_LENGTH] = len(index)
+            cast(Struct, struct[Column.METADATA])[Metadata.BLOOM_FILTER] = copier.place(region)
+    for chunk, struct in parts:
+        if chunk.column_index.size:
+            struct[Column.COLUMN_INDEX] = copier.place(chunk.column_index)
+    copier.flush()
+    for chunk, struct in parts:
+        if chunk.offset_index.size:
+            first = cast(int, cast(Struct, struct[Column.METADATA])[Metadata.DATA_PAGE])
+            index = moved_offset_index(source, chunk, first - cast(int, chunk.metadata[Metadata.DATA_PAGE]))
+            struct[Column.OFFSET_INDEX] = sink.position
+            struct[Column.OFFSET_INDEX_LENGTH] = len(index)
             sink.write(index)
-    return copied
 
 
-# --- proof ----------------------------------------------------------------------------------------------------------
+def bloom_filter(source: SourceFile, footer: Footer, chunk: Chunk) -> Region:
+    """Return the header and bitset of a chunk's bloom filter (BloomFilter.md). CorruptError when they are not there.
+
+    The length is the header's, by which every reader reads; `bloom_filter_length` is younger than bloom filters, and
+    has to be the same where it is given.
+    """
+    if not chunk.bloom_filter:
+        return Region()
+    where = f"the bloom filter at {chunk.bloom_filter} of {source.name}"
+    limit = footer.data_end - chunk.bloom_filter
+    try:
+        header, length, _ = decode(source.read(chunk.bloom_filter, min(_MOST_HEADER, limit)), BLOOM_FILTER_HEADER)
+    except DamageError as damage:
+        raise CorruptError(f"Cannot read {where}: because {damage}") from None
+    bits = cast(int, header[BITSET_SIZE])
+    size = length + bits
+    stated = cast(int, chunk.metadata.get(Metadata.BLOOM_FILTER_LENGTH, size))
+    if bits <= 0 or size > limit or size != stated:
+        raise CorruptError(
+            f"Cannot read {where}: because it has {bits} bytes of bits, and {stated} bytes by the footer"
+        )
+    return Region(start=chunk.bloom_filter, size=size)
+
+
+def moved_offset_index(source: SourceFile, chunk: Chunk, shift: int) -> bytes:
+    """Return a chunk's offset index for its pages `shift` bytes further on; CorruptError unless they lie in the chunk.
+
+    RefusedError for one with fields that this version does not know: they could hold places in the file.
+    """
+    where = f"the offset index at {chunk.offset_index.start} of {source.name}"
+    data = source.read(chunk.offset_index.start, chunk.offset_index.size)
+    try:
+        index, length, unknown = decode(data, OFFSET_INDEX)
+    except DamageError as damage:
+        raise CorruptError(f"Cannot read {where}: because {damage}") from None
+    if length != len(data):
+        raise CorruptError(f"Cannot read {where}: because {len(data) - length} bytes follow it")
+    if unknown:
+        raise RefusedError(f"Cannot read {where}: because this version does not know {', '.join(unknown)}")
+    pages = []
+    for page in cast("list[Struct]", index[PAGE_LOCATIONS]):
+        offset, size = cast(int, page[PAGE_OFFSET]), cast(int, page[PAGE_SIZE])
+        if offset < chunk.pages.start or size <= 0 or offset + size > chunk.pages.end:
+            raise CorruptError(
+                f"Cannot read {where}: because a page of {size} bytes at {offset} does not lie in the column's pages"
+            )
+        pages.append({**page, PAGE_OFFSET: offset + shift})
+    return encode({**index, PAGE_LOCATIONS: pages}, OFFSET_INDEX)
 
 
 def check_joined(source: SourceFile, footers: Sequence[Footer]) -> Footer:
-    """Read a result back and prove that it says of its rows what the inputs say; its footer.
+    """Read a result back, prove that it says of its rows what the inputs say, and return its footer.
 
     Every row group has to be that of its input in all but its places, every place the same distance from the start
     of its pages, every index inside the file and about these pages. Raises DefectError when it is not so.
@@ -328,7 +282,7 @@ def _problem(source: SourceFile, written: Footer, footers: Sequence[Footer]) -> 
 
 
 def _without_places(group: RowGroup) -> Struct:
-    """What a row group says of its rows: places inside its pages count from their start, all others are 0."""
+    """Return what a row group says of its rows: places inside its pages count from their start, all others are 0."""
     columns = [
         _with(
             {**chunk.struct, Column.METADATA: _relative(chunk)},

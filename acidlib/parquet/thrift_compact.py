@@ -2,7 +2,7 @@
 
 A `Shape` says which fields of a struct are looked into; what a known field holds below that stays as the bytes that
 were written, so that nothing a newer format puts there is lost or changed. A struct with fields that its own shape
-does not know is listed in `Decoded.unknown`: the caller decides what that means. Code generated from an IDL drops such
+does not know is listed in what is decoded: the caller decides what that means. Code generated from an IDL drops such
 fields silently, which is why none is used.
 """
 
@@ -55,7 +55,7 @@ class DamageError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What is known of a struct: kinds by field id, which fields must be there, the shapes of structs looked into.
+    """The known part of a struct: kinds by field id, which fields must be there, the shapes of structs looked into.
 
     A nested shape of a LIST field is that of its elements. Booleans, doubles, maps and sets cannot be fields of a
     shape: no struct that is looked into has any.
@@ -67,27 +67,21 @@ class Shape:
     nested: Mapping[int, Shape] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decoded:
-    """A struct, the bytes it took, and the first few fields that its shapes do not know, as "RowGroup field 9"."""
+def decode(data: bytes, shape: Shape) -> tuple[Struct, int, tuple[str, ...]]:
+    """Return the struct at the start of `data`, its bytes, and the first few fields that are not known.
 
-    struct: Struct
-    length: int
-    unknown: tuple[str, ...]
-
-
-def decode(data: bytes, shape: Shape) -> Decoded:
-    """The struct at the start of `data`. Raises DamageError; takes no more memory than a multiple of the data."""
+    These are named as "RowGroup field 9". Raises DamageError; takes no more memory than a multiple of the data.
+    """
     decoder = _Decoder(data)
     try:
         struct, end = decoder.struct(0, shape)
     except IndexError:
         raise DamageError("it ends in the middle of a value") from None
-    return Decoded(struct=struct, length=end, unknown=tuple(decoder.unknown))
+    return struct, end, tuple(decoder.unknown)
 
 
 def decode_list(data: bytes, shape: Shape) -> tuple[list[Struct], tuple[str, ...]]:
-    """The structs of an encoded list, which must be all of `data`, and the unknown fields. Raises DamageError."""
+    """Return the structs of an encoded list, which must be all of `data`, and unknown fields. Raises DamageError."""
     decoder = _Decoder(data)
     try:
         structs, end = decoder.structs(0, shape)
@@ -99,13 +93,10 @@ def decode_list(data: bytes, shape: Shape) -> tuple[list[Struct], tuple[str, ...
 
 
 def encode(struct: Struct, shape: Shape) -> bytes:
-    """The bytes of a struct, its fields in their order."""
+    """Return the bytes of a struct, its fields in their order."""
     out = bytearray()
     _put_struct(out, struct, shape)
     return bytes(out)
-
-
-# --- reading --------------------------------------------------------------------------------------------------------
 
 
 class _Decoder:
@@ -170,7 +161,7 @@ class _Decoder:
         return self._data[at:end], end
 
     def _header(self, at: int, last: int) -> tuple[int, int, int]:
-        """Kind, field id and the position of the value; no kind, 0, at the end of the struct."""
+        """Return kind, field id and the position of the value; no kind, 0, at the end of the struct."""
         byte = self._data[at]
         if byte == 0:
             return _STOP, 0, at + 1
@@ -208,7 +199,7 @@ class _Decoder:
         raise DamageError(f"a number has more than {_MOST_VARINT} bytes")
 
     def _skip(self, at: int, kind: int, depth: int) -> int:
-        """The position after a value; as an element, not as a field."""
+        """Return the position after a value; as an element, not as a field."""
         if kind in _BITS:
             return self._varint(at)[1]
         if kind == _BINARY:
@@ -259,9 +250,6 @@ class _Decoder:
         return at
 
 
-# --- writing --------------------------------------------------------------------------------------------------------
-
-
 def _put_struct(out: bytearray, struct: Struct, shape: Shape) -> None:
     last = 0
     for number, value in struct.items():
@@ -281,18 +269,12 @@ def _put_struct(out: bytearray, struct: Struct, shape: Shape) -> None:
         elif isinstance(value, dict):
             _put_struct(out, value, shape.nested[number])
         else:
-            _put_structs(out, value, shape.nested[number])
+            out.append(min(len(value), 15) << 4 | Kind.STRUCT)
+            if len(value) >= 15:
+                _put_varint(out, len(value))
+            for element in value:
+                _put_struct(out, element, shape.nested[number])
     out.append(0)
-
-
-def _put_structs(out: bytearray, structs: list[Struct], shape: Shape) -> None:
-    if len(structs) < 15:
-        out.append(len(structs) << 4 | Kind.STRUCT)
-    else:
-        out.append(15 << 4 | Kind.STRUCT)
-        _put_varint(out, len(structs))
-    for struct in structs:
-        _put_struct(out, struct, shape)
 
 
 def _put_varint(out: bytearray, value: int) -> None:

@@ -18,7 +18,7 @@ from parquet_joining import columns, edit, footer_of, join, metadata_bytes, with
 
 from acidlib.errors import AcidError, CorruptError, RefusedError
 from acidlib.parquet import footer as footer_module
-from acidlib.parquet.footer import Region
+from acidlib.parquet.footer import File, Region
 
 TABLE = pa.table(
     {
@@ -41,8 +41,8 @@ def file(tmp_path: Path) -> Path:
 def test_a_footer_says_what_pyarrow_reads(file: Path) -> None:
     footer, expected = footer_of(file), pq.read_metadata(file)
     assert (footer.name, footer.length, footer.rows) == (str(file), file.stat().st_size, 300)
-    assert footer.identity.created_by == expected.created_by.encode()
-    assert dict(footer.identity.key_values) == expected.metadata
+    assert footer.struct[File.CREATED_BY] == expected.created_by.encode()
+    assert dict(footer.key_values) == expected.metadata
     assert footer.alone == ""
     assert [group.rows for group in footer.row_groups] == [100, 100, 100]
     for number, group in enumerate(footer.row_groups):
@@ -255,7 +255,7 @@ def test_writers_that_understated_sizes(file: Path, writer: str, alone: bool) ->
 
 def test_a_file_without_a_writers_name(file: Path) -> None:
     edit(file, lambda struct: struct.pop(6))
-    assert (footer_of(file).identity.created_by, footer_of(file).alone) == (None, "")
+    assert (footer_of(file).struct.get(File.CREATED_BY), footer_of(file).alone) == (None, "")
 
 
 def _mutated(data: bytes, random: random.Random) -> bytes:

@@ -16,7 +16,7 @@ from thrift.protocol.TCompactProtocol import TCompactProtocol
 from thrift.Thrift import TType
 from thrift.transport.TTransport import TMemoryBuffer
 
-from acidlib.parquet import shapes
+from acidlib.parquet.footer import FILE
 from acidlib.parquet.thrift_compact import DamageError, Kind, Shape, decode, decode_list, encode
 
 INNER = Shape(name="Inner", kinds={1: Kind.I32, 16: Kind.BINARY, 32: Kind.BINARY}, required=frozenset({1}))
@@ -104,18 +104,18 @@ def thrift(fields: dict[int, tuple[int, Any]]) -> bytes:
 @given(st.integers(-(1 << 63), (1 << 63) - 1), st.dictionaries(st.integers(1, 300), VALUES, max_size=5))
 def test_what_is_not_looked_into_stays_as_it_was(number: int, inside: dict[int, Any]) -> None:
     data = thrift({2: (TType.I64, number), 4: (TType.STRUCT, inside), 6: (TType.LIST, ((TType.STRUCT, inside), 16))})
-    found = decode(data + b"more", OUTER)
-    assert (found.struct[2], found.struct[4], found.length) == (number, thrift(inside), len(data))
-    assert encode(found.struct, OUTER) == data
+    found, length, _ = decode(data + b"more", OUTER)
+    assert (found[2], found[4], length) == (number, thrift(inside), len(data))
+    assert encode(found, OUTER) == data
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.dictionaries(st.integers(7, 300), VALUES, min_size=1, max_size=5), st.integers(-5, 5))
 def test_unknown_fields_are_told_and_passed_over(others: dict[int, Any], number: int) -> None:
     data = thrift({**others, 1: (TType.I16, number)})
-    found = decode(data, OUTER)
-    assert (found.struct, found.length) == ({1: number}, len(data))
-    assert found.unknown == tuple(f"Outer field {other}" for other in others)
+    found, length, unknown = decode(data, OUTER)
+    assert (found, length) == ({1: number}, len(data))
+    assert unknown == tuple(f"Outer field {other}" for other in others)
 
 
 @settings(max_examples=100, deadline=None)
@@ -125,7 +125,7 @@ def test_structs_that_are_looked_into(text: bytes, count: int) -> None:
     # ids that are 15 and 16 apart, lists of 14, 15 and 16: where short headers end
     inner = {1: (TType.I32, -7), 16: (TType.STRING, text), 32: (TType.STRING, b"")}
     data = thrift({3: (TType.STRUCT, inner), 5: (TType.LIST, ((TType.STRUCT, inner), count))})
-    found = decode(data, OUTER).struct
+    found = decode(data, OUTER)[0]
     assert found == {3: {1: -7, 16: text, 32: b""}, 5: [{1: -7, 16: text, 32: b""}] * count}
     if count:
         assert encode(found, OUTER) == data
@@ -136,9 +136,9 @@ def test_the_metadata_of_a_real_file_comes_back_byte_for_byte(tmp_path: Path) ->
     table = pa.table({"a": range(5000), "s": [str(n) for n in range(5000)], "l": [[n] for n in range(5000)]})
     pq.write_table(table, path, row_group_size=200, write_page_index=True)
     data = metadata_bytes(path.read_bytes())
-    found = decode(data, shapes.FILE)
-    assert (found.length, found.unknown) == (len(data), ())
-    assert encode(found.struct, shapes.FILE) == data
+    found, length, unknown = decode(data, FILE)
+    assert (length, unknown) == (len(data), ())
+    assert encode(found, FILE) == data
 
 
 DAMAGED = {
@@ -167,7 +167,7 @@ def test_every_part_of_a_struct_is_damaged() -> None:
     inner = {1: (TType.I32, -7), 16: (TType.STRING, b"text")}
     opaque = {1: (TType.DOUBLE, 1.0), 2: (TType.MAP, ((TType.STRING, b"k"), (TType.BOOL, True), 2))}
     data = thrift({2: (TType.I64, 1 << 60), 3: (TType.STRUCT, inner), 4: (TType.STRUCT, opaque)})
-    assert decode(data, OUTER).length == len(data)
+    assert decode(data, OUTER)[1] == len(data)
     for end in range(len(data)):
         with pytest.raises(DamageError):
             decode(data[:end], OUTER)
