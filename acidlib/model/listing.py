@@ -62,23 +62,23 @@ class Listing:
     modified: float | None = None
 
     def by_directory(self) -> Mapping[str, tuple[ListedFile, ...]]:
-        """The files directly in each directory that has any, in the order of the listing; "" is the location."""
+        """Return the files directly in each directory that has any, in the order of the listing; "" is the location."""
         grouped: dict[str, list[ListedFile]] = {}
         for file in self.files:
             grouped.setdefault(file.directory, []).append(file)
         return {directory: tuple(files) for directory, files in grouped.items()}
 
     def files_in(self, directory: str) -> tuple[ListedFile, ...]:
-        """The files directly in one directory; "" is the location."""
+        """Return the files directly in one directory; "" is the location."""
         return tuple(file for file in self.files if file.directory == directory)
 
     def files_under(self, directory: str) -> tuple[ListedFile, ...]:
-        """The files in a directory and below it."""
+        """Return the files in a directory and below it."""
         prefix = directory + "/" if directory else ""
         return tuple(file for file in self.files if file.path.startswith(prefix))
 
     def top_directories(self) -> tuple[str, ...]:
-        """The names of the directories directly under the location, sorted, hidden ones left out.
+        """Return the names of the directories directly under the location, sorted, hidden ones left out.
 
         A directory that is known only by a file in it counts (object stores list no empty directories).
         """
@@ -87,7 +87,7 @@ class Listing:
         return tuple(sorted(name for name in names if name and not is_hidden(name)))
 
     def without(self, names: Collection[str]) -> Listing:
-        """The same without some directories right under the location, and all that is in them."""
+        """Return the same without some directories right under the location, and all that is in them."""
         gone = frozenset(names)
         return replace(
             self,
@@ -97,7 +97,7 @@ class Listing:
         )
 
     def newest_file(self) -> ListedFile | None:
-        """The file that readers see and that was modified last; None without such a file."""
+        """Return the file that readers see and that was modified last; None without such a file."""
         seen = (file for file in self.files if not has_hidden_part(file.path))
         return max(seen, key=lambda file: (file.modified, file.path), default=None)
 
@@ -109,12 +109,12 @@ _PATHS_KEPT = 4096
 
 @lru_cache(_PATHS_KEPT)
 def has_hidden_part(path: str) -> bool:
-    """Whether a component of a relative path is hidden from readers."""
+    """Return whether a component of a relative path is hidden from readers."""
     return _HIDDEN_PART.search(path) is not None
 
 
 def detect_generation(listing: Listing) -> tuple[Generation, str]:
-    """The generation of Hive that wrote a directory, where it is not stated, and by what it was recognised.
+    """Return the generation of Hive that wrote a directory, where it is not stated, and by what it was recognised.
 
     Hive 4 when a visibility suffix or a bucket file with an attempt is there, which Hive 3 cannot read; else Hive 3.
     """
@@ -129,7 +129,7 @@ def detect_generation(listing: Listing) -> tuple[Generation, str]:
 
 
 def highest_write_id(listing: Listing, generation: Generation) -> int:
-    """The highest write id in the name of a listed directory, 0 without one.
+    """Return the highest write id in the name of a listed directory, 0 without one.
 
     Where everything is committed, the high-water mark has to be fixed at this when the inputs are listed: without one,
     the compaction would take in what is written later.
@@ -140,7 +140,7 @@ def highest_write_id(listing: Listing, generation: Generation) -> int:
 
 
 def uri_order(path: str) -> bytes:
-    """A sort key that orders relative paths as Hive does (`Path.compareTo`: Java's order of quoted URI paths).
+    """Return a sort key that orders relative paths as Hive does (`Path.compareTo`: Java's order of quoted URI paths).
 
     Row ids of original files follow from this order.
     """

@@ -68,11 +68,11 @@ class Location:
         return self.path in ("", "/")
 
     def child(self, relative: str) -> Location:
-        """What lies below it, by a relative path."""
+        """Return what lies below it, by a relative path."""
         return Location(self.kind, self.authority, f"{self.path.rstrip('/')}/{relative}", self.scheme)
 
     def holds(self, other: Location) -> bool:
-        """Whether another location is this one, or lies below it."""
+        """Return whether another location is this one, or lies below it."""
         same_store = (self.kind, self.authority) == (other.kind, other.authority)
         return same_store and f"{other.path}/".startswith(f"{self.path.rstrip('/')}/")
 
@@ -88,12 +88,12 @@ NOWHERE = Location(LOCAL, "", "", "file")
 
 
 def local_location(path: str) -> Location:
-    """An absolute path of this machine."""
+    """Return an absolute path of this machine."""
     return Location(LOCAL, "", path, "file")
 
 
 def parse_location(uri: str) -> Location:
-    """The location that a URI or a bare path of local disks names; RefusedError for one that none can be.
+    """Return the location that a URI or a bare path of local disks names; RefusedError for one that none can be.
 
     As in Hadoop's Path, nothing is percent-decoded: the `%3A` of an escaped partition directory stays as it is, and a
     `?` or `#` is part of the name. `file:/a`, `file:///a` and `file://localhost/a` mean the same. The authority of HDFS

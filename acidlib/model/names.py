@@ -114,23 +114,23 @@ class OriginalFile:
 
 
 def is_hidden(name: str) -> bool:
-    """Whether every reader skips this name: it begins with `_` or `.` (Hive `FileUtils.HIDDEN_FILES_PATH_FILTER`)."""
+    """Return whether every reader skips a name: `_` or `.` is first (Hive `FileUtils.HIDDEN_FILES_PATH_FILTER`)."""
     return name.startswith(("_", "."))
 
 
 def is_acid_directory_name(name: str) -> bool:
-    """Whether the name has the prefix of an ACID directory, parsable or not. A partition's `base_id=1` is none."""
+    """Return whether a name has the prefix of an ACID directory, parsable or not; a partition's `base_id=1` has not."""
     return name.startswith((BASE_PREFIX, DELTA_PREFIX, DELETE_DELTA_PREFIX)) and "=" not in name
 
 
 def has_visibility_suffix(name: str) -> bool:
-    """Whether an ACID directory name carries `_v`, which Hive 4 alone writes and reads."""
+    """Return whether an ACID directory name carries `_v`, which Hive 4 alone writes and reads."""
     return is_acid_directory_name(name) and "_v" in name
 
 
 @lru_cache(_NAMES_KEPT)
 def parse_directory(name: str, generation: Generation) -> BaseDir | DeltaDir | None:
-    """The parsed name of a directory (last path component), or None when it is not an ACID directory name.
+    """Return the parsed name of a directory (last path component), or None when it is not an ACID directory name.
 
     Raises CorruptError when it begins as one and does not parse (Hive throws, too: taking it for a directory of
     original files would bring its rows back under new keys), and RefusedError when Hive 3.1 could not read a `_v` name.
@@ -177,7 +177,7 @@ def is_side_file(name: str) -> bool:
 
 
 def side_file_name(data_file: str) -> str:
-    """The name (or path) of the side file of a data file name (or path)."""
+    """Return the name (or path) of the side file of a data file name (or path)."""
     return data_file + SIDE_FILE_SUFFIX
 
 

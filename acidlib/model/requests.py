@@ -35,12 +35,12 @@ _NATIVE = f"utf-16-{sys.byteorder[0]}e"
 
 
 def format_map(entries: Mapping[str | None, str | None]) -> str:
-    """The text of a map, in the map's own order; an empty map is `0:`."""
+    """Return the text of a map, in the map's own order; an empty map is `0:`."""
     return f"{len(entries)}:" + "".join(_string(part) for entry in entries.items() for part in entry)
 
 
 def parse_map(text: str) -> dict[str | None, str | None]:
-    """The map of a text; raises RefusedError, naming the text and the place, when it does not parse."""
+    """Return the map of a text; raises RefusedError, naming the text and the place, when it does not parse."""
     count, reader = _start(text)
     result = {reader.string(): reader.string() for _ in range(count)}
     reader.finish()
@@ -113,7 +113,7 @@ class Evidence:
     ms: int
 
     def newer(self, other: Evidence | None) -> Evidence:
-        """The later of two; ids tell, for the clocks of two hosts may differ."""
+        """Return the later of two; ids tell, for the clocks of two hosts may differ."""
         return self if other is None or (self.txn, self.lock, self.ms) >= (other.txn, other.lock, other.ms) else other
 
 
@@ -173,12 +173,12 @@ class RequestFacts:
     problems: Mapping[str, str] = field(default_factory=dict)
 
     def updated(self, newer: RequestFacts) -> RequestFacts:
-        """These facts, with what `newer` states in place of what they state."""
+        """Return these facts, with what `newer` states in place of what they state."""
         stated = newer._stated()
         return replace(self, **stated) if stated else self
 
     def properties(self) -> dict[str, str]:
-        """What is stated, as it is stored."""
+        """Return what is stated, as it is stored."""
         stated = ((_STORED[name], value) for name, value in self._stated().items())
         return {key: write(value) for (key, _, write), value in stated}
 
@@ -192,7 +192,7 @@ NO_FACTS = RequestFacts()
 
 
 def split_properties(properties: Mapping[str, str]) -> tuple[RequestFacts, dict[str, str]]:
-    """The facts among the properties of a request, and all other properties.
+    """Return the facts among the properties of a request, and all other properties.
 
     What is not understood stays among the others, as it is stored, and `RequestFacts.problems` tells it.
     """
@@ -299,7 +299,7 @@ class CompactionType(enum.Enum):
 
     @classmethod
     def parse(cls, text: str) -> CompactionType:
-        """The kind of a letter or a label in any case; raises RefusedError for anything else."""
+        """Return the kind of a letter or a label in any case; raises RefusedError for anything else."""
         for kind in cls:
             if text == kind.value or text.upper() == kind.name:
                 return kind
@@ -324,14 +324,14 @@ class State(enum.Enum):
         return _LABELS[self]
 
     def label_of(self, generation: Generation) -> str:
-        """The name that Hive of a generation prints: `a` was `attempted` in Hive 3.1."""
+        """Return the name that Hive of a generation prints: `a` was `attempted` in Hive 3.1."""
         if self is State.ATTEMPTED and generation == Generation.HIVE3:
             return "attempted"
         return _LABELS[self]
 
     @classmethod
     def parse(cls, text: str) -> State:
-        """The state of a letter or a shown name; raises RefusedError for anything else."""
+        """Return the state of a letter or a shown name; raises RefusedError for anything else."""
         for state in cls:
             if text == state.value or text == _LABELS[state] or (text == "attempted" and state is State.ATTEMPTED):
                 return state
@@ -368,7 +368,7 @@ class CommitNote:
 
     @classmethod
     def parse(cls, text: str | None) -> CommitNote | None:
-        """None for any other text."""
+        """Parse what `text` gives; None for any other text."""
         found = _COMMIT_NOTE.fullmatch(text or "")
         return None if found is None else cls(next_txn_id=int(found[1]), commit_ms=int(found[2]))
 
@@ -417,7 +417,7 @@ class CompactionRequest:
         return CommitNote.parse(self.hadoop_job_id) if self.type is CompactionType.REBALANCE else None
 
     def require_understood(self, action: str, *facts: str) -> None:
-        """Raises RefusedError, "Cannot `action` ...", where one of these facts (of all, unless some are named) is
+        """Raise RefusedError, "Cannot `action` ...", where one of these facts (of all, unless some are named) is
         stored and not understood.
         """
         problems = [why for name, why in self.facts.problems.items() if name in facts or not facts]

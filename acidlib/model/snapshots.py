@@ -38,7 +38,7 @@ class ValidTxnList:
 
     @staticmethod
     def parse(text: str) -> ValidTxnList:
-        """The list of a text; raises RefusedError when it does not parse, and for a blank text."""
+        """Return the list of a text; raises RefusedError when it does not parse, and for a blank text."""
         fields = text.strip().split(":")
         if not 2 <= len(fields) <= 4:
             raise _unreadable(
@@ -50,7 +50,7 @@ class ValidTxnList:
         )
 
     def format(self) -> str:
-        """The text of the list."""
+        """Return the text of the list."""
         lowest = self.opened[0][0] if self.opened else LONG_MAX
         return f"{self.high_water_mark}:{lowest}:{_join(self.opened)}:{_join(self.aborted)}"
 
@@ -60,23 +60,23 @@ class ValidTxnList:
         return self.opened[0][0] if self.opened else self.high_water_mark + 1
 
     def is_txn_valid(self, txn: int) -> bool:
-        """Whether this transaction has committed; 0, the absent suffix, always has."""
+        """Return whether this transaction has committed; 0, the absent suffix, always has."""
         if txn == 0:
             return True
         return txn <= self.high_water_mark and not _inside(self.opened, txn) and not _inside(self.aborted, txn)
 
     def is_txn_aborted(self, txn: int) -> bool:
-        """Whether this transaction is known to be aborted."""
+        """Return whether this transaction is known to be aborted."""
         return _inside(self.aborted, txn)
 
     def without(self, txn: int) -> ValidTxnList:
-        """The same list with one transaction counted as open."""
+        """Return the same list with one transaction counted as open."""
         return ValidTxnList(
             high_water_mark=self.high_water_mark, opened=(*self.opened, (txn, txn)), aborted=self.aborted
         )
 
     def with_committed(self, txn: int) -> ValidTxnList:
-        """The same list with one more transaction that has committed, and none besides."""
+        """Return the same list with one more transaction that has committed, and none besides."""
         opened = [part for low, high in self.opened for part in ((low, min(high, txn - 1)), (max(low, txn + 1), high))]
         if txn > self.high_water_mark:
             opened.append((self.high_water_mark + 1, txn - 1))
@@ -180,7 +180,7 @@ class ValidWriteIdList:
 
     @staticmethod
     def parse(text: str) -> ValidWriteIdList:
-        """The list of a text; raises RefusedError with the text and the place when it does not parse.
+        """Return the list of a text; raises RefusedError with the text and the place when it does not parse.
 
         Hive takes a blank text for "everything is valid"; here it is refused, because a list that got lost must not
         mean that every transaction has committed.
@@ -208,13 +208,13 @@ class ValidWriteIdList:
         )
 
     def format(self) -> str:
-        """The text of the list, as Hive writes it."""
+        """Return the text of the list, as Hive writes it."""
         opened = ",".join(map(str, self.open_ids))
         aborted = ",".join(map(str, self.aborted_ids))
         return f"{self.table or 'null'}:{self.high_water_mark}:{self.min_open}:{opened}:{aborted}"
 
     def is_write_id_valid(self, write_id: int) -> bool:
-        """Whether rows of this write id are visible."""
+        """Return whether rows of this write id are visible."""
         return write_id <= self.high_water_mark and self._exceptions_within(write_id, write_id) == 0
 
     @property
@@ -226,11 +226,11 @@ class ValidWriteIdList:
         return max(found, 0)
 
     def is_write_id_aborted(self, write_id: int) -> bool:
-        """Whether this write id is known to be aborted."""
+        """Return whether this write id is known to be aborted."""
         return _count(self.aborted_ids, write_id, write_id) > 0
 
     def is_valid_base(self, write_id: int) -> bool:
-        """Whether a compacted base of this write id may be read: nothing at or below it is open.
+        """Return whether a compacted base of this write id may be read: nothing at or below it is open.
 
         Hive forgets the lowest open id when the list names no exception; so does this, for it must agree with readers.
         """
@@ -238,7 +238,7 @@ class ValidWriteIdList:
         return write_id < min_open and write_id <= self.high_water_mark
 
     def range_valid(self, low: int, high: int) -> Range:
-        """How many ids of a range (both ends included) are valid.
+        """Return how many ids of a range (both ends included) are valid.
 
         As in Hive, ALL even above the high-water mark when every exception lies above the range. A compactor's range is
         ALL where it ends at or below the mark, aborted ids or not; of one that ends above it no id is valid, nor for a
@@ -257,13 +257,13 @@ class ValidWriteIdList:
         return _range_of(size=high - low + 1, part=high - low + 1 - invalid)
 
     def range_aborted(self, low: int, high: int) -> Range:
-        """How many ids of a range (both ends included) are aborted."""
+        """Return how many ids of a range (both ends included) are aborted."""
         if self.high_water_mark < low:
             return Range.NONE
         return _range_of(size=high - low + 1, part=_count(self.aborted_ids, low, high))
 
     def for_compactor(self) -> ValidWriteIdList:
-        """The list a compaction goes by: it ends below the lowest open id, and only aborted ids are exceptions.
+        """Return the list a compaction goes by: it ends below the lowest open id, and only aborted ids are exceptions.
 
         The lowest open id counts even if no exception is listed (stricter than a reader).
         """
@@ -277,7 +277,7 @@ class ValidWriteIdList:
         )
 
     def for_cleaner(self, high_water_mark: int) -> ValidWriteIdList:
-        """The list a cleaning goes by: capped at the high-water mark of the compaction that is cleaned up after."""
+        """Return the list a cleaning goes by: up to the high-water mark of the compaction that it follows."""
         return replace(self.capped(high_water_mark), use=ListUse.CLEANER)
 
     def capped(self, high_water_mark: int) -> ValidWriteIdList:
@@ -289,7 +289,7 @@ class ValidWriteIdList:
 
 
 def all_committed(table: str | None, high_water_mark: int = LONG_MAX) -> ValidWriteIdList:
-    """The list by which every write id up to the mark is committed."""
+    """Return the list by which every write id up to the mark is committed."""
     return ValidWriteIdList(table=table, high_water_mark=high_water_mark)
 
 

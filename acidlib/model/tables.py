@@ -102,7 +102,7 @@ class Table:
         return self.is_transactional and (self.property("transactional_properties") or "").lower() == "insert_only"
 
     def property(self, key: str) -> str | None:
-        """A table property; None without it."""
+        """Return a table property; None without it."""
         return self.properties.get(key)
 
 
@@ -117,7 +117,7 @@ class Partition:
 
 
 def row_type(table: Table) -> str:
-    """The columns that a compaction's result has, as Hive's text `struct<name:type,...>`.
+    """Return the columns that a compaction's result has, as Hive's text `struct<name:type,...>`.
 
     Names with odd characters are in backquotes. The columns are the table's for partitions too, whatever columns a
     partition has of its own: readers of ACID tables take the table's in both generations (Hive
@@ -142,14 +142,14 @@ _NEXT_KEY = re.compile(r"[,/](?=[^,/=]+=)")
 
 
 def escape_path_name(value: str | None) -> str:
-    """A partition key or value as it is written in a path; null and empty give `__HIVE_DEFAULT_PARTITION__`."""
+    """Return a partition key or value as it is written in a path; null and empty give `__HIVE_DEFAULT_PARTITION__`."""
     if not value:
         return DEFAULT_PARTITION
     return "".join(f"%{ord(char):02X}" if char in _ESCAPED else char for char in value)
 
 
 def unescape_path_name(text: str) -> str:
-    """The value behind a path component; a `%` that two hexadecimal digits do not follow stays as it is."""
+    """Return the value behind a path component; a `%` that two hexadecimal digits do not follow stays as it is."""
     parts = text.split("%")
     result = [parts[0]]
     for part in parts[1:]:
@@ -171,7 +171,7 @@ class PartitionName:
 
     @classmethod
     def parse(cls, text: str) -> PartitionName:
-        """The name of `k1=v1/k2=v2` with escaped parts; raises CorruptError when a part is not `key=value`."""
+        """Return the name of `k1=v1/k2=v2` with escaped parts; raises CorruptError when a part is not `key=value`."""
         pairs = []
         for part in text.split("/"):
             key, equals, value = part.partition("=")
@@ -189,13 +189,13 @@ class PartitionName:
 
 
 def is_partition_directory(name: str) -> bool:
-    """Whether a directory's name has the form `key=value` of a partition level."""
+    """Return whether a directory's name has the form `key=value` of a partition level."""
     key, equals, _ = name.partition("=")
     return bool(key) and bool(equals)
 
 
 def matches(partition: PartitionName, patterns: Sequence[str]) -> bool:
-    """Whether a partition matches one of the patterns; without a pattern every partition does.
+    """Return whether a partition matches one of the patterns; without a pattern every partition does.
 
     A pattern is `k=glob`, several keys joined by `,` or `/`: each named key must match, keys that are not named match
     anything. Keys are compared without case, values unescaped and with case, as by `fnmatch.fnmatchcase`. A comma or a
@@ -208,7 +208,7 @@ def matches(partition: PartitionName, patterns: Sequence[str]) -> bool:
 
 
 def check_pattern(pattern: str) -> None:
-    """Raises UsageError unless the text is a pattern, see `matches`."""
+    """Raise UsageError unless the text is a pattern, see `matches`."""
     _globs(pattern)
 
 

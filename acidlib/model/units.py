@@ -29,7 +29,7 @@ _V1 = 1 << _VERSION_SHIFT
 
 
 def encode_bucket(bucket: int, statement: int = 0) -> int:
-    """The version 1 property of a bucket (0..4095) and a statement id (0..4095, -1 for none, which is stored as 0).
+    """Return the version 1 property of a bucket (0..4095) and a statement id (0..4095, or -1 for none, stored as 0).
 
     Raises RefusedError for values that version 1 cannot hold.
     """
@@ -43,7 +43,7 @@ def encode_bucket(bucket: int, statement: int = 0) -> int:
 
 
 def decode_bucket(value: int) -> tuple[int, int, int]:
-    """The (bucket, statement id, codec version) of a property; raises CorruptError for versions other than 0 and 1."""
+    """Return (bucket, statement id, codec version) of a property; CorruptError for versions other than 0 and 1."""
     version = value >> _VERSION_SHIFT
     if version == 0:
         return value, 0, 0
@@ -139,7 +139,7 @@ class ColumnMatching:
 
     @classmethod
     def of(cls, generation: Generation) -> ColumnMatching:
-        """What Hive does unless a site sets it otherwise: Hive 4 goes by position (HiveConf), Hive 3.1 by name."""
+        """Return the default: Hive 4 goes by position (HiveConf), Hive 3.1 by name."""
         return cls(by_position=generation is Generation.HIVE4)
 
 

@@ -116,7 +116,7 @@ def cleanable(
     sees_empty_directories: bool | None = None,
     still_read: Mapping[str, str] | None = None,
 ) -> CleanPlan:
-    """What a compaction that recorded `high_water_mark` and used `write_ids` leaves to be removed.
+    """Return what a compaction that recorded `high_water_mark` and used `write_ids` leaves to be removed.
 
     Times are epoch seconds. `newest_publication` is that of the newest publication on this partition, by whatever
     request (None when there never was one: then nothing may go). `published_at` has the time at which each directory
@@ -166,7 +166,7 @@ def left_over(
     generation: Generation,
     sees_empty_directories: bool | None = None,
 ) -> tuple[str, ...]:
-    """What had to be removed and a listing made after the removal still has; with nothing left the request is cleaned.
+    """Return what had to be removed and a later listing still has; with nothing left the request is cleaned.
 
     As in Hive 4's `CompactionCleaner`, every transaction counts as committed here, so that a directory whose
     transaction had not committed when the removals were computed keeps the request open.
@@ -211,7 +211,7 @@ def _state(
 
 
 def _foreign(listing: Listing) -> frozenset[str]:
-    """The directories of original files that may be another table's or partition's."""
+    """Return the directories of original files that may be another table's or partition's."""
     return frozenset(
         name
         for name in listing.top_directories()
@@ -222,7 +222,7 @@ def _foreign(listing: Listing) -> frozenset[str]:
 def _candidates(
     state: AcidState, generation: Generation, foreign: frozenset[str]
 ) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
-    """Path, reason and covering directories of what is obsolete or aborted."""
+    """Return path, reason and covering directories of what is obsolete or aborted."""
     obsolete = tuple(
         (path, f"covered by {', '.join(covering)}", covering)
         for path, covering in state.obsolete.items()
@@ -234,7 +234,7 @@ def _candidates(
 
 
 def _sizes(listing: Listing) -> dict[str, tuple[int, int, bool]]:
-    """Bytes, number of files and whether it is a directory, for everything directly under the location."""
+    """Return bytes, number of files and whether it is a directory, for everything directly under the location."""
     sizes: dict[str, tuple[int, int, bool]] = {}
     for file in listing.files:
         top, slash, _ = file.path.partition("/")
@@ -264,7 +264,7 @@ def aborted_present(
     up_to: int = LONG_MAX,
     compacted: Collection[str] = (),
 ) -> tuple[int, ...]:
-    """The aborted write ids, at most `up_to`, that lie within the range of a directory that may hold rows of them.
+    """Return the aborted write ids, at most `up_to`, within the range of a directory that may hold rows of them.
 
     While the metastore remembers that a write id is aborted, readers leave its rows out; once it forgets, its rows
     become valid. So what is forgotten must be gone from disk first (HIVE-24481).
@@ -303,7 +303,7 @@ def readers_of(table: TableRef, opened: Iterable[OpenReader]) -> tuple[OpenReade
 def still_reading(
     table: TableRef, readers: Sequence[OpenReader], *, mark: int, next_txn_id: int, commit_ms: int
 ) -> str | None:
-    """What has to end before a compaction's inputs may go, in words; None without it. `readers`: see `readers_of`."""
+    """Return what has to end before a compaction's inputs may go, in words; None without it."""
     for reader in readers:
         lowest, started = reader.tables.get(table), reader.started_ms
         is_newer = reader.txn_id > next_txn_id and started is not None and started > commit_ms + COMMIT_MS

@@ -42,7 +42,7 @@ def why_not(
     partition: Partition | None = None,
     insert_only_enabled: bool = True,
 ) -> str | None:
-    """Why a table, or one partition of it, is not to be compacted: a whole sentence; None when it may be.
+    """Return why a table, or one partition of it, is not to be compacted: a whole sentence; None when it may be.
 
     automatic              this table was not asked for by name: NO_AUTO_COMPACTION counts, and a replica that still
                            waits for its first incremental load is left alone
@@ -92,7 +92,7 @@ def wrong_kind(table: Table, *, insert_only_enabled: bool) -> str | None:
 
 
 def cleaning_forbidden(table: Table, partition: Partition | None = None) -> str | None:
-    """Why nothing may be removed: NO_CLEANUP, in upper or lower case, on the table or the partition; None if it may.
+    """Return why nothing may be removed: NO_CLEANUP, in either case, on the table or the partition; None if it may.
 
     Source: Hive 4 `CompactionCleaner`, `MetaStoreUtils.isNoCleanUpSet`.
     """
@@ -157,7 +157,7 @@ def decide(
     aborted_txn_count: int = 0,
     insert_only: bool = False,
 ) -> Decision:
-    """The decision for a state that was computed with the compactor's list from the same listing.
+    """Return the decision for a state that was computed with the compactor's list from the same listing.
 
     `thresholds` are those in force for the table. `properties` are the table's, `database_properties` the database's
     (Hive 4: if it has NO_AUTO_COMPACTION, it decides for the whole database). The number of aborted transactions
@@ -201,7 +201,7 @@ def decide(
 
 
 def switched_off(table: Mapping[str, str], database: Mapping[str, str], generation: Generation) -> str | None:
-    """Why nothing is to be compacted automatically, by the properties of a table and of its database; None if it may.
+    """Return why nothing is compacted automatically, by properties of a table and of its database; None if it may.
 
     Hive 4: a database that says anything decides, be it "false" against the table's "true".
     """
@@ -251,7 +251,7 @@ def _by(figures: Decision, kind: CompactionType | None, reason: str, limit: Thre
 
 
 def _float32(value: float) -> float:
-    """Java's float: the quotient of two of them is rounded once more, as there."""
+    """Return Java's float: the quotient of two of them is rounded once more, as there."""
     try:
         single: float = struct.unpack("<f", struct.pack("<f", value))[0]
     except OverflowError:

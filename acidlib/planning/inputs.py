@@ -74,7 +74,7 @@ def was_compact(request: CompactionRequest) -> bool:
 def not_enough(
     state: AcidState, kind: CompactionType, *, generation: Generation, insert_only: bool, automatic: bool
 ) -> str | None:
-    """Why there is not enough to compact, or None when there is.
+    """Return why there is not enough to compact, or None when there is.
 
     automatic  an initiator asks for it; for any other request a single delta will do by the rules of Hive 3.1
     """
@@ -101,7 +101,7 @@ def not_enough(
 
 
 def single_write_id(state: AcidState) -> int | None:
-    """The write id, if all current deltas are of one and the same."""
+    """Return the write id, if all current deltas are of one and the same."""
     ids = {write_id for delta in state.deltas for write_id in (delta.name.min_write_id, delta.name.max_write_id)}
     return ids.pop() if len(ids) == 1 else None
 
@@ -195,7 +195,7 @@ def compaction_inputs(
     insert_only: bool = False,
     automatic: bool = False,
 ) -> CompactionInputs | Refusal:
-    """The inputs and results of a compaction, from a state computed with the compactor's list and the same listing.
+    """Return inputs and results of a compaction, from a state by the compactor's list and the same listing.
 
     `visibility_txn` is the suffix of the results (Hive 4 only). With `visible_on_commit` it is our own open
     transaction, whose commit shows all results at once; else it has committed already and a rename shows them.
@@ -254,7 +254,7 @@ def _removable(
     own_txn: int,
     knows_txns: bool,  # noqa: FBT001 - private, and passed on by one caller
 ) -> bool:
-    """Whether a cleaning may be requested: not because of a directory that is not known to be committed."""
+    """Return whether a cleaning may be requested: not because of a directory that is not known to be committed."""
     if not (state.obsolete or state.aborted):
         return False
     names: dict[str, BaseDir | DeltaDir] = {delta.path: delta.name for delta in state.deltas}
@@ -265,7 +265,7 @@ def _removable(
 
 
 def _straddling(state: AcidState) -> str | None:
-    """Why a delta that is no input forbids to merge those that are, or None."""
+    """Return why a delta that is no input forbids to merge those that are, or None."""
     high = max((delta.name.max_write_id for delta in state.deltas), default=LONG_MIN)
     for path in state.ignored:
         name = parse_directory(path, Generation.HIVE4)
@@ -278,7 +278,7 @@ def _straddling(state: AcidState) -> str | None:
 
 
 def lacks_number(state: AcidState) -> bool:
-    """Whether a rebalance has no number for its base yet: there is nothing but a base of the highest write id there is.
+    """Return whether a rebalance has no number for its base yet: nothing but a base of the highest write id is there.
 
     Of two bases of one number readers of Hive 4.0 take whichever they happen to find last, and with it other row ids
     (`AcidUtils.processBaseDir` over a hash map).
@@ -337,7 +337,7 @@ def _outputs(state: AcidState, kind: CompactionType, visibility_txn: int) -> tup
 def directories_read(
     state: AcidState, listing: Listing, kind: CompactionType, *, insert_only: bool
 ) -> tuple[InputDirectory, ...]:
-    """The directories that a compaction of a kind would read of a place in this state; raises as `compaction_inputs`.
+    """Return the directories that a compaction of a kind would read in this state; raises as `compaction_inputs`.
 
     Of a major they are all that a reader reads.
     """
@@ -368,7 +368,7 @@ class _Files:
         self.empty: list[str] = []
 
     def originals(self, paths: tuple[str, ...]) -> InputDirectory:
-        """The original files, in the order their row ids depend on."""
+        """Return the original files, in the order their row ids depend on."""
         for path in paths if self._insert_only else ():
             if "/" in path and not path.startswith(UNION_SUBDIRECTORY):
                 raise RefusedError(f"Cannot compact {path}: because it lies in a directory that is none of a UNION ALL")
@@ -382,7 +382,7 @@ class _Files:
     def directory(
         self, role: Role, path: str, name: BaseDir | DeltaDir, *, wholly_aborted: bool = False
     ) -> InputDirectory:
-        """One base, delta or delete delta directory with its files, in path order."""
+        """Return one base, delta or delete delta directory with its files, in path order."""
         directory = InputDirectory(role=role, path=path, name=name, wholly_aborted=wholly_aborted)
         if self._insert_only:
             return self._with_files(directory, self._any_names(role, path))
@@ -404,7 +404,7 @@ class _Files:
         return replace(directory, lone_side_files=lone)
 
     def _any_names(self, role: Role, path: str) -> list[ListedFile]:
-        """The files of a directory of an insert-only table, those of a UNION ALL's branches below it included."""
+        """Return the files of a directory of an insert-only table, with those of a UNION ALL's branches below it."""
         if role is Role.DELETE_DELTA:
             raise CorruptError(f"Cannot compact {path}: because an insert-only table never has a delete delta")
         for nested in self._nested:
@@ -417,7 +417,7 @@ class _Files:
         return [file for file in listed if not has_hidden_part(file.path)]
 
     def _with_files(self, directory: InputDirectory, listed: Iterable[ListedFile]) -> InputDirectory:
-        """The directory with those of the files that have bytes."""
+        """Return the directory with those of the files that have bytes."""
         files = []
         for file in listed:
             side = None if self._insert_only else self._by_path.get(side_file_name(file.path))
@@ -450,7 +450,7 @@ class _Files:
         )
 
     def _bucket_and_form(self, file: ListedFile) -> tuple[int, FileForm]:
-        """What a name says. LOAD DATA keeps names: in an insert-only table a file without a number is in bucket 0."""
+        """Return bucket and form by the name. LOAD DATA keeps names: without a number a file is in bucket 0."""
         if self._insert_only:
             parsed = parse_file(file.name.partition(".")[0])
             return parsed.bucket if isinstance(parsed, BucketFile | OriginalFile) else 0, FileForm.ORIGINAL
@@ -463,7 +463,7 @@ class _Files:
 
 
 def is_aside(file: ListedFile) -> bool:
-    """Whether a file in an input holds no rows of its own: it is hidden from readers, or notes another's length."""
+    """Return whether a file in an input holds no rows: it is hidden from readers, or notes another's length."""
     return has_hidden_part(file.path) or is_side_file(file.name)
 
 
@@ -475,7 +475,7 @@ def overlapping_outputs(
     generation: Generation,
     txns: ValidTxnList = ALL_COMMITTED,
 ) -> str | None:
-    """Why the result of `inputs`, planned from `state`, must not be published now; None when nothing speaks against it.
+    """Return why the result of `inputs`, planned from `state`, must not be published now; None when it may.
 
     Conflicts are: an input file that vanished, was written again or joined the others; a result's name that exists; a
     directory that was not there (or whose transaction had not committed) when the inputs were listed and that shares a

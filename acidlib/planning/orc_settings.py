@@ -62,7 +62,7 @@ def rewrite_settings(
     generation: Generation,
     otherwise: RewriteSettings | None = None,
 ) -> RewriteSettings:
-    """The sizes and codec of a compaction of this table. `request`: the request's properties.
+    """Return the sizes and codec of a compaction of this table. `request`: the request's properties.
 
     `otherwise` has what no property gives. Raises RefusedError, naming table and property, for a value that makes no
     sense or that cannot be written.
@@ -96,20 +96,20 @@ class _Given:
         self._table, self._shown, self.text = table, shown, text
 
     def codec(self, known: tuple[str, ...]) -> str:
-        """The name of a codec, in upper case."""
+        """Return the name of a codec, in upper case."""
         if self.text.upper() not in known:
             raise self.refused(f"only {', '.join(known)} can be written")
         return self.text.upper()
 
     def number(self) -> int:
-        """A whole number, without any unit, as Java reads it."""
+        """Return a whole number, without any unit, as Java reads it."""
         text = self.text.removeprefix("-")
         if not (text.isascii() and text.isdigit() and len(text) < 19):
             raise self.refused("it is not a whole number")
         return int(self.text)
 
     def share(self) -> float:
-        """A number between 0 and 1, neither of them."""
+        """Return a number between 0 and 1, neither of them."""
         try:
             share = float(self.text)
         except ValueError:
@@ -119,14 +119,14 @@ class _Given:
         return share
 
     def positive(self) -> int:
-        """A number above zero."""
+        """Return a number above zero."""
         number = self.number()
         if number < 1:
             raise self.refused("it is less than 1")
         return number
 
     def refused(self, reason: str) -> RefusedError:
-        """The error for a value that cannot be used."""
+        """Return the error for a value that cannot be used."""
         return RefusedError(f"Cannot compact {self._table}: because of its {self._shown}={self.text}: {reason}")
 
 

@@ -41,7 +41,7 @@ _ACCURATE, _BASIC = "COLUMN_STATS_ACCURATE", "BASIC_STATS"
 
 
 def share_of(text: str) -> float | None:
-    """The share of the buckets that `acidlib.verify` or --verify asks for; None for none. RefusedError for no share."""
+    """Return the share of buckets that `acidlib.verify` or --verify asks for, or None; RefusedError for no share."""
     if text in ("", _NONE):
         return None
     if text == _ALL:
@@ -58,7 +58,7 @@ def share_of(text: str) -> float | None:
 
 
 def chosen_buckets(buckets: Iterable[int], share: float, *, place: str, request: int | None) -> tuple[int, ...]:
-    """The buckets to look at, at least one: the same ones whenever they are chosen for this request at this place."""
+    """Return the buckets to look at, at least one: always the same ones for this request at this place."""
     ranked = []
     for bucket in set(buckets):
         digest = hashlib.blake2b(f"{place} {request} {bucket}".encode(), digest_size=8).digest()
@@ -83,7 +83,7 @@ def shows(request: CompactionRequest) -> bool:
 def holding(
     requests: Iterable[CompactionRequest], directories: Collection[str] | None = None
 ) -> CompactionRequest | None:
-    """The request for which a place is held; None where none is.
+    """Return the request for which a place is held; None where none is.
 
     requests     of the queue and its history, about this place
     directories  that are there: where all that a request made is gone, it holds nothing; None = not known
@@ -102,7 +102,7 @@ def holding(
 
 
 def why_held(request: CompactionRequest, *, insert_only: bool = False) -> str:
-    """Why nothing is compacted or cleaned at a place that is held for a request, and what to do."""
+    """Return why nothing is compacted or cleaned at a place that is held for a request, and what to do."""
     if request.facts.differs:
         return f"it is held: the result of request {request.id} could not be verified: {request.error_message}"
     first = "" if insert_only else "a compaction with --verify does that first, and "

@@ -104,7 +104,7 @@ def acid_state(
     sees_empty_directories: bool | None = None,
     require_history: bool = True,
 ) -> AcidState:
-    """The state of the listed location for one write-id list, and for Hive 4 one transaction list.
+    """Return the state of the listed location for one write-id list, and for Hive 4 one transaction list.
 
     An own running transaction must count as open in `txns` (`ValidTxnList.without`). `ignore_empty_files` leaves out
     original files of no length. `sees_empty_directories` says whether a directory without any file exists: always for
@@ -339,7 +339,7 @@ _ORDER = tuple(Role)
 
 
 def seen_parts(listing: Listing, state: AcidState, generation: Generation) -> tuple[SeenPart, ...]:
-    """Everything at the top of a listed place, what is read first, else by name.
+    """Return everything at the top of a listed place, what is read first, else by name.
 
     state  of the same listing, for the write ids of a reader (not those of a compactor, which stop at the first open
            one)
@@ -384,7 +384,7 @@ def _parts(listing: Listing, state: AcidState, generation: Generation) -> Iterat
 
 
 def _roles(state: AcidState) -> dict[str, tuple[Role, str]]:
-    """What becomes of each path, and why, by the state's own words."""
+    """Return what becomes of each path, and why, by the state's own words."""
     found: dict[str, tuple[Role, str]] = {}
     if state.base is not None:
         found[state.base.path] = (Role.READ, "the newest base whose write ids are all decided")

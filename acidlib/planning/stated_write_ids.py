@@ -31,7 +31,7 @@ class StatedWriteIds:
     of_each: bool = False
 
     def of(self, ref: TableRef, listing: Listing) -> ValidWriteIdList:
-        """The list of a table, with a real high-water mark even when everything is committed.
+        """Return the list of a table, with a real high-water mark even when everything is committed.
 
         Raises UsageError when nothing was stated for this table, or when the one list is another's.
         """
@@ -49,7 +49,7 @@ class StatedWriteIds:
         )
 
     def require_of(self, ref: TableRef) -> None:
-        """Raises UsageError when the one list that is stated is that of another table."""
+        """Raise UsageError when the one list that is stated is that of another table."""
         name = str(ref.whole_table)
         if self.single is not None and self.single.table not in (None, name, ref.table):
             raise UsageError(f"Cannot use the write-id list of {self.single.table}: because the table is {name}")
@@ -111,7 +111,7 @@ def _gaps(ids: Iterable[tuple[int, int]]) -> Iterable[tuple[int, int]]:
 
 
 def stated_write_ids(*, text: str | None, file_text: str | None, everything: bool) -> StatedWriteIds | None:
-    """What the three options say; None when none is given. Raises RefusedError when they contradict or do not parse."""
+    """Return what the three options say, or None; RefusedError when they contradict or do not parse."""
     given = [name for name, value in _named(text, file_text, everything=everything) if value]
     if len(given) > 1:
         raise RefusedError(f"Cannot take {' and '.join(given)} together: they may contradict each other; give one")

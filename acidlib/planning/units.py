@@ -67,12 +67,12 @@ _LIKE = 4
 
 
 def row_files(inputs: CompactionInputs) -> tuple[DataFile, ...]:
-    """The inputs that hold rows, in order."""
+    """Return the inputs that hold rows, in order."""
     return _files(inputs.directories, deletes=False)
 
 
 def delete_files(inputs: CompactionInputs) -> tuple[DataFile, ...]:
-    """The inputs that hold delete events, in order."""
+    """Return the inputs that hold delete events, in order."""
     return _files(inputs.directories, deletes=True)
 
 
@@ -97,7 +97,7 @@ def schema_file(directories: Sequence[InputDirectory], has_rows: Callable[[DataF
 
 
 def present_buckets(listing: Listing, inputs: CompactionInputs) -> int:
-    """Into how many buckets a place is rebalanced where nobody says it: as many as its bucket files have numbers.
+    """Return the buckets of a rebalance that states none: as many as the bucket files of the place have numbers.
 
     Source: Hive 4 `RebalanceQueryCompactor`, which counts the files of obsolete directories, too; where there are
     original files alone, which it does not count, these have numbers as well.
@@ -119,7 +119,7 @@ def compaction_units(
     matching: ColumnMatching,
     row_type: str | None = None,
 ) -> tuple[Unit, ...]:
-    """The units of a compaction, by result directory and bucket.
+    """Return the units of a compaction, by result directory and bucket.
 
     schema          as `schema_file` finds it; without one there is no unit
     delete_buckets  the buckets that the events of a delete file decode to, by its path
@@ -164,7 +164,7 @@ def compaction_units(
 
 
 def ways_of(storage: Storage | None, properties: Mapping[str, str]) -> frozenset[JoinWay]:
-    """How files of a table or partition may be joined, by what a metastore says of it.
+    """Return how files of a table or partition may be joined, by what a metastore says of it.
 
     Without a metastore (None) a file shows by itself that it is ORC or Parquet; nothing shows that one is text without
     header lines.
@@ -178,7 +178,7 @@ def ways_of(storage: Storage | None, properties: Mapping[str, str]) -> frozenset
 
 
 def input_files(inputs: CompactionInputs) -> tuple[DataFile, ...]:
-    """The files whose rows stay, in order: none of a directory whose write ids are all aborted."""
+    """Return the files whose rows stay, in order: none of a directory whose write ids are all aborted."""
     return tuple(file for directory in inputs.directories for file in directory.files if not file.aborted)
 
 
@@ -190,7 +190,7 @@ def join_units(
     generation: Generation,
     settings: RewriteSettings,
 ) -> tuple[JoinUnit, ...]:
-    """The files to make. `facts` of each input, by its path.
+    """Return the files to make. `facts` of each input, by its path.
 
     A bucket's first file is named as Hive's writers name it, further ones as Hive names copies of it.
     """
@@ -229,13 +229,13 @@ def join_units(
 
 
 def extension(path: str) -> str:
-    """What follows the last dot of a file's name, with the dot: by it Hadoop chooses the codec of text."""
+    """Return what follows the last dot of a file's name, with the dot: by it Hadoop chooses the codec of text."""
     _, dot, rest = path.rpartition("/")[2].rpartition(".")
     return dot + rest if dot else ""
 
 
 def plan_stripes(stripes: Sequence[StripeFacts], settings: RewriteSettings) -> tuple[StripeAction, ...]:
-    """Actions in the order of the stripes, which is the order of their keys.
+    """Return actions in the order of the stripes, which is the order of their keys.
 
     A stripe without a reason against it is copied. Others are rewritten, joined with their neighbours up to the stripe
     size and `MOST_JOINED_ROWS`; a small stripe that could be copied joins such a group, or other small ones beside it.
@@ -267,14 +267,14 @@ def plan_stripes(stripes: Sequence[StripeFacts], settings: RewriteSettings) -> t
 
 
 def must_rewrite(stripe: StripeFacts) -> str | None:
-    """Why a stripe cannot be copied even when it is large enough, or None."""
+    """Return why a stripe cannot be copied even when it is large enough, or None."""
     if stripe.deleted or stripe.aborted:
         return _dropped([stripe])
     return stripe.no_copy
 
 
 def _close(group: list[StripeFacts]) -> Iterator[StripeAction]:
-    """One action for a group; a single stripe that is only small is copied: joining it with nothing gains nothing."""
+    """Yield one action for a group; a single stripe that is only small is copied: there is nothing to join it with."""
     if not group:
         return
     if len(group) == 1 and must_rewrite(group[0]) is None:
@@ -304,7 +304,7 @@ def _dropped(stripes: list[StripeFacts]) -> str:
 
 
 def part_bytes_on(slots: int, given: int) -> int:
-    """Input bytes of a task that shares a bucket with others, where so many tasks run at a time.
+    """Return the input bytes of a task that shares a bucket with others, where so many tasks run at a time.
 
     Spark starts some thousand tasks a second: the more cores there are, the longer each has to have one.
 
@@ -314,7 +314,7 @@ def part_bytes_on(slots: int, given: int) -> int:
 
 
 def shares(actions: Sequence[StripeAction], part_bytes: int) -> tuple[tuple[int, ...], ...]:
-    """The numbers of the rewriting actions, shared out among tasks of about so many input bytes; () for a single task.
+    """Return numbers of rewriting actions, dealt to tasks of about so many input bytes; () for a single task.
 
     The largest are dealt first, each to the task that has least so far, so that all end at about the same time.
     """
@@ -333,7 +333,7 @@ def shares(actions: Sequence[StripeAction], part_bytes: int) -> tuple[tuple[int,
 
 
 def batches(lengths: Sequence[int], free: int) -> list[list[int]]:
-    """The tasks to start now on so many free places, by their numbers: each list shares one place.
+    """Return the tasks to start now on so many free places, by their numbers: each list shares one place.
 
     lengths  input bytes of the tasks that wait, those that wait longest first; what does not fit goes on waiting
     """
@@ -358,7 +358,7 @@ def batches(lengths: Sequence[int], free: int) -> list[list[int]]:
 
 
 def alike(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
-    """Batches, by their numbers, that take about as long as each other: who waits for all waits for none in vain.
+    """Yield batches, by their numbers, of about equal length, so that a batch is not held up by one slow member.
 
     most  so many at a time: the more there are, the longer the last one takes
     """
