@@ -45,6 +45,8 @@ def json_text(document: Mapping[str, Any]) -> str:
 
 def json_characters(line: str) -> str:
     """Return a line of JSON in which everything that a terminal interprets is escaped."""
+    if line.isprintable():
+        return line
     return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in line)
 
 
