@@ -65,7 +65,7 @@ from acidlib.report.results import (
     EXIT_SOME_FAILED,
     CleaningResult,
     InitiatorResult,
-    Verdict,
+    Outcome,
     cancel_exit_status,
     cancellations_document,
 )
@@ -236,7 +236,7 @@ def initiator(
         report = report_of(InitiatorReport, environment, found)
 
         def add(result: InitiatorResult) -> None:
-            if result.outcome is Verdict.FAILED:
+            if result.outcome is Outcome.FAILED:
                 found.progress.note(result.reason, level=ERROR, place=str(result.ref))
             report.add(result.document())
 
@@ -301,7 +301,7 @@ def cleaner(
 
         def add(result: CleaningResult) -> None:
             if result.is_bad and not orphans:
-                found.progress.note(f"{result.state}, {result.reason}", level=ERROR, place=str(result.ref))
+                found.progress.note(f"{result.state.value}, {result.reason}", level=ERROR, place=str(result.ref))
             report.add(result.document())
 
         if orphans:

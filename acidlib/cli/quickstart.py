@@ -33,7 +33,7 @@ from acidlib.model.units import RewriteSettings
 from acidlib.planning.stated_write_ids import stated_write_ids
 from acidlib.queue.sql import SqlQueue
 from acidlib.report.progress import TerminalProgress
-from acidlib.report.results import CleaningResult, CompactionResult, InitiatorResult, Outcome, Verdict
+from acidlib.report.results import CleaningResult, CompactionResult, InitiatorResult, Outcome
 from acidlib.report.show import show_document
 from acidlib.service.clean import run_cleaner
 from acidlib.service.compact import run_compaction
@@ -164,7 +164,7 @@ class Quickstart:
         )
         first = results[0]
         self.page.say(f"The threshold: {first.threshold_key} = {first.threshold:g}, set by {first.threshold_source}.")
-        if any(item.type != "major" or item.outcome is not Verdict.DUE for item in results):
+        if any(item.type != "major" or item.outcome is not Outcome.DUE for item in results):
             raise CorruptError("Cannot go on: because the initiator did not decide what it has to decide here")
 
     def compact(self, kind: CompactionType, *, named: bool) -> None:
@@ -207,7 +207,7 @@ class Quickstart:
                 (
                     str(item.id),
                     _short(str(item.ref)),
-                    item.state,
+                    item.state.value,
                     plural(len(item.removed), "directory", "directories"),
                     f"{item.document()['bytes_removed']:,}",
                 )
@@ -216,7 +216,7 @@ class Quickstart:
             right=("Request", "Bytes"),
         )
         self.page.lines([""])
-        if any(item.state != "succeeded" for item in results):
+        if any(item.state is not Outcome.SUCCEEDED for item in results):
             raise CorruptError("Cannot go on: because something obsolete was left: " + results[0].reason)
 
     def show(self) -> None:

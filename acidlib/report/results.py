@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from acidlib.errors import AcidError, ConflictError, MissingError, RefusedError
 from acidlib.model.tables import TableRef
 from acidlib.model.units import UnitResult
 
@@ -33,7 +34,7 @@ FIGURES = (
 
 
 class Outcome(enum.Enum):
-    """The `state` of a result."""
+    """The end of a job at one place or for one request: the `state` of a result, or `outcome` of a decision."""
 
     PLANNED = "planned"
     READY_FOR_CLEANING = "ready for cleaning"
@@ -43,6 +44,46 @@ class Outcome(enum.Enum):
     FAILED = "failed"
     CONFLICT = "conflict"
     SKIPPED = "skipped"
+    DUE = "due"
+    LEFT_ALONE = "left alone"
+    HELD_BACK = "held back"
+    UNDONE = "undone"
+    WAS_UNDONE = "already undone"
+    CANCELLED = "cancelled"
+    MISSING = "missing"
+
+
+COMPACTION_OUTCOMES = (
+    Outcome.PLANNED,
+    Outcome.READY_FOR_CLEANING,
+    Outcome.SUCCEEDED,
+    Outcome.ALREADY_COMPACT,
+    Outcome.REFUSED,
+    Outcome.FAILED,
+    Outcome.CONFLICT,
+    Outcome.SKIPPED,
+)
+DECISION_OUTCOMES = (Outcome.DUE, Outcome.LEFT_ALONE, Outcome.REFUSED, Outcome.HELD_BACK, Outcome.FAILED)
+"""Of a place that the initiator looked at: REFUSED is what no compaction can be made of until its owner changes it,
+FAILED what may go well the next time."""
+UNDO_OUTCOMES = (
+    Outcome.PLANNED,
+    Outcome.UNDONE,
+    Outcome.WAS_UNDONE,
+    Outcome.REFUSED,
+    Outcome.CONFLICT,
+    Outcome.FAILED,
+)
+CANCEL_OUTCOMES = (Outcome.PLANNED, Outcome.CANCELLED, Outcome.REFUSED, Outcome.MISSING)
+
+
+def outcome_of(error: AcidError) -> Outcome:
+    """Return how a job ends at a place where an error was raised."""
+    if isinstance(error, ConflictError):
+        return Outcome.CONFLICT
+    # what is missing was said to be there
+    is_refused = isinstance(error, RefusedError) and not isinstance(error, MissingError)
+    return Outcome.REFUSED if is_refused else Outcome.FAILED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,19 +250,6 @@ def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 3)
 
 
-class Verdict(enum.Enum):
-    """Outcomes of a place that the initiator looked at.
-
-    REFUSED is what no compaction can be made of until its owner changes it; FAILED what may go well the next time.
-    """
-
-    DUE = "due"
-    LEFT_ALONE = "left alone"
-    REFUSED = "refused"
-    HELD_BACK = "held back"
-    FAILED = "failed"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitiatorResult:
     """One table or partition that was looked at.
@@ -242,11 +270,11 @@ class InitiatorResult:
     threshold: float | None = None
     threshold_key: str | None = None
     threshold_source: str | None = None
-    outcome: Verdict
+    outcome: Outcome
 
     def document(self) -> dict[str, Any]:
         """Return an entry of `decisions`."""
-        return fields_of(self) | {"outcome": self.outcome.value, "failed": self.outcome is Verdict.FAILED}
+        return fields_of(self) | {"outcome": self.outcome.value, "failed": self.outcome is Outcome.FAILED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,7 +294,7 @@ class RemovedPath:
 class CleaningResult:
     """One request of the queue, or the litter of one partition (id None).
 
-    state   "succeeded", "ready for cleaning" (waits, or something is left), "failed", "conflict" or "planned"
+    state   READY_FOR_CLEANING where the request waits, or something is left
     blocked why something obsolete stays for now
     is_busy another run of this engine has the place
     """
@@ -274,7 +302,7 @@ class CleaningResult:
     id: int | None
     ref: TableRef
     location: str
-    state: str
+    state: Outcome
     reason: str
     removed: tuple[RemovedPath, ...] = ()
     blocked: tuple[str, ...] = ()
@@ -283,7 +311,7 @@ class CleaningResult:
     @property
     def is_bad(self) -> bool:
         """True where it failed, or another was at work there."""
-        return self.state in ("failed", "conflict")
+        return self.state in (Outcome.FAILED, Outcome.CONFLICT)
 
     def document(self) -> dict[str, Any]:
         """Return an entry of `cleanings`."""
@@ -291,24 +319,13 @@ class CleaningResult:
             "id": self.id,
             **self.ref._asdict(),
             "location": self.location,
-            "state": self.state,
+            "state": self.state.value,
             "reason": self.reason,
             "bytes_removed": sum(item.bytes for item in self.removed if item.moved_to is None),
             "bytes_moved": sum(item.bytes for item in self.removed if item.moved_to is not None),
             "removed": [asdict(item) for item in self.removed],
             "blocked": list(self.blocked),
         }
-
-
-class UndoState(enum.Enum):
-    """The `state` of an undo."""
-
-    PLANNED = "planned"
-    UNDONE = "undone"
-    WAS_UNDONE = "already undone"
-    REFUSED = "refused"
-    CONFLICT = "conflict"
-    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,7 +344,7 @@ class UndoResult:
     ref: TableRef
     location: str
     type: str
-    state: UndoState
+    state: Outcome
     reason: str
     result: tuple[str, ...] = ()
     moved_to: str | None = None
@@ -340,16 +357,7 @@ class UndoResult:
 
     def exit_status(self) -> int:
         """Return 0 where it is or was done, or was refused; 1 where the only place that is named failed or is held."""
-        return EXIT_NOT_DONE if self.state in (UndoState.CONFLICT, UndoState.FAILED) else EXIT_DONE
-
-
-class CancelState(enum.Enum):
-    """The `state` of a cancellation."""
-
-    PLANNED = "planned"
-    CANCELLED = "cancelled"
-    REFUSED = "refused"
-    MISSING = "missing"
+        return EXIT_NOT_DONE if self.state in (Outcome.CONFLICT, Outcome.FAILED) else EXIT_DONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -359,13 +367,13 @@ class Cancellation:
     id: int
     ref: TableRef | None = None
     type: str | None = None
-    state: CancelState
+    state: Outcome
     reason: str
 
 
 def cancellations_document(found: Sequence[Cancellation]) -> dict[str, Any]:
     """Return what the JSON document says of withdrawn requests."""
-    states = {state.value: sum(one.state is state for one in found) for state in CancelState}
+    states = {state.value: sum(one.state is state for one in found) for state in CANCEL_OUTCOMES}
     return {
         "cancellations": [{"id": one.id} | fields_of(one) | {"state": one.state.value} for one in found],
         "totals": {"cancellations": len(found), "states": states},
@@ -374,7 +382,7 @@ def cancellations_document(found: Sequence[Cancellation]) -> dict[str, Any]:
 
 def cancel_exit_status(found: Sequence[Cancellation]) -> int:
     """Return 0 when all are withdrawn; else 1 where one is named, and 3 where several are."""
-    if all(one.state in (CancelState.PLANNED, CancelState.CANCELLED) for one in found):
+    if all(one.state in (Outcome.PLANNED, Outcome.CANCELLED) for one in found):
         return EXIT_DONE
     return EXIT_NOT_DONE if len(found) == 1 else EXIT_SOME_FAILED
 

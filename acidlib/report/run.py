@@ -14,7 +14,15 @@ from functools import cache
 from typing import Any, ClassVar, Generic, TypeVar
 
 from acidlib.report.page import CleanerSummary, CompactionsSummary, InitiatorSummary, Page, Summary
-from acidlib.report.results import EXIT_DONE, EXIT_NOT_DONE, EXIT_SOME_FAILED, FIGURES, Outcome, Verdict
+from acidlib.report.results import (
+    COMPACTION_OUTCOMES,
+    DECISION_OUTCOMES,
+    EXIT_DONE,
+    EXIT_NOT_DONE,
+    EXIT_SOME_FAILED,
+    FIGURES,
+    Outcome,
+)
 from acidlib.report.text import Entry, by_state, cleaning_lines, compaction_lines, decision_lines, json_text, wrapped
 from acidlib.wording import human_bytes, plural
 
@@ -124,7 +132,7 @@ class CompactionsReport(RunReport):
             self._figures[figure] += entry[figure] or 0
 
     def totals(self) -> dict[str, Any]:
-        states = {outcome.value: self._states[outcome.value] for outcome in Outcome}
+        states = {outcome.value: self._states[outcome.value] for outcome in COMPACTION_OUTCOMES}
         return {"compactions": self._states.total(), "states": states} | {name: self._figures[name] for name in FIGURES}
 
     def _show(self, entry: Entry) -> None:
@@ -200,7 +208,7 @@ class InitiatorReport(RunReport):
             yield "Nothing to look at: no table was found."
             return
         due = by_state(dict(sorted(self._due.items()))) or "none to compact"
-        others = [one.value for one in Verdict if one is Verdict.LEFT_ALONE or self._outcomes[one.value]]
+        others = [one.value for one in DECISION_OUTCOMES if one is Outcome.LEFT_ALONE or self._outcomes[one.value]]
         counts = [f"{self._outcomes[one]:,} {one}" for one in others if one != "due"]
         looked_at, queued = plural(self._outcomes.total(), "place"), plural(self._queued, "request")
         summary = f"{looked_at} looked at: {', '.join([due, *counts])}; {queued} queued"

@@ -13,7 +13,7 @@ from acidlib.metastore.hms import Hms
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, State
 from acidlib.queue.sql import SqlQueue
-from acidlib.report.results import Cancellation, CancelState
+from acidlib.report.results import Cancellation, Outcome
 from acidlib.service.environment import Environment
 from acidlib.service.open import connect, open_queue
 
@@ -48,14 +48,14 @@ def _in_sql(
         row = queue.find(number)
         if row is not None and is_ours and row.facts.metastore != name:
             whose = f"of the metastore {row.facts.metastore}" if row.facts.metastore else "of a directory alone"
-            return _answer(row, CancelState.REFUSED, f"it is {whose}: name that with --metastore-uri (or none)")
+            return _answer(row, Outcome.REFUSED, f"it is {whose}: name that with --metastore-uri (or none)")
         if row is None and number in elsewhere:
             why = "it is in the metastore's own queue, which no call changes: give --queue-url of its database"
-            return _answer(elsewhere[number], CancelState.REFUSED, why)
+            return _answer(elsewhere[number], Outcome.REFUSED, why)
         return _missing(number) if row is None else _answer(row, *_can_be(row))
 
     found = {number: about(number) for number in ids}
-    wanted = [number for number, one in found.items() if one.state is CancelState.PLANNED]
+    wanted = [number for number, one in found.items() if one.state is Outcome.PLANNED]
     if dry_run or not wanted:
         return list(found.values())
     aborted = queue.abort(wanted, f"cancelled by {where.user} on {where.host}", now_ms)
@@ -67,7 +67,7 @@ def _at_hive4(hms: Hms, ids: Sequence[int], *, dry_run: bool) -> list[Cancellati
     rows = {row.id: row for row in hms.show_compactions()}
     found = {number: _answer(rows[number], *_can_be(rows[number])) if number in rows else _missing(number)
              for number in ids}  # fmt: skip
-    wanted = [number for number, one in found.items() if one.state is CancelState.PLANNED]
+    wanted = [number for number, one in found.items() if one.state is Outcome.PLANNED]
     if dry_run or not wanted:
         return list(found.values())
     told = hms.abort_compactions(wanted)
@@ -75,31 +75,31 @@ def _at_hive4(hms: Hms, ids: Sequence[int], *, dry_run: bool) -> list[Cancellati
         says = told.get(number, "nothing")
         why = f"the metastore says: {says}; see acidlib show"
         is_done = says.startswith(_SUCCESS)
-        found[number] = _done(found[number]) if is_done else _answer(rows[number], CancelState.REFUSED, why)
+        found[number] = _done(found[number]) if is_done else _answer(rows[number], Outcome.REFUSED, why)
     return list(found.values())
 
 
-def _can_be(row: CompactionRequest) -> tuple[CancelState, str]:
+def _can_be(row: CompactionRequest) -> tuple[Outcome, str]:
     """Whether a request can be withdrawn, and what to do where it cannot."""
     match row.state:
         case State.INITIATED:
-            return CancelState.PLANNED, "it waits, and would be withdrawn"
+            return Outcome.PLANNED, "it waits, and would be withdrawn"
         case State.WORKING:
             return (
-                CancelState.REFUSED,
+                Outcome.REFUSED,
                 f"{row.worker_id} works on it: end that run, which gives it back, and call again",
             )
         case State.READY_FOR_CLEANING:
-            return CancelState.REFUSED, "it is done, and awaits the cleaner: acidlib undo takes a result back"
+            return Outcome.REFUSED, "it is done, and awaits the cleaner: acidlib undo takes a result back"
         case _:
-            return CancelState.REFUSED, f"it has ended before, as {row.state.label}"
+            return Outcome.REFUSED, f"it has ended before, as {row.state.label}"
 
 
 def _done(planned: Cancellation) -> Cancellation:
-    return replace(planned, state=CancelState.CANCELLED, reason="it is withdrawn, and ends as aborted")
+    return replace(planned, state=Outcome.CANCELLED, reason="it is withdrawn, and ends as aborted")
 
 
-def _answer(row: CompactionRequest, state: CancelState, reason: str) -> Cancellation:
+def _answer(row: CompactionRequest, state: Outcome, reason: str) -> Cancellation:
     return Cancellation(
         id=row.id,
         ref=row.ref,
@@ -110,4 +110,4 @@ def _answer(row: CompactionRequest, state: CancelState, reason: str) -> Cancella
 
 
 def _missing(number: int) -> Cancellation:
-    return Cancellation(id=number, state=CancelState.MISSING, reason="there is no such request; see acidlib show")
+    return Cancellation(id=number, state=Outcome.MISSING, reason="there is no such request; see acidlib show")

@@ -16,7 +16,7 @@ from acidlib.model.requests import CompactionRequest
 from acidlib.planning.clean import CleanPlan, left_over
 from acidlib.planning.results import holding, shows, why_held
 from acidlib.points import Point, passing
-from acidlib.report.results import CleaningResult, RemovedPath
+from acidlib.report.results import CleaningResult, Outcome, RemovedPath
 from acidlib.service.backend import Backend, Hold, finish_claimed
 from acidlib.service.places import CleanerOptions, Selection, Target
 from acidlib.service.removals import (
@@ -181,7 +181,7 @@ def run_cleaner(cleaning: Cleaning, tell: Callable[[CleaningResult], None]) -> N
     def told(result: CleaningResult) -> None:
         # where no place is named, what another run has is that run's, and waits here for the next
         is_named = options.location is not None or options.selection.tables
-        tell(replace(result, state="ready for cleaning") if result.is_busy and not is_named else result)
+        tell(replace(result, state=Outcome.READY_FOR_CLEANING) if result.is_busy and not is_named else result)
 
     by_place: dict[object, list[CompactionRequest]] = {}
     for request in cleaning.ready():
@@ -201,7 +201,7 @@ def run_cleaner(cleaning: Cleaning, tell: Callable[[CleaningResult], None]) -> N
     for cleaned in _at_places(services, "cleaning", clean, list(by_place.values()), pace, together=cleaning.together):
         for request, result in cleaned:
             names.setdefault(result.location, set()).add(str(result.ref))
-            if result.state == "conflict" and not result.removed:
+            if result.state == Outcome.CONFLICT and not result.removed:
                 conflicts.append((request, result))
             else:
                 told(result)
@@ -310,16 +310,18 @@ class _RequestCleaning:
         self._options = cleaning.options
         self._request = request
         self._pace = pace
-        self._result = _result(request, "", "")
+        self._result = _result(request, Outcome.FAILED, "")
 
     def steps(self) -> _Steps:
         """Return the result of the request, whatever goes wrong with it."""
         try:
             return (yield from self._clean())
         except ConflictError as error:
-            return replace(self._result, state="conflict", reason=str(error), is_busy=isinstance(error, BusyError))
+            return replace(
+                self._result, state=Outcome.CONFLICT, reason=str(error), is_busy=isinstance(error, BusyError)
+            )
         except NotOursError as error:
-            return replace(self._result, state="ready for cleaning", reason=str(error))
+            return replace(self._result, state=Outcome.READY_FOR_CLEANING, reason=str(error))
         except ReplacedError as error:
             return self._dropped(str(error))
         except AcidError as error:
@@ -329,13 +331,13 @@ class _RequestCleaning:
                     self._cleaning.note_failure(self._request, error)
                 except AcidError as another:  # one that cannot be noted must not keep the others from being cleaned
                     reason = f"{reason}; then: {another}"
-            return replace(self._result, state="failed", reason=reason)
+            return replace(self._result, state=Outcome.FAILED, reason=reason)
 
     def _clean(self) -> _Steps:
         cleaning, services, dry_run = self._cleaning, self._services, self._options.dry_run
         not_ready = cleaning.not_ready_reason(self._request)
         if not dry_run and not_ready is not None:
-            return _result(self._request, "ready for cleaning", not_ready)
+            return _result(self._request, Outcome.READY_FOR_CLEANING, not_ready)
         request, target = cleaning.place(self._request)
         is_there = self._is_there(request, target)
         if target is not None and not is_there:
@@ -343,7 +345,7 @@ class _RequestCleaning:
             is_there = self._is_there(request, target)
         if target is None or not is_there:
             if not_ready is not None:
-                return _result(request, "planned", not_ready)
+                return _result(request, Outcome.PLANNED, not_ready)
             return self._gone(target)
         location, store = target.location, services.store(target.location)
         trash = self._trash_place(target) if self._options.trash else None
@@ -399,13 +401,13 @@ class _RequestCleaning:
         if plan.kept:
             kept = plural(len(plan.kept), "covered directory stays for its", "covered directories stay for their")
             reason = f"nothing is left that the cleaner may remove; {kept} owner to remove"
-        return replace(self._result, state="succeeded", reason=reason)
+        return replace(self._result, state=Outcome.SUCCEEDED, reason=reason)
 
     def _is_there(self, request: CompactionRequest, target: Target | None) -> bool:
         """Return whether there is anything at the place of a request, which its result tells from now on."""
         if target is None:
             return False
-        self._result = replace(_result(request, "ready for cleaning", ""), location=str(target.location))
+        self._result = replace(_result(request, Outcome.READY_FOR_CLEANING, ""), location=str(target.location))
         return self._services.fs(target.location).exists(str(target.location))
 
     def _trash_place(self, target: Target) -> str:
@@ -428,7 +430,7 @@ class _RequestCleaning:
     ) -> _Steps:
         """Return what a run would remove now, or move to a `trash`, or what it waits for."""
         services, location = self._services, target.location
-        planned = replace(self._result, state="planned")
+        planned = replace(self._result, state=Outcome.PLANNED)
         if services.store(location).unfinished(location):
             return replace(planned, reason="a publication there is unfinished; the run finishes it first")
         listing = list_location(services.fs(location), location, missing=ConflictError)
@@ -455,9 +457,9 @@ class _RequestCleaning:
     def _dropped(self, reason: str) -> CleaningResult:
         """End the request: there is nothing to clean, and will not be."""
         if self._options.dry_run:
-            return _result(self._request, "planned", reason)
+            return _result(self._request, Outcome.PLANNED, reason)
         self._cleaning.end_dropped(self._request)
-        return _result(self._request, "succeeded", reason)
+        return _result(self._request, Outcome.SUCCEEDED, reason)
 
 
 def _missing(target: Target, what: str) -> RetryError:
@@ -470,7 +472,7 @@ def _waiting(plan: CleanPlan) -> tuple[str, ...]:
     return tuple(f"{blocked.path}: {blocked.reason}" for blocked in (*plan.blocked, *plan.kept))
 
 
-def _result(about: CompactionRequest | Target, state: str, reason: str) -> CleaningResult:
+def _result(about: CompactionRequest | Target, state: Outcome, reason: str) -> CleaningResult:
     number: int | None
     number, location = (
         (about.id, about.facts.location) if isinstance(about, CompactionRequest) else (None, about.location)
@@ -486,7 +488,7 @@ def _remove_leftovers(
     """Finish or remove what dead runs left where no request awaits cleaning; None where there is nothing."""
     services = cleaning.services
     target = Target(ref=request.ref, location=place)
-    result = _result(target, "succeeded", "")
+    result = _result(target, Outcome.SUCCEEDED, "")
     try:
         fs, store = services.fs(place), services.store(place)
         if not fs.is_directory(str(place)):
@@ -499,7 +501,7 @@ def _remove_leftovers(
             return None
         reason = f"{len(unfinished)} unfinished publications of dead runs" if unfinished else "litter of dead runs"
         if cleaning.options.dry_run:
-            return replace(result, state="planned", reason=reason, removed=litter_at(services, place))
+            return replace(result, state=Outcome.PLANNED, reason=reason, removed=litter_at(services, place))
         with cleaning.hold(request, target) as held:
             finish_claimed(store, place, held.exclusive)
             removed, problems = remove_litter(services, held.claim, pace)
@@ -507,16 +509,16 @@ def _remove_leftovers(
     except BusyError:
         return None  # what lies there may be of the run that is at work
     except ConflictError as error:
-        return replace(result, state="conflict", reason=str(error))
+        return replace(result, state=Outcome.CONFLICT, reason=str(error))
     except AcidError as error:
-        return replace(result, state="failed", reason=str(error))
+        return replace(result, state=Outcome.FAILED, reason=str(error))
 
 
 def _with_removed(
     result: CleaningResult, removed: tuple[RemovedPath, ...], problems: tuple[str, ...]
 ) -> CleaningResult:
     result = replace(result, removed=removed)
-    return replace(result, state="failed", reason="; ".join(problems)) if problems else result
+    return replace(result, state=Outcome.FAILED, reason="; ".join(problems)) if problems else result
 
 
 def run_orphans(
@@ -553,11 +555,11 @@ def run_orphans(
                 continue
             where = services.store(target.location).trash_place(target.location) if trash else None
             reason = plural(len(orphans), "orphan") + (f", to move to {where}" if where is not None else "")
-            tell(replace(_result(target, "planned", reason), removed=tuple(map(_orphan_path, orphans))))
+            tell(replace(_result(target, Outcome.PLANNED, reason), removed=tuple(map(_orphan_path, orphans))))
         except ConflictError as error:
-            tell(_result(target, "conflict", str(error)))
+            tell(_result(target, Outcome.CONFLICT, str(error)))
         except AcidError as error:
-            tell(_result(target, "failed", str(error)))
+            tell(_result(target, Outcome.FAILED, str(error)))
     services.progress.finish()
     return [*selected.notes, *(f"{one.target.ref}: {one.reason}" for one in selected.passed_over)]
 
@@ -568,7 +570,7 @@ def _remove_orphans(services: Services, target: Target, idle_seconds: float, *, 
         orphans = _orphans_at(services, target, idle_seconds, own_token=claim.token)
         wanted = {orphan.name: _orphan_path(orphan).reason for orphan in orphans}
         removed, problems = remove_named(services, claim, wanted, trash=trash, pace=Pace(services))
-    return _with_removed(_result(target, "succeeded", plural(len(orphans), "orphan")), removed, problems)
+    return _with_removed(_result(target, Outcome.SUCCEEDED, plural(len(orphans), "orphan")), removed, problems)
 
 
 def _orphans_at(

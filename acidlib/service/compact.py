@@ -28,7 +28,7 @@ from acidlib.planning.results import digest_of_inputs
 from acidlib.planning.units import part_bytes_on
 from acidlib.points import Point, passing
 from acidlib.report.progress import ERROR, INFO, WARNING, TerminalProgress
-from acidlib.report.results import CompactionResult, Outcome, Verification
+from acidlib.report.results import CompactionResult, Outcome, Verification, outcome_of
 from acidlib.service.attempts import fingerprint, note_of
 from acidlib.service.backend import Backend, CompactionHold, finish_claimed
 from acidlib.service.places import ListedPlace, Target
@@ -40,7 +40,7 @@ from acidlib.service.plan import (
     prepare,
     rebalanced,
 )
-from acidlib.service.run_queue import CompactionRun, Job, RunQueue, Tell, not_begun, outcome_of
+from acidlib.service.run_queue import CompactionRun, Job, RunQueue, Tell, not_begun
 from acidlib.service.schedule import Flow, ran
 from acidlib.service.services import Services, Task
 from acidlib.service.tasks import AnyUnit, look_task

@@ -16,7 +16,7 @@ from acidlib.planning.initiate import ABORTS_BY_CLEANER, Decision, decide
 from acidlib.planning.inputs import Refusal
 from acidlib.planning.state import acid_state
 from acidlib.points import Point, passing
-from acidlib.report.results import InitiatorResult, Verdict
+from acidlib.report.results import InitiatorResult, Outcome
 from acidlib.service.attempts import Attempts
 from acidlib.service.backend import Backend, Decided
 from acidlib.service.places import (
@@ -80,7 +80,7 @@ def run_initiator(
 
 
 def _left_alone(one: PassedOver) -> InitiatorResult:
-    return _result(one.target, reason=one.reason, outcome=Verdict.REFUSED if one.is_refused else Verdict.LEFT_ALONE)
+    return _result(one.target, reason=one.reason, outcome=Outcome.REFUSED if one.is_refused else Outcome.LEFT_ALONE)
 
 
 def _queued(
@@ -104,7 +104,7 @@ class _ToQueue:
     def answered(self, services: Services, backend: Backend, answer: int | AcidError) -> InitiatorResult:
         """The result, with what the queue said."""
         if isinstance(answer, ConflictError):
-            return replace(self.result, reason=str(answer), outcome=Verdict.LEFT_ALONE)
+            return replace(self.result, reason=str(answer), outcome=Outcome.LEFT_ALONE)
         if isinstance(answer, AcidError):
             return _in_vain(services, backend, self.decided.place.target, answer)
         return replace(self.result, queued=answer)
@@ -118,19 +118,19 @@ def _initiate(
             raise one.error
         return _decided(services, backend, attempts, one, dry_run=dry_run, force=force)
     except BusyError as error:
-        return _result(one.target, reason=str(error), outcome=Verdict.LEFT_ALONE)
+        return _result(one.target, reason=str(error), outcome=Outcome.LEFT_ALONE)
     except AcidError as error:
         return _in_vain(services, backend, one.target, error)
 
 
 def _in_vain(services: Services, backend: Backend, target: Target, error: AcidError) -> InitiatorResult:
     """Return the result of a place that could not be judged; nothing is wrong where it was dropped meanwhile."""
-    outcome = Verdict.FAILED
+    outcome = Outcome.FAILED
     try:
         if backend.is_dropped(target):
-            return _result(target, reason="it was dropped meanwhile", outcome=Verdict.LEFT_ALONE)
+            return _result(target, reason="it was dropped meanwhile", outcome=Outcome.LEFT_ALONE)
         if is_lasting(services, target, error):
-            outcome = Verdict.REFUSED
+            outcome = Outcome.REFUSED
     except AcidError:
         pass  # what went wrong first says more
     return _result(target, reason=str(error), outcome=outcome)
@@ -167,17 +167,17 @@ def _decided(
         place = target.listed(list_location(services.fs(target.location), target.location, missing=ConflictError))
     decision = decision_about(services, place)
     if decision.kind is None:
-        return _result(target, decision, outcome=Verdict.LEFT_ALONE)
+        return _result(target, decision, outcome=Outcome.LEFT_ALONE)
     refusal = refused_now(services, attempts, place, decision.kind)
     if refusal is not None:
-        outcome = Verdict.LEFT_ALONE if refusal.already_compact else Verdict.REFUSED
+        outcome = Outcome.LEFT_ALONE if refusal.already_compact else Outcome.REFUSED
         return _result(target, decision, reason=refusal.reason, outcome=outcome)
     if not force:
         if reason := attempts.refusal(place, decision.kind):
-            return _result(target, decision, reason=reason, outcome=Verdict.REFUSED)
+            return _result(target, decision, reason=reason, outcome=Outcome.REFUSED)
         if reason := backend.held_back(target, decision.kind, dry_run=dry_run):
-            return _result(target, decision, reason=reason, outcome=Verdict.HELD_BACK)
-    due = _result(target, decision, outcome=Verdict.DUE)
+            return _result(target, decision, reason=reason, outcome=Outcome.HELD_BACK)
+    due = _result(target, decision, outcome=Outcome.DUE)
     if dry_run:
         return due
     figures = RequestFacts(deltas=place.deltas, bytes=place.delta_bytes, reason=decision.reason)
@@ -229,7 +229,7 @@ def _aborted(services: Services, listing: Listing, write_ids: ValidWriteIdList, 
 
 
 def _result(
-    target: Target, decision: Decision | None = None, *, reason: str | None = None, outcome: Verdict
+    target: Target, decision: Decision | None = None, *, reason: str | None = None, outcome: Outcome
 ) -> InitiatorResult:
     """Return a result, whose reason is that of the decision unless another one counts."""
     if reason is None:

@@ -29,7 +29,7 @@ from acidlib.planning.initiate import ABORTED_TXN_KEY, ABORTED_TXN_TIME_KEY, ABO
 from acidlib.points import Point, passing
 from acidlib.queue.metastore_database import MetastoreDatabase
 from acidlib.report.progress import WARNING
-from acidlib.report.results import CleaningResult, RemovedPath
+from acidlib.report.results import CleaningResult, Outcome, RemovedPath
 from acidlib.service.places import CleanerOptions, Target
 from acidlib.service.removals import NotOursError, Pace, remove_named, would_go
 from acidlib.service.services import Services
@@ -105,13 +105,13 @@ class RolledBack:
 
     def clean(self, due: DueCleaning, pace: Pace) -> CleaningResult:
         """Return what came of one place, whatever goes wrong there."""
-        result = CleaningResult(id=None, ref=due.ref, location="", state="failed", reason="")
+        result = CleaningResult(id=None, ref=due.ref, location="", state=Outcome.FAILED, reason="")
         try:
             return self._clean(due, result, pace)
         except ConflictError as error:
-            return replace(result, state="conflict", reason=str(error), is_busy=isinstance(error, BusyError))
+            return replace(result, state=Outcome.CONFLICT, reason=str(error), is_busy=isinstance(error, BusyError))
         except RefusedError as error:
-            return replace(result, state="ready for cleaning", reason=str(error))
+            return replace(result, state=Outcome.READY_FOR_CLEANING, reason=str(error))
         except AcidError as error:
             return replace(result, reason=str(error))
 
@@ -176,7 +176,7 @@ class RolledBack:
         result = replace(result, blocked=tuple(sorted(set(held.values()))))
         count = plural(len({note.txn_id for note in free}), "rolled back transaction")
         if self._options.dry_run:
-            return replace(result, state="planned", reason=f"{why}; {count} would be forgotten here")
+            return replace(result, state=Outcome.PLANNED, reason=f"{why}; {count} would be forgotten here")
         self._database.forget(free)
         passing(Point.CLEANED)
         if problems:
@@ -184,8 +184,8 @@ class RolledBack:
         if held:
             remembered = len({note.txn_id for note in held})
             reason = f"{why}; {count} forgotten here, {remembered} remembered"
-            return replace(result, state="ready for cleaning", reason=reason)
-        return replace(result, state="succeeded", reason=f"{why}; {count} forgotten here")
+            return replace(result, state=Outcome.READY_FOR_CLEANING, reason=reason)
+        return replace(result, state=Outcome.SUCCEEDED, reason=f"{why}; {count} forgotten here")
 
     def _at_work(self, notes: Sequence[NotedWrite]) -> dict[NotedWrite, str]:
         """Return notes of compactions that were rolled back and whose worker may not know it yet: a result may come."""

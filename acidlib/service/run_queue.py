@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, takewhile
 
-from acidlib.errors import AcidError, ConflictError, MissingError, RefusedError
+from acidlib.errors import AcidError, RefusedError
 from acidlib.model.location import Location
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts
 from acidlib.model.tables import TableRef
 from acidlib.model.units import RewriteSettings
-from acidlib.report.results import CompactionResult, Outcome
+from acidlib.report.results import CompactionResult, Outcome, outcome_of
 from acidlib.service.backend import Backend, Taken, Waiting
 from acidlib.service.places import (
     PORTION,
@@ -350,15 +350,6 @@ def _queued_job(
     return Job(
         target=request.target, kind=kind, taken=taken, named=False, why=facts.reason, listed=listed, buckets=buckets
     )
-
-
-def outcome_of(error: AcidError) -> Outcome:
-    """Return how a compaction ends for which an error was raised."""
-    if isinstance(error, ConflictError):
-        return Outcome.CONFLICT
-    # what is missing was said to be there
-    is_refused = isinstance(error, RefusedError) and not isinstance(error, MissingError)
-    return Outcome.REFUSED if is_refused else Outcome.FAILED
 
 
 def not_begun(state: Outcome, target: Target, kind: CompactionType, reason: str) -> CompactionResult:

@@ -21,7 +21,7 @@ from acidlib.model.listing import Listing
 from acidlib.model.requests import CompactionRequest, RequestFacts, State
 from acidlib.planning.results import UndoPlan, undo_plan
 from acidlib.points import Point, passing
-from acidlib.report.results import UndoResult, UndoState
+from acidlib.report.results import Outcome, UndoResult, outcome_of
 from acidlib.service.backend import finish_claimed
 from acidlib.service.places import Target
 from acidlib.service.services import Services
@@ -47,7 +47,7 @@ def undo(
             reason = request.error_message or "it was undone before"
             return replace(
                 result,
-                state=UndoState.WAS_UNDONE,
+                state=Outcome.WAS_UNDONE,
                 reason=reason,
                 result=_outputs(request),
                 moved_to=request.facts.undone,
@@ -68,19 +68,15 @@ def undo(
         return _undone(services, backend, request, user)
     except (MissingError, UsageError):
         raise
-    except ConflictError as error:
-        return replace(result, state=UndoState.CONFLICT, reason=str(error))
-    except RefusedError as error:
-        return replace(result, state=UndoState.REFUSED, reason=str(error))
     except AcidError as error:
-        return replace(result, state=UndoState.FAILED, reason=str(error))
+        return replace(result, state=outcome_of(error), reason=str(error))
 
 
 def _planned(services: Services, backend: SqlBackend, request: CompactionRequest) -> UndoResult:
     target = backend.undo_target(request)
     location, store = target.location, services.store(target.location)
     store.require_taking_back(location)
-    planned = replace(_result(request, target), state=UndoState.PLANNED)
+    planned = replace(_result(request, target), state=Outcome.PLANNED)
     if _is_aside(services, request, target):
         return replace(planned, reason="it is undone; the run notes that", moved_to=_aside(request))
     if store.unfinished(location):
@@ -99,7 +95,7 @@ def _undone(services: Services, backend: SqlBackend, request: CompactionRequest,
             what = f"publication of {', '.join(record.directories)} {record.outcome}"
             services.progress.note(what, place=str(target.ref))
         now = backend.find_own(request.id)
-        result = replace(_result(now, target), state=UndoState.UNDONE)
+        result = replace(_result(now, target), state=Outcome.UNDONE)
         if now.facts.undone is not None or now.state not in _PUBLISHED:
             raise ConflictError(f"Cannot undo the compaction of {target.ref}: request {now.id} has changed; call again")
         reason = f"undone by {user} on {services.host}: {', '.join(_outputs(now))} moved to {_aside(now)}"
@@ -192,6 +188,6 @@ def _result(request: CompactionRequest, target: Target | None = None) -> UndoRes
         ref=request.ref,
         location=str((request.facts.location or "") if target is None else target.location),
         type=request.type.label.lower(),
-        state=UndoState.FAILED,
+        state=Outcome.FAILED,
         reason="",
     )

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from enum import Enum
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -24,12 +23,13 @@ from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.tables import TableRef
 from acidlib.planning.health import CleaningBlocker, FindingKind
 from acidlib.report.results import (
+    CANCEL_OUTCOMES,
+    COMPACTION_OUTCOMES,
+    UNDO_OUTCOMES,
     Cancellation,
-    CancelState,
     Outcome,
     Statistics,
     UndoResult,
-    UndoState,
     Verification,
     cancellations_document,
 )
@@ -40,8 +40,8 @@ from acidlib.status.doctor import State as CheckState
 
 from .report.documents import ABOUT, DOCUMENTS, DONE, PLACE, document_of
 
-UNDONE = UndoResult(id=1, **PLACE, type="major", state=UndoState.UNDONE, reason="undone by a person")
-CANCELLED = Cancellation(id=1, state=CancelState.MISSING, reason="there is none")
+UNDONE = UndoResult(id=1, **PLACE, type="major", state=Outcome.UNDONE, reason="undone by a person")
+CANCELLED = Cancellation(id=1, state=Outcome.MISSING, reason="there is none")
 COMPACTED = replace(DONE, verification=Verification(share=1.0), statistics=Statistics())
 
 
@@ -144,12 +144,12 @@ def test_every_kind_of_trouble_is_described() -> None:
 @pytest.mark.parametrize(
     ("title", "entry", "states"),
     [
-        ("major_compact, minor_compact", "`.compactions[]`", Outcome),
-        ("undo", "`.undo`", UndoState),
-        ("cancel", "`.cancellations[]`", CancelState),
+        ("major_compact, minor_compact", "`.compactions[]`", COMPACTION_OUTCOMES),
+        ("undo", "`.undo`", UNDO_OUTCOMES),
+        ("cancel", "`.cancellations[]`", CANCEL_OUTCOMES),
     ],
 )
-def test_every_state_is_named(title: str, entry: str, states: type[Enum]) -> None:
+def test_every_state_is_named(title: str, entry: str, states: tuple[Outcome, ...]) -> None:
     rows = sections(JSON[title], "###")[entry]
     (state,) = (row for row in rows.splitlines() if row.startswith("| `state`"))
     assert {outcome.value for outcome in states} == set(re.findall("`(.+?)`", state)[1:])

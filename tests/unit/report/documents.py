@@ -18,7 +18,6 @@ from acidlib.report.results import (
     InitiatorResult,
     Outcome,
     RemovedPath,
-    Verdict,
 )
 from acidlib.report.run import CleanerReport, CompactionsReport, InitiatorReport, RunReport
 from acidlib.status.look import status_document
@@ -102,19 +101,19 @@ DUE = InitiatorResult(
     threshold=10.0,
     threshold_key="hive.compactor.delta.num.threshold",
     threshold_source="hive-site.xml",
-    outcome=Verdict.DUE,
+    outcome=Outcome.DUE,
 )
-LEFT = replace(DUE, type=None, queued=None, reason="it is below all thresholds", deltas=2, outcome=Verdict.LEFT_ALONE)
+LEFT = replace(DUE, type=None, queued=None, reason="it is below all thresholds", deltas=2, outcome=Outcome.LEFT_ALONE)
 UNSEEN = replace(
-    LEFT, ref=LEFT.ref._replace(partition="ds=8"), reason="it cannot be listed", deltas=None, outcome=Verdict.FAILED
+    LEFT, ref=LEFT.ref._replace(partition="ds=8"), reason="it cannot be listed", deltas=None, outcome=Outcome.FAILED
 )
 REFUSED_AT_ONCE = replace(
-    DUE, ref=DUE.ref._replace(partition="ds=6"), queued=None, reason="its columns disagree", outcome=Verdict.REFUSED
+    DUE, ref=DUE.ref._replace(partition="ds=6"), queued=None, reason="its columns disagree", outcome=Outcome.REFUSED
 )
 CLEANED = CleaningResult(
     id=5,
     **PLACE,
-    state="succeeded",
+    state=Outcome.SUCCEEDED,
     reason="nothing obsolete is left",
     removed=(
         RemovedPath(path="/w/orders/ds=7/delta_1_1", bytes=11 * MIB, reason="covered by base_9"),
@@ -124,13 +123,13 @@ CLEANED = CleaningResult(
 WAITS = replace(
     CLEANED,
     ref=CLEANED.ref._replace(partition="ds=8"),
-    state="ready for cleaning",
+    state=Outcome.READY_FOR_CLEANING,
     reason="1 obsolete left",
     removed=(),
     blocked=("delta_3_3: transaction 812 of etl at host9 is open",),
 )
 UNCLEANED = replace(
-    CLEANED, ref=CLEANED.ref._replace(partition="ds=9"), state="failed", reason="permission denied", removed=()
+    CLEANED, ref=CLEANED.ref._replace(partition="ds=9"), state=Outcome.FAILED, reason="permission denied", removed=()
 )
 
 

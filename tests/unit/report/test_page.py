@@ -302,7 +302,7 @@ def test_requests_of_each_state_have_their_colour_and_what_failed_is_in_the_head
 
 
 def test_a_dry_clean_says_what_would_go() -> None:
-    text = drawn(document_of("cleaner", [replace(CLEANED, state="planned")])).text
+    text = drawn(document_of("cleaner", [replace(CLEANED, state=Outcome.PLANNED)])).text
     assert "11.0 MiB would go at 1 place" in text
     assert "Space that would be won" in text
 

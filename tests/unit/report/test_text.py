@@ -15,7 +15,6 @@ from acidlib.report.results import (
     InitiatorResult,
     Outcome,
     RemovedPath,
-    Verdict,
 )
 from acidlib.report.run import CleanerReport, CompactionsReport, InitiatorReport, RunReport
 from acidlib.report.text import WIDTH, aligned, checks_text, json_text, one_line, places_text
@@ -263,7 +262,7 @@ def test_the_initiator_too(count: int) -> None:
         for number in range(count)
         for one in (LEFT, LOOKED_AT)
     ]
-    failed = replace(LEFT, outcome=Verdict.FAILED, reason="Cannot list it: because of the test")
+    failed = replace(LEFT, outcome=Outcome.FAILED, reason="Cannot list it: because of the test")
     text = initiator_text([*many, *[failed] * count])
     for one, kind in ((LEFT, "left alone"), (LOOKED_AT, f"for a {LOOKED_AT.type} compaction")):
         assert text.count(one.reason) == (20 if count > 21 else count)
@@ -293,7 +292,7 @@ LOOKED_AT = InitiatorResult(
     threshold=10,
     threshold_key="hive.compactor.delta.num.threshold",
     threshold_source="table property",
-    outcome=Verdict.DUE,
+    outcome=Outcome.DUE,
 )
 LEFT = InitiatorResult(
     ref=TableRef("sales", "x"),
@@ -301,7 +300,7 @@ LEFT = InitiatorResult(
     type=None,
     queued=None,
     reason="it is switched off",
-    outcome=Verdict.LEFT_ALONE,
+    outcome=Outcome.LEFT_ALONE,
 )
 
 
@@ -311,7 +310,7 @@ def test_the_initiator_tells_figures_threshold_and_source() -> None:
         ref=LEFT.ref._replace(table="y"),
         location="/data/y",
         reason="Cannot list it: because of the disk",
-        outcome=Verdict.FAILED,
+        outcome=Outcome.FAILED,
     )
     assert initiator_text([LOOKED_AT, LEFT, failed]).splitlines() == [
         "3 places looked at: 1 minor, 1 left alone, 1 failed; 1 request queued",
@@ -333,8 +332,8 @@ def test_the_initiator_tells_figures_threshold_and_source() -> None:
 
 
 def test_what_a_worker_would_refuse_is_no_decision_for_a_compaction() -> None:
-    refused = replace(LOOKED_AT, queued=None, reason="its columns disagree", outcome=Verdict.REFUSED)
-    held_back = replace(refused, reason="the last 2 compactions failed", outcome=Verdict.HELD_BACK)
+    refused = replace(LOOKED_AT, queued=None, reason="its columns disagree", outcome=Outcome.REFUSED)
+    held_back = replace(refused, reason="the last 2 compactions failed", outcome=Outcome.HELD_BACK)
     lines = initiator_text([LOOKED_AT, refused, refused, held_back, LEFT]).splitlines()
     summary = " ".join(line.strip() for line in lines[:2])
     assert summary == "5 places looked at: 1 minor, 1 left alone, 2 refused, 1 held back; 1 request queued"
@@ -370,7 +369,7 @@ CLEANED = CleaningResult(
     id=12,
     ref=TableRef("sales", "orders"),
     location="/orders",
-    state="ready for cleaning",
+    state=Outcome.READY_FOR_CLEANING,
     reason="something is left",
     removed=(
         RemovedPath(path="/orders/delta_0000001_0000001_0000", bytes=3 * MIB, reason="covered by base_0000005"),
@@ -419,7 +418,7 @@ def test_what_went_to_the_trash_is_no_space_that_was_won() -> None:
 
 
 def test_a_dry_clean_says_what_would_go() -> None:
-    planned = replace(CLEANED, id=None, state="planned", removed=CLEANED.removed[:1], blocked=())
+    planned = replace(CLEANED, id=None, state=Outcome.PLANNED, removed=CLEANED.removed[:1], blocked=())
     text = lines_of(cleaner_text([planned], dry_run=True))
     assert text[0] == "sales.orders: planned"
     assert "would go     1 path, 3.0 MiB" in text
@@ -504,8 +503,9 @@ def test_rows_that_are_not_counted_are_told_so() -> None:
 @pytest.mark.parametrize("state", ["succeeded", "ready for cleaning", "planned", "failed", "conflict"])
 @pytest.mark.parametrize("count", [21, 22])
 def test_the_cleaner_too(state: str, count: int) -> None:
+    cleaned = replace(CLEANED, state=Outcome(state))
     text = cleaner_text(
-        [replace(CLEANED, ref=CLEANED.ref._replace(partition=f"p={number}"), state=state) for number in range(count)]
+        [replace(cleaned, ref=CLEANED.ref._replace(partition=f"p={number}")) for number in range(count)]
     )
     few = count > 21 and state not in ("failed", "conflict")
     assert text.count(f": {state} (request") == (20 if few else count)

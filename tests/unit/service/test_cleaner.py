@@ -170,7 +170,7 @@ def test_without_a_metastore_each_request_asks_of_its_own_place(
     options = replace(OPTIONS, dry_run=False)
     asked.statements = 0
     results = cleaned(standalone(services, queue, options))
-    assert {result.state for result in results} == {"succeeded"}
+    assert {result.state.value for result in results} == {"succeeded"}
     assert asked.statements < REQUESTS
 
 
@@ -202,7 +202,7 @@ def test_what_is_wrong_with_one_of_several_harms_no_other(
         connection.execute(update(queued.table).where(queued.column("ID") == 2).values(CQ_TBLPROPERTIES="damaged"))
     queue.mark_cleaned(4, 1)
     shutil.rmtree(some[4])
-    assert [result.state for result in cleaned(cleaning)] == [
+    assert [result.state.value for result in cleaned(cleaning)] == [
         "succeeded", "failed", "succeeded", "conflict", "succeeded", "succeeded",
     ]  # fmt: skip
     assert [len(list(place.iterdir())) for place in some if place.exists()] == [1, 2, 1, 1, 1]
@@ -240,7 +240,7 @@ def test_a_place_that_was_moved_since_they_were_asked_for_together_is_left_alone
             shutil.rmtree(place / "delta_0000001_0000001_0000")
     options = replace(OPTIONS, dry_run=False)
     results = cleaned(Hive3Cleaning(of, options))
-    assert [result.state for result in results] == ["succeeded", "conflict", "succeeded"]
+    assert [result.state.value for result in results] == ["succeeded", "conflict", "succeeded"]
     assert "was moved meanwhile" in results[1].reason
     assert [len(list(place.iterdir())) for place in some] == [1, 2 if obsolete else 1, 1]
     assert sorted(asked[0]) == ["p=0", "p=1", "p=2"]

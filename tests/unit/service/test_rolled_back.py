@@ -107,14 +107,14 @@ def test_directories_go_before_anything_is_forgotten(services: Services, place: 
 
     notes = Looking()
     result = run(services, Hms(table(place)), notes)
-    assert (result.state, notes.forgotten) == ("succeeded", [NOTE])
+    assert (result.state.value, notes.forgotten) == ("succeeded", [NOTE])
     assert seen == [["delta_0000001_0000004"]]
 
 
 def test_a_dry_run_changes_nothing(services: Services, place: Path) -> None:
     notes = Notes()
     result = run(services, Hms(table(place)), notes, dry_run=True)
-    assert (result.state, [one.path for one in result.removed]) == ("planned", ["delta_0000005_0000005"])
+    assert (result.state.value, [one.path for one in result.removed]) == ("planned", ["delta_0000005_0000005"])
     assert "1 rolled back transaction would be forgotten" in result.reason
     assert (notes.forgotten, len(names(place))) == ([], 2)
 
@@ -129,7 +129,7 @@ def test_what_was_rolled_back_meanwhile_is_left(services: Services, place: Path)
             return super().rolled_back(ref)
 
     notes = Later()
-    assert run(services, Hms(table(place)), notes).state == "succeeded"
+    assert run(services, Hms(table(place)), notes).state.value == "succeeded"
     assert notes.forgotten == [NOTE]
 
 
@@ -146,7 +146,8 @@ def test_a_table_that_was_made_anew_keeps_what_is_its_own(
     notes = Anew()
     result = run(services, Hms(table(place)), notes)
     assert ("delta_0000005_0000005" in names(place)) == is_made_anew
-    assert (result.state, notes.forgotten) == (("ready for cleaning", []) if is_made_anew else ("succeeded", [NOTE]))
+    ended = ("ready for cleaning", []) if is_made_anew else ("succeeded", [NOTE])
+    assert (result.state.value, notes.forgotten) == ended
 
 
 def test_nothing_is_forgotten_of_what_cannot_be_looked_at(services: Services, place: Path, tmp_path: Path) -> None:
@@ -165,7 +166,7 @@ def test_nothing_is_forgotten_of_what_cannot_be_looked_at(services: Services, pl
         (Hms(kept), Notes(), DUE, "ready for cleaning", "NO_CLEANUP is set"),
     ):
         result = run(services, hms, notes, due)
-        assert (result.state, notes.forgotten) == (state, [])
+        assert (result.state.value, notes.forgotten) == (state, [])
         assert reason in result.reason
     assert len(names(place)) == 2
 
@@ -183,7 +184,7 @@ def test_what_is_gone_for_good_is_forgotten(services: Services, place: Path, tmp
         (Hms(parted), Notes(notes=(noted,)), replace(DUE, ref=noted.ref)),
         (never, Notes(), DUE),
     ):
-        assert run(services, hms, notes, due).state == "succeeded"
+        assert run(services, hms, notes, due).state.value == "succeeded"
         assert len(notes.forgotten) == 1
 
 
@@ -197,7 +198,7 @@ def test_a_partition_of_its_own_place_is_looked_at_too(services: Services, place
     parts = {"p=1": part(place / "p=1"), "p=9": part(elsewhere)}
     notes = Notes()
     result = run(services, Hms(replace(table(place), partition_keys=KEY), parts), notes)
-    assert (result.state, notes.forgotten) == ("succeeded", [NOTE])
+    assert (result.state.value, notes.forgotten) == ("succeeded", [NOTE])
     assert len(result.removed) == 3
     assert [list(made.iterdir()) for made in (place / "p=1", place / "p=2", elsewhere)] == [[], [], []]
 
