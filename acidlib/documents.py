@@ -30,18 +30,18 @@ _TOML_HEAD = """\
 
 
 def toml_text() -> str:
-    """The whole of conf/acidlib.toml."""
+    """Return the whole of conf/acidlib.toml."""
     return "\n".join([_TOML_HEAD, *(_toml_entry(key) for key in KEYS)])
 
 
 def options_text(document: str) -> str:
-    """The text of docs/options.md with the parts between the marks made anew. ValueError where a mark is missing."""
+    """Return the text of docs/options.md with the parts between its marks made anew. ValueError without a mark."""
     document = _with_section(document, "options", _option_tables())
     return _with_section(document, "settings", _setting_table())
 
 
 def monitoring_text(document: str) -> str:
-    """The text of docs/monitoring.md with its table made anew. ValueError where a mark is missing."""
+    """Return the text of docs/monitoring.md with its table made anew. ValueError where a mark is missing."""
     return _with_section(document, "metrics", _metric_table())
 
 
@@ -79,7 +79,7 @@ def _setting_table() -> Iterator[str]:
 
 
 def _in_tables(key: Key) -> str:
-    """Where else than for all tables a setting may be given."""
+    """Return where else than for all tables a setting may be given."""
     if key.of_readers:
         return "as table property"
     match key.spelling:
@@ -103,7 +103,7 @@ def _metric_table() -> Iterator[str]:
 
 
 def _option_tables() -> Iterator[str]:
-    """A table of the options of all jobs, and then one for each set of jobs that share some."""
+    """Yield a table of the options of all jobs, and then one for each set of jobs that share some."""
     jobs_of: dict[str, list[str]] = {}
     for job, command in JOBS.items():
         for option in command.params:
@@ -127,7 +127,7 @@ def _option_row(option: click.Option) -> str:
 
 
 def _values(option: click.Option) -> list[str]:
-    """What stands behind an option, as `--help` shows it; nothing behind a flag."""
+    """Return what stands behind an option, as `--help` shows it; nothing behind a flag."""
     if option.is_flag:
         return []
     if option.metavar is not None:

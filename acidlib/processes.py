@@ -16,7 +16,7 @@ _ENDED_STATES = "ZX"
 
 
 def process_identity() -> str:
-    """An identity that no other process of any machine has; empty where the system does not provide it (not Linux).
+    """Return an identity that no other process of any machine has; empty where the system has none (not Linux).
 
     A digest of host name, boot and process namespace (containers count processes on their own), the number, and the
     time of its start, since numbers are used again.
@@ -28,7 +28,7 @@ def process_identity() -> str:
 
 
 def has_ended(identity: str) -> bool:
-    """Whether the process of this identity is known to have ended; False where that cannot be known."""
+    """Return whether the process of this identity is known to have ended; False where that cannot be known."""
     surroundings, _, rest = identity.partition(".")
     number, _, start = rest.partition(".")
     if not surroundings or surroundings != _surroundings() or not number.isdecimal():
@@ -55,7 +55,7 @@ def _surroundings() -> str | None:
 
 
 def _look(pid: int) -> tuple[str, str] | None:
-    """Its state and the time of its start; None when that cannot be seen, which does not mean that it has ended."""
+    """Return its state and the time of its start; None when that cannot be seen, which need not mean an end."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
         return fields[_STATE], fields[_START]

@@ -54,7 +54,7 @@ def parse_flag(text: str) -> bool:
 
 
 def plural(count: int, noun: str, many: str | None = None) -> str:
-    """`1 row`, `1,234 rows`; `many` where the plural is not formed with an s."""
+    """Return `1 row`, `1,234 rows`; `many` where the plural is not formed with an s."""
     return f"{count:,} {noun if count == 1 else many or noun + 's'}"
 
 
@@ -77,7 +77,7 @@ def size_words(size: int) -> str:
 
 
 def age_words(seconds: float) -> str:
-    """`45 s`, `12 min`, `5.5 h`, `3.2 d`: an age or a limit."""
+    """Return `45 s`, `12 min`, `5.5 h`, `3.2 d`: an age or a limit."""
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if abs(seconds) >= 1.5 * size or (abs(seconds) >= size and seconds % size == 0):
             return f"{seconds / size:.1f}".removesuffix(".0") + f" {unit}"
@@ -85,14 +85,14 @@ def age_words(seconds: float) -> str:
 
 
 def duration_words(seconds: float) -> str:
-    """`8 s`, `4 min`, `2.5 h`: as exact as people want it."""
+    """Return `8 s`, `4 min`, `2.5 h`: as exact as people want it."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 100 * 60 else f"{seconds / 3600:.1f} h"
 
 
 def utc_words(seconds: float) -> str:
-    """`2026-03-01 02:10:07 UTC`, for a time in epoch seconds."""
+    """Return `2026-03-01 02:10:07 UTC`, for a time in epoch seconds."""
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (OverflowError, ValueError):  # after the year 9999, as some file systems can have it
@@ -100,5 +100,5 @@ def utc_words(seconds: float) -> str:
 
 
 def retention_words(retention: float, until: float) -> str:
-    """`the retention of 1 d has not passed (until 2026-03-01 02:10:07 UTC)`."""
+    """Return `the retention of 1 d has not passed (until 2026-03-01 02:10:07 UTC)`."""
     return f"the retention of {age_words(retention)} has not passed (until {utc_words(until)})"

@@ -124,7 +124,7 @@ class Quickstart:
         self.seen: tuple[Place, ...] = ()
 
     def load(self, tables: Sequence[Facts]) -> None:
-        """Hive's transactions up to a mark, and what a reader then sees."""
+        """Add Hive's transactions up to a mark, and show what a reader then sees."""
         _add_transactions(self.warehouse, tables)
         self.tables = tables
         before, self.seen = self.seen, look(self.warehouse, tables)
@@ -152,7 +152,7 @@ class Quickstart:
             raise CorruptError("Cannot go on: because a reader sees other rows than before")
 
     def scan(self, *, dry_run: bool) -> None:
-        """The initiator over the whole warehouse."""
+        """Run the initiator over the whole warehouse."""
         selection = Selection(warehouse=local_location(str(self.warehouse)))
         with open_backend(self.where, self.found, self._interpretation()) as backend:
             results: list[InitiatorResult] = []
@@ -168,7 +168,7 @@ class Quickstart:
             raise CorruptError("Cannot go on: because the initiator did not decide what it has to decide here")
 
     def compact(self, kind: CompactionType, *, named: bool) -> None:
-        """A compaction job: of all tables by name, or of what waits in the queue."""
+        """Run a compaction of all tables by name, or of what waits in the queue."""
         selection = (
             Selection(warehouse=local_location(str(self.warehouse)), tables=("default.*",)) if named else Selection()
         )
@@ -196,7 +196,7 @@ class Quickstart:
                 self.page.lines([f"  {verb:<9} {action.bytes:>4} bytes  {file}: {action.reason}"])
 
     def clean(self) -> None:
-        """The cleaner, without waiting."""
+        """Run the cleaner, which does not wait."""
         options = CleanerOptions(retention_seconds=0)
         with open_cleaning(self.where, self.found, options) as cleaning:
             results: list[CleaningResult] = []
@@ -220,7 +220,7 @@ class Quickstart:
             raise CorruptError("Cannot go on: because something obsolete was left: " + results[0].reason)
 
     def show(self) -> None:
-        """The queue and its history, in some of the columns."""
+        """Show the queue and its history, in some of the columns."""
         columns = {
             "CompactionId": "id",
             "Table": "table",
@@ -266,7 +266,6 @@ WIDTH = 100
 _DIRECTORY = re.compile(r"(base|delta|delete_delta)_(\d+)(?:_(\d+))?(?:_\d+)?")
 
 RowId = tuple[int, int, int]
-Directories = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,7 +277,7 @@ class Facts:
     aborted: frozenset[int] = frozenset()
 
     def write_ids(self) -> str:
-        """Hive's text for it: table, high-water mark, lowest open id (none), open ids (none), aborted ids."""
+        """Return Hive's text for it: table, high-water mark, lowest open id (none), open ids (none), aborted ids."""
         aborted = ",".join(str(number) for number in sorted(self.aborted))
         return f"default.{self.table}:{self.high_water_mark}:{2**63 - 1}::{aborted}"
 
@@ -322,13 +321,13 @@ class Place:
 
 
 def look(warehouse: Path, tables: Sequence[Facts]) -> tuple[Place, ...]:
-    """All places, by name."""
-    return tuple(_place(warehouse, path, facts) for facts in tables for path in _places(warehouse / facts.table))
-
-
-def _places(table: Path) -> Iterator[Path]:
-    partitions = sorted(path for path in table.iterdir() if "=" in path.name)
-    yield from partitions or [table]
+    """Return all places, by name."""
+    found = []
+    for facts in tables:
+        table = warehouse / facts.table
+        partitions = sorted(path for path in table.iterdir() if "=" in path.name)
+        found += [_place(warehouse, path, facts) for path in partitions or [table]]
+    return tuple(found)
 
 
 def _place(warehouse: Path, path: Path, facts: Facts) -> Place:
@@ -357,7 +356,7 @@ def _place(warehouse: Path, path: Path, facts: Facts) -> Place:
 
 
 def _current(names: Sequence[str]) -> list[str]:
-    """The newest base, and the directories after it that lie within no wider one."""
+    """Return the newest base, and the directories after it that lie within no wider one."""
     parsed = {name: match for name in names if (match := _DIRECTORY.fullmatch(name))}
     base = max((name for name in parsed if name.startswith("base_")), key=lambda name: int(parsed[name][2]), default="")
     after = int(parsed[base][2]) if base else 0
@@ -380,7 +379,7 @@ def _events(file: Path, facts: Facts) -> Iterator[tuple[RowId, tuple[Any, ...]]]
 
 
 def differs_from_hive(places: Sequence[Place], table: str) -> bool:
-    """Whether the rows or row ids of a table are others than Hive's own SELECT returned."""
+    """Return whether the rows or row ids of a table are others than Hive's own SELECT returned."""
     rows: set[str] = set()
     ids: set[tuple[str, ...]] = set()
     for place in places:
@@ -399,7 +398,7 @@ def _lines(table: str, name: str) -> list[str]:
 
 
 def terminal(number: int) -> TextIO | None:
-    """The terminal behind standard output (1) or standard error (2), or None.
+    """Return the terminal behind standard output (1) or standard error (2), or None.
 
     spark-submit runs a Python driver behind a pipe, for both: the terminal is then that of the process above.
     """
@@ -423,7 +422,7 @@ def called(name: str) -> str:
 
 
 class Page:
-    """What a person sees, at most 100 columns wide."""
+    """The page on the terminal, at most 100 columns wide."""
 
     def __init__(self) -> None:
         screen = terminal(1)
@@ -432,7 +431,7 @@ class Page:
         self._step = 1
 
     def step(self, title: str, why: str, *command: str) -> None:
-        """A heading, what will happen, and the command that does it on one's own tables."""
+        """Print a heading, what will happen, and the command that does it on one's own tables."""
         self._console.print()
         self._console.rule(Text(f" {self._step}. {title} ", style="bold"), align="left", characters="─")
         self._step += 1
@@ -443,16 +442,16 @@ class Page:
         self._console.print()
 
     def say(self, text: str, style: str = "") -> None:
-        """A paragraph."""
+        """Print a paragraph."""
         self._console.print(Text(" ".join(text.split()), style=style))
 
     def lines(self, lines: Sequence[str], style: str = "") -> None:
-        """Lines as they are."""
+        """Print lines as they are."""
         for line in lines:
             self._console.print(Text(line, style=style))
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()) -> None:
-        """A table with a header."""
+        """Print a table with a header."""
         self._console.print()
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
         for column in columns:
@@ -462,7 +461,7 @@ class Page:
         self._console.print(table)
 
     def directories(self, places: Sequence[Place], before: Sequence[Place] = ()) -> None:
-        """The directories of each place: new ones with +, those that went with -. Like places are shown once."""
+        """Print the directories of each place: new ones with +, those that went with -. Like places are shown once."""
         known = {place.name: {*place.read, *place.obsolete} for place in before}
         shown: dict[tuple[Any, ...], list[Place]] = {}
         for place in places:

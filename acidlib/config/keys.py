@@ -495,7 +495,7 @@ _METRICS = re.compile(  # when Hive's metrics of compaction raise an alarm about
 
 
 def find_key(name: str) -> Key | None:
-    """The key of a name, or of one of its other names; None for any other name."""
+    """Return the key of a name, or of one of its other names; None for any other name."""
     candidates = [name]
     for one, other in (("hive.", "metastore."), ("metastore.", "hive.")):
         if name.startswith(f"{one}compactor."):
@@ -504,6 +504,6 @@ def find_key(name: str) -> Key | None:
 
 
 def is_hives(name: str) -> bool:
-    """Whether a name is a setting of Hive's own compactor services that says nothing to this engine."""
+    """Return whether a name is a setting of Hive's own compactor services that says nothing to this engine."""
     ending = re.sub(r"^(?:hive|metastore)\.compactor\.", "", name)
     return ending in _READ_BY_HIVES_SERVICES or any(form.fullmatch(ending) for form in (_POOL_THREADS, _METRICS))

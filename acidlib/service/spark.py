@@ -94,10 +94,11 @@ class SparkRunner:
         self._one_job([[Task(work=nothing, length=0)]], "the start of a Python worker")
 
     def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Done[Any]]]:
-        """See Runner. What Spark gives up is done again in halves, until a task that it gives up is alone in its job.
+        """Run all tasks; see Runner.
 
-        So one bucket that no worker survives takes no other with it. Where nothing goes any more, each of a few tries
-        fails, and with them what is left.
+        What Spark gives up is done again in halves, until a task that it gives up is alone in its job. So one bucket
+        that no worker survives takes no other with it. Where nothing goes any more, each of a few tries fails, and with
+        them what is left.
         """
         cancelled = self._cancelled
         tries = _MOST_GIVEN_UP
@@ -136,7 +137,7 @@ class SparkRunner:
                     context.cancelJobGroup(group)
 
     def _one_job(self, batches: Sequence[Sequence[Task]], group: str) -> list[list[Done[Any]]]:
-        """All batches as one job. RetryError when Spark gives it up."""
+        """Run all batches as one job. RetryError when Spark gives it up."""
         if not batches:
             return []
         context = self._session.started()
@@ -179,7 +180,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _tracking_url(context: SparkContext) -> str | None:
-    """Where the application can be looked at: by the proxy of YARN where there is one, else on the driver."""
+    """Return where the application can be looked at: by the proxy of YARN where there is one, else on the driver."""
     conf = context.getConf()
     return next((url for name in _PROXIES if (url := conf.get(name))), context.uiWebUrl)
 
@@ -295,7 +296,7 @@ class SparkSession:
         self._lock = threading.Lock()
 
     def started(self) -> SparkContext:
-        """Return the context, started by whoever asks first; RetryError where it does not start."""
+        """Return the context, started by the first call; RetryError where it does not start."""
         with self._lock:
             if self.context is not None:
                 return self.context

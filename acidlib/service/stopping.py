@@ -23,7 +23,7 @@ _SAME_SECONDS = 0.5
 
 
 class Stopping:
-    """Whether a run is to stop, and by which signal."""
+    """The stopping of a run: by which signal, and whether it waits for a shield."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -11,6 +11,7 @@ import pytest
 
 from acidlib.errors import RetryError
 from acidlib.service.spark_driver import DriverJvm, SparkOptions, read_properties, split_words
+from acidlib.service.stopping import STOPPING
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,8 @@ open(sys.argv[1], "w").write("ended")
 
 
 @pytest.fixture
-def command(tmp_path: Path) -> list[str]:
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.setattr(STOPPING, "by", None)  # no run of another test is being stopped
     (tmp_path / "jvm.py").write_text(JVM)
     return [sys.executable, str(tmp_path / "jvm.py")]
 
