@@ -164,7 +164,7 @@ def _compaction(kind: CompactionType, job: str) -> click.Command:
         from acidlib.service.compact import run_compaction
         from acidlib.service.open import open_backend
         from acidlib.service.run_queue import CompactionRun
-        from acidlib.verify.orc_files import require_reader
+        from acidlib.verify.files import require_reader
 
         if share is not None:
             require_reader()

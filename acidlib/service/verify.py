@@ -27,8 +27,7 @@ from acidlib.service.tasks import AnyUnit
 from acidlib.service.verify_tasks import delete_look_task, reader_task, view_task
 from acidlib.stores.listing import list_location
 from acidlib.stores.store import Stage, StagedDirectory
-from acidlib.verify.bucket import BucketView, Tally
-from acidlib.verify.plain_files import PlainView
+from acidlib.verify.tally import BucketView, PlainView, Tally
 
 # --- verification -----------------------------------------------------------------------------------------------------
 # Does a result read as what it was made of? Both are read by another reader than the one that compacted.

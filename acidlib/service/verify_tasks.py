@@ -7,9 +7,8 @@ import time
 from acidlib.model.location import Location
 from acidlib.model.units import DataFile
 from acidlib.stores.stores import Stores
-from acidlib.verify.bucket import BucketView, Tally, buckets_of_deletes, tally_of
-from acidlib.verify.orc_files import require_reader
-from acidlib.verify.plain_files import PlainView, tally_of_plain
+from acidlib.verify.files import require_reader
+from acidlib.verify.tally import BucketView, PlainView, Tally, buckets_of_deletes, tally_of, tally_of_plain
 
 
 def view_task(view: BucketView | PlainView, stores: Stores, attempt: str) -> Tally:

@@ -1,4 +1,8 @@
-"""Types of columns, and the values of a file as its table has them."""
+"""Types of columns, and the values of a file as its table has them: which column is which, and values of changed types.
+
+Types are as files of ORC and metastores of Hive write them: `struct<a:int,b:decimal(10,2)>`. The rules are those of
+`docs/types.md`, written a second time: a row that is read by both has to come out the same.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +18,20 @@ from acidlib.errors import CorruptError
 from acidlib.model.names import Generation
 from acidlib.model.units import ColumnMatching
 
-# --- types ------------------------------------------------------------------------------------------------------------
-# Types of columns, as files of ORC and metastores of Hive write them: `struct<a:int,b:decimal(10,2)>`.
+Values = Callable[[Any], Any]
+"""Makes the value of a table of the value of a file; None stays None."""
+
+_INTEGERS = ("tinyint", "smallint", "int", "bigint")
+_TEXTS = ("string", "varchar", "char")
+_REALS = {"float": 24, "double": 53}
+"""Bits of the numbers."""
+
+_INFINITE, _MOST_WHOLE = float("inf"), 2.0**62
+_CALENDARS_AGREE, _DAYS_BEFORE_1970 = -141_427, 719_163
+_MONTHS_FROM_MARCH = tuple(
+    zip((3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 1, 2), (0, 31, 61, 92, 122, 153, 184, 214, 245, 275, 306, 337), strict=True)
+)
+_UNNAMED = re.compile(r"_col\d+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +48,7 @@ EMPTY_ROW = ColumnType(kind="struct")
 
 
 def parse_type(text: str) -> ColumnType:
-    """The type that a text describes; CorruptError where it is none. Names may stand in backticks."""
+    """Return the type that a text describes; CorruptError where it is none. Names may stand in backticks."""
     parser = _Parser(text)
     found = parser.type()
     parser.expect_end()
@@ -106,46 +122,18 @@ class _Parser:
         return CorruptError(f"Cannot verify: because the type {self._text!r} is not understood at {self._at}")
 
 
-# --- columns ----------------------------------------------------------------------------------------------------------
-# The values of a file as its table has them: which column is which, and what becomes of a column of another type.
-#
-# The rules are those of `docs/types.md`, written a second time: a row that is read by both has to come out the same.
-
-Values = Callable[[Any], Any]
-"""Makes the value of a table of the value of a file; None stays None."""
-
-_INTEGERS = ("tinyint", "smallint", "int", "bigint")
-_TEXTS = ("string", "varchar", "char")
-_REALS = {"float": 24, "double": 53}
-"""Bits of the numbers."""
-
-_INFINITE, _MOST_WHOLE = float("inf"), 2.0**62
-_CALENDARS_AGREE, _DAYS_BEFORE_1970 = -141_427, 719_163
-_MONTHS_FROM_MARCH = tuple(
-    zip((3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 1, 2), (0, 31, 61, 92, 122, 153, 184, 214, 245, 275, 306, 337), strict=True)
-)
-_UNNAMED = re.compile(r"_col\d+")
-
-
-@dataclass(frozen=True, slots=True)
-class _Readers:
-    """What the table's readers are: of which Hive, and whether names that differ in case are other names to them."""
-
-    generation: Generation
-    case_sensitive: bool
-
-
 def row_reader(file: ColumnType, table: ColumnType, matching: ColumnMatching, generation: Generation) -> Values | None:
     """Return what makes rows of a table of those of a file; None where they are the same.
 
     Raises CorruptError where the table's Hive cannot.
     """
     by_position = matching.by_position or all(_UNNAMED.fullmatch(name) for name in file.names)
-    return _struct(file, table, _Readers(generation, matching.case_sensitive), by_position=by_position)
+    return _struct(file, table, generation, case_sensitive=matching.case_sensitive, by_position=by_position)
 
 
-def _struct(file: ColumnType, table: ColumnType, readers: _Readers, *, by_position: bool) -> Values | None:
-    case_sensitive = readers.case_sensitive
+def _struct(
+    file: ColumnType, table: ColumnType, generation: Generation, *, case_sensitive: bool, by_position: bool = False
+) -> Values | None:
     places: dict[str, int] = {}
     for place, name in enumerate(file.names):
         places.setdefault(name if case_sensitive else name.lower(), place)
@@ -155,7 +143,10 @@ def _struct(file: ColumnType, table: ColumnType, readers: _Readers, *, by_positi
             source = place if place < len(file.inner) else None
         else:
             source = places.get(name if case_sensitive else name.lower())
-        taken.append((source, None if source is None else _value(file.inner[source], kind, readers)))
+        change = None
+        if source is not None:
+            change = _value(file.inner[source], kind, generation, case_sensitive=case_sensitive)
+        taken.append((source, change))
     if [source for source, _ in taken] == list(range(len(file.inner))) and all(change is None for _, change in taken):
         return None
 
@@ -172,21 +163,24 @@ def _struct(file: ColumnType, table: ColumnType, readers: _Readers, *, by_positi
     return row
 
 
-def _value(file: ColumnType, table: ColumnType, readers: _Readers) -> Values | None:
+def _value(file: ColumnType, table: ColumnType, generation: Generation, *, case_sensitive: bool) -> Values | None:
+    def below(number: int) -> Values | None:
+        return _value(file.inner[number], table.inner[number], generation, case_sensitive=case_sensitive)
+
     if file.kind == table.kind:
         match table.kind:
             case "struct":
-                return _struct(file, table, readers, by_position=False)
+                return _struct(file, table, generation, case_sensitive=case_sensitive)
             case "array":
-                item = _value(file.inner[0], table.inner[0], readers)
+                item = below(0)
                 return None if item is None else lambda values: [_given(item, one) for one in values]
             case "map":
-                key, value = (_value(old, new, readers) for old, new in zip(file.inner, table.inner, strict=True))
+                key, value = below(0), below(1)
                 if key is None and value is None:
                     return None
                 return lambda pairs: {_given(key, one): _given(value, other) for one, other in pairs.items()}
             case "uniontype":
-                if all(_value(old, new, readers) is None for old, new in zip(file.inner, table.inner, strict=True)):
+                if len(file.inner) == len(table.inner) and all(below(i) is None for i in range(len(file.inner))):
                     return None
                 raise _no_way(file, table)
             case "decimal":
@@ -194,7 +188,7 @@ def _value(file: ColumnType, table: ColumnType, readers: _Readers) -> Values | N
             case "char" if file.numbers != table.numbers:
                 return _padded(table)
         return None
-    return _converted(file, table, readers.generation)
+    return _converted(file, table, generation)
 
 
 def _given(change: Values | None, value: Any) -> Any:
@@ -245,7 +239,7 @@ def _scale(kind: ColumnType) -> int:
 
 
 def _rescaled(old: int, new: int) -> Values | None:
-    """Decimals are texts with all digits of their scale."""
+    """Return what adds digits to a decimal, a text with all digits of its scale."""
     if old == new:
         return None
     point = "." if old == 0 else ""
@@ -311,7 +305,7 @@ def _single(value: float) -> float:
 
 
 def _padded(table: ColumnType) -> Callable[[str], str]:
-    """What was a CHAR loses its padding; what is one gets its own."""
+    """Return what takes the padding of a CHAR off, and gives one its own."""
     length = table.numbers[0] if table.kind == "char" else 0
     return lambda text: text.rstrip(" ").ljust(length)
 

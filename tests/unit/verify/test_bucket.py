@@ -16,7 +16,7 @@ from acidlib.model.names import Generation
 from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.units import ColumnMatching, DataFile, FileForm
 from acidlib.stores.renaming.local import LocalDataFiles
-from acidlib.verify.bucket import BucketView, Tally, tally_of
+from acidlib.verify.tally import BucketView, Tally, tally_of
 
 ALL = ValidWriteIdList.parse("d.t:9:9223372036854775807::")
 NAN, OTHER_NAN = (struct.unpack(">d", bytes.fromhex(bits))[0] for bits in ("7ff8000000000000", "fff8000000000001"))

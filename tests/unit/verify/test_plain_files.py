@@ -14,8 +14,7 @@ from located import at
 
 from acidlib.model.units import DataFile, JoinWay
 from acidlib.stores.renaming.local import LocalDataFiles
-from acidlib.verify.bucket import Tally
-from acidlib.verify.plain_files import PlainView, tally_of_plain
+from acidlib.verify.tally import PlainView, Tally, tally_of_plain
 
 MAP = pa.map_(pa.string(), pa.int32())
 

@@ -1,4 +1,7 @@
-"""ORC files as pyorc reads them, as near to their bytes as it lets: nothing here knows the engine's own ORC."""
+"""Files as the second reader reads them: ORC by pyorc, Parquet by pyarrow, text by lines, anything else by its bytes.
+
+Each as near to its bytes as its library lets. Nothing here knows the engine's own ORC and Parquet.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import io
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, BinaryIO, cast
 
 from acidlib.datafiles import DataFiles, SourceFile
@@ -19,7 +23,7 @@ _READ_AT_ONCE = 1 << 20
 
 
 def require_reader() -> None:
-    """RefusedError where pyorc is not installed."""
+    """Raise RefusedError where pyorc is not installed."""
     try:
         import pyorc  # noqa: F401
     except ImportError as error:
@@ -75,6 +79,17 @@ class _OrcStream(SourceStream):
         return data
 
 
+class _ArrowStream(SourceStream):
+    """As pyarrow reads files."""
+
+    def readinto(self, buffer: Any) -> int:
+        size: int = max(0, min(len(buffer), self._source.length - self._at))
+        if size:
+            buffer[:size] = self._source.read(self._at, size)
+        self._at += size
+        return size
+
+
 class _Timestamp:
     """Seconds and nanoseconds."""
 
@@ -110,7 +125,9 @@ class OrcRows:
 
 
 def opened(files: DataFiles, location: Location, file: DataFile, *, columns: tuple[str, ...] = ()) -> Iterator[OrcRows]:
-    """A file, once, open until it is asked for another; nothing for one without bytes. CorruptError where pyorc fails.
+    """Yield a file, once, open until it is asked for another; nothing for one without bytes.
+
+    Raises CorruptError where pyorc fails.
 
     columns  of the root; all unless some are named
     """
@@ -146,7 +163,7 @@ def _rows(reader: Any, path: str) -> Iterator[Any]:
 
 @contextmanager
 def _failures(path: str) -> Iterator[None]:
-    """What goes wrong in pyorc is about the file."""
+    """Raise whatever goes wrong in pyorc as an error of the file."""
     try:
         yield
     except AcidError:
@@ -158,7 +175,64 @@ def _failures(path: str) -> Iterator[None]:
 
 
 def row_type(files: DataFiles, location: Location, file: DataFile) -> ColumnType:
-    """The columns of a file's rows."""
+    """Return the columns of a file's rows."""
     for one in opened(files, location, file):
         return one.row
     return EMPTY_ROW
+
+
+def _chunks(files: DataFiles, location: Location, file: DataFile) -> Iterator[bytes]:
+    with closing(files.open(f"{location}/{file.path}", file.length)) as source:
+        for at in range(0, file.length, _READ_AT_ONCE):
+            yield source.read(at, min(_READ_AT_ONCE, file.length - at))
+
+
+def digest(files: DataFiles, location: Location, file: DataFile) -> bytes:
+    found = blake2b(digest_size=16)
+    for chunk in _chunks(files, location, file):
+        found.update(chunk)
+    return found.digest()
+
+
+def lines(files: DataFiles, location: Location, file: DataFile) -> Iterator[bytes]:
+    rest = b""
+    for chunk in _chunks(files, location, file):
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from whole
+    if rest:
+        yield rest
+
+
+def parquet_rows(files: DataFiles, location: Location, file: DataFile) -> Iterator[Any]:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    path = f"{location}/{file.path}"
+    with closing(files.open(path, file.length)) as source:
+        try:
+            opened_file = parquet.ParquetFile(io.BufferedReader(_ArrowStream(source), _READ_AT_ONCE))
+            for batch in opened_file.iter_batches(batch_size=4096):
+                # times and dates as numbers, for Python's own have no nanoseconds and no year 10000; decimals as text
+                kinds = [_raw_type(pa, column.type) for column in batch.columns]
+                pairs = zip(batch.columns, kinds, strict=True)
+                columns = [(column if column.type == kind else column.cast(kind)).to_pylist() for column, kind in pairs]
+                yield from zip(*columns, strict=True) if columns else [()] * batch.num_rows
+        except pa.ArrowException as error:
+            raise CorruptError(f"Cannot verify {path}: because pyarrow cannot read it: {error}") from error
+
+
+def _raw_type(pa: Any, kind: Any) -> Any:
+    types = pa.types
+    if types.is_timestamp(kind) or types.is_time64(kind) or types.is_date64(kind) or types.is_duration(kind):
+        return pa.int64()
+    if types.is_date32(kind) or types.is_time32(kind):
+        return pa.int32()
+    if types.is_decimal(kind):
+        return pa.string()
+    if types.is_list(kind):
+        return pa.list_(_raw_type(pa, kind.value_type))
+    if types.is_map(kind):
+        return pa.map_(_raw_type(pa, kind.key_type), _raw_type(pa, kind.item_type))
+    if types.is_struct(kind):
+        return pa.struct([field.with_type(_raw_type(pa, field.type)) for field in kind])
+    return kind

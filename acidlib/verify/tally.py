@@ -1,4 +1,8 @@
-"""One bucket of a place as its readers see it at one moment, and the tally of its rows and delete events."""
+"""The tally of a bucket: rows and delete events that its readers see at one moment, and a sum over them.
+
+The sum does not depend on their order, so that two tallies are equal where the rows are, to their last bit. Files of
+insert-only tables may be of any format: rows of ORC and Parquet, lines of text, else bytes.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +17,12 @@ from acidlib.errors import CorruptError
 from acidlib.model.location import Location
 from acidlib.model.names import Generation
 from acidlib.model.snapshots import ValidWriteIdList
-from acidlib.model.units import ColumnMatching, DataFile
-from acidlib.verify.columns import EMPTY_ROW, ColumnType, parse_type, row_reader
-from acidlib.verify.orc_files import OrcRows, opened, row_type
-
-# --- tally ------------------------------------------------------------------------------------------------------------
-# What was counted in a bucket: rows and delete events, and a sum over them that their order does not change.
+from acidlib.model.units import ColumnMatching, DataFile, JoinWay
+from acidlib.verify.columns import EMPTY_ROW, parse_type, row_reader
+from acidlib.verify.files import OrcRows, digest, lines, opened, parquet_rows, row_type
 
 _MASK = (1 << 64) - 1
+_INSERT, _DELETE = 0, 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +36,7 @@ class Tally:
     seconds: float = 0.0
 
     def with_more(self, other: Tally) -> Tally:
-        """This one and another of other buckets, as one."""
+        """Return this one and another of other buckets as one."""
         return Tally(
             rows=self.rows + other.rows,
             row_sum=(self.row_sum + other.row_sum) & _MASK,
@@ -44,7 +46,7 @@ class Tally:
         )
 
     def differs_from(self, other: Tally) -> str | None:
-        """How this one, of before, differs from that of now; None where nothing does."""
+        """Return how this one, of before, differs from that of now; None where nothing does."""
         if (self.rows, self.row_sum) != (other.rows, other.row_sum):
             return _words(self.rows, other.rows, "rows")
         if (self.events, self.event_sum) != (other.events, other.event_sum):
@@ -75,10 +77,9 @@ class Sum:
         self.sum = (self.sum + total) & _MASK
 
 
-# --- bucket -----------------------------------------------------------------------------------------------------------
-# One bucket of a place, as its readers see it at one moment: which rows with which ids, and which delete events.
-
-_INSERT, _DELETE = 0, 2
+_Event = tuple[int, int, int, int, int, Any]
+Key = tuple[int, int]
+"""Write id and bucket property of a row; its row id is the third part of what it is known by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,13 +115,22 @@ class BucketView:
         return sum(file.length for file in self.files + self.deletes)
 
 
-_Event = tuple[int, int, int, int, int, Any]
-Key = tuple[int, int]
-"""Write id and bucket property of a row; its row id is the third part of what it is known by."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainView:
+    """Files of one bucket number of an insert-only place, each with the way in which it is or was joined."""
+
+    location: Location
+    bucket: int
+    files: tuple[tuple[DataFile, JoinWay], ...]
+
+    @property
+    def length(self) -> int:
+        """Bytes to read."""
+        return sum(file.length for file, _ in self.files)
 
 
 def bucket_of(bucket_property: int) -> int:
-    """The bucket that the id of a row says it is in (Hive BucketCodec)."""
+    """Return the bucket that the id of a row says it is in (Hive BucketCodec)."""
     version = bucket_property >> 29 & 7
     if version > 1:
         raise CorruptError(f"Cannot verify: because the bucket property {bucket_property} is of version {version}")
@@ -128,7 +138,7 @@ def bucket_of(bucket_property: int) -> int:
 
 
 def buckets_of_deletes(files: DataFiles, location: Location, file: DataFile) -> frozenset[int]:
-    """The buckets of the rows that a delete file is about."""
+    """Return the buckets of the rows that a delete file is about."""
     found: set[int] = set()
     for one in opened(files, location, file, columns=("bucket",)):
         found.update(bucket for (bucket,) in one.rows)
@@ -136,9 +146,12 @@ def buckets_of_deletes(files: DataFiles, location: Location, file: DataFile) -> 
 
 
 def tally_of(view: BucketView, files: DataFiles, clock: Callable[[], float]) -> Tally:
-    """Counts of a bucket. CorruptError for what cannot be read, or stands where it must not."""
+    """Count a bucket. CorruptError for what cannot be read, or stands where it must not."""
     start = clock()
-    table = _table(view, files)
+    if view.columns is not None:
+        table = parse_type(view.columns)
+    else:
+        table = EMPTY_ROW if view.schema is None else row_type(files, view.location, view.schema)
     valid, everything = _Valid(view.write_ids), _Valid(None)
     deleted, events = _deletes(view, files, valid, everything)
     rows = Sum()
@@ -169,12 +182,6 @@ def tally_of(view: BucketView, files: DataFiles, clock: Callable[[], float]) -> 
     )
 
 
-def _table(view: BucketView, files: DataFiles) -> ColumnType:
-    if view.columns is not None:
-        return parse_type(view.columns)
-    return EMPTY_ROW if view.schema is None else row_type(files, view.location, view.schema)
-
-
 class _Valid(dict[int, bool]):
     """Which write ids count; without a list all of them."""
 
@@ -190,7 +197,7 @@ class _Valid(dict[int, bool]):
 def _deletes(
     view: BucketView, files: DataFiles, valid: _Valid, everything: _Valid
 ) -> tuple[dict[Key, set[int]], Tally]:
-    """The rows that are deleted, or the events that say so, each once."""
+    """Return the rows that are deleted, or the events that say so, each once."""
     deleted: dict[Key, set[int]] = {}
     events: set[tuple[int, int, int, int]] = set()
     for file in view.deletes:
@@ -224,7 +231,7 @@ def _events(one: OrcRows, file: DataFile, is_valid: _Valid) -> Iterator[_Event]:
 
 
 def _numbered(one: OrcRows, file: DataFile, is_valid: _Valid, first: int, before: dict[str, int]) -> Iterator[_Event]:
-    """Rows without ids are numbered over the files of their bucket, one directory at a time."""
+    """Number rows without ids over the files of their bucket, one directory at a time."""
     bucket = 1 << 29 | file.bucket << 16 | file.statement_id
     count = first
     valid = is_valid[file.write_id]
@@ -237,3 +244,23 @@ def _numbered(one: OrcRows, file: DataFile, is_valid: _Valid, first: int, before
 
 def _wrong(file: DataFile, operation: int, key: tuple[int, int, int]) -> CorruptError:
     return CorruptError(f"Cannot verify {file.path}: because it holds operation {operation} of the row {key}")
+
+
+def tally_of_plain(view: PlainView, files: DataFiles, clock: Callable[[], float]) -> Tally:
+    """Count rows, lines or whole files. CorruptError for what cannot be read."""
+    start = clock()
+    total = Sum()
+    for file, way in view.files:
+        if file.aborted or not file.length:
+            continue
+        match way:
+            case JoinWay.STRIPES:
+                for one in opened(files, view.location, file):
+                    total.add_all(one.rows)
+            case JoinWay.ROW_GROUPS:
+                total.add_all(parquet_rows(files, view.location, file))
+            case JoinWay.LINES:
+                total.add_all(lines(files, view.location, file))
+            case JoinWay.WHOLE:
+                total.add_all([digest(files, view.location, file)])
+    return Tally(rows=total.count, row_sum=total.sum, seconds=clock() - start)
