@@ -1,23 +1,52 @@
-"""The type tree of an ORC file, and Hive's text of a row's type as such a tree."""
+"""The type tree of an ORC file, and Hive's text of a row's type (`struct<a:int,b:array<decimal(10,2)>>`) as such one.
+
+Source of the texts: Hive `TypeInfoUtils.TypeInfoParser`, and `OrcInputFormat.convertTypeInfo` for what ORC can hold.
+More is taken than there: blanks around a word do not count (as in Hive 4), nor does the case of a type's name; a
+field's name may be in backquotes, as ORC writes it (a backquote in it is doubled), or hold anything but backquotes,
+blanks at its ends and `<>(),:;`.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.orc.proto import Kind, Type
-
-# --- schema -----------------------------------------------------------------------------------------------------------
-# The type tree of an ORC file, and that of a row within it.
 
 ACID_FIELDS = ("operation", "originalTransaction", "bucket", "rowId", "currentTransaction", "row")
 _LOWER_FIELDS = tuple(name.lower() for name in ACID_FIELDS)
 _ACID_KINDS = (Kind.INT, Kind.LONG, Kind.INT, Kind.LONG, Kind.LONG, Kind.STRUCT)
 ROW_COLUMN = 6
 """Column id of the `row` struct: the root is 0, the five id columns are 1 to 5."""
+
+_SIMPLE = {
+    "boolean": Kind.BOOLEAN,
+    "tinyint": Kind.BYTE,
+    "smallint": Kind.SHORT,
+    "int": Kind.INT,
+    "bigint": Kind.LONG,
+    "float": Kind.FLOAT,
+    "double": Kind.DOUBLE,
+    "string": Kind.STRING,
+    "binary": Kind.BINARY,
+    "timestamp": Kind.TIMESTAMP,
+    "timestamp with local time zone": Kind.TIMESTAMP_INSTANT,
+    "date": Kind.DATE,
+}
+_LONGEST = {"char": (Kind.CHAR, 255), "varchar": (Kind.VARCHAR, 65_535)}
+_NESTED = {"array": (Kind.LIST, 1), "map": (Kind.MAP, 2), "uniontype": (Kind.UNION, None)}
+_NOT_IN_ORC = frozenset({"void", "interval_year_month", "interval_day_time", "unknown"})
+_MOST_DIGITS, _DIGITS, _SCALE = 38, 10, 0
+_DEEPEST = 200
+
+_TYPE_NAME = re.compile(r"\s*([a-z_0-9 ]*[a-z_0-9])\s*", re.IGNORECASE | re.ASCII)
+_PARAMETERS = re.compile(r"\(([^()]*)\)\s*")
+_COLUMN_NAME = re.compile(r"\s*(`(?:[^`]|``)+`|[^<>(),:;`\s]+)\s")
+_COMMENT = re.compile(r"\s+comment\s+'(?:[^'\\]|\\.)*'", re.IGNORECASE)
+_FIELD_NAME = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^<>(),:;`]*[^<>(),:;`\s]))\s*:")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,16 +191,7 @@ def renumber(node: TypeNode, first: int) -> TypeNode:
         moved = renumber(child, column)
         children.append(moved)
         column += moved.columns
-    return TypeNode(
-        column=first,
-        kind=node.kind,
-        children=tuple(children),
-        field_names=node.field_names,
-        maximum_length=node.maximum_length,
-        precision=node.precision,
-        scale=node.scale,
-        attributes=node.attributes,
-    )
+    return replace(node, column=first, children=tuple(children))
 
 
 def acid_tree(row: TypeNode) -> TypeNode:
@@ -183,41 +203,6 @@ def acid_tree(row: TypeNode) -> TypeNode:
 def row_struct(root: TypeNode) -> TypeNode:
     """Return the user's columns: the `row` field of an ACID tree, or the root itself of an original file."""
     return root.children[5] if is_acid(root) else root
-
-
-# --- hive types -------------------------------------------------------------------------------------------------------
-# Hive's text of a row's type, `struct<a:int,b:array<decimal(10,2)>>`, as a type tree of ORC.
-#
-# Source: Hive `TypeInfoUtils.TypeInfoParser`, and `OrcInputFormat.convertTypeInfo` for what ORC can hold. More is taken
-# than there: blanks around a word do not count (as in Hive 4), nor does the case of a type's name; a field's name may
-# be in backquotes, as ORC writes it (a backquote in it is doubled), or hold anything but backquotes, blanks at its ends
-# and `<>(),:;`.
-
-_SIMPLE = {
-    "boolean": Kind.BOOLEAN,
-    "tinyint": Kind.BYTE,
-    "smallint": Kind.SHORT,
-    "int": Kind.INT,
-    "bigint": Kind.LONG,
-    "float": Kind.FLOAT,
-    "double": Kind.DOUBLE,
-    "string": Kind.STRING,
-    "binary": Kind.BINARY,
-    "timestamp": Kind.TIMESTAMP,
-    "timestamp with local time zone": Kind.TIMESTAMP_INSTANT,
-    "date": Kind.DATE,
-}
-_LONGEST = {"char": (Kind.CHAR, 255), "varchar": (Kind.VARCHAR, 65_535)}
-_NESTED = {"array": (Kind.LIST, 1), "map": (Kind.MAP, 2), "uniontype": (Kind.UNION, None)}
-_NOT_IN_ORC = frozenset({"void", "interval_year_month", "interval_day_time", "unknown"})
-_MOST_DIGITS, _DIGITS, _SCALE = 38, 10, 0
-_DEEPEST = 200
-
-_TYPE_NAME = re.compile(r"\s*([a-z_0-9 ]*[a-z_0-9])\s*", re.IGNORECASE | re.ASCII)
-_PARAMETERS = re.compile(r"\(([^()]*)\)\s*")
-_COLUMN_NAME = re.compile(r"\s*(`(?:[^`]|``)+`|[^<>(),:;`\s]+)\s")
-_COMMENT = re.compile(r"\s+comment\s+'(?:[^'\\]|\\.)*'", re.IGNORECASE)
-_FIELD_NAME = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^<>(),:;`]*[^<>(),:;`\s]))\s*:")
 
 
 def parse_row_type(text: str, *, where: str) -> TypeNode:
@@ -273,10 +258,14 @@ class _Parser:
         if name in _NESTED:
             self._at = found.end()
             kind, count = _NESTED[name]
-            children = self._children(path, depth)
+            children: list[TypeNode] = []
+            self._expect("<", path)
+            while not children or self._take(","):
+                children.append(self.type(f"{path}.{len(children)}", depth + 1))
+            self._expect(">", path)
             if count not in (None, len(children)):
                 raise self.misunderstood(path)
-            return TypeNode(column=column, kind=kind, children=children)
+            return TypeNode(column=column, kind=kind, children=tuple(children))
         return self._primitive(name, found.end(), column, path)
 
     def columns(self) -> list[tuple[str, str]]:
@@ -337,14 +326,6 @@ class _Parser:
             fields.append(self.type(f"{path}.{names[-1]}", depth + 1))
         self._expect(">", path)
         return tuple(names), tuple(fields)
-
-    def _children(self, path: str, depth: int) -> tuple[TypeNode, ...]:
-        children: list[TypeNode] = []
-        self._expect("<", path)
-        while not children or self._take(","):
-            children.append(self.type(f"{path}.{len(children)}", depth + 1))
-        self._expect(">", path)
-        return tuple(children)
 
     def ended(self) -> bool:
         """Return whether nothing but blanks is left."""
