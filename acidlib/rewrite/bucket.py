@@ -22,20 +22,16 @@ from acidlib.orc.proto import GREGORIAN_START_DAYS, Calendar, Compression, Kind
 from acidlib.orc.reader import JAVA_WRITER, ORC_135, Tail, read_tail
 from acidlib.orc.schema import TypeNode, acid_tree, parse_row_type, row_struct
 from acidlib.orc.writer import FileOptions, OrcWriter
-from acidlib.planning.units import plan_stripes
 from acidlib.points import Point, passing
 from acidlib.rewrite.deletes import DeleteEvents, key_range, overlaps, read_deletes
 from acidlib.rewrite.inputs import InputFiles, OpenInput, OpenInputs, acid_metadata, open_input, open_inputs
 from acidlib.rewrite.keys import Keys, StripeKeys, aborted_rows
 from acidlib.rewrite.output import (
-    NO_FILTERS,
-    Proof,
-    StripeFilters,
+    InputStripe,
     file_options,
-    filter_sizes,
     found_filters,
     new_file,
-    plan_filters,
+    plan_actions,
     read_back,
     removed_on_error,
     result_columns,
@@ -58,14 +54,11 @@ _CALENDAR_KINDS = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RowStripe:
-    """One input stripe of a bucket with its facts, and those of its bloom filters whose columns the result has."""
+class RowStripe(InputStripe):
+    """An input stripe of rows: with its keys, and how its columns fill the table's."""
 
     keys: StripeKeys
-    file: OpenInput
     alignment: Alignment
-    facts: StripeFacts
-    filters: StripeFilters = NO_FILTERS
 
 
 def row_stripes(
@@ -255,7 +248,15 @@ def _run_rows(unit: Unit, place: InputFiles, data: DataFiles, path: str | None) 
             return result
         by_facts = {(stripe.facts.file, stripe.facts.number): stripe for stripe in stripes}
         with new_file(data, path) as sink:
-            written = _write_rows(sink, unit, options, actions, by_facts, deleted)
+            writer, written = OrcWriter(sink, options), Written()
+            for action in actions:
+                members = [by_facts[fact.file, fact.number] for fact in action.stripes]
+                if action.copy:
+                    copy_one(writer, members[0], written)
+                else:
+                    recode_stripes(writer, members, written, options, unit, deleted)
+                passing(Point.WRITTEN)
+            writer.finish(acid_metadata(written.last_keys, inserts=rows_kept(actions), deletes=0))
     with removed_on_error(sink):
         prove_rows(unit, data, sink, actions, written, deleted)
     return replace(result, path=path, length=sink.position)
@@ -289,13 +290,14 @@ def open_bucket(unit: Unit, place: InputFiles) -> Iterator[OpenBucket]:
     with open_inputs(unit.inputs, place) as inputs:
         target_row = result_row(unit, place)
         inputs, alignments = _aligned(inputs, target_row, unit, place)
+        notes = [names_note(target_row, file.row, unit.matching) for file in inputs.files]
         yield OpenBucket(
             inputs=inputs,
             alignments=alignments,
             options=file_options(
                 acid_tree(target_row), [file.tail for file in inputs.files], unit.generation, unit.settings
             ),
-            notes=_notes(inputs, target_row, unit),
+            notes=tuple(dict.fromkeys(note for note in notes if note is not None)),
         )
 
 
@@ -340,20 +342,13 @@ def _alignment(target_row: TypeNode, file: OpenInput, unit: Unit, place: InputFi
     return align(target_row, row, where=where, generation=unit.generation, matching=unit.matching)
 
 
-def _notes(inputs: OpenInputs, target_row: TypeNode, unit: Unit) -> tuple[str, ...]:
-    notes = (names_note(target_row, file.row, unit.matching) for file in inputs.files)
-    return tuple(dict.fromkeys(note for note in notes if note is not None))
-
-
 def plan_rows(
     unit: Unit, bucket: OpenBucket, deleted: Keys
 ) -> tuple[tuple[RowStripe, ...], tuple[StripeAction, ...], FileOptions]:
     """The stripes in the order of their keys, what becomes of them, and the result's options with bloom filters."""
     stripes = in_key_order(row_stripes(bucket.inputs.files, bucket.alignments, deleted, unit.write_ids, bucket.options))
-    facts, filtered = plan_filters(stripes, bucket.options.root, unit.settings)
-    actions = plan_stripes(facts, unit.settings)
-    filters = filter_sizes(stripes, filtered, actions, bucket.options, unit.generation, unit.settings)
-    return stripes, actions, replace(bucket.options, filters=filters)
+    actions, options = plan_actions(stripes, bucket.options, unit.settings, unit.generation)
+    return stripes, actions, options
 
 
 def in_key_order(stripes: tuple[RowStripe, ...]) -> tuple[RowStripe, ...]:
@@ -394,27 +389,6 @@ def planned_result(
         duplicate_events=deletes.duplicates,
         empty_files=inputs.empty + deletes.empty_files,
     )
-
-
-def _write_rows(
-    sink: SinkFile,
-    unit: Unit,
-    options: FileOptions,
-    actions: Sequence[StripeAction],
-    stripes: dict[tuple[int, int], RowStripe],
-    deleted: Keys,
-) -> Written:
-    writer = OrcWriter(sink, options)
-    written = Written()
-    for action in actions:
-        members = [stripes[fact.file, fact.number] for fact in action.stripes]
-        if action.copy:
-            copy_one(writer, members[0], written)
-        else:
-            recode_stripes(writer, members, written, options, unit, deleted)
-        passing(Point.WRITTEN)
-    writer.finish(acid_metadata(written.last_keys, inserts=rows_kept(actions), deletes=0))
-    return written
 
 
 def rows_kept(actions: Iterable[StripeAction]) -> int:
@@ -475,18 +449,19 @@ def prove_rows(
     unit: Unit, data: DataFiles, sink: SinkFile, actions: Sequence[StripeAction], written: Written, deleted: Keys
 ) -> None:
     """Check the finished file as it lies there: its tail, and the id columns of every rewritten stripe."""
-    found = read_back(sink.name, sink.position, data, written.copied, written.last_keys, written.first_keys, deleted)
     facts = [fact for action in actions for fact in action.stripes]
-    Proof(
+    read_back(
+        sink.name,
+        sink.position,
+        data,
+        written.copied,
+        written.last_keys,
+        written.first_keys,
+        deleted,
         rows_in=sum(fact.rows for fact in facts),
         rows_deleted=sum(fact.deleted for fact in facts),
         rows_aborted=sum(fact.aborted for fact in facts),
-        rows_out=found.rows,
         matched=written.matched,
-        found_again=found.found_again,
-        ascending=found.ascending,
-        stripes=found.stripes,
-        index_entries=found.index_entries,
         where=f"{unit.directory}/{unit.file_name}",
     ).check()
 
@@ -519,41 +494,30 @@ def _run_deletes(unit: Unit, place: InputFiles, data: DataFiles, path: str | Non
     root = acid_tree(result_row(unit, place))
     options = file_options(root, tails, unit.generation, unit.settings)
     with new_file(data, path) as sink:
-        last_keys = _write_events(sink, events, options)
+        writer, last_keys = OrcWriter(sink, options), []
+        for start in range(0, len(events.keys), EVENTS_PER_STRIPE):
+            part = slice(start, start + EVENTS_PER_STRIPE)
+            keys = events.keys.select(part)
+            writer.write_stripe(encode_deletes(keys, events.current[part], options), rows=len(keys), timezone="UTC")
+            last_keys.append(keys.key(-1))
+        writer.finish(acid_metadata(last_keys, inserts=0, deletes=len(events.keys)))
     with removed_on_error(sink):
-        _prove_events(unit, data, sink, last_keys, events)
+        read_back(
+            sink.name,
+            sink.position,
+            data,
+            set(),
+            last_keys,
+            [],
+            Keys.empty(),
+            rows_in=events.events_in,
+            rows_deleted=events.duplicates,
+            rows_aborted=events.aborted,
+            matched=events.duplicates,
+            where=f"{unit.directory}/{unit.file_name}",
+            events=events,
+        ).check()
     return replace(result, path=path, length=sink.position)
-
-
-def _write_events(sink: SinkFile, events: DeleteEvents, options: FileOptions) -> list[Key]:
-    writer = OrcWriter(sink, options)
-    last_keys = []
-    for part in _slices(len(events.keys), EVENTS_PER_STRIPE):
-        keys = events.keys.select(part)
-        writer.write_stripe(encode_deletes(keys, events.current[part], options), rows=len(keys), timezone="UTC")
-        last_keys.append(keys.key(-1))
-    writer.finish(acid_metadata(last_keys, inserts=0, deletes=len(events.keys)))
-    return last_keys
-
-
-def _slices(total: int, size: int) -> Iterator[slice]:
-    return (slice(start, min(start + size, total)) for start in range(0, total, size))
-
-
-def _prove_events(unit: Unit, data: DataFiles, sink: SinkFile, last_keys: list[Key], events: DeleteEvents) -> None:
-    found = read_back(sink.name, sink.position, data, set(), last_keys, [], Keys.empty(), events=events)
-    Proof(
-        rows_in=events.events_in,
-        rows_deleted=events.duplicates,
-        rows_aborted=events.aborted,
-        rows_out=found.rows,
-        matched=events.duplicates,
-        found_again=0,
-        ascending=found.ascending,
-        stripes=found.stripes,
-        index_entries=found.index_entries,
-        where=f"{unit.directory}/{unit.file_name}",
-    ).check()
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import gzip
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
 from isal import igzip_lib
@@ -34,16 +34,15 @@ from acidlib.orc.writer import EncodedColumn, FileOptions, OrcWriter, encode_col
 from acidlib.parquet.footer import MAGIC as PARQUET_MAGIC
 from acidlib.parquet.footer import Footer, read_footer
 from acidlib.parquet.join import MOST_JOINED_FOOTER, MOST_ROW_GROUPS, check_joined, join_files
-from acidlib.planning.units import extension, plan_stripes
+from acidlib.planning.units import extension
 from acidlib.rewrite.bucket import container_difference
 from acidlib.rewrite.inputs import InputFiles, OpenInput, open_inputs
 from acidlib.rewrite.output import (
-    StripeFilters,
+    InputStripe,
     file_options,
-    filter_sizes,
     found_filters,
     new_file,
-    plan_filters,
+    plan_actions,
     removed_on_error,
     result_of_actions,
 )
@@ -200,17 +199,8 @@ def _pieces(source: SourceFile) -> Iterator[bytes]:
 Actions = tuple[StripeAction, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Stripe:
-    """One input stripe with its facts and bloom filters."""
-
-    file: OpenInput
-    facts: StripeFacts
-    filters: StripeFilters
-
-
-def plan_orc(unit: JoinUnit, inputs: Sequence[OpenInput]) -> tuple[FileOptions, Actions]:
-    """The options of the result, and what becomes of each stripe."""
+def plan_orc(unit: JoinUnit, inputs: Sequence[OpenInput]) -> tuple[Actions, FileOptions]:
+    """Return what becomes of each stripe, and the options of the result."""
     tails = [file.tail for file in inputs]
     options = file_options(tails[0].root, tails, unit.generation, unit.settings)
     zones = any(True for _ in walk_timestamps(options.root))
@@ -233,11 +223,8 @@ def plan_orc(unit: JoinUnit, inputs: Sequence[OpenInput]) -> tuple[FileOptions, 
                         file.tail, options, statistics_true=stripe_statistics_are_true(file.tail, number)
                     ),
                 )
-                stripes.append(_Stripe(file=file, facts=fact, filters=found_filters(reader, columns)))
-    facts, filtered = plan_filters(stripes, options.root, unit.settings)
-    actions = plan_stripes(facts, unit.settings)
-    sizes = filter_sizes(stripes, filtered, actions, options, unit.generation, unit.settings)
-    return replace(options, filters=sizes), actions
+                stripes.append(InputStripe(file=file, facts=fact, filters=found_filters(reader, columns)))
+    return plan_actions(stripes, options, unit.settings, unit.generation)
 
 
 def write_orc(sink: SinkFile, inputs: Sequence[OpenInput], options: FileOptions, actions: Actions) -> None:
@@ -309,7 +296,7 @@ def _run_orc(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResult:
     with open_inputs(unit.inputs, InputFiles(unit.location, data)) as inputs:
         if not inputs.files:
             return result_of_actions(unit, (), ())
-        options, actions = plan_orc(unit, inputs.files)
+        actions, options = plan_orc(unit, inputs.files)
         rows = sum(file.tail.rows for file in inputs.files)
         result = replace(result_of_actions(unit, actions, inputs.files), empty_files=inputs.empty)
         if path is None:

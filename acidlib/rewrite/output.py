@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -27,11 +27,11 @@ from acidlib.model.units import (
 )
 from acidlib.orc.alignment import Alignment
 from acidlib.orc.bloom import filter_size, size_of
-from acidlib.orc.columns import Longs
 from acidlib.orc.proto import Calendar, Compression, Kind, StreamKind
 from acidlib.orc.reader import CPP_WRITER, JAVA_WRITER, ORC_14, ORC_135, ORC_517, StripeReader, Tail, read_tail
 from acidlib.orc.schema import ROW_COLUMN, TypeNode, row_struct
 from acidlib.orc.writer import FileOptions
+from acidlib.planning.units import plan_stripes
 from acidlib.points import Point, passing
 from acidlib.rewrite.deletes import DeleteEvents
 from acidlib.rewrite.inputs import OpenInput, key_index
@@ -61,31 +61,17 @@ class FoundFilter:
     good: bool
 
 
-@dataclass(frozen=True, slots=True)
-class StripeFilters:
-    """The filters of an input stripe, by the result's column; `columns`: all of the result that its file has."""
-
-    columns: frozenset[int]
-    found: Mapping[int, FoundFilter]
+Filters = Mapping[int, FoundFilter | None]
+"""The filter of each column of the result that a stripe's file has; None where the stripe has none."""
 
 
-NO_FILTERS = StripeFilters(frozenset(), {})
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputStripe:
+    """An input stripe: the open file it lies in, what planning knows of it, and its filters by the result's columns."""
 
-
-class FilteredStripe(Protocol):
-    """An input stripe with its filters."""
-
-    @property
-    def file(self) -> OpenInput:
-        """The open file it lies in."""
-
-    @property
-    def facts(self) -> StripeFacts:
-        """What planning knows of it."""
-
-    @property
-    def filters(self) -> StripeFilters:
-        """Those of its filters whose columns the result has."""
+    file: OpenInput
+    facts: StripeFacts
+    filters: Filters = field(default_factory=dict)
 
 
 def result_columns(alignment: Alignment, root: TypeNode, *, acid: bool) -> dict[int, int]:
@@ -95,37 +81,55 @@ def result_columns(alignment: Alignment, root: TypeNode, *, acid: bool) -> dict[
     return columns | {column: column for column in range(ROW_COLUMN)} if acid else columns
 
 
-def found_filters(reader: StripeReader, columns: Mapping[int, int]) -> StripeFilters:
-    """The filters of a stripe; `columns` as of `result_columns`."""
-    trusted = reader.tail.writer != CPP_WRITER
-    found = {
-        columns[column]: FoundFilter(column, trusted and kind is StreamKind.BLOOM_FILTER_UTF8)
-        for column, kind in reader.bloom_filters().items()
-        if column in columns
+def found_filters(reader: StripeReader, columns: Mapping[int, int]) -> Filters:
+    """Return the filters of a stripe; `columns` as of `result_columns`."""
+    trusted, kinds = reader.tail.writer != CPP_WRITER, reader.bloom_filters()
+    return {
+        result: FoundFilter(column, trusted and kinds[column] is StreamKind.BLOOM_FILTER_UTF8)
+        if column in kinds
+        else None
+        for column, result in columns.items()
     }
-    return StripeFilters(frozenset(columns.values()), found)
+
+
+def plan_actions(
+    stripes: Sequence[InputStripe],
+    options: FileOptions,
+    settings: RewriteSettings,
+    generation: Generation,
+    *,
+    split: Callable[[tuple[StripeFacts, ...]], tuple[StripeFacts, ...]] = tuple,
+) -> tuple[tuple[StripeAction, ...], FileOptions]:
+    """Return what becomes of the stripes, and the result's options with the sizes of its bloom filters.
+
+    split  makes the facts of what is planned of those of whole stripes: of a rebalance these are parts of them
+    """
+    facts, filtered = plan_filters(stripes, options.root, settings)
+    actions = plan_stripes(split(facts), settings)
+    return actions, replace(options, filters=filter_sizes(stripes, filtered, actions, options, generation, settings))
 
 
 def plan_filters(
-    stripes: Sequence[FilteredStripe], root: TypeNode, settings: RewriteSettings
+    stripes: Sequence[InputStripe], root: TypeNode, settings: RewriteSettings
 ) -> tuple[tuple[StripeFacts, ...], frozenset[int]]:
     """The facts of the stripes, where one lacks filters with that as a reason against copying; columns with filters.
 
     A column of the result has filters when it has some, of whatever kind, in any of the stripes, or when the settings
     name it. `root`: the result's type tree.
     """
-    wanted = named_columns(root, settings.bloom_columns).union(*(stripe.filters.found for stripe in stripes))
+    wanted = named_columns(root, settings.bloom_columns).union(
+        column for stripe in stripes for column, found in stripe.filters.items() if found is not None
+    )
     return tuple(_checked(stripe, wanted, root) for stripe in stripes), wanted
 
 
-def _checked(stripe: FilteredStripe, wanted: frozenset[int], root: TypeNode) -> StripeFacts:
-    filters = stripe.filters
+def _checked(stripe: InputStripe, wanted: frozenset[int], root: TypeNode) -> StripeFacts:
     # columns that its file does not have are added to a copy, with filters
-    lacking = (wanted & filters.columns) - {column for column, found in filters.found.items() if found.good}
+    lacking = [column for column, found in stripe.filters.items() if column in wanted and not (found and found.good)]
     if stripe.facts.no_copy is not None or not lacking:
         return stripe.facts
     column = min(lacking)
-    what = "an unsafe" if column in filters.found else "no"
+    what = "no" if stripe.filters[column] is None else "an unsafe"
     return replace(stripe.facts, no_copy=f"{what} bloom filter of column {_name(root, column)}")
 
 
@@ -160,7 +164,7 @@ def _field(node: TypeNode, path: list[str]) -> TypeNode | None:
 
 
 def filter_sizes(
-    stripes: Iterable[FilteredStripe],
+    stripes: Iterable[InputStripe],
     columns: frozenset[int],
     actions: Iterable[StripeAction],
     options: FileOptions,
@@ -178,7 +182,7 @@ def filter_sizes(
     default = filter_size(stride, settings.bloom_fpp or _FALSE_POSITIVES[generation])
     sizes: dict[int, FilterSize] = {}
     for stripe in stripes if settings.bloom_fpp is None else ():
-        missing = {column: found for column, found in stripe.filters.found.items() if column not in sizes}
+        missing = {column: found for column, found in stripe.filters.items() if found and column not in sizes}
         if missing and stripe.file.tail.stride == stride:
             reader = stripe.file.stripe(stripe.facts.number)
             read = ((column, size_of(reader.bloom_filter_index(f.column), stride)) for column, f in missing.items())
@@ -191,14 +195,44 @@ def filter_sizes(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadBack:
-    """What the file itself says."""
+class Proof:
+    """What has to hold for a bucket before it may be published.
 
-    rows: int
+    found_again  rows of the result whose keys are in the delete set
+    matched      rows of the inputs whose keys are in the delete set
+    ascending    keys of the result ascend, strictly for rows
+    """
+
+    rows_in: int
+    rows_deleted: int
+    rows_aborted: int
+    rows_out: int
+    matched: int
+    found_again: int
+    ascending: bool
     stripes: int
     index_entries: int
-    ascending: bool
-    found_again: int
+    where: str
+
+    def check(self) -> None:
+        """Raise CorruptError naming the first part that does not hold."""
+        expected = self.rows_in - self.rows_deleted - self.rows_aborted
+        if expected != self.rows_out:
+            raise self._broken(
+                f"{self.rows_in} rows in less {self.rows_deleted} deleted less {self.rows_aborted} aborted are not "
+                f"{self.rows_out} rows out"
+            )
+        if self.found_again:
+            raise self._broken(f"{self.found_again} rows of the result are in the delete set")
+        if self.matched != self.rows_deleted:
+            raise self._broken(f"{self.matched} rows are in the delete set and {self.rows_deleted} were deleted")
+        if self.stripes != self.index_entries:
+            raise self._broken(f"it has {self.stripes} stripes and {self.index_entries} key-index entries")
+        if not self.ascending:
+            raise self._broken("its keys do not ascend")
+
+    def _broken(self, reason: str) -> CorruptError:
+        return CorruptError(f"Cannot publish {self.where}: because {reason}; nothing was changed")
 
 
 def read_back(
@@ -210,9 +244,14 @@ def read_back(
     first_keys: Sequence[Key],
     deleted: Keys,
     *,
+    rows_in: int,
+    rows_deleted: int,
+    rows_aborted: int,
+    matched: int,
+    where: str,
     events: DeleteEvents | None = None,
-) -> ReadBack:
-    """Read a result of this run.
+) -> Proof:
+    """Read a result of this run as it lies there, and return what has to hold of it.
 
     Of a copied stripe the bounds of its keys are compared, of others every key: against the one before, against the
     delete set, and the last one against its key-index entry. For delete events every key has to be the expected one.
@@ -234,19 +273,24 @@ def read_back(
                 keys, current = ids.keys, ids.current
                 if events is not None:
                     part = slice(offset, offset + stripe.rows)
-                    ascending &= _same(keys, current, events, part)
+                    ascending &= keys.equals(events.keys.select(part)) and np.array_equal(current, events.current[part])
                 else:
                     ascending &= keys.ascending() and (before is None or before < keys.key(0))
                     found_again += int(np.count_nonzero(keys.matches(deleted)))
                 ascending &= keys.key(-1) == last_keys[number]
             before = last_keys[number]
             offset += stripe.rows
-        return ReadBack(
-            rows=_rows(tail),
+        return Proof(
+            rows_in=rows_in,
+            rows_deleted=rows_deleted,
+            rows_aborted=rows_aborted,
+            rows_out=tail.rows,
+            matched=matched,
+            found_again=found_again,
+            ascending=bool(ascending),
             stripes=len(tail.stripes),
             index_entries=len(entries),
-            ascending=bool(ascending),
-            found_again=found_again,
+            where=where,
         )
     finally:
         source.close()
@@ -267,14 +311,6 @@ def _opened(source: SourceFile, tail: Tail, *, directory: str) -> OpenInput:
         first_row=0,
         ranges_true=False,
     )
-
-
-def _same(keys: Keys, current: Longs, events: DeleteEvents, part: slice) -> bool:
-    return keys.equals(events.keys.select(part)) and np.array_equal(current, events.current[part])
-
-
-def _rows(tail: Tail) -> int:
-    return sum(stripe.rows for stripe in tail.stripes)
 
 
 # --- output -----------------------------------------------------------------------------------------------------------
@@ -405,44 +441,3 @@ def _shown(action: StripeAction, files: Sequence[OpenInput]) -> PlannedAction:
         aborted=sum(stripe.aborted for stripe in action.stripes),
         reason=action.reason,
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proof:
-    """What has to hold for a bucket before it may be published.
-
-    found_again  rows of the result whose keys are in the delete set
-    matched      rows of the inputs whose keys are in the delete set
-    ascending    keys of the result ascend, strictly for rows
-    """
-
-    rows_in: int
-    rows_deleted: int
-    rows_aborted: int
-    rows_out: int
-    matched: int
-    found_again: int
-    ascending: bool
-    stripes: int
-    index_entries: int
-    where: str
-
-    def check(self) -> None:
-        """Raise CorruptError naming the first part that does not hold."""
-        expected = self.rows_in - self.rows_deleted - self.rows_aborted
-        if expected != self.rows_out:
-            raise self._broken(
-                f"{self.rows_in} rows in less {self.rows_deleted} deleted less {self.rows_aborted} aborted are not "
-                f"{self.rows_out} rows out"
-            )
-        if self.found_again:
-            raise self._broken(f"{self.found_again} rows of the result are in the delete set")
-        if self.matched != self.rows_deleted:
-            raise self._broken(f"{self.matched} rows are in the delete set and {self.rows_deleted} were deleted")
-        if self.stripes != self.index_entries:
-            raise self._broken(f"it has {self.stripes} stripes and {self.index_entries} key-index entries")
-        if not self.ascending:
-            raise self._broken("its keys do not ascend")
-
-    def _broken(self, reason: str) -> CorruptError:
-        return CorruptError(f"Cannot publish {self.where}: because {reason}; nothing was changed")

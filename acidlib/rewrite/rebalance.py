@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
@@ -14,9 +13,8 @@ from acidlib.model.location import Location
 from acidlib.model.units import MAX_BUCKET, DataFile, StripeAction, StripeFacts, Unit, UnitResult, encode_bucket
 from acidlib.orc.columns import Longs, Mask
 from acidlib.orc.reader import read_tail
-from acidlib.orc.schema import acid_tree
+from acidlib.orc.schema import TypeNode, acid_tree
 from acidlib.orc.writer import FileOptions, OrcWriter
-from acidlib.planning.units import plan_stripes
 from acidlib.points import Point, passing
 from acidlib.rewrite.bucket import (
     PlannedInput,
@@ -36,11 +34,10 @@ from acidlib.rewrite.inputs import InputFiles, OpenInput, acid_metadata, key_ind
 from acidlib.rewrite.keys import Keys, StripeIds, StripeKeys
 from acidlib.rewrite.output import (
     file_options,
-    filter_sizes,
     found_filters,
     ids_of_stripes,
     new_file,
-    plan_filters,
+    plan_actions,
     removed_on_error,
     result_columns,
     result_of_actions,
@@ -334,12 +331,8 @@ _StripeName = tuple[int, int]
 """The number of an open file and of a stripe in it."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Masks:
-    """Which rows of a stripe stay, None where all do; and which are aborted, None where none is."""
-
-    keep: Mask | None
-    aborted: Mask | None
+_Masks = tuple[Mask | None, Mask | None]
+"""Which rows of a stripe stay, None where all do; and which are aborted, None where none is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,11 +378,15 @@ class _Written:
 def run_rebalance(made: RebalanceUnit, data: DataFiles, path: str | None, clock: Clock) -> UnitResult:
     """Make the file at `path`, which must not exist; with `path` None only plan it. Raises as `run_unit` does."""
     start = clock()
-    with _open_sources(made, data) as sources:
-        job = _Job(made, sources)
-        actions, spans, options = job.plan()
-        files = [sources.files[number] for number in range(len(made.inputs))]
-        result = _with_found(result_of_actions(made.unit, actions, files), made.found)
+    place = InputFiles(made.unit.location, data)
+    with planned_inputs(dict(enumerate(made.inputs)), place) as files:
+        deleted = {
+            bucket: _deleted_near(made, bucket, files, place) if deletes else Keys.empty()
+            for bucket, deletes in made.deletes.items()
+        }
+        job = _Job(made, files, deleted)
+        actions, spans, options = job.plan(result_row(made.unit, place))
+        result = _with_found(result_of_actions(made.unit, actions, list(files.values())), made.found)
         if path is None:
             return replace(result, seconds=clock() - start)
         with new_file(data, path) as sink:
@@ -412,26 +409,6 @@ def _with_found(result: UnitResult, found: Sequence[UnitResult]) -> UnitResult:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sources:
-    """The open files, by their numbers, and the deleted rows of each of their buckets."""
-
-    place: InputFiles
-    files: Mapping[int, OpenInput]
-    deleted: Mapping[int, Keys]
-
-
-@contextmanager
-def _open_sources(made: RebalanceUnit, data: DataFiles) -> Iterator[_Sources]:
-    place = InputFiles(made.unit.location, data)
-    with planned_inputs(dict(enumerate(made.inputs)), place) as files:
-        deleted = {
-            bucket: _deleted_near(made, bucket, files, place) if deletes else Keys.empty()
-            for bucket, deletes in made.deletes.items()
-        }
-        yield _Sources(place=place, files=files, deleted=deleted)
-
-
 def _deleted_near(made: RebalanceUnit, bucket: int, files: Mapping[int, OpenInput], place: InputFiles) -> Keys:
     """The deleted rows of a bucket, at least those in the stripes that are read."""
     stripes = np.unique(np.stack((made.runs.file, made.runs.stripe), axis=1), axis=0).tolist()
@@ -445,30 +422,31 @@ def _deleted_near(made: RebalanceUnit, bucket: int, files: Mapping[int, OpenInpu
 class _Job:
     """One file, from its plan to its bytes."""
 
-    def __init__(self, made: RebalanceUnit, sources: _Sources) -> None:
-        self._made = made
-        self._sources = sources
+    def __init__(self, made: RebalanceUnit, files: Mapping[int, OpenInput], deleted: Mapping[int, Keys]) -> None:
+        """`deleted`: the deleted rows of each bucket."""
+        self._made, self._files, self._deleted = made, files, deleted
         self._stripes: dict[_StripeName, RowStripe] = {}
         self._masks: dict[_StripeName, _Masks] = {}
         self._amounts = made.live_to - made.live_from
 
     # --- planning -------------------------------------------------------------------------------------------------
 
-    def plan(self) -> tuple[tuple[StripeAction, ...], dict[StripeFacts, _Span], FileOptions]:
+    def plan(self, row: TypeNode) -> tuple[tuple[StripeAction, ...], dict[StripeFacts, _Span], FileOptions]:
         """What becomes of the rows, the spans of rows that this is about, and the options of the result."""
-        unit, files = self._made.unit, self._sources.files
-        row = result_row(unit, self._sources.place)
-        tails = [file.tail for file in files.values()]
+        unit, tails = self._made.unit, [file.tail for file in self._files.values()]
         options = file_options(acid_tree(row), tails, unit.generation, unit.settings)
         spans = list(self._spans(options))
         stripes = list(self._stripes.values())
-        checked, filtered = plan_filters(stripes, options.root, unit.settings)
-        facts = {(one.file, one.number): one for one in checked}
-        by_facts = {self._facts(span, facts[span.stripe]): span for span in spans}
-        self._masks.clear()
-        actions = plan_stripes(tuple(by_facts), unit.settings)
-        filters = filter_sizes(stripes, filtered, actions, options, unit.generation, unit.settings)
-        return actions, by_facts, replace(options, filters=filters)
+        by_facts: dict[StripeFacts, _Span] = {}
+
+        def split(checked: tuple[StripeFacts, ...]) -> tuple[StripeFacts, ...]:
+            facts = {(one.file, one.number): one for one in checked}
+            by_facts.update((self._facts(span, facts[span.stripe]), span) for span in spans)
+            self._masks.clear()
+            return tuple(by_facts)
+
+        actions, options = plan_actions(stripes, options, unit.settings, unit.generation, split=split)
+        return actions, by_facts, options
 
     def _spans(self, options: FileOptions) -> Iterator[_Span]:
         """The rows in their order, those together that stand together where they come from."""
@@ -495,7 +473,7 @@ class _Job:
         low, high = int(made.live_from[number]), int(made.live_to[number])
         if live == rows:
             return first + low, first + high
-        keep = self._masks_of(name).keep
+        keep, _ = self._masks_of(name)
         stays = np.flatnonzero(keep[first : first + rows]) if keep is not None else np.arange(rows)
         if len(stays) != live:
             raise self._changed(name, f"{len(stays)} rows stay of {rows}, and {live} were counted")
@@ -503,7 +481,7 @@ class _Job:
         return start, first + rows if high == live else first + int(stays[high])
 
     def _row_stripe(self, name: _StripeName, options: FileOptions) -> RowStripe:
-        file, alignment = self._sources.files[name[0]], self._made.inputs[name[0]].alignment
+        file, alignment = self._files[name[0]], self._made.inputs[name[0]].alignment
         reader, keys = file.stripe(name[1]), StripeKeys(file, name[1])
         check_calendar(file, keys, alignment, options)
         no_copy: str | None = "columns that cannot be copied as they are"
@@ -529,9 +507,8 @@ class _Job:
         rows = span.end - span.start
         deleted = aborted = 0
         if span.live < rows:
-            masks = self._masks_of(span.stripe)
-            inside = slice(span.start, span.end)
-            aborted = 0 if masks.aborted is None else int(np.count_nonzero(masks.aborted[inside]))
+            _, mask = self._masks_of(span.stripe)
+            aborted = 0 if mask is None else int(np.count_nonzero(mask[span.start : span.end]))
             deleted = rows - span.live - aborted
         return replace(
             stripe,
@@ -546,9 +523,9 @@ class _Job:
     def _masks_of(self, name: _StripeName) -> _Masks:
         if name not in self._masks:
             keys = self._stripes[name].keys
-            deleted = self._sources.deleted[keys.file.file.bucket]
+            deleted = self._deleted[keys.file.file.bucket]
             found, aborted = row_masks(keys, deleted, self._made.unit.write_ids)
-            self._masks[name] = _Masks(kept_rows(found, aborted), aborted)
+            self._masks[name] = kept_rows(found, aborted), aborted
             keys.forget()
         return self._masks[name]
 
@@ -608,57 +585,46 @@ class _Job:
         order[place] = np.arange(rows, dtype=np.int64)
         parts, start = [], 0
         for name, numbers in by_stripe.items():
-            part = self._part(name, [members[number] for number in numbers])
-            mine = place[start : start + part.count]
-            start += part.count
-            parts.append(part.kept(ids.keys.select(mine), ids.current[mine]))
+            spans = [members[number] for number in numbers]
+            mine = place[start : start + sum(span.live for span in spans)]
+            start += len(mine)
+            parts.append(
+                KeptRows(
+                    reader=self._stripes[name].file.stripe(name[1]),
+                    alignment=self._stripes[name].alignment,
+                    rows=self._stripes[name].facts.rows,
+                    keep=self._chosen(name, spans),
+                    keys=ids.keys.select(mine),
+                    current=ids.current[mine],
+                )
+            )
         self._masks = {name: masks for name, masks in self._masks.items() if name == members[-1].stripe}
         timezone = action.stripes[0].timezone
         is_moved = len(by_stripe) < len(members)
         encoded = encode_rows(parts, options, timezone, order=order if is_moved else None)
         writer.write_stripe(encoded, rows=rows, timezone=timezone)
 
-    def _part(self, name: _StripeName, spans: Sequence[_Span]) -> _Part:
-        stripe = self._stripes[name]
-        live = sum(span.live for span in spans)
-        chosen: Mask | None = None
-        if live < stripe.facts.rows:
-            chosen = np.zeros(stripe.facts.rows, dtype=np.bool_)
-            for span in spans:
-                chosen[span.start : span.end] = True
-            if live < sum(span.end - span.start for span in spans):
-                keep = self._masks_of(name).keep
-                if keep is not None:
-                    chosen &= keep
-            if int(np.count_nonzero(chosen)) != live:
-                raise self._changed(name, f"{np.count_nonzero(chosen)} rows are chosen, and {live} were counted")
-        return _Part(stripe, chosen, live)
+    def _chosen(self, name: _StripeName, spans: Sequence[_Span]) -> Mask | None:
+        """Return which rows of a stripe are meant; None where all are."""
+        rows, live = self._stripes[name].facts.rows, sum(span.live for span in spans)
+        if live == rows:
+            return None
+        chosen = np.zeros(rows, dtype=np.bool_)
+        for span in spans:
+            chosen[span.start : span.end] = True
+        if live < sum(span.end - span.start for span in spans):
+            keep, _ = self._masks_of(name)
+            if keep is not None:
+                chosen &= keep
+        if int(np.count_nonzero(chosen)) != live:
+            raise self._changed(name, f"{np.count_nonzero(chosen)} rows are chosen, and {live} were counted")
+        return chosen
 
     def _write_ids(self, spans: Sequence[_Span]) -> Longs:
         runs = self._made.runs
         parts = [slice(span.runs.start, span.runs.stop) for span in spans]
         found = [np.repeat(runs.write_ids[part], self._amounts[part]) for part in parts]
         return found[0] if len(found) == 1 else np.concatenate(found)
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """The rows of a stripe that go into a rewritten one."""
-
-    stripe: RowStripe
-    chosen: Mask | None
-    count: int
-
-    def kept(self, keys: Keys, current: Longs) -> KeptRows:
-        """The same, with the ids that they get."""
-        return KeptRows(
-            reader=self.stripe.file.stripe(self.stripe.facts.number),
-            alignment=self.stripe.alignment,
-            rows=self.stripe.facts.rows,
-            keep=self.chosen,
-            keys=keys,
-            current=current,
-        )
 
 
 def _prove(made: RebalanceUnit, data: DataFiles, sink: SinkFile, planned: UnitResult, written: _Written) -> None:

@@ -22,7 +22,6 @@ from acidlib.rewrite.bucket import RowStripe, row_stripes
 from acidlib.rewrite.keys import Keys
 from acidlib.rewrite.output import (
     FoundFilter,
-    StripeFilters,
     filter_sizes,
     found_filters,
     named_columns,
@@ -130,7 +129,7 @@ def test_old_filters_and_those_of_the_c_writer_are_written_anew(make: Maker) -> 
     assert planned(stripe, faulty) == ([None, "an unsafe bloom filter of column s"], {S})
     reader = StripeReader(stripe.file.source, stripe.file.tail, 0)
     reader.bloom_filters = lambda: {S: StreamKind.BLOOM_FILTER}  # type: ignore[method-assign]
-    assert found_filters(reader, {S: A}) == StripeFilters(frozenset({A}), {A: FoundFilter(S, good=False)})
+    assert found_filters(reader, {S: A}) == {A: FoundFilter(S, good=False)}
 
 
 def test_columns_of_original_files_are_those_of_the_row(tmp_path: Path) -> None:
