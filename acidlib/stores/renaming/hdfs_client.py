@@ -115,8 +115,13 @@ class NameNode:
             raise NotAskedError(f"{self.uri} takes requests and gives {error}") from None
 
     def mode(self, *, is_directory: bool) -> int:
-        """Return the mode of what is created."""
-        return new_mode(dict(self.configuration), is_directory=is_directory)
+        """Return the mode of what is created, by fs.permissions.umask-mode; `RefusedError` unless that is octal."""
+        text = dict(self.configuration).get("fs.permissions.umask-mode", "022")
+        if not re.fullmatch("[0-7]{1,4}", text):
+            raise RefusedError(
+                f"Cannot use fs.permissions.umask-mode = {text}: because only octal numbers are supported"
+            )
+        return (0o777 if is_directory else 0o666) & ~int(text, 8)
 
     def write_options(self) -> WriteOptions:
         """Return how new files are made; never with the directories above them, which may be gone on purpose."""
@@ -261,14 +266,6 @@ def whole_authority(authority: str, configuration: Mapping[str, str]) -> str:
     known = ("dfs.ha.namenodes.", "dfs.namenode.rpc-address.")
     service = any(f"{prefix}{authority}" in configuration for prefix in known)
     return authority if service or ":" in authority else f"{authority}:{DEFAULT_PORT}"
-
-
-def new_mode(configuration: Mapping[str, str], *, is_directory: bool) -> int:
-    """Return the mode of what is created, by fs.permissions.umask-mode. Raises `RefusedError` unless that is octal."""
-    text = configuration.get("fs.permissions.umask-mode", "022")
-    if not re.fullmatch("[0-7]{1,4}", text):
-        raise RefusedError(f"Cannot use fs.permissions.umask-mode = {text}: because only octal numbers are supported")
-    return (0o777 if is_directory else 0o666) & ~int(text, 8)
 
 
 def size_or_number(name: str, configuration: Mapping[str, str]) -> int | None:

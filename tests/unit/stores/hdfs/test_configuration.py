@@ -6,9 +6,9 @@ import pytest
 
 from acidlib.errors import RefusedError
 from acidlib.stores.renaming.hdfs_client import (
+    NameNode,
     about_hdfs,
     default_authority,
-    new_mode,
     size_or_number,
     whole_authority,
 )
@@ -42,11 +42,11 @@ def test_a_host_has_a_port_and_a_name_service_none() -> None:
 
 
 def test_modes_of_what_is_new() -> None:
-    assert new_mode({}, is_directory=True) == 0o755
-    assert new_mode({}, is_directory=False) == 0o644
-    assert new_mode({"fs.permissions.umask-mode": "077"}, is_directory=True) == 0o700
+    assert NameNode.of("ns", {}).mode(is_directory=True) == 0o755
+    assert NameNode.of("ns", {}).mode(is_directory=False) == 0o644
+    assert NameNode.of("ns", {"fs.permissions.umask-mode": "077"}).mode(is_directory=True) == 0o700
     with pytest.raises(RefusedError, match=r"fs\.permissions\.umask-mode = u=rwx,g=,o=: because only octal"):
-        new_mode({"fs.permissions.umask-mode": "u=rwx,g=,o="}, is_directory=True)
+        NameNode.of("ns", {"fs.permissions.umask-mode": "u=rwx,g=,o="}).mode(is_directory=True)
 
 
 def test_numbers() -> None:
