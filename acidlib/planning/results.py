@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 from acidlib.errors import RefusedError
 from acidlib.model.listing import ListedFile, Listing, has_hidden_part
-from acidlib.model.names import LONG_MIN, BaseDir, DeltaDir, Generation, parse_directory
+from acidlib.model.names import DELETE_DELTA_PREFIX, LONG_MIN, BaseDir, DeltaDir, Generation, parse_directory
 from acidlib.model.requests import CompactionRequest, State
 from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.planning.state import AcidState, acid_state
@@ -169,7 +169,8 @@ def undo_plan(
         )
     if aborted_now != aborted_noted:
         return "what was rolled back among its inputs is not known to be any more, and those rows would come back"
-    return UndoPlan(result=tuple(sorted(outputs, key=_is_delete, reverse=True)), read=directories, originals=originals)
+    deletes_first = sorted(outputs, key=lambda name: (name.startswith(DELETE_DELTA_PREFIX), name), reverse=True)
+    return UndoPlan(result=tuple(deletes_first), read=directories, originals=originals)
 
 
 def digest_of_inputs(listing: Listing, state: AcidState, write_ids: ValidWriteIdList, outputs: Iterable[str]) -> str:
@@ -250,11 +251,6 @@ def _digest(
     seen = [directories, [[file.path, file.length, file.modified] for file in files]]
     texts = (json.dumps(part).encode() for part in (seen, sorted(aborted)))
     return ".".join(hashlib.sha256(text).hexdigest()[:_DIGITS] for text in texts)
-
-
-def _is_delete(output: str) -> tuple[bool, str]:
-    name = parse_directory(output, Generation.HIVE4)
-    return isinstance(name, DeltaDir) and name.is_delete, output
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from acidlib.errors import RefusedError
-from acidlib.model.listing import ListedFile, Listing, has_hidden_part, uri_order
+from acidlib.model.listing import Listing, has_hidden_part, uri_order
 from acidlib.model.names import (
     LONG_MIN,
     METADATA_ACID_FILE,
@@ -361,7 +361,7 @@ def _parts(listing: Listing, state: AcidState, generation: Generation) -> Iterat
             write_ids=_write_ids(name),
             role=role,
             why=why,
-            files=tuple(file.path for file in files if not has_hidden_part(file.path) and not _is_side_file(file)),
+            files=tuple(file.path for file in files if not has_hidden_part(file.path) and not is_side_file(file.name)),
             bytes=sum(file.length for file in files),
         )
     for file in listing.files_in(""):
@@ -428,7 +428,3 @@ def _write_ids(name: BaseDir | DeltaDir | None) -> tuple[int, int] | None:
     if isinstance(name, BaseDir):
         return 0, max(name.write_id, 0)  # a base of nothing but converted original files
     return name.min_write_id, name.max_write_id
-
-
-def _is_side_file(file: ListedFile) -> bool:
-    return is_side_file(file.name)
