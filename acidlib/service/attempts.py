@@ -47,7 +47,7 @@ _VOLATILE = frozenset(
 
 
 def fingerprint(place: ListedPlace, settings: Settings) -> str:
-    """A short digest of all that decides how a compaction of a place ends, but for what surrounds it.
+    """Return a short digest of all that decides how a compaction of a place ends, but for what surrounds it.
 
     The files that readers see (path, length, modification), which of them the list of write ids lets a compaction read,
     the columns and properties of the table where a metastore tells them, how the caller wants the table understood, how
@@ -105,7 +105,7 @@ def awaited_marks(rows: Iterable[CompactionRequest]) -> tuple[int, ...]:
 
 
 def note_of(files: str, *, is_conflict: bool = False) -> str:
-    """What a request that was not carried out notes of the place, by its fingerprint."""
+    """Return the note about a place of a request that was not carried out, by its fingerprint."""
     return files + _CONFLICT if is_conflict else files
 
 
@@ -120,7 +120,7 @@ class _Ended:
 
     @classmethod
     def of(cls, row: CompactionRequest) -> _Ended | None:
-        """None for a request that notes nothing."""
+        """Return an ended request; None for one that notes nothing."""
         if row.state not in (State.REFUSED, State.FAILED):
             return None
         note, reason = row.facts.files, row.error_message or ""
@@ -147,12 +147,12 @@ class Attempts:
         return {row.ref for rows in self._rows.values() for row in rows if row.state is State.FAILED}
 
     def last(self, place: ListedPlace, kind: CompactionType) -> CompactionRequest | None:
-        """The newest request of a kind that was not carried out at a place, for what it still is; None without one."""
+        """Return the newest request of a kind that was not carried out at a place, for what it still is, if any."""
         found = self._ended(place, kind)
         return found[-1].row if found else None
 
     def refusal(self, place: ListedPlace, kind: CompactionType) -> str | None:
-        """Why a compaction would be refused as it was before; None when that is not known."""
+        """Return why a compaction would be refused as it was before; None when that is not known."""
         found = [one for one in self._ended(place, kind) if not one.is_conflict]
         if not found or found[-1].row.state is not State.REFUSED:
             return None
@@ -160,11 +160,11 @@ class Attempts:
         return f"request {last.row.id} was refused, and nothing has changed there since: {last.reason}"
 
     def awaited_marks(self, target: Target) -> tuple[int, ...]:
-        """Up to which write ids a place awaits cleaning."""
+        """Return up to which write ids a place awaits cleaning."""
         return awaited_marks(self._at(target))
 
     def _ended(self, place: ListedPlace, kind: CompactionType) -> list[_Ended]:
-        """What was not carried out there for what it still is, oldest first."""
+        """Return the requests that were not carried out there for what it still is, oldest first."""
         found = [one for row in self._at(place.target) if row.type is kind and (one := _Ended.of(row)) is not None]
         if not found:
             return []

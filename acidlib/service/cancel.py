@@ -80,7 +80,7 @@ def _at_hive4(hms: Hms, ids: Sequence[int], *, dry_run: bool) -> list[Cancellati
 
 
 def _can_be(row: CompactionRequest) -> tuple[Outcome, str]:
-    """Whether a request can be withdrawn, and what to do where it cannot."""
+    """Return whether a request can be withdrawn, and what to do where it cannot."""
     match row.state:
         case State.INITIATED:
             return Outcome.PLANNED, "it waits, and would be withdrawn"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from acidlib.errors import AcidError, BusyError, ConflictError, CorruptError, MissingError, RefusedError, UsageError
 from acidlib.model.listing import Listing
@@ -84,43 +84,40 @@ def _left_alone(one: PassedOver) -> InitiatorResult:
 
 
 def _queued(
-    services: Services, backend: Backend, decisions: Sequence[InitiatorResult | _ToQueue]
+    services: Services, backend: Backend, judged: Sequence[tuple[InitiatorResult, Decided | None]]
 ) -> list[InitiatorResult]:
-    """The results, those that are to be queued with their ids, or why they are not."""
-    wanted = [one.decided for one in decisions if isinstance(one, _ToQueue)]
-    answered = iter(backend.enqueue(wanted) if wanted else [])
+    """Queue what was decided; return the results, with their ids, or why they are not queued."""
+    wanted = [decided for _, decided in judged if decided is not None]
+    answers = iter(backend.enqueue(wanted) if wanted else [])
     if wanted:
         passing(Point.QUEUED)
-    return [one.answered(services, backend, next(answered)) if isinstance(one, _ToQueue) else one for one in decisions]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ToQueue:
-    """What is to be queued, and its result as far as it is known."""
-
-    decided: Decided
-    result: InitiatorResult
-
-    def answered(self, services: Services, backend: Backend, answer: int | AcidError) -> InitiatorResult:
-        """The result, with what the queue said."""
+    results = []
+    for result, decided in judged:
+        if decided is None:
+            results.append(result)
+            continue
+        answer = next(answers)
         if isinstance(answer, ConflictError):
-            return replace(self.result, reason=str(answer), outcome=Outcome.LEFT_ALONE)
-        if isinstance(answer, AcidError):
-            return _in_vain(services, backend, self.decided.place.target, answer)
-        return replace(self.result, queued=answer)
+            results.append(replace(result, reason=str(answer), outcome=Outcome.LEFT_ALONE))
+        elif isinstance(answer, AcidError):
+            results.append(_in_vain(services, backend, decided.place.target, answer))
+        else:
+            results.append(replace(result, queued=answer))
+    return results
 
 
 def _initiate(
     services: Services, backend: Backend, attempts: Attempts, one: ListingOutcome, *, dry_run: bool, force: bool
-) -> InitiatorResult | _ToQueue:
+) -> tuple[InitiatorResult, Decided | None]:
+    """Judge one place; return its result as far as it is known, and what is to be queued."""
     try:
         if isinstance(one, Unlisted):
             raise one.error
         return _decided(services, backend, attempts, one, dry_run=dry_run, force=force)
     except BusyError as error:
-        return _result(one.target, reason=str(error), outcome=Outcome.LEFT_ALONE)
+        return _result(one.target, reason=str(error), outcome=Outcome.LEFT_ALONE), None
     except AcidError as error:
-        return _in_vain(services, backend, one.target, error)
+        return _in_vain(services, backend, one.target, error), None
 
 
 def _in_vain(services: Services, backend: Backend, target: Target, error: AcidError) -> InitiatorResult:
@@ -156,7 +153,7 @@ def is_lasting(services: Services, target: Target, error: AcidError) -> bool:
 
 def _decided(
     services: Services, backend: Backend, attempts: Attempts, place: ListedPlace, *, dry_run: bool, force: bool
-) -> InitiatorResult | _ToQueue:
+) -> tuple[InitiatorResult, Decided | None]:
     target = place.target
     if place.holds_staging and services.store(target.location).unfinished(target.location):
         if dry_run:
@@ -167,21 +164,21 @@ def _decided(
         place = target.listed(list_location(services.fs(target.location), target.location, missing=ConflictError))
     decision = decision_about(services, place)
     if decision.kind is None:
-        return _result(target, decision, outcome=Outcome.LEFT_ALONE)
+        return _result(target, decision, outcome=Outcome.LEFT_ALONE), None
     refusal = refused_now(services, attempts, place, decision.kind)
     if refusal is not None:
         outcome = Outcome.LEFT_ALONE if refusal.already_compact else Outcome.REFUSED
-        return _result(target, decision, reason=refusal.reason, outcome=outcome)
+        return _result(target, decision, reason=refusal.reason, outcome=outcome), None
     if not force:
         if reason := attempts.refusal(place, decision.kind):
-            return _result(target, decision, reason=reason, outcome=Outcome.REFUSED)
+            return _result(target, decision, reason=reason, outcome=Outcome.REFUSED), None
         if reason := backend.held_back(target, decision.kind, dry_run=dry_run):
-            return _result(target, decision, reason=reason, outcome=Outcome.HELD_BACK)
+            return _result(target, decision, reason=reason, outcome=Outcome.HELD_BACK), None
     due = _result(target, decision, outcome=Outcome.DUE)
     if dry_run:
-        return due
+        return due, None
     figures = RequestFacts(deltas=place.deltas, bytes=place.delta_bytes, reason=decision.reason)
-    return _ToQueue(decided=Decided(place=place, kind=decision.kind, figures=figures), result=due)
+    return due, Decided(place=place, kind=decision.kind, figures=figures)
 
 
 def refused_now(services: Services, attempts: Attempts, place: ListedPlace, kind: CompactionType) -> Refusal | None:
@@ -222,7 +219,7 @@ def decision_about(services: Services, place: ListedPlace) -> Decision:
 
 
 def _aborted(services: Services, listing: Listing, write_ids: ValidWriteIdList, generation: Generation) -> int:
-    """How many aborted write ids still have a directory here; Hive 4 leaves them to its cleaner by default."""
+    """Return how many aborted write ids still have a directory here; Hive 4 leaves them to its cleaner by default."""
     if generation is Generation.HIVE4 and services.settings.flag(ABORTS_BY_CLEANER):
         return 0
     return len(aborted_present(listing, write_ids, generation=generation))

@@ -114,31 +114,31 @@ class Target:
         return {} if self.facts is None else self.facts.table.properties
 
     def cleaning_forbidden(self) -> str | None:
-        """Why nothing may be removed, where a metastore tells it; None if it may."""
+        """Return why nothing may be removed, where a metastore tells it; None if it may."""
         return None if self.facts is None else cleaning_forbidden(self.facts.table, self.facts.partition)
 
     def generation(self, listing: Listing) -> Generation:
-        """The generation whose names and rules hold here."""
+        """Return the generation whose names and rules hold here."""
         return self.interpretation.generation or detect_generation(listing)[0]
 
     def write_ids(self, listing: Listing) -> ValidWriteIdList:
-        """The reader's list of the table; RefusedError when nothing states it."""
+        """Return the reader's list of the table; RefusedError when nothing states it."""
         stated = self.interpretation.write_ids or StatedWriteIds()
         return stated.of(self.ref, listing)
 
     def settings(self, common: Settings) -> Settings:
-        """The settings that hold here: those of the run, then the database's properties, then the table's."""
+        """Return the settings that hold here: those of the run, then the database's properties, then the table's."""
         if self.facts is None:
             return common
         common, _ = common.with_layer(Layer.DATABASE, self.facts.database.properties)
         return common.with_layer(Layer.TABLE, self.facts.table.properties)[0]
 
     def row_type(self) -> str | None:
-        """The columns of the table, where a metastore or the caller tells them; else those of its files count."""
+        """Return the columns of the table, where a metastore or the caller tells them; else its files' count."""
         return self.interpretation.columns if self.facts is None else row_type(self.facts.table)
 
     def matching(self, common: Settings, generation: Generation) -> ColumnMatching:
-        """How the table's readers find its columns in files: as the site sets it, as the table does, or as Hive does.
+        """Return how readers find the table's columns in files: as the site says, as the table does, or as Hive does.
 
         Readers copy a table's property into their job only where the job has none of that name (Hive
         Utilities.copyTableJobPropertiesToConf). Jobs of Hive 4 always have one for positions (HiveConf), so its tables
@@ -152,13 +152,13 @@ class Target:
         )
 
     def rewrite_settings(self, otherwise: RewriteSettings, generation: Generation) -> RewriteSettings:
-        """How the table wants its files written, where a metastore tells it."""
+        """Return how the table wants its files written, where a metastore tells it."""
         if self.facts is None:
             return otherwise
         return rewrite_settings(self.facts.table, self.request_properties, generation=generation, otherwise=otherwise)
 
     def listed(self, listing: Listing) -> ListedPlace:
-        """The target as a listing shows it, for good: what is written later is not committed.
+        """Return the target as a listing shows it, for good: what is written later is not committed.
 
         RefusedError when nothing states what is committed.
         """
@@ -241,7 +241,7 @@ class ListedPlace:
         return CLAIM in self.listing.directories
 
     def nothing_to_merge(self, kind: CompactionType, *, automatic: bool) -> str | None:
-        """Why a place is compact already; None when it is not.
+        """Return why a place is compact already; None when it is not.
 
         automatic  an initiator asked for it, not a person
         """
@@ -249,7 +249,7 @@ class ListedPlace:
         return not_enough(self.state, kind, generation=self.generation, insert_only=insert_only, automatic=automatic)
 
     def held_as(self, target: Target) -> ListedPlace:
-        """The same listing for the target as it is held now; what is committed stays as of before the listing."""
+        """Return the listing for the target as it is held now; what is committed stays as of before the listing."""
         before = self.target.interpretation
         held = replace(
             target.interpretation, write_ids=before.write_ids, generation=before.generation, txns=before.txns
@@ -265,7 +265,7 @@ def _flag(key: str, common: Settings, properties: Mapping[str, str], *, otherwis
 
 
 def request_of(place: ListedPlace, kind: CompactionType, *, initiator: str) -> CompactionRequest:
-    """A request that says everything a later worker and cleaner need: they never guess anew."""
+    """Return a request that says everything a later worker and cleaner need: they never guess anew."""
     target, mark = place.target, place.write_ids.for_compactor().high_water_mark
     facts = RequestFacts(
         location=target.location,
@@ -286,7 +286,7 @@ def request_of(place: ListedPlace, kind: CompactionType, *, initiator: str) -> C
 
 
 def target_of(request: CompactionRequest) -> Target:
-    """The target of a queued request, understood as it was when it was queued. RefusedError when it does not say so."""
+    """Return the target of a queued request, understood as of then. RefusedError when it does not say so."""
     request.require_understood("compact")
     facts = request.facts
     if facts.location is None or facts.write_ids is None:
@@ -353,13 +353,13 @@ class Selection:
         return [self.note_of(MissingError(f"Cannot find {', '.join(without)}: because {where} has such a name"))]
 
     def note_of(self, error: MissingError) -> str:
-        """A note about what is named and does not exist, with --if-exists; else raises the error."""
+        """Return a note about what is named and does not exist, with --if-exists; else raises the error."""
         if not self.if_exists:
             raise error
         return f"{error}; nothing is done there, as --if-exists says"
 
     def no_partition(self, tables: Sequence[str]) -> MissingError:
-        """The error where partitions are named and none of the tables has one of them."""
+        """Return the error where partitions are named and none of the tables has one of them."""
         about = tables[0] if len(tables) == 1 else f"{len(tables)} tables"
         return MissingError(f"Cannot find partitions of {about}: because none matches {', '.join(self.partitions)}")
 
@@ -504,7 +504,7 @@ def look_at(
 def look_in_portions(
     services: Services, targets: Sequence[Target], idle_seconds: float | None
 ) -> Iterator[tuple[list[ListingOutcome], list[PassedOver]]]:
-    """The same, some at a time, so that what is known of a place can be forgotten before the last is listed."""
+    """Yield the same, some at a time, so that what is known of a place can be forgotten before the last is listed."""
     if not targets:
         return
     services.progress.start(f"listing {plural(len(targets), 'location')}", len(targets))
@@ -528,7 +528,7 @@ def _listed(target: Target, done: Done[Listing]) -> ListingOutcome:
 
 
 def _too_young(listing: Listing, idle_seconds: float, now: float) -> str | None:
-    """Why a place has not been idle for so long, by its newest file; None when it has."""
+    """Return why a place has not been idle for so long, by its newest file; None when it has."""
     newest = listing.newest_file()
     if newest is None or newest.modified <= now - idle_seconds:
         return None
@@ -537,7 +537,7 @@ def _too_young(listing: Listing, idle_seconds: float, now: float) -> str | None:
 
 
 def urgency(order: Order, one: ListingOutcome) -> float:
-    """The larger the more urgent."""
+    """Return a figure that is the larger the more urgent a place is."""
     urgencies: dict[Order, Callable[[ListingOutcome], float]] = {
         Order.DELTAS: lambda one: one.deltas,
         Order.BYTES: lambda one: one.delta_bytes,
@@ -563,7 +563,7 @@ class Spending:
         self.stopped: str | None = None
 
     def lets_start(self, input_bytes: int, *, is_free: bool = False) -> bool:
-        """Whether the budget lets a place start, which is counted then; what is free costs nothing but time."""
+        """Return whether the budget lets a place start, which is counted then; what is free costs nothing but time."""
         self.stopped = self._late() if is_free else self._reason(input_bytes)
         if self.stopped is None and not is_free:
             self._partitions += 1
@@ -571,12 +571,12 @@ class Spending:
         return self.stopped is None
 
     def lets_look_on(self) -> bool:
-        """Whether the budget would let any other place start, so that it is worth a look at more of them."""
+        """Return whether the budget would let any other place start, so that it is worth a look at more of them."""
         self.stopped = self._reason(0)
         return self.stopped is None
 
     def unspent(self, input_bytes: int) -> None:
-        """What was let start did not come to that."""
+        """Take back what was let start and did not come to that."""
         self._partitions -= 1
         self._bytes -= input_bytes
 

@@ -31,7 +31,7 @@ class Pace:
         self._stopped = threading.Event()
 
     def stop(self) -> None:
-        """The run is interrupted."""
+        """Stop all removing: the run is interrupted."""
         self._stopped.set()
 
     def assert_not_stopped(self) -> None:
@@ -49,7 +49,7 @@ class Pace:
 def would_go(
     services: Services, location: Location, wanted: Mapping[str, str], listing: Listing
 ) -> tuple[tuple[RemovedPath, ...], tuple[str, ...]]:
-    """What `remove_named` would remove now, by the same look at each path; and what stays, with its reason."""
+    """Return what `remove_named` would remove now, by the same look at each path; and what stays, with its reason."""
     removed: list[RemovedPath] = []
     stays: list[str] = []
     known = frozenset(listing.files)
@@ -137,7 +137,7 @@ def remove_litter(services: Services, held: Claim, pace: Pace) -> tuple[tuple[Re
 
 
 def litter_of(services: Services, location: Location, own_token: str | None = None) -> tuple[Litter, ...]:
-    """What dead runs left at a place and may be removed: nothing while another run is at work there."""
+    """Return what dead runs left at a place and may be removed: nothing while another run is at work there."""
     if is_claimed(services, location, own_token):
         return ()
     unfinished = services.store(location).unfinished(location)
@@ -149,13 +149,13 @@ def litter_of(services: Services, location: Location, own_token: str | None = No
 
 
 def is_claimed(services: Services, location: Location, own_token: str | None = None) -> bool:
-    """Whether a place is held by a run that is alive and is not the caller's, whose claim has `own_token`."""
+    """Return whether a place is held by a run that is alive and is not the caller's, whose claim has `own_token`."""
     holder = services.store(location).holder(location, now=services.clock())
     return holder is not None and holder.token != own_token and not holder.is_stale
 
 
 def litter_at(services: Services, location: Location) -> tuple[RemovedPath, ...]:
-    """What dead runs left and may be removed, as `find_litter` finds it."""
+    """Return what dead runs left and may be removed, as `find_litter` finds it."""
     return tuple(
         RemovedPath(path=original_staging_name(litter.name), bytes=litter.bytes, reason=_reason(litter))
         for litter in litter_of(services, location)

@@ -50,7 +50,7 @@ class Done(Generic[Value]):
         return self.outcome if isinstance(self.outcome, AcidError) else None
 
     def get(self) -> Value:
-        """The value; raises the error."""
+        """Return the value, or raise the error."""
         if isinstance(self.outcome, AcidError):
             raise self.outcome
         return self.outcome
@@ -79,7 +79,7 @@ class Runner(Protocol):
         """Have the place where tasks run, and what they are run with. RetryError where it cannot be had."""
 
     def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Done[Any]]]:
-        """What became of each task, in order. A task run twice counts once.
+        """Return what became of each task, in order. A task run twice counts once.
 
         batches  the tasks of each are run one after the other, at the same place
         group    shown as the name of the work
@@ -102,9 +102,9 @@ def attempt(work: Callable[[Item], Value], item: Item) -> Done[Value]:
 
 @contextmanager
 def started_threads(number: int, name: str) -> Iterator[ThreadPoolExecutor]:
-    """A pool whose threads run already, and are waited for at the end.
+    """Start a pool of threads, which are waited for at the end.
 
-    An interrupt that comes while a thread is started is raised before the pool knows it, so nobody would wait for it.
+    An interrupt that comes while a thread is started is raised before the pool knows it, so it would not be waited for.
     """
     with ThreadPoolExecutor(number, thread_name_prefix=name) as pool:
         all_there = Barrier(number)
@@ -124,7 +124,7 @@ def as_done(
     on_interrupt: Callable[[], None] = lambda: None,
     admission: AdaptiveLimit = OF_THIS_PROCESS,
 ) -> Iterator[tuple[int, Done[Value]]]:
-    """Which item is done and what became of it, as they come: for what needs no executor, as it waits more than works.
+    """Yield which item is done and what became of it, as they come: for work that waits more than it computes.
 
     An interrupt does not wait for what has not begun; `on_interrupt` may shorten what has.
     """
@@ -154,7 +154,7 @@ def as_done(
 def in_threads(
     work: Callable[[Item], Value], items: Sequence[Item], *, on_progress: Callable[[int], None]
 ) -> list[Done[Value]]:
-    """What became of each item, in order; see `as_done`."""
+    """Return what became of each item, in order; see `as_done`."""
     found: dict[int, Done[Value]] = {}
     for number, done in as_done(work, items):
         found[number] = done
@@ -212,15 +212,15 @@ class Services:
     progress: TerminalProgress
 
     def fs(self, location: Location) -> FileSystem:
-        """What reads and removes at a place."""
+        """Return what reads and removes at a place."""
         return self.stores.fs(location)
 
     def store(self, location: Location) -> Store:
-        """What publishes at a place."""
+        """Return what publishes at a place."""
         return self.stores.store(location)
 
     def claim(self, location: Location) -> Claim:
-        """A claim of this run on a place, to be used as a context manager; ConflictError while another works there.
+        """Return a claim of this run on a place, as a context manager; ConflictError while another works there.
 
         What earlier runs staged there is taken from them: none of them can publish any more.
         """

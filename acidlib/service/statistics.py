@@ -35,7 +35,7 @@ class Parameters(Protocol):
     """The parameters of a table or partition, of which some are to be changed."""
 
     def read(self, write_ids: ValidWriteIdList) -> Mapping[str, str]:
-        """All of them, as they are now; `write_ids` are from before. ConflictError while they cannot be changed."""
+        """Return all, as they are now; `write_ids` are from before. ConflictError while they cannot be changed."""
 
     def change(self, before: Mapping[str, str], wanted: Mapping[str, str]) -> None:
         """Give some new values. ConflictError where something has changed that was read before."""
@@ -96,7 +96,7 @@ class StatisticsUpdater:
         results: Collection[str],
         rows: int | None,
     ) -> BasicStatistics:
-        """What a reader who comes now finds."""
+        """Return the statistics of what a reader finds from now on."""
         generation = self._hms.generation
         listing = list_location(self._services.fs(target.location), target.location, missing=RefusedError)
         state = acid_state(
@@ -135,7 +135,7 @@ class _InDatabase:
         self._owner = owner
 
     def read(self, write_ids: ValidWriteIdList) -> Mapping[str, str]:
-        """All parameters."""
+        """Return all parameters."""
         del write_ids
         found = self._database.parameters(self._owner)
         if found is None:
@@ -146,7 +146,7 @@ class _InDatabase:
         return found
 
     def change(self, before: Mapping[str, str], wanted: Mapping[str, str]) -> None:
-        """These rows alone, each only where it has not changed."""
+        """Change these rows alone, each only where it has not changed."""
         self._database.change_parameters(self._owner, before, wanted)
 
 
@@ -174,7 +174,7 @@ class _ByCall:
         self._whole: WholeTable | None = None
 
     def read(self, write_ids: ValidWriteIdList) -> Mapping[str, str]:
-        """All properties, as they were for more than a second, and of transactions that have ended."""
+        """Return all properties, as they were for more than a second, and of transactions that have ended."""
         whole = self._whole = self._read()
         self._write_ids = write_ids
         now, stamp, name = self._services.clock(), whole.table.properties[CHANGED], str(self._target.ref)
@@ -196,7 +196,7 @@ class _ByCall:
         return whole.table.properties
 
     def change(self, before: Mapping[str, str], wanted: Mapping[str, str]) -> None:
-        """The table as it was read, with these properties."""
+        """Change the table as it was read, giving it these properties."""
         assert self._whole is not None
         assert self._write_ids is not None
         now = max(int(self._services.clock()), int(before[CHANGED]) + 1)

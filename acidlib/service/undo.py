@@ -129,7 +129,7 @@ def _note(services: Services, backend: SqlBackend, request: CompactionRequest, r
 
 
 def _plan(services: Services, backend: SqlBackend, request: CompactionRequest, target: Target) -> UndoPlan:
-    """What is moved; RefusedError where the result has to stay."""
+    """Return what is moved; RefusedError where the result has to stay."""
     request.require_understood("undo the compaction of", "inputs", "outputs", "write_ids", "generation")
     listing: Listing = list_location(services.fs(target.location), target.location, missing=RefusedError)
     for other in backend.rows_at(target):
@@ -149,7 +149,7 @@ def _plan(services: Services, backend: SqlBackend, request: CompactionRequest, t
 
 
 def _is_later(one: CompactionRequest, other: CompactionRequest) -> bool:
-    """Whether one request published after another: as far as that was noted, else by their numbers."""
+    """Return whether one request published after another: as far as that was noted, else by their numbers."""
     there, here = one.facts.published_ms, other.facts.published_ms
     return one.id > other.id if there is None or here is None else (there, one.id) > (here, other.id)
 
@@ -163,7 +163,7 @@ def _outputs(request: CompactionRequest) -> tuple[str, ...]:
 
 
 def _aside(request: CompactionRequest) -> str:
-    """Where the result goes: another queue may have a request of this id, but hardly one of the same millisecond."""
+    """Return where the result goes: another queue may have a request of this id, but not of this millisecond."""
     return f"{UNDONE}{request.id}.{request.facts.published_ms or 0}"
 
 

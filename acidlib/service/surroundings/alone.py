@@ -41,7 +41,7 @@ def select_targets(
     may_be_empty: bool = False,
     known: Collection[TableRef] = (),
 ) -> Selected:
-    """The targets in path order, and notes about what was passed over.
+    """Return the targets in path order, and notes about what was passed over.
 
     may_be_empty  what is known of the named location explains that nothing is in it
     known         to the queue: it may have been dropped since

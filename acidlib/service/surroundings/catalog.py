@@ -64,7 +64,7 @@ class Catalog:
         busy: Collection[TableRef] = (),
         known: Collection[TableRef] = (),
     ) -> Selected:
-        """What is selected, as of one snapshot.
+        """Return what is selected, as of one snapshot.
 
         automatic  for the initiator, which passes over what must not be compacted automatically and what is `busy` (a
                    request for it waits or works already)
@@ -111,7 +111,7 @@ class Catalog:
     def _named(
         self, selection: Selection, known: Collection[TableRef]
     ) -> tuple[list[tuple[Database, Table]], list[str]]:
-        """The tables that are selected, and notes about names that none has."""
+        """Return the tables that are selected, and notes about names that none has."""
         tables = list(self._tables(selection))
         for _, table in tables:
             if selection.names_table(str(table.ref)) and (reason := not_acid(table)) is not None:
@@ -133,8 +133,8 @@ class Catalog:
     def places(
         self, requests: Sequence[CompactionRequest], txns: ValidTxnList | None = None
     ) -> list[Target | AcidError]:
-        """What each request is about, understood as of a snapshot or of now, or why there is none: in Hive's own words
-        where it has.
+        """Return the place of each request, as of a snapshot or of now, or why there is none, in Hive's words
+        where it has some.
         """
         found: dict[TableRef, Target | AcidError] = {}
         wanted: dict[str, dict[str, set[TableRef]]] = {}
@@ -151,7 +151,7 @@ class Catalog:
         return [found[request.ref] for request in requests]
 
     def place(self, request: CompactionRequest, txns: ValidTxnList | None = None) -> Target:
-        """What one request is about, as of a snapshot or of now; raises RefusedError in Hive's words.
+        """Return what one request is about, as of a snapshot or of now; raises RefusedError in Hive's words.
 
         Also refused is what a compactor must not touch.
         """
@@ -197,12 +197,12 @@ class Catalog:
         return [self._target(table.facts.database, table.facts.table, name, one) for name, one in found.items()]
 
     def is_dropped(self, target: Target) -> bool:
-        """Whether a table or partition of a selection does not exist any more."""
+        """Return whether a table or partition of a selection does not exist any more."""
         ref = target.ref
         return isinstance(self._of_table({ref}, self._hms.table(ref), None)[ref], GoneError)
 
     def _database(self, name: str) -> Database | None:
-        """A database, asked for once in a run: its properties are settings, and say nothing of what lies where."""
+        """Return a database, asked for once in a run: its properties are settings and say nothing of places."""
         found = self._known_databases.get(name)
         if found is None:
             found = self._hms.database(name)
@@ -279,7 +279,7 @@ class Catalog:
                 yield database, table
 
     def _others(self, tables: Iterable[tuple[Database, Table]]) -> dict[TableRef, str]:
-        """Those whose name a transactional table of another catalog has, too, with that catalog."""
+        """Return those whose name a transactional table of another catalog has, too, with that catalog."""
         names: dict[str, list[str]] = {}
         for _, table in tables:
             names.setdefault(table.ref.database, []).append(table.ref.table)
@@ -357,7 +357,7 @@ class Catalog:
     def _as_of_now(
         self, targets: Sequence[Target], txns: ValidTxnList | None = None
     ) -> list[tuple[Target, ValidWriteIdList]]:
-        """The same targets with what is committed as of one snapshot, and that; it must precede every listing."""
+        """Return the targets with what is committed as of one snapshot, and that; it precedes every listing."""
         if not targets:
             return []
         if txns is None:
@@ -408,7 +408,7 @@ def require_no_cleaner_of_another_catalog(hms: Hms) -> None:
 
 
 def require_unchanged(before: Target, now: Target, doing: str) -> None:
-    """The table is still the one that was looked at, at the same place; else ConflictError: cannot do that."""
+    """Raise ConflictError, cannot do that, unless the table is still the one that was looked at, at the same place."""
     same_table = before.table_identity == now.table_identity
     if not same_table or before.location != now.location:
         what = "moved" if same_table else "dropped and made again"
@@ -454,12 +454,12 @@ class CleaningPlaces:
         self._mutex = threading.Lock()
 
     def expect(self, requests: Sequence[CompactionRequest]) -> None:
-        """The requests whose places will be wanted."""
+        """Note the requests whose places will be wanted."""
         with self._mutex:
             self._expected, self._found = requests, None
 
     def of(self, request: CompactionRequest, *, anew: bool) -> tuple[CompactionRequest, Target | None]:
-        """A request as the queue has it now, and its place; None when it was dropped.
+        """Return a request as the queue has it now, and its place; None when it was dropped.
 
         anew  it is asked for again, for it was not found where it was said to be
 

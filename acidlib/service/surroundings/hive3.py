@@ -501,14 +501,14 @@ def _with_mark(row: CompactionRequest) -> CompactionRequest:
 
 
 def evidence_now(txns: ValidTxnList, locks: Iterable[HeldLock], now_ms: int) -> Evidence:
-    """What exists now. Ids of both kinds only grow, so whatever exists has at most these."""
+    """Return what exists now. Ids of both kinds only grow, so whatever exists has at most these."""
     return Evidence(txn=txns.high_water_mark, lock=max((lock.lock_id for lock in locks), default=0), ms=now_ms)
 
 
 def still_to_end(
     evidence: Evidence, txns: ValidTxnList, locks: Iterable[HeldLock], *, now_ms: int, retention_ms: int
 ) -> str | None:
-    """What existed then and has not ended, or the retention since; None without it. `locks`: of the place."""
+    """Return what existed then and has not ended, or the retention since; None without it. `locks`: of the place."""
     if txns.min_open <= evidence.txn:
         return f"transaction {txns.min_open} is open since before it (up to {evidence.txn} have to end)"
     old = sorted(lock.lock_id for lock in locks if lock.lock_id <= evidence.lock)
@@ -520,7 +520,7 @@ def still_to_end(
 
 
 def table_id(target: Target) -> str:
-    """What tells a table from another one of its name, and its place from an earlier one."""
+    """Return what tells a table from another one of its name, and its place from an earlier one."""
     created, _ = target.table_identity
     return f"{created} {target.location}"
 

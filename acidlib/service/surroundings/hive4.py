@@ -389,7 +389,7 @@ class Hive4Hold(CompactionHold):
         self._held_since = self._services.clock()
 
     def _have_number(self) -> None:
-        """Where a rebalance lacks one, have a write id that nothing is written under: an empty transaction of its own.
+        """Have a write id that nothing is written under, where a rebalance lacks one, by an empty transaction.
 
         Other takers of the request are kept out by the lock; if a lower write id is open the plan is refused later.
         """
