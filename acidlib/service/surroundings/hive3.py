@@ -134,7 +134,10 @@ class Hive3Backend(SqlBackend):
             shown = () if row.state is State.WORKING else self.queue.of_entity(row)
         for one in shown:
             if one.ref == row.ref and one.state in _BUSY:
-                raise ConflictError(f"Cannot {doing} {one.ref}: because request {one.id} for it is {one.state.label}")
+                what, then = "because request", ""
+                if doing == Hive3Hold.doing:
+                    what, then = "Hive's own request", "; call again when it is done"
+                raise ConflictError(f"Cannot {doing} {one.ref}: {what} {one.id} for it is {one.state.label}{then}")
 
     def passed_over(self) -> list[str]:
         """Return notes about requests of other metastores in our queue; of this one too, if other URIs named it."""
@@ -149,7 +152,7 @@ class Hive3Backend(SqlBackend):
 
     def recover(self, is_wanted: Callable[[CompactionRequest], bool] = lambda _: True) -> list[str]:
         """Drop locks of dead runs, too: before one that keeps readers away goes, what it keeps from them is whole."""
-        notes = super().recover(is_wanted)
+        notes = self.passed_over() + super().recover(is_wanted)
         dead = release_dead_locks(
             self.hms,
             timeout_seconds=self.beats.timeout_seconds,
@@ -383,8 +386,9 @@ class Hive3Cleaning(SqlCleaning):
 
     def ready(self) -> list[CompactionRequest]:
         """Return the requests of this metastore, an earlier mark of a place before a later one."""
-        for line in self.backend.passed_over():
-            self.services.progress.note(line)
+        if self.options.dry_run:  # else `recover` has told it
+            for line in self.backend.passed_over():
+                self.services.progress.note(line)
         rows = [_with_mark(row) for row in super().ready()]
         self._places.expect(rows)
         return rows
