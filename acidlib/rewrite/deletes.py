@@ -36,14 +36,8 @@ class DeleteEvents:
         """Each deleted row once, strictly ascending."""
         if len(self.keys) < 2:
             return self.keys
-        keys = self.keys
-        first = np.ones(len(keys), dtype=np.bool_)
-        first[1:] = (
-            (keys.write_ids[1:] != keys.write_ids[:-1])
-            | (keys.buckets[1:] != keys.buckets[:-1])
-            | (keys.row_ids[1:] != keys.row_ids[:-1])
-        )
-        return keys if first.all() else keys.select(first)
+        first = np.concatenate(([True], self.keys.differ_from_before()))
+        return self.keys if first.all() else self.keys.select(first)
 
 
 def read_deletes(
@@ -60,13 +54,20 @@ def read_deletes(
         for stripe in _stripes_with_rows(file)
         if near is None or overlaps(stripe.known_range(), near)
     ]
-    events = _room(bucket, sum(stripe.rows for stripe in stripes), inputs.files)
+    try:
+        events = _Events(bucket, sum(stripe.rows for stripe in stripes))
+    except MemoryError:
+        largest = max(inputs.files, key=lambda file: file.tail.rows)
+        raise CorruptError(
+            f"Cannot compact {largest.tail.name}: because its {largest.tail.rows} delete events do not fit in memory"
+        ) from None
     for stripe in stripes:
         if bucket in stripe.buckets():
             events.add(stripe, write_ids)
         stripe.forget()
     keys, current = events.sorted()
-    fresh = _first_of_equal(keys, current)
+    fresh = np.ones(len(keys), dtype=np.bool_)
+    fresh[1:] = keys.differ_from_before() | (current[1:] != current[:-1])
     duplicates = int(np.count_nonzero(~fresh))
     if duplicates:
         keys, current = keys.select(fresh), current[fresh]
@@ -95,16 +96,6 @@ def key_range(file: OpenInput) -> KeyRange | None:
 def overlaps(found: KeyRange | None, others: Iterable[KeyRange]) -> bool:
     """Whether keys within the one range may be in one of the others; where it is not known, they may."""
     return found is None or any(found[0] <= high and low <= found[1] for low, high in others)
-
-
-def _room(bucket: int, events: int, files: Sequence[OpenInput]) -> _Events:
-    try:
-        return _Events(bucket, events)
-    except MemoryError:
-        largest = max(files, key=lambda file: file.tail.rows)
-        raise CorruptError(
-            f"Cannot compact {largest.tail.name}: because its {largest.tail.rows} delete events do not fit in memory"
-        ) from None
 
 
 def bucket_numbers(properties: Longs) -> Longs:
@@ -167,18 +158,6 @@ class _Events:
             for position in range(len(columns)):
                 columns[position] = gather(columns[position], order)
         return Keys(*columns[:3]), columns[3]
-
-
-def _first_of_equal(keys: Keys, current: Longs) -> Mask:
-    first = np.ones(len(keys), dtype=np.bool_)
-    if len(keys) > 1:
-        first[1:] = (
-            (keys.write_ids[1:] != keys.write_ids[:-1])
-            | (keys.buckets[1:] != keys.buckets[:-1])
-            | (keys.row_ids[1:] != keys.row_ids[:-1])
-            | (current[1:] != current[:-1])
-        )
-    return first
 
 
 def event_buckets(file: DataFile, place: InputFiles) -> frozenset[int]:

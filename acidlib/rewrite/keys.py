@@ -49,6 +49,15 @@ class Keys:
         """Whether the keys ascend strictly."""
         return bool(_ascending(self.write_ids, self.buckets, self.row_ids))
 
+    def differ_from_before(self) -> Mask:
+        """Return for each key but the first True if it is another than the one before it."""
+        differ: Mask = (
+            (self.write_ids[1:] != self.write_ids[:-1])
+            | (self.buckets[1:] != self.buckets[:-1])
+            | (self.row_ids[1:] != self.row_ids[:-1])
+        )
+        return differ
+
     def equals(self, other: Keys) -> bool:
         """Whether they are the same keys in the same order."""
         pairs = zip(

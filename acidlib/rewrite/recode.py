@@ -84,12 +84,6 @@ def encode_rows(
     return encoded
 
 
-def encode_row_ids(keys: Keys, current: Longs, options: FileOptions, timezone: str) -> list[EncodedColumn]:
-    """The root and the id columns of a stripe of rows."""
-    bounds = group_bounds(len(keys), options.stride)
-    return _encode_ids(keys, current, INSERT, bounds, options, timezone)
-
-
 def encode_deletes(keys: Keys, current: Longs, options: FileOptions) -> list[EncodedColumn]:
     """All columns of a stripe of delete events: id columns, and a row that is null throughout."""
     bounds = group_bounds(len(keys), options.stride)
@@ -200,8 +194,10 @@ def graft(
     if ids is None and file.acid:
         columns += range(ROW_COLUMN)
     else:
-        columns += _row_ids(ids or keys.ids(), options, reader.timezone)
+        ids = ids or keys.ids()
         keys.forget()
+        bounds = group_bounds(len(ids.keys), options.stride)
+        columns += _encode_ids(ids.keys, ids.current, INSERT, bounds, options, reader.timezone)
     row = options.root.children[ROW_COLUMN - 1]
     columns.append(file.row.column)
     for node, part in zip(row.children, alignment.children, strict=True):
@@ -217,10 +213,6 @@ def graft(
         for column, node in zip(columns, options.root.walk(), strict=True)
     ]
     writer.regroup_stripe(reader, columns, statistics)
-
-
-def _row_ids(ids: StripeIds, options: FileOptions, timezone: str) -> list[EncodedColumn]:
-    return encode_row_ids(ids.keys, ids.current, options, timezone)
 
 
 def _nulls(node: TypeNode, reader: StripeReader, options: FileOptions) -> list[EncodedColumn]:
