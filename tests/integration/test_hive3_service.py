@@ -1351,7 +1351,7 @@ def test_who_lost_the_lock_publishes_nothing(
         assert laid.read() == laid.as_hive_read_it()
         assert made.good("major_compact", "--table", laid.full_name).states == ["ready for cleaning"]
         if queue == OWN:  # nor is anything taken back
-            in_the_middle("take_back_published", lose)
+            in_the_middle("take_back", lose)
             undo = made("undo", str(made.rows()[-1]["id"])).document["undo"]
             assert (undo["state"], "lock" in undo["reason"]) == ("conflict", True)
             assert visible(laid.location) == ["base_0000004", *before]
