@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from located import at
 
-from acidlib.model.listing import ListedFile, Listing, detect_generation, highest_write_id, uri_order
+from acidlib.model.listing import detect_generation, highest_write_id, uri_order
 from acidlib.model.names import Generation
+from unit.planning.listings import listing
 
 HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4
 
@@ -28,20 +28,19 @@ HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4
     ],
 )
 def test_a_generation_is_recognised_by_a_name(paths: list[str], expected: Generation, reason: str) -> None:
-    files = tuple(ListedFile(path=path, length=1, modified=0.0) for path in paths)
-    found, why = detect_generation(Listing(location=at("/t"), files=files))
+    found, why = detect_generation(listing(*paths))
     assert found is expected
     assert reason in why
 
 
 def test_an_empty_directory_with_a_suffix_counts() -> None:
-    assert detect_generation(Listing(location=at("/t"), files=(), directories=("base_0000005_v9",)))[0] is HIVE4
+    assert detect_generation(listing(directories=("base_0000005_v9",)))[0] is HIVE4
 
 
 def test_the_highest_write_id_is_the_highest_number() -> None:
     names = ("delta_10000000_10000000_0000", "delta_9999999_9999999_0000", "base_9999998")
-    assert highest_write_id(Listing(location=at("/t"), files=(), directories=names), HIVE3) == 10_000_000
-    converted = Listing(location=at("/t"), files=(), directories=("base_-9223372036854775808",))
+    assert highest_write_id(listing(directories=names), HIVE3) == 10_000_000
+    converted = listing(directories=("base_-9223372036854775808",))
     assert highest_write_id(converted, HIVE3) == 0
 
 

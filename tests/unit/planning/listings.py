@@ -7,11 +7,25 @@ from located import at
 from acidlib.model.listing import ListedFile, Listing
 
 
-def listing(*names: str, sizes: dict[str, int] | None = None, times: dict[str, float] | None = None) -> Listing:
-    """Directories (one bucket file each) and files of 100 bytes, by name."""
-    files = []
-    for name in names:
-        is_directory = name.startswith(("base_", "delta_", "delete_delta_")) and "/" not in name
-        path = f"{name}/bucket_00000" if is_directory else name
-        files.append(ListedFile(path=path, length=(sizes or {}).get(name, 100), modified=(times or {}).get(name, 0.0)))
-    return Listing(location=at("/t"), files=tuple(files))
+def listing(
+    *names: str,
+    sizes: dict[str, int] | None = None,
+    times: dict[str, float] | None = None,
+    length: int = 100,
+    modified: float = 0.0,
+    compacted: tuple[str, ...] = (),
+    directories: tuple[str, ...] = (),
+) -> Listing:
+    """Directories (one bucket file each) and files, by name: what has a prefix of an ACID directory is one."""
+    acid = [name for name in names if name.startswith(("base_", "delta_", "delete_delta_")) and "/" not in name]
+    files = tuple(
+        ListedFile(
+            path=f"{name}/bucket_00000" if name in acid else name,
+            length=(sizes or {}).get(name, length),
+            modified=(times or {}).get(name, modified),
+        )
+        for name in names
+    )
+    return Listing(
+        location=at("/t"), files=files, directories=(*acid, *directories), compacted_bases=frozenset(compacted)
+    )

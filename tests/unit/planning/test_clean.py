@@ -1,24 +1,35 @@
-"""What may be removed: the cases of Hive's TestCleaner, retention, and the faults of Hive that are not copied."""
+"""What may be removed: the cases of Hive's TestCleaner, retention, what is read still, and what was rolled back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 from located import at
 
-from acidlib.errors import RefusedError
+from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.listing import ListedFile, Listing
 from acidlib.model.names import LONG_MAX, Generation
 from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList, ValidWriteIdList, all_committed
-from acidlib.planning.clean import CleanPlan, cleanable, is_reached, left_over
+from acidlib.model.tables import TableRef
+from acidlib.planning.clean import (
+    COMMIT_MS,
+    CleanPlan,
+    NotedWrite,
+    OpenReader,
+    cleanable,
+    due_cleanings,
+    held_notes,
+    is_reached,
+    left_over,
+    places_below,
+    readers_of,
+    rolled_back_directories,
+    still_reading,
+)
+from unit.planning.listings import listing
 
 HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4
-
-
-def listing(*names: str) -> Listing:
-    """Directories (one bucket file each) and files of 100 bytes, by name."""
-    files = []
-    for name in names:
-        is_directory = name.startswith(("base_", "delta_", "delete_delta_")) and "/" not in name
-        files.append(ListedFile(path=f"{name}/bucket_00000" if is_directory else name, length=100, modified=0.0))
-    return Listing(location=at("/t"), files=tuple(files))
 
 
 def plan(
@@ -234,3 +245,174 @@ def test_what_was_aborted_above_a_mark_is_not_reached_by_it() -> None:
     names = ["delta_1_1", "base_2", "delta_3_3"]
     assert not is_reached(listing(*names), 3, write_ids, [2], generation=HIVE4)
     assert is_reached(listing(*names), 3, write_ids, [2], generation=HIVE3)  # there it waits for what will cover it
+
+
+TABLE, OTHER = TableRef("lake", "t"), TableRef("lake", "other")
+MARK, NEXT, COMMIT = 5, 20, 1_000_000_000
+LATER = COMMIT + COMMIT_MS + 1
+
+
+def waits(*opened: OpenReader) -> str | None:
+    return still_reading(TABLE, readers_of(TABLE, opened), mark=MARK, next_txn_id=NEXT, commit_ms=COMMIT)
+
+
+@pytest.mark.parametrize(
+    ("reader", "words"),
+    [
+        # of this table, opened before the commit: by any write id, for a snapshot without the result may be complete
+        (OpenReader(txn_id=10, started_ms=1, tables={TABLE: 3}), "transaction 10 is open since before its commit"),
+        (OpenReader(txn_id=10, started_ms=1, tables={TABLE: 6}), "reads the table from write id 6"),
+        (OpenReader(txn_id=NEXT, started_ms=1, tables={TABLE: 99}), "transaction 20 is open since before its commit"),
+        # a snapshot, and nothing registered yet: it may be of any table
+        (OpenReader(txn_id=10, started_ms=1), "registered nothing"),
+        # opened about when it committed: the commit may not have been seen yet
+        (OpenReader(txn_id=21, started_ms=COMMIT + COMMIT_MS, tables={TABLE: 6}), "transaction 21 may be older"),
+        (OpenReader(txn_id=21, started_ms=COMMIT + 1), "transaction 21 may be older than its commit"),
+        (OpenReader(txn_id=21, started_ms=None, tables={TABLE: 6}), "transaction 21 may be older"),
+        # clocks say after, ids say before
+        (OpenReader(txn_id=NEXT, started_ms=LATER, tables={TABLE: 6}), "transaction 20 is open since before"),
+        # by Hive's own rule
+        (OpenReader(txn_id=21, started_ms=LATER, tables={TABLE: MARK}), "from write id 5"),
+    ],
+)
+def test_who_may_read_the_inputs_is_waited_for(reader: OpenReader, words: str) -> None:
+    assert words in (waits(reader) or "nobody")
+
+
+@pytest.mark.parametrize(
+    "reader",
+    [
+        OpenReader(txn_id=10, started_ms=1, tables={OTHER: 1}),
+        OpenReader(txn_id=10, started_ms=1, tables={TableRef("other", "t"): 1}),
+        OpenReader(txn_id=21, started_ms=COMMIT + 1, tables={OTHER: 1}),
+        OpenReader(txn_id=21, started_ms=LATER, tables={TABLE: MARK + 1}),
+        OpenReader(txn_id=21, started_ms=LATER),
+    ],
+)
+def test_who_reads_another_table_or_a_newer_snapshot_is_not(reader: OpenReader) -> None:
+    assert waits(reader) is None
+
+
+def test_one_of_many_is_enough_and_the_oldest_is_named() -> None:
+    free = [OpenReader(txn_id=txn, started_ms=1, tables={OTHER: 1}) for txn in range(1, 9)]
+    both = OpenReader(txn_id=12, started_ms=1, tables={OTHER: 1, TABLE: 6})
+    assert waits() is None
+    assert waits(*free) is None
+    assert "transaction 9 " in (waits(both, OpenReader(txn_id=9, started_ms=1), *free) or "")
+    assert "transaction 12 " in (waits(*free, both) or "")
+
+
+HOUR = 3_600_000
+NOW = 100 * HOUR
+
+
+def note(txn: int, write_id: int | None = None, partition: str | None = None, **more) -> NotedWrite:
+    """A note of a transaction that was rolled back an hour ago; its write id is its own number."""
+    known = {"compacts": False, "is_open": False, "started_ms": NOW - HOUR} | more
+    ref = TableRef("d", "t", partition)
+    return NotedWrite(txn_id=txn, ref=ref, write_id=txn if write_id is None else write_id, **known)
+
+
+def due(*notes: NotedWrite, most: int = 1000, longest_ms: int = 12 * HOUR) -> dict[str | None, tuple[str, int | None]]:
+    """Why each partition is due, and below which transaction."""
+    found = due_cleanings(notes, most=most, longest_ms=longest_ms, now_ms=NOW)
+    return {one.ref[2]: (one.reason, one.below) for one in found}
+
+
+@pytest.mark.parametrize(("count", "is_due"), [(2, False), (3, True)])
+def test_more_than_the_number_of_one_place_is_due(count: int, is_due: bool) -> None:
+    notes = [note(number, partition=part) for number in range(1, count + 1) for part in ("p=1", None)]
+    found = due(*notes, note(9, partition="p=2"), most=2)
+    reason = (f"{count} rolled back transactions are more than 2", None)
+    assert found == ({"p=1": reason, None: reason} if is_due else {})
+
+
+@pytest.mark.parametrize(("longest_ms", "is_due"), [(HOUR, False), (HOUR - 1, True), (0, True), (-1, False)])
+def test_an_old_one_is_due_unless_the_limit_is_negative(longest_ms: int, is_due: bool) -> None:
+    found = due(note(1), note(2, started_ms=NOW), longest_ms=longest_ms)
+    assert bool(found) == is_due
+    if is_due:
+        assert found[None][0].startswith("a rolled back transaction was begun 1 h ago, more than ")
+
+
+def test_an_open_writer_bounds_its_own_place_alone() -> None:
+    notes = [note(3, partition="p=1"), note(3, partition="p=2"), note(5, partition="p=1")]
+    opened = [note(4, partition="p=1", is_open=True), note(2, partition="p=3", is_open=True)]
+    found = due_cleanings([*opened, *notes], most=0, longest_ms=-1, now_ms=NOW)
+    assert [(one.ref[2], one.below) for one in found] == [("p=1", 4), ("p=2", None)]
+    assert [[note.txn_id for note in notes if one.concerns(note)] for one in found] == [[3], [3]]
+
+
+def test_nothing_is_due_where_all_came_after_an_open_writer() -> None:
+    assert due(note(5), note(4, is_open=True), most=0) == {}
+
+
+def test_what_holds_nothing_else_goes() -> None:
+    there = listing(
+        "delta_0000004_0000004_0000", "delete_delta_0000004_0000004_0000", "delta_0000004_0000006", "base_0000006",
+        "delta_0000004_0000007", "delta_0000003_0000004", "base_0000003", "base_0000006_v0000008",
+        "delta_0000001_0000004_v0000009", "base_0000005",
+        compacted=("base_0000005",), directories=("original", "_tmp_delta_0000004_0000004"),
+    )  # fmt: skip
+    found = rolled_back_directories(there, {9}, (4, 5, 6))
+    assert set(found) == {
+        "delta_0000004_0000004_0000", "delete_delta_0000004_0000004_0000", "delta_0000004_0000006", "base_0000006",
+        "delta_0000001_0000004_v0000009",
+    }  # fmt: skip
+    assert found["delta_0000001_0000004_v0000009"] == "its transaction 9 was rolled back"
+
+
+def test_a_name_that_does_not_parse_stops_everything() -> None:
+    with pytest.raises(CorruptError, match="delta_x"):
+        rolled_back_directories(listing("delta_x"), (), ())
+    with pytest.raises(CorruptError, match="delta_x"):
+        held_notes(["delta_x"], [note(1)])
+
+
+@pytest.mark.parametrize(
+    ("name", "holds"),
+    [
+        ("delta_0000005_0000005_0000", True),
+        ("delete_delta_0000005_0000005", True),
+        ("delta_0000001_0000009", True),
+        ("base_0000005", True),
+        ("base_0000006", False),
+        ("delta_0000006_0000009", False),
+        ("delta_0000001_0000009_v0000077", False),
+        ("base_0000005_v0000077", False),
+        ("base_0000003_v0000050", True),
+        ("original", False),
+    ],
+)
+def test_a_note_stays_while_a_directory_may_hold_its_rows(name: str, holds: bool) -> None:
+    kept = note(50, 5)
+    assert held_notes(["delta_0000002_0000002", name], [kept, note(51, 20)]) == ({kept: name} if holds else {})
+
+
+def test_a_compacted_base_of_hive_3_holds_no_rolled_back_rows() -> None:
+    assert held_notes(["base_0000005"], [note(50, 5)], {"base_0000005"}) == {}
+
+
+def test_of_a_compaction_the_transaction_counts_and_not_its_mark() -> None:
+    rolled_back = note(50, 5, compacts=True)
+    assert held_notes(["delta_0000005_0000005_0000", "base_0000005"], [rolled_back]) == {}
+    assert held_notes(["base_0000005_v0000050"], [rolled_back]) == {rolled_back: "base_0000005_v0000050"}
+
+
+def test_without_a_write_id_the_transaction_counts() -> None:
+    rebalanced = replace(note(50), write_id=None)
+    assert held_notes(["delta_0000050_0000050"], [rebalanced]) == {}
+    assert held_notes(["base_0000005_v0000050"], [rebalanced]) == {rebalanced: "base_0000005_v0000050"}
+
+
+def test_places_below_a_table_are_found_by_the_directories_alone() -> None:
+    files = ("p=1/delta_0000004_0000004_0000/bucket_00000", "p=1/base_0000003/bucket_00000", "p=2/q=b/000000_0")
+    there = Listing(
+        location=at("/t"),
+        files=tuple(ListedFile(path=path, length=1, modified=0) for path in files),
+        directories=("p=2", "p=2/q=a", "p=2/q=a/delta_0000004_0000004_0000", "_tmp", "_tmp/delta_0000009_0000009"),
+    )
+    assert places_below(there) == {
+        "p=1": {"delta_0000004_0000004_0000", "base_0000003"}, "p=2/q=a": {"delta_0000004_0000004_0000"},
+    }  # fmt: skip
+    assert places_below(listing("delta_0000001_0000001")) == {"": {"delta_0000001_0000001"}}

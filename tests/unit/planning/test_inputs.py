@@ -1,4 +1,6 @@
-"""Inputs and results of a compaction: names equal to what Hive made of the same tables, and every refusal."""
+"""Inputs and results of a compaction, named as Hive names them, every refusal, and the look right before publishing."""
+
+from __future__ import annotations
 
 import json
 from pathlib import Path
@@ -10,7 +12,7 @@ from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.listing import ListedFile, Listing, highest_write_id
 from acidlib.model.names import BaseDir, Generation
 from acidlib.model.requests import CompactionType
-from acidlib.model.snapshots import ValidWriteIdList, all_committed
+from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList, ValidWriteIdList, all_committed
 from acidlib.model.units import DataFile, FileForm, FlushLength
 from acidlib.planning.inputs import (
     CompactionInputs,
@@ -18,6 +20,7 @@ from acidlib.planning.inputs import (
     Refusal,
     Role,
     compaction_inputs,
+    overlapping_outputs,
 )
 from acidlib.planning.state import acid_state
 from unit.planning.listings import listing
@@ -341,8 +344,6 @@ def test_synthetic_ids_of_the_base_of_originals() -> None:
     assert outputs(result) == ["base_0000003"]
 
 
-# --- deltas above the mark --------------------------------------------------------------------------------------------
-
 UP_TO_3 = ValidWriteIdList.parse("t:3:9223372036854775807::")
 
 
@@ -381,3 +382,101 @@ def test_a_cleaning_is_asked_for_only_below_what_is_known_to_be_committed(base: 
     found = planned(listing(base, "delta_3_3"), MAJOR, HIVE4, UP_TO_3)
     assert isinstance(found, Refusal)
     assert found.cleaning_only is removable
+
+
+HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4
+MAJOR, MINOR = CompactionType.MAJOR, CompactionType.MINOR
+LIMIT = 256 << 20
+
+
+def conflict(
+    before: Listing,
+    now: Listing,
+    kind: CompactionType = MAJOR,
+    generation: Generation = HIVE3,
+    then: ValidTxnList = ALL_COMMITTED,
+    txns: ValidTxnList = ALL_COMMITTED,
+) -> str | None:
+    write_ids = all_committed("t", 10).for_compactor()
+    state = acid_state(before, write_ids, generation=generation, txns=then)
+    result = compaction_inputs(state, before, kind, generation=generation, minor_as_major_bytes=LIMIT)
+    assert isinstance(result, CompactionInputs)
+    return overlapping_outputs(now, result, state, generation=generation, txns=txns)
+
+
+NAMES = ("base_2", "delta_1_1_0", "delta_3_3_0", "delta_5_5_0", "delta_12_12_0")
+
+
+@pytest.mark.parametrize(
+    ("appeared", "major", "minor"),
+    [
+        ((), False, False),
+        (("delta_6_6_0", "delta_13_13_0"), False, False),
+        (("_tmp_x/y", "delta_3_3_0/_late"), False, False),
+        (("delta_4_4_0",), True, True),
+        (("delta_3_5",), True, True),
+        (("delta_5_9",), True, True),
+        (("delete_delta_2_3",), True, True),
+        (("delta_1_2",), True, False),
+        (("base_5",), True, True),
+        (("base_20",), True, True),
+    ],
+)
+def test_new_directories(appeared: tuple[str, ...], major: bool, minor: bool) -> None:
+    before, now = listing(*NAMES), listing(*NAMES, *appeared)
+    assert (conflict(before, now) is not None) is major
+    assert (conflict(before, now, MINOR) is not None) is minor
+
+
+def test_the_conflict_is_named() -> None:
+    found = conflict(listing(*NAMES), listing(*NAMES, "delta_4_4_0"))
+    assert found == "delta_4_4_0 has appeared since the inputs were listed, and overlaps base_0000005"
+    found = conflict(listing(*NAMES), listing(*NAMES, "base_0000005"))
+    assert found == "base_0000005, the name of the result, exists already"
+
+
+def test_inputs_that_vanish_or_change() -> None:
+    assert conflict(listing(*NAMES), listing(*NAMES[:-2])) == "the input delta_5_5_0/bucket_00000 is gone"
+    assert conflict(listing(*NAMES), listing(*NAMES[:-1])) is None
+    changed = listing(*NAMES, sizes={"delta_3_3_0": 90})
+    assert conflict(listing(*NAMES), changed) == "the input delta_3_3_0/bucket_00000 had 100 bytes and has 90 now"
+
+
+def test_an_input_of_the_same_length_that_was_written_again() -> None:
+    found = conflict(listing(*NAMES), listing(*NAMES, times={"delta_3_3_0": 1.0}))
+    assert found == "the input delta_3_3_0/bucket_00000 was written again after it was listed"
+    assert conflict(listing(*NAMES), listing(*NAMES, times={"delta_12_12_0": 1.0})) is None
+
+
+def test_a_streaming_file_may_grow_behind_its_noted_length() -> None:
+    names = ("base_2", "delta_3_5/bucket_00000", "delta_3_5/bucket_00000_flush_length")
+    grown = listing(*names, sizes={"delta_3_5/bucket_00000": 170}, times={"delta_3_5/bucket_00000": 1.0})
+    assert conflict(listing(*names), grown) is None
+
+
+def test_a_streaming_writer_that_goes_on_is_a_conflict() -> None:
+    """Only where open write ids are stated as committed; its rows would be covered without having been read."""
+    names = ("base_2", "delta_3_5/bucket_00000", "delta_3_5/bucket_00000_flush_length")
+    told = "the streaming writer of delta_3_5/bucket_00000 has gone on since the inputs were listed"
+    assert conflict(listing(*names), listing(*names, sizes={names[2]: 108})) == told
+    assert conflict(listing(*names), listing(*names[:2])) is None  # closed as it was
+    assert conflict(listing(*names), listing(*names[:2], sizes={names[1]: 170})) == told
+
+
+def test_other_compactors_transactions() -> None:
+    before = listing("delta_3_3_0", "delta_4_4_0", "delta_3_4_v30")
+    opened, aborted = ValidTxnList.parse("40:30:30:"), ValidTxnList.parse("40:40::30")
+    # it was open when the inputs were listed, and may have committed since
+    assert conflict(before, before, MAJOR, HIVE4, then=opened) is not None
+    assert conflict(before, before, MAJOR, HIVE4, then=opened, txns=aborted) is None
+    assert conflict(before, before, MAJOR, HIVE4, then=aborted, txns=aborted) is None
+
+
+def test_new_original_files() -> None:
+    before = listing("000000_0", "delta_3_3_0")
+    assert conflict(before, before) is None
+    late = listing("000000_0", "000000_0_copy_1", "delta_3_3_0")
+    assert conflict(before, late) == "the original file 000000_0_copy_1 has appeared since the inputs were listed"
+    alone = listing("000000_0")
+    assert conflict(alone, listing("000000_0", "delta_1_1_0")) is None
+    assert conflict(alone, listing("000000_0", "base_1")) is not None

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from located import at
 
 from acidlib.errors import RefusedError
-from acidlib.model.listing import ListedFile, Listing
 from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.tables import TableRef
 from acidlib.planning.stated_write_ids import StatedWriteIds, directory_ids, signs_of_aborts, stated_write_ids
+from unit.planning.listings import listing
 
 TEXT = "default.t:9:9223372036854775807::4"
-
-
-def listing(*directories: str) -> Listing:
-    files = tuple(ListedFile(path=f"{name}/bucket_00000", length=1, modified=0.0) for name in directories)
-    return Listing(location=at("/t"), files=files)
 
 
 def stated(*, text: str | None = None, file_text: str | None = None, everything: bool = False) -> StatedWriteIds:
@@ -39,7 +33,7 @@ def test_nothing_stated_is_nothing_and_refuses_with_the_ways_out() -> None:
         (("base_0000005_v0000009", "delta_0000002_0000002", "delta_0000007_0000007"), "6"),
         (("delta_1_1", "delta_3_3", "delta_7_9", "delta_20_20"), "2, 4 to 6, 10 to 19"),
         (tuple(f"delta_{number}_{number}" for number in range(1, 20, 2)), "2, 4, 6, 8, 10 and more"),
-        (("_tmp_1/delta_9_9", "delta_1_1"), None),
+        (("_tmp_1/delta_9_9/bucket_00000", "delta_1_1"), None),
     ],
 )
 def test_write_ids_that_are_nowhere_hint_at_what_was_rolled_back(

@@ -1,20 +1,46 @@
-"""Units of work: one for each bucket file to be made, each delete event where its key belongs."""
+"""Units of work, the stripes that they copy or rewrite, and which tasks share a place or a job."""
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from located import at
 
-from acidlib.model.listing import ListedFile, Listing
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionType
 from acidlib.model.snapshots import all_committed
-from acidlib.model.units import ColumnMatching, DataFile, FileForm, RewriteSettings, Unit
+from acidlib.model.units import (
+    MEBIBYTE,
+    ColumnMatching,
+    DataFile,
+    FileForm,
+    RewriteSettings,
+    StripeAction,
+    StripeFacts,
+    Unit,
+)
 from acidlib.planning.inputs import CompactionInputs, compaction_inputs
 from acidlib.planning.state import acid_state
-from acidlib.planning.units import compaction_units, delete_files, schema_file
+from acidlib.planning.units import (
+    BATCH_BYTES,
+    BATCH_TASKS,
+    MOST_JOINED_ROWS,
+    SMALL_BYTES,
+    alike,
+    batches,
+    compaction_units,
+    delete_files,
+    must_rewrite,
+    plan_stripes,
+    schema_file,
+    shares,
+)
+from unit.planning.listings import listing
 
 HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4
 MAJOR, MINOR = CompactionType.MAJOR, CompactionType.MINOR
@@ -26,10 +52,9 @@ TABLE = (f"{D1}/bucket_00000", f"{D1}/bucket_00001", f"{D2}/bucket_00001", f"{GO
 
 
 def planned(paths: tuple[str, ...], kind: CompactionType, generation: Generation) -> CompactionInputs:
-    files = tuple(ListedFile(path=path, length=100, modified=0.0) for path in paths)
-    listing = Listing(location=at("/t"), files=files)
-    state = acid_state(listing, IDS, generation=generation, ignore_empty_files=True)
-    found = compaction_inputs(state, listing, kind, generation=generation, minor_as_major_bytes=0)
+    there = listing(*paths)
+    state = acid_state(there, IDS, generation=generation, ignore_empty_files=True)
+    found = compaction_inputs(state, there, kind, generation=generation, minor_as_major_bytes=0)
     assert isinstance(found, CompactionInputs), found
     return found
 
@@ -173,3 +198,229 @@ def test_without_any_bytes_there_is_no_unit() -> None:
 def test_delete_files_are_those_of_delete_deltas() -> None:
     found = delete_files(planned(TABLE, MAJOR, HIVE3))
     assert [(file.path, file.length, file.directory) for file in found] == [(TABLE[3], 100, GONE)]
+
+
+JOINING = RewriteSettings(stripe_bytes=1000, copy_bytes=100)
+SMALL = 50
+
+
+def stripe(number: int, length: int = 500, **changes: Any) -> StripeFacts:
+    values: dict[str, Any] = {
+        "file": 0,
+        "number": number,
+        "rows": 10,
+        "length": length,
+        "deleted": 0,
+        "aborted": 0,
+        "timezone": "UTC",
+        "no_copy": None,
+    }
+    return StripeFacts(**{**values, **changes})
+
+
+def shape(actions: tuple[StripeAction, ...]) -> list[tuple[str, list[int]]]:
+    return [("copy" if a.copy else "rewrite", [s.number for s in a.stripes]) for a in actions]
+
+
+def in_short(*stripes: StripeFacts) -> list[tuple[str, list[int]]]:
+    return shape(plan_stripes(stripes, JOINING))
+
+
+def test_nothing_is_planned_for_nothing() -> None:
+    assert plan_stripes([], JOINING) == ()
+
+
+def test_large_unchanged_stripes_are_copied_one_by_one() -> None:
+    actions = plan_stripes([stripe(0), stripe(1, 100)], JOINING)
+    assert shape(actions) == [("copy", [0]), ("copy", [1])]
+    assert {action.reason for action in actions} == {"unchanged"}
+
+
+def test_each_reason_to_rewrite_is_told() -> None:
+    def why(**changes: Any) -> str:
+        (action,) = plan_stripes([stripe(0, **changes)], JOINING)
+        assert not action.copy
+        return action.reason
+
+    assert why(deleted=3) == "rows to leave out: 3 deleted"
+    assert why(aborted=1) == "row to leave out: 1 aborted"
+    assert why(deleted=2, aborted=1) == "rows to leave out: 2 deleted, 1 aborted"
+    assert why(no_copy="no row index") == "no row index (1 of 1 stripe)"
+    assert why(deleted=10) == "no row of it is left"
+    assert why(deleted=9, aborted=1) == "no row of it is left"
+
+
+def test_must_rewrite_knows_rows_before_properties() -> None:
+    assert must_rewrite(stripe(0)) is None
+    assert must_rewrite(stripe(0, no_copy="file version 0.11")) == "file version 0.11"
+    assert must_rewrite(stripe(0, no_copy="file version 0.11", deleted=1)) == "row to leave out: 1 deleted"
+
+
+def test_small_neighbours_are_joined_and_a_lone_small_one_is_copied() -> None:
+    assert in_short(stripe(0, SMALL), stripe(1, SMALL)) == [("rewrite", [0, 1])]
+    (action,) = plan_stripes([stripe(0, SMALL)], JOINING)
+    assert (action.copy, action.reason) == (True, "unchanged, and no small neighbour to join with")
+    assert in_short(stripe(0, SMALL), stripe(1), stripe(2, SMALL)) == [("copy", [0]), ("copy", [1]), ("copy", [2])]
+
+
+def test_a_small_stripe_joins_one_that_has_to_be_rewritten() -> None:
+    actions = plan_stripes([stripe(0, deleted=1), stripe(1, SMALL), stripe(2, no_copy="no row index")], JOINING)
+    assert shape(actions) == [("rewrite", [0, 1]), ("rewrite", [2])]
+    assert actions[0].reason == "row to leave out: 1 deleted; small (1 of 2 stripes)"
+
+
+def test_a_joined_stripe_is_not_larger_than_the_tables() -> None:
+    assert in_short(*(stripe(n, 400, deleted=1) for n in range(5))) == [
+        ("rewrite", [0, 1]),
+        ("rewrite", [2, 3]),
+        ("rewrite", [4]),
+    ]
+    assert in_short(stripe(0, 5000, deleted=1)) == [("rewrite", [0])]
+
+
+def test_stripes_of_two_time_zones_are_not_joined() -> None:
+    zones = [stripe(n, SMALL, timezone=zone) for n, zone in enumerate(["UTC", "UTC", "Asia/Tokyo", "UTC"])]
+    assert in_short(*zones) == [("rewrite", [0, 1]), ("copy", [2]), ("copy", [3])]
+
+
+def test_an_emptied_stripe_keeps_its_place_and_parts_no_group() -> None:
+    gone = {"deleted": 10}
+    assert in_short(stripe(0, deleted=1), stripe(1, **gone), stripe(2)) == [
+        ("rewrite", [0]),
+        ("rewrite", [1]),
+        ("copy", [2]),
+    ]
+    assert in_short(stripe(0, SMALL), stripe(1, **gone), stripe(2, SMALL)) == [("rewrite", [0, 2]), ("rewrite", [1])]
+
+
+def test_any_plan_has_every_stripe_once_and_kept_rows_in_order() -> None:
+    generator = random.Random(5)
+    for _ in range(500):
+        stripes = [
+            stripe(
+                number % 3,
+                generator.choice([10, 99, 100, 600, 2000]),
+                file=number // 3,
+                deleted=generator.choice([0, 0, 1, 10]),
+                timezone=generator.choice(["UTC", "UTC", "Asia/Tokyo"]),
+                no_copy=generator.choice([None, None, "no row index"]),
+            )
+            for number in range(generator.randrange(12))
+        ]
+        actions = plan_stripes(stripes, JOINING)
+        members = [member for action in actions for member in action.stripes]
+        assert sorted(members, key=stripes.index) == stripes
+        assert [member for member in members if member.kept] == [member for member in stripes if member.kept]
+        firsts = [stripes.index(action.stripes[0]) for action in actions]
+        assert firsts == sorted(firsts)
+        for action in actions:
+            assert not action.copy or (len(action.stripes) == 1 and must_rewrite(action.stripes[0]) is None)
+            assert len({member.timezone for member in action.stripes}) == 1
+            assert len(action.stripes) == 1 or action.length <= JOINING.stripe_bytes
+            assert action.reason
+
+
+def test_a_joined_stripe_has_not_too_many_rows() -> None:
+    """Rows of few values are next to no bytes, and each still takes memory."""
+    most = MOST_JOINED_ROWS
+    half = stripe(0, SMALL, rows=most // 2), stripe(1, SMALL, rows=most // 2)
+    assert in_short(*half) == [("rewrite", [0, 1])]
+    assert in_short(*half, stripe(2, SMALL, rows=1), stripe(3, SMALL)) == [("rewrite", [0, 1]), ("rewrite", [2, 3])]
+    assert in_short(stripe(0, SMALL, rows=most + 1, deleted=1), stripe(1, SMALL, deleted=1)) == [
+        ("rewrite", [0]),
+        ("rewrite", [1]),
+    ]
+
+
+def test_sizes_are_counted_from_where_a_group_begins() -> None:
+    parts = [stripe(n, 400, no_copy="other") for n in range(5)]
+    assert in_short(*parts) == [("rewrite", [0, 1]), ("rewrite", [2, 3]), ("rewrite", [4])]
+    between = [parts[0], stripe(1), *parts[2:]]
+    assert in_short(*between) == [("rewrite", [0]), ("copy", [1]), ("rewrite", [2, 3]), ("rewrite", [4])]
+
+
+def action(length: int, *, copy: bool = False) -> StripeAction:
+    fact = StripeFacts(
+        file=0, number=0, rows=1, length=length, deleted=0, aborted=0, timezone="UTC", no_copy=None
+    )  # fmt: skip
+    return StripeAction(copy=copy, stripes=(fact,), reason="")
+
+
+def test_little_is_left_to_one_task() -> None:
+    assert shares([action(100), action(99)], 100) == ()
+    assert shares([action(10_000)], 100) == ()
+    assert shares([action(10_000, copy=True), action(150)], 100) == ()
+    assert shares([action(1000), action(1000)], 0) == ()
+
+
+def test_the_largest_are_dealt_first() -> None:
+    lengths = [10, 90, 20, 80, 50, 50]
+    found = shares([action(length) for length in lengths], 100)
+    assert sorted(sum(lengths[number] for number in part) for part in found) == [100, 100, 100]
+
+
+@given(st.lists(st.tuples(st.integers(1, 1000), st.booleans())), st.integers(1, 2000))
+def test_every_rewriting_action_is_in_one_part(made: list[tuple[int, bool]], part_bytes: int) -> None:
+    actions = [action(length, copy=copy) for length, copy in made]
+    found = shares(actions, part_bytes)
+    numbers = [number for part in found for number in part]
+    wanted = [number for number, (_, copy) in enumerate(made) if not copy]
+    assert not found or sorted(numbers) == wanted
+    assert all(part == tuple(sorted(part)) and part for part in found)
+    if found:
+        loads = [sum(made[number][0] for number in part) for part in found]
+        assert max(loads) - min(loads) <= max(made[number][0] for number in wanted)
+
+
+LARGE = SMALL_BYTES
+
+
+@pytest.mark.parametrize(
+    ("lengths", "free", "wanted"),
+    [
+        ([], 4, []),
+        ([1, 1, 1], 0, []),
+        ([1], 4, [[0]]),
+        ([1, 1, 1], 4, [[0], [1], [2]]),
+        # dealt out from the largest on, so that no place gets all that are large
+        ([1, 5, 2, 4, 3, 6], 2, [[5, 3, 2], [1, 4, 0]]),
+        # a large one has a place of its own, and takes none from those that wait longer
+        ([LARGE, 1, LARGE, 1], 2, [[0], [1, 3]]),
+        ([1, LARGE, LARGE], 1, [[0]]),
+        ([LARGE, LARGE, LARGE], 2, [[0], [1]]),
+        ([LARGE, LARGE, 1], 2, [[0], [1]]),
+    ],
+)
+def test_batches(lengths: list[int], free: int, wanted: list[list[int]]) -> None:
+    assert batches(lengths, free) == wanted
+
+
+@given(st.lists(st.integers(0, 20 * MEBIBYTE), max_size=300), st.integers(1, 9))
+def test_whatever_waits(lengths: list[int], free: int) -> None:
+    found = batches(lengths, free)
+    numbers = [number for batch in found for number in batch]
+    assert len(numbers) == len(set(numbers))
+    assert len(found) <= free
+    assert not lengths or found, "something is always begun"
+    for batch in found:
+        assert len(batch) <= BATCH_TASKS
+        assert len(batch) == 1 or sum(lengths[number] for number in batch) <= BATCH_BYTES
+    assert not numbers or 0 in numbers, "what waits longest is begun first"
+
+
+@pytest.mark.parametrize(
+    ("lengths", "wanted"),
+    [
+        ([], []),
+        ([1, 7, 3], [[1, 2, 0]]),
+        ([LARGE, 4 * LARGE, 3 * LARGE], [[1, 2, 0]]),
+        ([5 * LARGE, LARGE, 1], [[0], [1], [2]]),
+        ([LARGE, 1, 1], [[0], [1, 2]]),
+    ],
+)
+def test_those_of_a_job_take_about_as_long_as_each_other(lengths: list[int], wanted: list[list[int]]) -> None:
+    assert list(alike(lengths, 10)) == wanted
+
+
+def test_a_job_has_so_many_at_most() -> None:
+    assert list(alike([1, 7, 3, 9, 5], 2)) == [[3, 1], [4, 2], [0]]
