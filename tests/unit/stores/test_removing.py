@@ -1,4 +1,6 @@
-"""Removing: what the plan names, nothing else, never through a link, never beyond the location."""
+"""Removing: what the plan names, nothing else, never through a link; and litter of dead runs, after a day."""
+
+from __future__ import annotations
 
 import os
 from collections.abc import Callable
@@ -10,13 +12,11 @@ from located import at
 
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
 from acidlib.model.listing import ListedFile
-from acidlib.stores.filesystem import FileSystem
 from acidlib.stores.listing import list_location
-from acidlib.stores.removing import Removed, remove_paths
+from acidlib.stores.removing import Removed, find_litter, remove_paths
 from acidlib.stores.renaming.local import LocalFileSystem
-from acidlib.stores.renaming.store import RenameStore
-
-FS: FileSystem = LocalFileSystem()
+from acidlib.stores.renaming.store import RenameStore, remove_staging
+from unit.stores.places import FS, recorded, stage
 
 
 def removal(table: Path, trash: str | None = None) -> Callable[[str], None]:
@@ -182,3 +182,45 @@ def test_what_another_removes_meanwhile_and_what_nobody_reads_is_in_nobodys_way(
     report = remove_paths(FS, at(table), ("base_1", "000001_0"), remove=removal(table), known=known)
     assert [item.path for item in report.removed] == ["base_1"]
     assert report.failed == {}
+
+
+DAY = 86_400.0
+NOW = 1_700_000_000.0
+
+
+def _age(root: Path, seconds: float) -> None:
+    for path in [*root.rglob("*"), root]:
+        os.utime(path, (NOW - seconds, NOW - seconds))
+
+
+@pytest.mark.usefixtures("way")
+def test_litter_of_dead_runs_goes_after_a_day(tmp_path: Path) -> None:
+    dead = stage(tmp_path, "base_0000004", unique="dead")[0]
+    stage(tmp_path, "base_0000004", unique="young")
+    stage(tmp_path, "base_0000004", unique="growing")
+    for name, content in (("_tmp_foreign", True), ("_tmp_empty", False), ("delta_0000001_0000001", True)):
+        (tmp_path / name).mkdir()
+        if content:
+            (tmp_path / name / "file").touch()
+    (tmp_path / "_acidlib_claim.t").mkdir()
+    (tmp_path / "_acidlib_claim.t" / "t.json").write_bytes(b"{")
+    (tmp_path / "_acidlib_claimed").mkdir()
+    unfinished = "_acidlib_trash.0123456789abcdef0123456789abcdef.tmp"
+    for name in (unfinished, unfinished.replace("ab", "yz"), unfinished + "x", "_acidlib_trash", "_other" + unfinished):
+        (tmp_path / name).mkdir()
+    full = tmp_path / unfinished.replace("ab", "aa")
+    full.mkdir()
+    (full / "file").touch()
+    (tmp_path / unfinished.replace("ab", "bb")).touch()
+    recorded(tmp_path)
+    _age(tmp_path, DAY + 1)
+    _age(tmp_path / "_tmp_young", DAY - 1)
+    os.utime(tmp_path / "_tmp_growing/base_0000004/bucket_00000", (NOW, NOW))
+    found = find_litter(FS, str(tmp_path), now=NOW)
+    ours = {"_acidlib_claim.t", "_tmp_dead", "_tmp_empty", unfinished}
+    assert {item.name for item in found} == ours
+    sizes = {item.name: item.bytes for item in found}
+    assert sizes["_tmp_dead"] > len("base_0000004")
+    assert all(item.idle_seconds == pytest.approx(DAY + 1) for item in found)
+    assert remove_staging(FS, str(tmp_path), dead) is None
+    assert not Path(dead).exists()

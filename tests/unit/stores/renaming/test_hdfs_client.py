@@ -1,11 +1,83 @@
-"""What hdfs-native says, told by what helps."""
+"""HDFS as Hadoop's configuration names it, what its client says, and name nodes that say nothing."""
 
 from __future__ import annotations
+
+import os
+import threading
+from types import SimpleNamespace
 
 import pytest
 
 from acidlib.errors import ConflictError, CorruptError, RefusedError, RetryError
-from acidlib.stores.renaming.hdfs_client import as_acid_error, is_of_data, java_class, refuse_unfinished, was_not_sent
+from acidlib.stores.filesystem import UnreachableServers
+from acidlib.stores.renaming import hdfs_client as client
+from acidlib.stores.renaming.hdfs import HdfsDataFiles, HdfsFileSystem
+from acidlib.stores.renaming.hdfs_client import (
+    NameNode,
+    NoAnswerError,
+    about_hdfs,
+    as_acid_error,
+    default_authority,
+    in_time,
+    is_of_data,
+    java_class,
+    refuse_unfinished,
+    size_or_number,
+    was_not_sent,
+    whole_authority,
+)
+from acidlib.stores.stores import Stores
+
+
+def test_no_properties_of_other_stores_are_for_hdfs() -> None:
+    given = {"fs.s3a.secret.key": "secret", "fs.defaultFS": "hdfs://ns", "dfs.a": "b", "hadoop.security.x": "y"}
+    assert about_hdfs(given) == {key: value for key, value in given.items() if not key.startswith("fs.s3a.")}
+
+
+@pytest.mark.parametrize(
+    ("uri", "authority"), [("hdfs://ns", "ns"), ("hdfs://nn:9000/", "nn:9000"), ("HDFS://nn/user", "nn")]
+)
+def test_the_default_authority(uri: str, authority: str) -> None:
+    assert default_authority({"fs.defaultFS": uri}) == authority
+
+
+@pytest.mark.parametrize("uri", ["", "file:///", "hdfs:///", "s3a://bucket", "ns"])
+def test_a_default_that_names_no_name_node(uri: str) -> None:
+    with pytest.raises(RefusedError, match=r"Cannot open hdfs:///: because fs\.defaultFS is"):
+        default_authority({"fs.defaultFS": uri} if uri else {})
+
+
+def test_a_host_has_a_port_and_a_name_service_none() -> None:
+    services = {"dfs.ha.namenodes.ns": "a,b", "dfs.namenode.rpc-address.one": "nn:9000"}
+    assert whole_authority("ns", services) == "ns"
+    assert whole_authority("one", services) == "one"
+    assert whole_authority("nn", services) == "nn:8020"
+    assert whole_authority("nn:9000", services) == "nn:9000"
+
+
+def test_modes_of_what_is_new() -> None:
+    assert NameNode.of("ns", {}).mode(is_directory=True) == 0o755
+    assert NameNode.of("ns", {}).mode(is_directory=False) == 0o644
+    assert NameNode.of("ns", {"fs.permissions.umask-mode": "077"}).mode(is_directory=True) == 0o700
+    with pytest.raises(RefusedError, match=r"fs\.permissions\.umask-mode = u=rwx,g=,o=: because only octal"):
+        NameNode.of("ns", {"fs.permissions.umask-mode": "u=rwx,g=,o="}).mode(is_directory=True)
+
+
+def test_numbers() -> None:
+    assert size_or_number("dfs.replication", {}) is None
+    assert size_or_number("dfs.replication", {"dfs.replication": "2"}) == 2
+    assert size_or_number("dfs.blocksize", {"dfs.blocksize": "134217728"}) == 1 << 27
+    assert size_or_number("dfs.blocksize", {"dfs.blocksize": "64M"}) == 1 << 26
+    with pytest.raises(RefusedError, match=r"dfs\.blocksize = big"):
+        size_or_number("dfs.blocksize", {"dfs.blocksize": "big"})
+
+
+@pytest.mark.parametrize("uri", ["hdfs://nn/t", "hdfs://nn:8020/t", "hdfs:///t"])
+def test_a_host_with_the_default_port_and_without_is_one_place(uri: str) -> None:
+    stores = Stores(configuration={"fs.defaultFS": "hdfs://nn", "dfs.ha.namenodes.ns": "a,b"})
+    assert stores.locate(uri).stored_text == "hdfs://nn:8020/t"
+    assert str(stores.locate("hdfs://ns/t")) == "hdfs://ns/t"
+
 
 HADOOP = "org.apache.hadoop"
 TRACE = "\\n\\tat org.apache.hadoop.hdfs.server.namenode.FSNamesystem.mkdirs(FSNamesystem.java:3531)\\n"
@@ -145,3 +217,55 @@ def test_a_file_that_is_being_written() -> None:
     refuse_unfinished("/t", 10, 11)
     with pytest.raises(RetryError, match="Cannot read /t: because it is still being written: 9 of its 10 bytes"):
         refuse_unfinished("/t", 10, 9)
+
+
+TRIES = {"dfs.client.failover.max.attempts": "0"}
+
+
+def test_one_that_is_given_up_leaves_its_thread_behind() -> None:
+    """What is asked next has another."""
+    free, asking = threading.Event(), []
+    with pytest.raises(NoAnswerError, match=r"no answer within 0\.05 s"):
+        in_time(0.05, lambda: (asking.append(threading.current_thread()), free.wait()))
+    assert in_time(60, threading.current_thread) not in asking
+    assert in_time(60, threading.current_thread) is in_time(60, threading.current_thread)
+    with pytest.raises(ZeroDivisionError):
+        in_time(60, lambda: 1 // 0)
+    free.set()
+
+
+def test_it_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And whoever asks later has a new connection."""
+    free, asked = threading.Event(), []
+
+    def hang(path: str) -> None:
+        asked.append(path)
+        free.wait()
+
+    stuck = SimpleNamespace(get_file_info=hang)
+    key = os.getpid(), NameNode.of("ns", TRIES)
+    monkeypatch.setitem(client._CLIENTS, key, stuck)  # type: ignore[arg-type]
+    monkeypatch.setattr(client, "_CONNECTION_SECONDS", 0.01)
+    monkeypatch.setattr(client, "_ANSWER_SECONDS", 0.02)
+    told = (
+        "the name node, or a data node, cannot be reached (hdfs://ns takes requests and gives no answer within 0.05 s)"
+    )
+    fs = HdfsFileSystem("ns", TRIES, UnreachableServers())
+    for number in range(3):
+        with pytest.raises(RetryError) as raised:
+            fs.exists(f"hdfs://ns/t{number}")
+        assert str(raised.value) == f"Cannot look at hdfs://ns/t{number}: because {told}"
+    assert asked == ["/t0"]
+    assert key not in client._CLIENTS
+    monkeypatch.setitem(client._CLIENTS, key, stuck)  # type: ignore[arg-type]
+    with pytest.raises(RetryError, match=r"Cannot read hdfs://ns/f: because .* no answer within"):
+        HdfsDataFiles("ns", TRIES).open("hdfs://ns/f", 1)
+    free.set()
+
+
+def test_a_fork_asks_for_itself() -> None:
+    in_time(60, threading.current_thread)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if in_time(20, lambda: True) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -1,6 +1,8 @@
-"""What lies behind the names of mount tables."""
+"""From the name of a location to its store, through links and mount tables."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +11,7 @@ from acidlib.model.location import parse_location
 from acidlib.stores.hadoop import resolve_viewfs
 from acidlib.stores.renaming.hdfs_client import NameNode
 from acidlib.stores.stores import Stores
+from unit.stores.places import put
 
 TABLE = {
     "fs.viewfs.mounttable.c.link./w": "hdfs://ns1/warehouse/",
@@ -121,3 +124,56 @@ def test_a_mount_table_for_hdfs_itself() -> None:
 def test_the_name_of_a_mount_table_is_the_location_of_nothing() -> None:
     with pytest.raises(RefusedError, match="the name of a mount table, not of what lies behind"):
         Stores(configuration=TABLE).fs(parse_location("viewfs://c/w/t"))
+
+
+@pytest.mark.parametrize(
+    ("uri", "path"),
+    [
+        ("/a/b", "/a/b"),
+        ("/a//b/", "/a/b"),
+        ("file:/a/b", "/a/b"),
+        ("file:///a/b/", "/a/b"),
+        ("FILE://localhost/a", "/a"),
+        ("file:///t/ts=2024-01-01 10%3A00", "/t/ts=2024-01-01 10%3A00"),
+        ("/t/p=%2Fa#b?c", "/t/p=%2Fa#b?c"),
+        ("/t/x=1:2", "/t/x=1:2"),
+    ],
+)
+def test_local_paths_are_taken_literally(uri: str, path: str) -> None:
+    assert str(Stores().locate(uri)) == path
+
+
+def test_a_bare_path_is_local_and_relative_to_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert str(Stores().locate("warehouse/t")) == f"{tmp_path}/warehouse/t"
+
+
+def test_a_link_in_the_location_itself_is_resolved(tmp_path: Path) -> None:
+    put(tmp_path, "real/t/")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert str(Stores().locate(f"file://{tmp_path}/link/t")) == f"{tmp_path}/real/t"
+
+
+@pytest.mark.parametrize(
+    ("uri", "message"),
+    [
+        ("s3a:///t", "no bucket"),
+        ("hdfs:///t", "fs.defaultFS is not set"),
+        ("hdfs://nn/a/../t", "is not taken"),
+        ("gs://b/t", "Google Cloud Storage is not supported"),
+        ("wasbs://c@a.blob.core.windows.net/t", "Azure"),
+        ("abfss://c@a.dfs.core.windows.net/t", "Azure Data Lake Storage is not supported"),
+        ("ofs://om/vol/t", "Apache Ozone is not supported"),
+        ("ftp://x/t", "'ftp'"),
+        ("file://server/t", "'server'"),
+        ("file:t", "absolute"),
+        ("file://", "no path"),
+        ("", "no path"),
+        ("/a\0b", "no path"),
+    ],
+)
+def test_other_uris_are_refused_by_name(uri: str, message: str) -> None:
+    with pytest.raises(RefusedError, match=message):
+        Stores().locate(uri)

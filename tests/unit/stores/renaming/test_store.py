@@ -1,7 +1,9 @@
-"""Staging and publishing: whole or not at all, with a crash at every step.
+"""Staging and publishing: whole or not at all, with a crash at every step; finished, discarded or taken back later.
 
 All of it on file systems that can rename without replacing, and on those that cannot.
 """
+
+from __future__ import annotations
 
 import contextlib
 import errno
@@ -15,13 +17,15 @@ from typing import Any
 import pytest
 from mounts import FLAG
 
-from acidlib.errors import ConflictError, CorruptError, RetryError, UnknownOutcomeError
+from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError, UnknownOutcomeError
+from acidlib.stores.filesystem import RenameFileSystem
 from acidlib.stores.listing import list_location
 from acidlib.stores.renaming import local
 from acidlib.stores.renaming.local import LocalFileSystem
 from acidlib.stores.renaming.store import RenameStage, RenameStore, read_record
-from acidlib.stores.store import Attempt, Published, attempt_path
-from unit.stores.staged import DELETES, DELTA, FS, INPUTS, fine, stage, visible
+from acidlib.stores.s3.store import S3Store
+from acidlib.stores.store import UNDONE, Attempt, Published, attempt_path
+from unit.stores.places import DELETES, DELTA, FS, INPUTS, TAKEN, fine, recorded, stage, take, visible
 
 pytestmark = pytest.mark.usefixtures("way")
 
@@ -69,21 +73,6 @@ def test_an_existing_target_is_a_conflict_even_if_empty(tmp_path: Path) -> None:
     assert not any((tmp_path / DELETES).iterdir())
 
 
-def take(path: Path, how: str) -> None:
-    """Let something have a name."""
-    if how == "file":
-        path.write_bytes(b"theirs")
-    elif how == "link":
-        (path.parent / "_elsewhere").mkdir()
-        path.symlink_to("_elsewhere")
-    elif how == "dangling link":
-        path.symlink_to("_nowhere")
-    else:
-        path.mkdir()
-        if how == "full directory":
-            (path / "bucket_00000").write_bytes(b"theirs")
-
-
 def picture(root: Path) -> dict[str, bytes | str | None]:
     return {
         path.relative_to(root).as_posix(): str(path.readlink())
@@ -94,9 +83,6 @@ def picture(root: Path) -> dict[str, bytes | str | None]:
         for path in root.rglob("*")
         if "_tmp_run" not in path.parts
     }
-
-
-TAKEN = ["empty directory", "full directory", "file", "link", "dangling link"]
 
 
 @pytest.mark.parametrize("how", TAKEN)
@@ -417,3 +403,277 @@ def test_a_half_is_not_taken_from_a_publication_that_another_run_has_finished_me
     with pytest.raises(ConflictError):
         RenameStage(Late(), str(tmp_path), staging).publish(staged, inputs=INPUTS, last_check=fine)
     assert visible(tmp_path) == {DELTA, DELETES}
+
+
+def test_what_was_published_is_only_tidied_up(tmp_path: Path) -> None:
+    recorded(tmp_path, renamed=(DELTA, DELETES))
+    (done,) = RenameStore(FS).roll_forward(str(tmp_path))
+    assert done.outcome == "was published"
+    assert visible(tmp_path) == {DELTA, DELETES}
+
+
+@pytest.mark.parametrize("why", ["input", "target"])
+def test_an_invisible_publication_whose_time_has_passed_is_discarded(tmp_path: Path, why: str) -> None:
+    recorded(tmp_path)
+    if why == "input":
+        (tmp_path / INPUTS[0]).rmdir()
+    elif why == "target":
+        (tmp_path / DELTA).mkdir()
+    (done,) = RenameStore(FS).roll_forward(str(tmp_path))
+    assert done.outcome == "discarded"
+    gone = f"its input {INPUTS[0]} is gone, so something else stands for those rows"
+    assert done.reason == (gone if why == "input" else f"{DELTA} already exists")
+    assert visible(tmp_path) == ({DELTA} if why == "target" else set())
+
+
+def test_a_half_publication_is_finished_whatever_has_become_of_its_inputs(tmp_path: Path) -> None:
+    recorded(tmp_path, renamed=(DELTA,))
+    (tmp_path / INPUTS[0]).rmdir()
+    (done,) = RenameStore(FS).roll_forward(str(tmp_path))
+    assert done.outcome == "finished"
+    assert visible(tmp_path) == {DELTA, DELETES}
+
+
+def test_a_half_publication_that_a_base_covers_is_discarded(tmp_path: Path) -> None:
+    """Somebody else has compacted what was visible of it, and cleaned."""
+    recorded(tmp_path, renamed=(DELTA,))
+    shutil.rmtree(tmp_path / DELTA)
+    base = "base_0000004"
+    (tmp_path / base).mkdir()
+    (done,) = RenameStore(FS).roll_forward(str(tmp_path))
+    assert done.outcome == "discarded"
+    assert base in (done.reason or "")
+    assert visible(tmp_path) == {base}
+    assert RenameStore(FS).unfinished(str(tmp_path)) == ()
+
+
+@pytest.mark.parametrize("visible_only", [False, True])
+def test_a_half_that_was_removed_is_given_up_while_all_inputs_are_there(tmp_path: Path, visible_only: bool) -> None:
+    recorded(tmp_path, renamed=(DELTA,))
+    shutil.rmtree(tmp_path / DELTA)
+    (done,) = RenameStore(FS).roll_forward(str(tmp_path), visible_only=visible_only)
+    assert done.outcome == "discarded"
+    assert done.reason == f"{DELTA} was removed after it was published, and all its inputs are still there"
+    assert visible(tmp_path) == set()
+    assert RenameStore(FS).unfinished(str(tmp_path)) == ()
+
+
+@pytest.mark.parametrize("fault", ["an input is gone", "a wider delta covers them"])
+def test_a_half_that_was_removed_with_what_stood_for_it_tells_what_to_do(tmp_path: Path, fault: str) -> None:
+    staging = Path(recorded(tmp_path, renamed=(DELTA,)) + ".revoked")
+    (tmp_path / DELTA).rename(tmp_path / "_aside")
+    if fault == "an input is gone":
+        (tmp_path / INPUTS[1]).rmdir()
+    else:
+        (tmp_path / "delta_0000001_0000009").mkdir()
+    for _ in range(2):
+        with pytest.raises(CorruptError, match="its other half, was removed") as raised:
+            RenameStore(FS).roll_forward(str(tmp_path))
+    assert (f"Put {tmp_path / DELTA} back" in str(raised.value), f"removing {staging} " in str(raised.value)) == (
+        True,
+    ) * 2
+    assert (staging / "publish.json").exists()
+    shutil.rmtree(tmp_path / "delta_0000001_0000009", ignore_errors=True)
+    (tmp_path / "_aside").rename(tmp_path / DELTA)
+    assert [done.outcome for done in RenameStore(FS).roll_forward(str(tmp_path))] == ["finished"]
+
+
+@pytest.mark.parametrize(
+    "wider", ["delta_0000001_0000007", "delete_delta_0000001_0000007", "delta_0000001_0000009_v0000012"]
+)
+@pytest.mark.parametrize("visible_only", [False, True])
+def test_a_half_that_somebody_has_merged_alone_is_not_finished(tmp_path: Path, wider: str, visible_only: bool) -> None:
+    """Hive's compactor came between: its result lacks the events of the other half, and would hide them for ever."""
+    staging = Path(recorded(tmp_path, renamed=(DELTA,)) + ".revoked")
+    (tmp_path / wider).mkdir()
+    for _ in range(2):
+        with pytest.raises(CorruptError, match=f"because {wider} was made of {DELTA} without {DELETES}") as raised:
+            RenameStore(FS).roll_forward(str(tmp_path), visible_only=visible_only)
+        assert visible(tmp_path) == {DELTA, wider, staging.name}
+    assert str(staging) in str(raised.value)
+    (tmp_path / wider).rmdir()
+    (done,) = RenameStore(FS).roll_forward(str(tmp_path))
+    assert (done.outcome, visible(tmp_path)) == ("finished", {DELTA, DELETES})
+
+
+def test_what_is_not_visible_and_was_merged_by_somebody_else_is_discarded(tmp_path: Path) -> None:
+    recorded(tmp_path)
+    wider = "delta_0000001_0000007"
+    (tmp_path / wider).mkdir()
+    (done,) = RenameStore(FS).roll_forward(str(tmp_path))
+    assert (done.outcome, done.reason) == ("discarded", f"{wider} covers it")
+    assert visible(tmp_path) == {wider}
+
+
+@pytest.mark.parametrize("other", ["delta_0000005_0000009", "delta_0000002_0000002_0000", "base_0000000"])
+def test_a_directory_that_does_not_cover_a_half_is_in_nobodys_way(tmp_path: Path, other: str) -> None:
+    recorded(tmp_path, renamed=(DELTA,))
+    (tmp_path / other).mkdir()
+    (done,) = RenameStore(FS).roll_forward(str(tmp_path))
+    assert (done.outcome, visible(tmp_path)) == ("finished", {DELTA, DELETES, other})
+
+
+def test_only_what_is_visible_already(tmp_path: Path) -> None:
+    recorded(tmp_path)
+    assert RenameStore(FS).roll_forward(str(tmp_path), visible_only=True) == ()
+    (staging,) = RenameStore(FS).unfinished(str(tmp_path))
+    (Path(staging) / DELTA).rename(tmp_path / DELTA)
+    (done,) = RenameStore(FS).roll_forward(str(tmp_path), visible_only=True)
+    assert done.outcome == "finished"
+    assert visible(tmp_path) == {DELTA, DELETES}
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [("staged", CorruptError), ("published", CorruptError), ("target", ConflictError)],
+)
+def test_a_half_that_is_not_what_was_recorded_is_not_finished(
+    tmp_path: Path, fault: str, kind: type[AcidError]
+) -> None:
+    staging = recorded(tmp_path, renamed=(DELTA,))
+    if fault == "staged":
+        (Path(staging) / DELETES / "bucket_00000").write_bytes(b"torn")
+    elif fault == "published":
+        (tmp_path / DELTA / "bucket_00000").write_bytes(b"torn")
+    else:
+        (tmp_path / DELETES).mkdir()
+    before = visible(tmp_path) - {"_tmp_run"}
+    with pytest.raises(kind):
+        RenameStore(FS).roll_forward(str(tmp_path))
+    assert visible(tmp_path) - {"_tmp_run.revoked"} == before
+    assert Path(f"{staging}.revoked", "publish.json").exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"version": 1}',
+        '{"version": 2, "directories": [{"name": "base_1", "files": []}], "inputs": []}',
+        '{"version": 1, "directories": [], "inputs": []}',
+        '{"version": 1, "directories": [{"name": "base_1", "files": [{"name": "a", "length": "1"}]}], "inputs": []}',
+        '{"version": 1, "directories": [{"name": "a/b", "files": []}], "inputs": []}',
+    ],
+)
+def test_a_damaged_record_is_an_error(tmp_path: Path, text: str) -> None:
+    staging = RenameStore(FS).stage(str(tmp_path), unique="x", owner="o", now=1.0).path
+    Path(staging, "publish.json").write_text(text)
+    with pytest.raises(CorruptError, match=r"publish\.json"):
+        RenameStore(FS).roll_forward(str(tmp_path))
+
+
+ASIDE = f"{UNDONE}7.1"
+WHOLE = {DELTA, DELETES, *INPUTS}
+
+
+class Failing(LocalFileSystem):
+    """Whose n-th rename of a directory fails with an error: before it is done, or after."""
+
+    def __init__(self, at: int, *, done: bool, error: BaseException, away: bool = False) -> None:
+        self._at, self._done, self._error, self._stays_away = at, done, error, away
+        self._seen, self._away = 0, False
+
+    def rename_noreplace(self, source: str, target: str, **how: Any) -> None:
+        self._reach()
+        self._seen += 1
+        fails = self._seen == self._at
+        if self._done or not fails:
+            super().rename_noreplace(source, target, **how)
+        if fails:
+            self._away = self._stays_away
+            raise self._error
+
+    def exists(self, path: str) -> bool:
+        self._reach()
+        return super().exists(path)
+
+    def is_directory(self, path: str) -> bool:
+        self._reach()
+        return super().is_directory(path)
+
+    def _reach(self) -> None:
+        if self._away:
+            raise RetryError("Cannot look: because the name node cannot be reached")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A pair of results and what it was made of."""
+    for name in WHOLE:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "bucket_00000").write_bytes(name.encode())
+    return tmp_path
+
+
+def take_back(place: Path, fs: RenameFileSystem = FS, check: Any = fine) -> None:
+    stage = RenameStore(FS).stage(str(place), unique="run", owner="test", now=1.0)
+    RenameStage(fs, str(place), stage.path).take_back((DELETES, DELTA), aside=ASIDE, inputs=INPUTS, last_check=check)
+
+
+def seen(place: Path) -> set[str]:
+    return {path.name for path in place.iterdir()}
+
+
+def is_aside(place: Path) -> bool:
+    held = place / ASIDE
+    return seen(place) == {*INPUTS, ASIDE} and (held / DELTA / "bucket_00000").read_bytes() == DELTA.encode()
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+@pytest.mark.parametrize("error", [RetryError("Cannot rename: because of an error"), KeyboardInterrupt()])
+def test_what_was_moved_is_moved_back_when_a_rename_fails(place: Path, at: int, error: BaseException) -> None:
+    with pytest.raises(type(error)):
+        take_back(place, Failing(at, done=False, error=error))
+    assert seen(place) == WHOLE
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_a_rename_whose_answer_is_lost_is_done(place: Path, at: int) -> None:
+    take_back(place, Failing(at, done=True, error=RetryError("Cannot tell: because no answer came")))
+    assert is_aside(place)
+    assert RenameStore(FS).roll_forward(str(place)) == ()
+
+
+@pytest.mark.parametrize("done", [True, False])
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_when_nobody_can_look_the_next_run_puts_it_back(place: Path, at: int, done: bool) -> None:
+    with pytest.raises(UnknownOutcomeError, match="puts back what was moved, unless all of it was"):
+        take_back(place, Failing(at, done=done, error=RetryError("Cannot rename: because of an error"), away=True))
+    outcomes = [item.outcome for item in RenameStore(FS).roll_forward(str(place))]
+    if at == 3 and done:
+        assert outcomes == []
+        assert is_aside(place)
+    else:
+        assert outcomes == ["was published" if (at, done) == (1, False) else "finished"]
+        assert seen(place) == WHOLE
+
+
+def test_an_interrupt_puts_back_what_was_moved(place: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        take_back(place, Failing(1, done=True, error=KeyboardInterrupt()))
+    assert seen(place) == WHOLE
+
+
+def test_nothing_changes_without_the_last_check_or_all_of_it(place: Path) -> None:
+    def lost() -> None:
+        raise ConflictError("the claim is lost")
+
+    with pytest.raises(ConflictError, match="the claim is lost"):
+        take_back(place, check=lost)
+    assert seen(place) == WHOLE
+    (place / DELTA / "inner").mkdir()
+    with pytest.raises(CorruptError, match="inner in it is a directory"):
+        take_back(place)
+    assert seen(place) == WHOLE
+    (place / DELTA / "inner").rmdir()
+    (place / DELETES).rename(place / "_elsewhere")
+    with pytest.raises(AcidError):
+        take_back(place)
+    assert seen(place) == (WHOLE - {DELETES}) | {"_elsewhere"}
+
+
+def test_a_bucket_takes_nothing_back() -> None:
+    store: Any = S3Store(None)  # type: ignore[arg-type] # nothing is asked of it
+    with pytest.raises(RefusedError, match="nothing can be renamed in a bucket"):
+        store.require_taking_back("s3a://b/t")

@@ -1,4 +1,4 @@
-"""Staged directories of a compaction that is to be published."""
+"""Places as runs find them: files, names that are taken, and staged directories that are to be published."""
 
 from pathlib import Path
 
@@ -39,3 +39,28 @@ def recorded(location: Path, *, renamed: tuple[str, ...] = ()) -> str:
     for name in renamed:
         (Path(staging) / name).rename(location / name)
     return staging
+
+
+def put(root: Path, *paths: str) -> None:
+    for path in paths:
+        target = root / path
+        if path.endswith("/"):
+            target.mkdir(parents=True, exist_ok=True)
+        else:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(path.encode())
+
+
+def take(path: Path, how: str) -> None:
+    """Let something have a name."""
+    if how == "file":
+        path.write_bytes(b"theirs")
+    elif how.endswith("link"):
+        path.symlink_to("_outside" if how == "link" else "_nowhere")
+    else:
+        path.mkdir()
+        if how == "full directory":
+            (path / "theirs").touch()
+
+
+TAKEN = ["empty directory", "full directory", "file", "link", "dangling link"]

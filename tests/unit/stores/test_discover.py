@@ -1,0 +1,143 @@
+"""Tables and partitions by the directories of a warehouse."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from located import at
+
+from acidlib.errors import RefusedError, RetryError
+from acidlib.stores.discover import discover_location, discover_warehouse
+from acidlib.stores.filesystem import Entry
+from acidlib.stores.renaming.local import LocalFileSystem
+from unit.stores.places import FS, put
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+
+
+def test_discovery_of_a_warehouse(tmp_path: Path) -> None:
+    put(
+        tmp_path,
+        "Plain/delta_1_1/bucket_00000",
+        "sales.db/orders.v37/base_0000001/bucket_00000",
+        "sales.db/by_day/ds=2024-01-01/h=1%3A2/delta_1_1/bucket_00000",
+        "sales.db/by_day/ds=2024-01-01/h=2/000000_0",
+        "sales.db/by_day/ds=2024-01-02/h=__HIVE_DEFAULT_PARTITION__/delta_2_2/bucket_00000",
+        "sales.db/by_day/ds=2024-01-03/",
+        "sales.db/by_day/_tmp_x/delta_1_1/bucket_00000",
+        "sales.db/by_day/stray/file",
+        "sales.db/legacy/000000_0",
+        "sales.db/files_beside/ds=1/delta_1_1/bucket_00000",
+        "sales.db/files_beside/readme",
+        "sales.db/mixed/a=1/delta_1_1/bucket_00000",
+        "sales.db/mixed/b=1/delta_1_1/bucket_00000",
+        "empty/",
+        "_hidden/delta_1_1/bucket_00000",
+    )
+    (tmp_path / "sales.db/link").symlink_to(tmp_path / "Plain")
+    tables, skipped = discover_warehouse(FS, at(tmp_path))
+    assert [(table.ref.database, table.ref.table, str(table.location)) for table in tables] == [
+        ("default", "plain", f"{tmp_path}/Plain"),
+        ("sales", "by_day", f"{tmp_path}/sales.db/by_day"),
+        ("sales", "orders", f"{tmp_path}/sales.db/orders.v37"),
+    ]
+    by_day = tables[1]
+    assert [
+        (part.name and part.name.pairs, str(part.location).removeprefix(str(by_day.location)))
+        for part in by_day.partitions
+    ] == [
+        ((("ds", "2024-01-01"), ("h", "1:2")), "/ds=2024-01-01/h=1%3A2"),
+        ((("ds", "2024-01-01"), ("h", "2")), "/ds=2024-01-01/h=2"),
+        ((("ds", "2024-01-02"), ("h", "__HIVE_DEFAULT_PARTITION__")), "/ds=2024-01-02/h=__HIVE_DEFAULT_PARTITION__"),
+    ]
+    reasons = {str(location).removeprefix(f"{tmp_path}/"): reason for location, reason in skipped.items()}
+    assert reasons.keys() == {
+        "empty",
+        "sales.db/legacy",
+        "sales.db/files_beside",
+        "sales.db/mixed",
+        "sales.db/link",
+        "sales.db/by_day/ds=2024-01-03",
+        "sales.db/by_day/stray",
+    }
+    assert "original files only" in reasons["sales.db/legacy"]
+    assert "original files only" in reasons["sales.db/files_beside"]
+    assert "different keys: a and b" in reasons["sales.db/mixed"]
+    assert "symbolic link" in reasons["sales.db/link"]
+
+
+def test_discovery_of_a_missing_warehouse(tmp_path: Path) -> None:
+    with pytest.raises(RefusedError, match="no such"):
+        discover_warehouse(FS, at(f"{tmp_path}/absent"))
+
+
+def test_a_named_location_is_a_table_or_a_partition(tmp_path: Path) -> None:
+    put(tmp_path, "w.db/T/ds=1/h=2/delta_1_1/bucket_00000", "w.db/u/base_0000002/bucket_00000", "w.db/u/000000_0")
+    whole = discover_location(FS, at(f"{tmp_path}/w.db/T"))
+    assert [str(part.location) for part in whole.partitions] == [f"{tmp_path}/w.db/T/ds=1/h=2"]
+    assert whole == discover_location(FS, at(f"{tmp_path}/w.db/T/ds=1/h=2"))
+    assert (whole.ref.database, whole.ref.table) == ("w", "t")
+    unpartitioned = discover_location(FS, at(f"{tmp_path}/w.db/u"))
+    assert [part.name for part in unpartitioned.partitions] == [None]
+
+
+def test_a_table_may_be_called_like_a_partition(tmp_path: Path) -> None:
+    put(tmp_path, "x=1/delta_1_1/bucket_00000", "file")
+    found = discover_location(FS, at(f"{tmp_path}/x=1"))
+    assert (found.ref.table, found.partitions[0].name) == ("x=1", None)
+
+
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        ("t/000000_0", "original files only"),
+        ("t/", "it is empty"),
+        ("t/x/y/", "neither it nor"),
+        ("t/a/delta_1_1/bucket_00000", "it is a directory of tables, such as a; name one"),
+        ("t/a/ds=1/delta_1_1/bucket_00000", "it is a directory of tables, such as a; name one"),
+        ("t/a.db/b/delta_1_1/bucket_00000", "it is a directory of databases, such as a.db; name a table"),
+        ("t/ds=1/000000_0", "neither it nor"),
+        ("x", "no such"),
+    ],
+)
+def test_a_named_location_that_is_no_acid_table(tmp_path: Path, made: str, reason: str) -> None:
+    put(tmp_path, made)
+    with pytest.raises(RefusedError, match=reason):
+        discover_location(FS, at(f"{tmp_path}/t"))
+
+
+@pytest.mark.parametrize(
+    ("closed", "found"),
+    [
+        ("d=2/h=1", ["d=1/h=1", "d=2/h=1", "d=2/h=2"]),  # told when it is listed as a place
+        ("d=2", None),  # what is below is not known: it may be anything
+        ("d=1/h=1 d=2/h=1 d=2/h=2", None),  # nothing shows that it is an ACID table
+    ],
+)
+def test_a_partition_that_cannot_be_listed_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed: str, found: list[str] | None
+) -> None:
+    put(tmp_path, *(f"t/{name}/delta_1_1/bucket_00000" for name in ("d=1/h=1", "d=2/h=1", "d=2/h=2")))
+    listing = LocalFileSystem.list_directory
+
+    def listed(self: LocalFileSystem, path: str, **more: Any) -> list[Entry]:
+        if path.removeprefix(f"{tmp_path}/t/") in closed.split():
+            raise RetryError(f"Cannot list {path}: the permission is missing")
+        return listing(self, path, **more)
+
+    monkeypatch.setattr(LocalFileSystem, "list_directory", listed)
+    if found is not None:
+        table = discover_location(FS, at(f"{tmp_path}/t"))
+        assert [part.name and part.name.path for part in table.partitions] == found
+    else:
+        with pytest.raises(RetryError, match=f"{closed.split()[0]}: the permission is missing"):
+            discover_location(FS, at(f"{tmp_path}/t"))
+
+
+def test_the_partitioned_fixture() -> None:
+    found = discover_location(FS, at(FIXTURES / "hive3/b_part/before"))
+    assert [part.name and part.name.path for part in found.partitions] == [
+        "dt=2024-01-01",
+        "dt=2024-01-02",
+        "dt=2024-01-03",
+    ]
