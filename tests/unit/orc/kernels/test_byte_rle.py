@@ -1,6 +1,9 @@
 """Byte and bit run lengths against the examples of the specification and against the C++ readers and writer."""
 
 import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyorc
@@ -63,34 +66,41 @@ def test_examples_of_the_specification():
     assert bytes(encode_bits(octets([1] + [0] * 7), NO_MARKS).data) == bytes.fromhex("ff80")
 
 
-def byte_column(encoded):
-    positions = list(zip(encoded.offsets.tolist(), encoded.skips.tolist(), strict=True))
-    return Column(kind=BYTE, encoding=DIRECT, streams=[(DATA, bytes(encoded.data))], positions=positions)
+@dataclass(frozen=True)
+class Runs:
+    """One of the two encodings: its kernels, its column in a file, and how Python sees a value of it."""
+
+    kind: int
+    schema: str
+    encode: Callable[..., Any]
+    decode: Callable[..., Any]
+    seen_as: type
+    contents: dict[str, Any]
+
+    def file(self, values, marks=NO_MARKS, stride=0):
+        encoded = self.encode(values, marks)
+        parts = [encoded.offsets, encoded.skips] + ([encoded.bits] if self.kind == BOOLEAN else [])
+        positions = list(zip(*(part.tolist() for part in parts), strict=True))
+        streams = [(DATA, bytes(encoded.data))]
+        column = Column(kind=self.kind, encoding=DIRECT, streams=streams, positions=positions)
+        return orc_bytes(column, len(values), stride=stride)
+
+    def seen(self, values):
+        return values.astype(self.seen_as).tolist()
 
 
-def bit_column(encoded):
-    positions = list(zip(encoded.offsets.tolist(), encoded.skips.tolist(), encoded.bits.tolist(), strict=True))
-    return Column(kind=BOOLEAN, encoding=DIRECT, streams=[(DATA, bytes(encoded.data))], positions=positions)
+OCTETS = Runs(BYTE, "tinyint", encode_bytes, decode_bytes, np.int8, BYTES)
+FLAGS = Runs(BOOLEAN, "boolean", encode_bits, decode_bits, np.bool_, BITS)
+CASES = [pytest.param(runs, name, id=f"{runs.schema}, {name}") for runs in (OCTETS, FLAGS) for name in runs.contents]
 
 
-@pytest.mark.parametrize("name", BYTES)
-def test_bytes_are_read_by_cpp_and_by_us(name):
-    values = BYTES[name]
-    encoded = encode_bytes(values, NO_MARKS)
-    assert np.array_equal(decode_bytes(encoded.data, len(values)), values)
-    file = orc_bytes(byte_column(encoded), len(values))
-    assert read_pyorc(file) == values.view(np.int8).tolist()
-    assert read_pyarrow(file) == values.view(np.int8).tolist()
-
-
-@pytest.mark.parametrize("name", BITS)
-def test_bits_are_read_by_cpp_and_by_us(name):
-    values = BITS[name]
-    encoded = encode_bits(values, NO_MARKS)
-    assert np.array_equal(decode_bits(encoded.data, len(values)), values)
-    file = orc_bytes(bit_column(encoded), len(values))
-    assert read_pyorc(file) == values.astype(bool).tolist()
-    assert read_pyarrow(file) == values.astype(bool).tolist()
+@pytest.mark.parametrize(("runs", "name"), CASES)
+def test_what_is_encoded_is_read_by_cpp_and_by_us(runs, name):
+    values = runs.contents[name]
+    assert np.array_equal(runs.decode(runs.encode(values, NO_MARKS).data, len(values)), values)
+    file = runs.file(values)
+    assert read_pyorc(file) == runs.seen(values)
+    assert read_pyarrow(file) == runs.seen(values)
 
 
 def written(schema, values):
@@ -102,42 +112,29 @@ def written(schema, values):
     return {s.kind: np.frombuffer(orc.stream_bytes(s), np.uint8) for s in orc.stripes[0].streams if s.column == 1}
 
 
-@pytest.mark.parametrize("name", [name for name in BYTES if len(BYTES[name])])
-def test_bytes_of_the_cpp_writer_are_decoded(name):
-    values = BYTES[name]
-    theirs = written("tinyint", values.view(np.int8).tolist())[DATA]
-    assert np.array_equal(decode_bytes(theirs, len(values)), values)
-    assert len(encode_bytes(values, NO_MARKS).data) <= len(theirs)
-
-
-@pytest.mark.parametrize("name", [name for name in BITS if len(BITS[name])])
-def test_bits_of_the_cpp_writer_are_decoded(name):
-    values = BITS[name]
-    theirs = written("boolean", values.astype(bool).tolist())[DATA]
-    assert np.array_equal(decode_bits(theirs, len(values)), values)
+@pytest.mark.parametrize(("runs", "name"), [case for case in CASES if case.values[1] != "empty"])
+def test_what_the_cpp_writer_encodes_is_decoded(runs, name):
+    values = runs.contents[name]
+    theirs = written(runs.schema, runs.seen(values))[DATA]
+    assert np.array_equal(runs.decode(theirs, len(values)), values)
+    if runs is OCTETS:
+        assert len(encode_bytes(values, NO_MARKS).data) <= len(theirs)
+        return
     nulls = written("boolean", [True if value else None for value in values.tolist()])
-    if PRESENT in nulls:
-        assert np.array_equal(decode_bits(nulls[PRESENT], len(values)), values)
-    else:
-        assert values.all()
+    assert np.array_equal(decode_bits(nulls[PRESENT], len(values)), values) if PRESENT in nulls else values.all()
 
 
-@pytest.mark.parametrize("name", ["random", "pairs", "runs of 1 to 6", "long runs"])
-def test_cpp_seeks_bytes_by_our_positions(name):
-    values = BYTES[name]
-    marks = np.arange(0, len(values), 700)
-    file = orc_bytes(byte_column(encode_bytes(values, marks)), len(values), stride=700)
+@pytest.mark.parametrize(
+    ("runs", "name", "stride"),
+    [(OCTETS, name, 700) for name in ("random", "pairs", "runs of 1 to 6", "long runs")]
+    + [(FLAGS, name, 703) for name in ("all ones", "random", "rare zeros")],
+)
+def test_cpp_seeks_by_our_positions(runs, name, stride):
+    values = runs.contents[name]
+    marks = np.arange(0, len(values), stride)
+    file = runs.file(values, marks, stride)
     for mark in marks.tolist():
-        assert read_from(file, mark, 20) == values[mark : mark + 20].view(np.int8).tolist()
-
-
-@pytest.mark.parametrize("name", ["all ones", "random", "rare zeros"])
-def test_cpp_seeks_bits_by_our_positions(name):
-    values = BITS[name]
-    marks = np.arange(0, len(values), 700 + 3)
-    file = orc_bytes(bit_column(encode_bits(values, marks)), len(values), stride=703)
-    for mark in marks.tolist():
-        assert read_from(file, mark, 20) == values[mark : mark + 20].astype(bool).tolist()
+        assert read_from(file, mark, 20) == runs.seen(values[mark : mark + 20])
 
 
 @pytest.mark.parametrize("name", BYTES)

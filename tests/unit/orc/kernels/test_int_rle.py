@@ -186,19 +186,6 @@ def test_marks_may_repeat_and_may_not_fall():
             encode_ints(longs([1, 2, 3]), signed=True, marks=longs(marks))
 
 
-@pytest.mark.parametrize("bits", [*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64])
-def test_every_width_decodes(bits):
-    """Direct runs of each width that has a code, packed by Python's own integers."""
-    code = [*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64].index(bits)
-    values = [int(v) & ((1 << bits) - 1) for v in rng().integers(0, (1 << 63) - 1, 37)]
-    values[0] = (1 << bits) - 1
-    packed = "".join(f"{v:0{bits}b}" for v in values)
-    packed += "0" * (-len(packed) % 8)
-    data = bytes([0x40 | code << 1, len(values) - 1]) + int(packed, 2).to_bytes(len(packed) // 8, "big")
-    wanted = np.array(values, dtype=np.uint64).view(np.int64)
-    assert np.array_equal(decode_ints(np.frombuffer(data, np.uint8), 37, signed=False, version=2), wanted)
-
-
 @pytest.mark.parametrize("code", range(32))
 @pytest.mark.parametrize("length", [*range(1, 19), 64])
 def test_every_width_decodes_up_to_the_last_byte(code, length):

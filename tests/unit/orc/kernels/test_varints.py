@@ -46,28 +46,14 @@ def varint(value):
     return bytes([*out, pattern])
 
 
-def test_narrow_values():
-    data = b"".join(map(varint, NARROW))
-    low, high = decode_varints(octets(list(data)), len(NARROW))
-    assert low.tolist() == NARROW
-    assert high is None
-    assert bytes(encode_varints(low, None, NO_MARKS).data) == data
-
-
-def test_wide_values():
-    data = b"".join(map(varint, WIDE))
-    low, high = decode_varints(octets(list(data)), len(WIDE))
-    assert whole(low, high) == WIDE
-    assert bytes(encode_varints(low, high, NO_MARKS).data) == data
-
-
-def test_each_value_alone():
-    for value in WIDE:
-        encoded = encode_varints(*halves([value]), NO_MARKS)
-        assert bytes(encoded.data) == varint(value)
-        low, high = decode_varints(encoded.data, 1)
-        assert whole(low, high) == [value]
-        assert (high is None) == (-(1 << 63) <= value < 1 << 63)
+def test_values_are_as_python_writes_them():
+    for values in (NARROW, WIDE, *([value] for value in WIDE)):
+        data = b"".join(map(varint, values))
+        low, high = decode_varints(octets(list(data)), len(values))
+        assert whole(low, high) == values
+        assert (high is None) == all(-(1 << 63) <= value < 1 << 63 for value in values)
+        assert bytes(encode_varints(low, high, NO_MARKS).data) == data
+        assert bytes(encode_varints(*halves(values), NO_MARKS).data) == data
 
 
 def test_padding_is_no_width():

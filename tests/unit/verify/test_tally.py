@@ -1,12 +1,16 @@
-"""What the second reader counts of a bucket: equal sums mean equal rows, to the last bit."""
+"""What the second reader counts: equal sums mean equal rows, to the last bit."""
 
 from __future__ import annotations
 
 import math
 import struct
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from judges import tables
 from located import at
@@ -14,9 +18,9 @@ from located import at
 from acidlib.errors import CorruptError
 from acidlib.model.names import Generation
 from acidlib.model.snapshots import ValidWriteIdList
-from acidlib.model.units import ColumnMatching, DataFile, FileForm
+from acidlib.model.units import ColumnMatching, DataFile, FileForm, JoinWay
 from acidlib.stores.renaming.local import LocalDataFiles
-from acidlib.verify.tally import BucketView, Tally, tally_of
+from acidlib.verify.tally import BucketView, PlainView, Tally, tally_of, tally_of_plain
 
 ALL = ValidWriteIdList.parse("d.t:9:9223372036854775807::")
 NAN, OTHER_NAN = (struct.unpack(">d", bytes.fromhex(bits))[0] for bits in ("7ff8000000000000", "fff8000000000001"))
@@ -174,3 +178,64 @@ def test_what_pyorc_cannot_read_is_an_error(tmp_path: Path) -> None:
     path.mkdir()
     with pytest.raises(CorruptError, match="pyorc cannot read it"):
         tally(path, "struct<a:map<array<int>,int>>", [({(1,): 1},)])
+
+
+MAP = pa.map_(pa.string(), pa.int32())
+
+
+def of_files(root: Path, way: JoinWay, *contents: bytes) -> Tally:
+    """Of files of these bytes."""
+    files = []
+    for number, data in enumerate(contents):
+        path = root / f"00000{number}_0"
+        path.write_bytes(data)
+        files.append((DataFile(path=path.name, directory="", length=len(data), bucket=0), way))
+    return tally_of_plain(PlainView(location=at(root), bucket=0, files=tuple(files)), LocalDataFiles(), lambda: 0.0)
+
+
+def parquet(**columns: Any) -> bytes:
+    out = pa.BufferOutputStream()
+    pq.write_table(pa.table(columns), out)
+    return bytes(out.getvalue())
+
+
+def test_lines_whichever_files_they_are_in(tmp_path: Path) -> None:
+    joined = of_files(tmp_path, JoinWay.LINES, b"a\nb\n\nc\n")
+    assert joined.rows == 4
+    assert of_files(tmp_path, JoinWay.LINES, b"a\nb\n\n", b"c") == joined
+    assert of_files(tmp_path, JoinWay.LINES, b"a\nb\n", b"c").differs_from(joined)
+    assert of_files(tmp_path, JoinWay.LINES, b"a\nb\n\nd\n").differs_from(joined)
+
+
+def test_long_lines_are_whole(tmp_path: Path) -> None:
+    long = b"x" * (3 << 20)
+    assert of_files(tmp_path, JoinWay.LINES, long + b"\ny\n") == of_files(tmp_path, JoinWay.LINES, long, b"y")
+
+
+def test_whole_files(tmp_path: Path) -> None:
+    both = of_files(tmp_path, JoinWay.WHOLE, b"a\n", b"b\n")
+    assert of_files(tmp_path, JoinWay.WHOLE, b"b\n", b"a\n") == both
+    assert of_files(tmp_path, JoinWay.WHOLE, b"a\nb\n").differs_from(both)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (pa.array([1, 2], pa.timestamp("ns")), pa.array([1, 3], pa.timestamp("ns"))),
+        (pa.array([[1]], pa.list_(pa.timestamp("ns"))), pa.array([[2]], pa.list_(pa.timestamp("ns")))),
+        (pa.array([Decimal("1.10")]), pa.array([Decimal("1.11")])),
+        (pa.array([date(2024, 1, 1)]), pa.array([date(2024, 1, 2)])),
+        (pa.array([{"x": 0.0}]), pa.array([{"x": -0.0}])),
+        (pa.array([[("k", 1)]], MAP), pa.array([[("k", 2)]], MAP)),
+        (pa.array(["a", None]), pa.array(["a", ""])),
+        (pa.array([b"\xff"]), pa.array([b"\xfe"])),
+    ],
+    ids=lambda column: str(column.type),
+)  # fmt: skip
+def test_rows_of_parquet(one: Any, other: Any, tmp_path: Path) -> None:
+    first = of_files(tmp_path, JoinWay.ROW_GROUPS, parquet(a=one))
+    assert first.rows == len(one)
+    assert of_files(tmp_path, JoinWay.ROW_GROUPS, parquet(a=one)) == first
+    assert of_files(tmp_path, JoinWay.ROW_GROUPS, parquet(a=other)).differs_from(first)
+    joined = of_files(tmp_path, JoinWay.ROW_GROUPS, parquet(a=pa.chunked_array([other, one])))
+    assert of_files(tmp_path, JoinWay.ROW_GROUPS, parquet(a=one), parquet(a=other)) == joined
