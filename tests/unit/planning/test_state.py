@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from located import at
 
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.listing import ListedFile, Listing
 from acidlib.model.names import LONG_MIN, Generation
 from acidlib.model.snapshots import ValidTxnList, ValidWriteIdList, all_committed
 from acidlib.planning.state import AcidState, NotTaken, Role, SeenPart, acid_state, seen_parts
@@ -22,6 +20,10 @@ def short(names: str) -> list[str]:
     """`63_63_0` and the like with their prefix."""
     plain = re.compile(r"[0-9]{6}_[0-9]|[a-z_].*")
     return [name if plain.fullmatch(name) else f"delta_{name}" for name in names.split()]
+
+
+def path_of_base(state: AcidState) -> str | None:
+    return None if state.base is None else state.base.path
 
 
 def deltas(state: AcidState) -> list[str]:
@@ -119,16 +121,84 @@ READER_CASES = {
         "",
     ),
     "a compacted delta of one write id": ("5_5 5_5_0000", MARK_100, None, "5_5", "5_5_0000", ""),
+    "the base of converted files is always valid": (
+        f"base_{LONG_MIN} 000000_0 10000001_10000001_0000",
+        "t:10000001:1:1:",
+        f"base_{LONG_MIN}",
+        "10000001_10000001_0000",
+        "000000_0",
+        "",
+    ),
+    "a base above the mark makes nothing obsolete": ("base_25 base_26", "t:25:30:30:7", "base_25", "", "", "base_26"),
+    "an overwrite is valid above an open id": ("base_3 base_6", "t:10:4:4:", "base_6", "", "base_3", ""),
+}
+HIVE_3_CASES = {
+    "of bases with one id one is kept": ("base_05 base_5", MARK_100, "base_05", "", "base_5", ""),
+    "ids of eight digits come after those of seven": (
+        "10000000_10000000_0000 9999999_9999999_0000 base_9999998",
+        "t:10000000:9223372036854775807:",
+        "base_9999998",
+        "9999999_9999999_0000 10000000_10000000_0000",
+        "",
+        "",
+    ),
+}
+HIVE_4_CASES = {
+    "an open overwrite at the lowest open id is not used": (
+        "base_3_v2 base_4",
+        OPEN_4,
+        "base_3_v2",
+        "",
+        "",
+        "base_4",
+    ),
+    "the lowest open id counts even if no exception is listed": (
+        "base_3_v2 base_6_v7",
+        "t:10:4:",
+        "base_3_v2",
+        "",
+        "",
+        "base_6_v7",
+    ),
+    "a compactor's base wins over an overwrite of equal id": (
+        "base_25 base_25_v26 base_25_v24",
+        MARK_100,
+        "base_25_v26",
+        "",
+        "base_25 base_25_v24",
+        "",
+    ),
+    "of two compactors' results the later is read": (
+        "base_20_v21 22_22 23_23 22_23_v24 22_23_v25 delete_delta_22_23_v24 delete_delta_22_23_v25",
+        MARK_100,
+        "base_20_v21",
+        "delete_delta_22_23_v25 22_23_v25",
+        "delete_delta_22_23_v24 22_23_v24 22_22 23_23",
+        "",
+    ),
+    "halves of one range stay together whatever their suffix": (
+        "22_23_v25 delete_delta_22_23",
+        MARK_100,
+        None,
+        "22_23_v25 delete_delta_22_23",
+        "",
+        "",
+    ),
 }
 
 
-@BOTH
-@pytest.mark.parametrize("case", READER_CASES.values(), ids=READER_CASES)
-def test_reader(case: tuple[str, str, str | None, str, str, str], generation: Generation) -> None:
+@pytest.mark.parametrize(
+    ("generation", "case"),
+    [
+        pytest.param(generation, case, id=f"{generation.name}, {name}")
+        for generation, cases in ((HIVE3, READER_CASES | HIVE_3_CASES), (HIVE4, READER_CASES | HIVE_4_CASES))
+        for name, case in cases.items()
+    ],
+)
+def test_reader(generation: Generation, case: tuple[str, str, str | None, str, str, str]) -> None:
     names, text, base, current, obsolete, neither = case
     state = acid_state(listing(*short(names)), ValidWriteIdList.parse(text), generation=generation)
-    assert (state.base and state.base.path) == base
-    assert deltas(state) == short(current)
+    assert (path_of_base(state), deltas(state)) == (base, short(current))
     assert list(state.obsolete) == short(obsolete)
     assert sorted(state.ignored) == sorted(short(neither))
 
@@ -154,19 +224,9 @@ def test_compactor(case: tuple[str, int, str], generation: Generation) -> None:
 
 @BOTH
 def test_originals_in_path_order(generation: Generation) -> None:
-    names = [
-        "subdir/000000_0",
-        "000000_0_copy_2",
-        "000000_0",
-        "000002_0",
-        "000001_1",
-        "random",
-        "000000_0_copy_1",
-        "_done",
-    ]
-    state = acid_state(listing(*names), ValidWriteIdList.parse(MARK_100), generation=generation)
-    assert state.base is None
-    assert not state.obsolete
+    names = f"{ORIGINALS} 000000_0_copy_2 000000_0_copy_1"
+    state = acid_state(listing(*reversed(names.split())), ValidWriteIdList.parse(MARK_100), generation=generation)
+    assert (state.base, state.obsolete) == (None, {})
     assert state.originals == (
         "000000_0",
         "000000_0_copy_1",
@@ -179,8 +239,7 @@ def test_originals_in_path_order(generation: Generation) -> None:
 
 
 def test_empty_originals_can_be_left_out() -> None:
-    files = (ListedFile(path="000000_0", length=0, modified=0), ListedFile(path="000001_0", length=1, modified=0))
-    what = Listing(location=at("/t"), files=files)
+    what = listing("000000_0", "000001_0", sizes={"000000_0": 0})
     lists = all_committed("t", 5)
     assert acid_state(what, lists, generation=HIVE3, ignore_empty_files=True).originals == ("000001_0",)
     assert acid_state(what, lists, generation=HIVE3).originals == ("000000_0", "000001_0")
@@ -191,29 +250,10 @@ def test_originals_below_hidden_names_do_not_exist() -> None:
     assert state.originals == ()
 
 
-@BOTH
-def test_base_of_converted_files_is_always_valid(generation: Generation) -> None:
-    name = "base_-9223372036854775808"
-    state = acid_state(
-        listing(name, "000000_0", "delta_10000001_10000001_0000"),
-        ValidWriteIdList.parse("t:10000001:1:1:"),
-        generation=generation,
-    )
-    assert state.base is not None
-    assert state.base.name.write_id == LONG_MIN
-    assert tuple(state.obsolete) == ("000000_0",)
-    assert deltas(state) == ["delta_10000001_10000001_0000"]
-
-
 def test_compacted_base_needs_everything_below_it_resolved() -> None:
     write_ids = ValidWriteIdList.parse("t:10:4:4:")
-    overwritten = acid_state(listing("base_3", "base_6"), write_ids, generation=HIVE3)
-    assert overwritten.base is not None
-    assert overwritten.base.path == "base_6"
     compacted = acid_state(listing("base_3", "base_6", compacted=("base_3", "base_6")), write_ids, generation=HIVE3)
-    assert compacted.base is not None
-    assert compacted.base.path == "base_3"
-    assert not compacted.obsolete
+    assert (path_of_base(compacted), compacted.obsolete) == ("base_3", {})
     assert list(compacted.ignored.values()) == [NotTaken.NOT_VALID_BASE]
 
 
@@ -228,50 +268,11 @@ def test_not_enough_history() -> None:
     assert acid_state(listing("base_4", "000000_0"), write_ids, generation=HIVE4).originals == ("000000_0",)
 
 
-def test_open_overwrite_at_the_lowest_open_id_is_not_used() -> None:
-    state = acid_state(listing("base_3_v2", "base_4"), ValidWriteIdList.parse("t:10:4:4:"), generation=HIVE4)
-    assert state.base is not None
-    assert state.base.path == "base_3_v2"
-    assert not state.obsolete
-
-
-def test_base_above_the_mark_makes_nothing_obsolete() -> None:
-    write_ids = ValidWriteIdList.parse("t:25:30:30:7")
-    for generation in (HIVE3, HIVE4):
-        state = acid_state(listing("base_25", "base_26"), write_ids, generation=generation)
-        assert state.base is not None
-        assert state.base.path == "base_25"
-        assert not state.obsolete
-
-
-def test_lowest_open_id_counts_even_if_no_exception_is_listed() -> None:
-    state = acid_state(listing("base_3_v2", "base_6_v7"), ValidWriteIdList.parse("t:10:4:"), generation=HIVE4)
-    assert state.base is not None
-    assert state.base.path == "base_3_v2"
-    assert not state.obsolete
-
-
-def test_of_bases_with_one_id_hive_3_keeps_one() -> None:
-    state = acid_state(listing("base_05", "base_5"), all_committed("t", 9), generation=HIVE3)
-    assert state.base is not None
-    assert (state.base.path, tuple(state.obsolete)) == ("base_05", ("base_5",))
-
-
-def test_compactors_base_wins_over_an_overwrite_of_equal_id() -> None:
-    write_ids = all_committed("t", 30)
-    state = acid_state(listing("base_25", "base_25_v26", "base_25_v24"), write_ids, generation=HIVE4)
-    assert state.base is not None
-    assert state.base.path == "base_25_v26"
-    assert sorted(state.obsolete) == ["base_25", "base_25_v24"]
-
-
 def test_visibility() -> None:
     txns = ValidTxnList.parse("20:18:18:15")
     names = ["base_5_v15", "base_6_v18", "base_4_v21", "base_3_v10", "delta_4_5_v15", "delta_4_6_v18", "delta_4_4_0"]
     state = acid_state(listing(*names), all_committed("t", 9), generation=HIVE4, txns=txns)
-    assert state.base is not None
-    assert state.base.path == "base_3_v10"
-    assert deltas(state) == ["delta_4_4_0"]
+    assert (path_of_base(state), deltas(state)) == ("base_3_v10", ["delta_4_4_0"])
     assert sorted(state.aborted) == ["base_5_v15", "delta_4_5_v15"]
     assert state.ignored == dict.fromkeys(("base_6_v18", "base_4_v21", "delta_4_6_v18"), NotTaken.INVISIBLE)
 
@@ -279,8 +280,7 @@ def test_visibility() -> None:
 def test_own_transaction_counts_as_open() -> None:
     txns = ValidTxnList(high_water_mark=30)
     names = listing("delta_1_1_0", "base_1_v30")
-    seen = acid_state(names, all_committed("t", 1), generation=HIVE4, txns=txns)
-    assert seen.base is not None
+    assert acid_state(names, all_committed("t", 1), generation=HIVE4, txns=txns).base is not None
     assert acid_state(names, all_committed("t", 1), generation=HIVE4, txns=txns.without(30)).base is None
 
 
@@ -292,13 +292,9 @@ def test_aborted_directories() -> None:
     assert deltas(four) == ["delta_6_9"]
     # Hive 3.1's compactor reads them all, and drops their rows one by one
     three = acid_state(listing(*names), write_ids.for_compactor(), generation=HIVE3)
-    assert three.aborted == ()
-    assert deltas(three) == ["delta_5_5_0", "delta_6_9"]
-    assert three.base is not None
-    assert three.base.path == "base_2"
+    assert (three.aborted, path_of_base(three), deltas(three)) == ((), "base_2", ["delta_5_5_0", "delta_6_9"])
     # and its readers leave out what is aborted as a whole
-    reader = acid_state(listing(*names), write_ids, generation=HIVE3)
-    assert deltas(reader) == ["delta_6_9"]
+    assert deltas(acid_state(listing(*names), write_ids, generation=HIVE3)) == ["delta_6_9"]
 
 
 def test_base_of_an_aborted_overwrite_goes_once_a_larger_one_is_there() -> None:
@@ -308,48 +304,20 @@ def test_base_of_an_aborted_overwrite_goes_once_a_larger_one_is_there() -> None:
     assert acid_state(listing("base_5", "base_7"), write_ids, generation=HIVE3).obsolete == {}
 
 
-def test_of_two_compactors_results_the_later_is_read() -> None:
-    names = ["base_20_v21", "delta_22_22", "delta_23_23"]
-    results = ["delta_22_23_v24", "delta_22_23_v25", "delete_delta_22_23_v24", "delete_delta_22_23_v25"]
-    state = acid_state(listing(*names, *results), all_committed("t", 23), generation=HIVE4)
-    assert deltas(state) == ["delete_delta_22_23_v25", "delta_22_23_v25"]
-    assert sorted(state.obsolete) == sorted([*names[1:], "delta_22_23_v24", "delete_delta_22_23_v24"])
-
-
-def test_halves_of_one_range_stay_together_whatever_their_suffix() -> None:
-    names = ["delta_22_23_v25", "delete_delta_22_23"]
-    assert deltas(acid_state(listing(*names), all_committed("t"), generation=HIVE4)) == names
-
-
 def test_directories_without_files() -> None:
     what = listing("delta_1_1_0", directories=("base_5", "delta_6_6_0"))
     three = acid_state(what, all_committed("t", 9), generation=HIVE3)
-    assert three.base is not None
-    assert tuple(three.obsolete) == ("delta_1_1_0",)
+    assert (path_of_base(three), tuple(three.obsolete)) == ("base_5", ("delta_1_1_0",))
     four = acid_state(what, all_committed("t", 9), generation=HIVE4)
-    assert four.base is None
-    assert deltas(four) == ["delta_1_1_0"]
+    assert (four.base, deltas(four)) == (None, ["delta_1_1_0"])
     assert set(four.ignored.values()) == {NotTaken.NO_FILE}
-    on_hdfs = acid_state(what, all_committed("t", 9), generation=HIVE4, sees_empty_directories=True)
-    assert on_hdfs.base is not None
+    assert acid_state(what, all_committed("t", 9), generation=HIVE4, sees_empty_directories=True).base is not None
 
 
 def test_a_marker_makes_a_directory_exist() -> None:
-    what = listing("delta_1_1_0", "delta_1_1_0/_x")
-    marked = Listing(
-        location=at("/t"),
-        files=(*what.files, ListedFile(path="base_5_v6/_orc_acid_version", length=1, modified=0)),
-        directories=(*what.directories, "base_5_v6"),
-    )
+    marked = listing("delta_1_1_0", "delta_1_1_0/_x", "base_5_v6/_orc_acid_version", directories=("base_5_v6",))
     state = acid_state(marked, all_committed("t", 9), generation=HIVE4)
-    assert state.base is not None
-    assert tuple(state.obsolete) == ("delta_1_1_0",)
-
-
-def test_ids_of_eight_digits_come_after_those_of_seven() -> None:
-    names = ["delta_10000000_10000000_0000", "delta_9999999_9999999_0000", "base_9999998"]
-    state = acid_state(listing(*names), all_committed("t"), generation=HIVE3)
-    assert deltas(state) == ["delta_9999999_9999999_0000", "delta_10000000_10000000_0000"]
+    assert (path_of_base(state), tuple(state.obsolete)) == ("base_5_v6", ("delta_1_1_0",))
 
 
 def test_what_covers_is_named() -> None:
@@ -378,13 +346,9 @@ TXNS = ValidTxnList.parse("100:90:90:80")
 
 def seen(*files: str, hidden: tuple[str, ...] = (), generation: Generation = Generation.HIVE4) -> dict[str, SeenPart]:
     directories = {path.partition("/")[0] for path in files if "/" in path}
-    listing = Listing(
-        location=at("/t"),
-        files=tuple(ListedFile(path=path, length=10, modified=0.0) for path in files),
-        directories=(*sorted(directories), *hidden),
-    )
-    state = acid_state(listing, IDS, generation=generation, txns=TXNS)
-    return {part.path: part for part in seen_parts(listing, state, generation)}
+    there = listing(*files, length=10, directories=(*sorted(directories), *hidden))
+    state = acid_state(there, IDS, generation=generation, txns=TXNS)
+    return {part.path: part for part in seen_parts(there, state, generation)}
 
 
 def test_every_role() -> None:
