@@ -27,25 +27,19 @@ def test_one_that_runs_one_that_is_killed_and_one_that_nobody_has_waited_for() -
     assert has_ended(identity)
 
 
-def test_this_one() -> None:
-    assert not has_ended(process_identity())
-
-
-def test_a_number_that_is_used_again() -> None:
-    surroundings, number, start = process_identity().split(".")
-    assert has_ended(f"{surroundings}.{number}.{int(start) - 1}")
-
-
 @pytest.mark.parametrize(
-    "identity", ["", ".", "..", "a", "a.b.c", "{0}.x.5", "{0}.-1.5", "{0}..", "{0}.99999999999999999.1"]
+    ("identity", "ended"),
+    [
+        pytest.param("{0}.{1}.{2}", False, id="this one runs"),
+        pytest.param("{0}.{1}.{before}", True, id="its number was used again"),
+        pytest.param(f"{'0' * 16}.{{1}}.{{before}}", False, id="another machine or boot is not known"),
+        *((text, False) for text in ("", ".", "..", "a", "a.b.c", "{0}.x.5", "{0}.-1.5", "{0}..")),
+        ("{0}.99999999999999999.1", False),
+    ],
 )
-def test_what_says_nothing_has_not_ended(identity: str) -> None:
-    assert not has_ended(identity.format(process_identity().partition(".")[0]))
-
-
-def test_another_machine_or_boot_is_not_known() -> None:
-    _, number, start = process_identity().split(".")
-    assert not has_ended(f"{'0' * 16}.{number}.{int(start) - 1}")
+def test_what_is_known_to_have_ended(identity: str, ended: bool) -> None:
+    own = process_identity().split(".")
+    assert has_ended(identity.format(*own, before=int(own[2]) - 1)) is ended
 
 
 def test_what_may_not_be_seen_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,10 +88,20 @@ def test_every_file_in_jobs_is_in_the_table() -> None:
     assert {path.stem for path in (ROOT / "jobs").glob("*.py")} == {job.module for job in JOBS if job.file}
 
 
-def test_words_before_the_command_are_sparks_and_words_behind_it_are_the_jobs(submitted: Submitted) -> None:
-    assert called("--master", "yarn", "-c", "a=b", *ALONE, "--max-partitions", "3").exit_code == 0
-    assert submitted.of_spark[2:] == ["--master", "yarn", "-c", "a=b", "pyspark-shell"]
-    assert submitted.behind_the_file == [*ALONE, "--max-partitions", "3"]
+@pytest.mark.parametrize(
+    ("before", "behind", "of_spark"),
+    [
+        pytest.param(["--master", "yarn", "-c", "a=b"], [*ALONE, "--max-partitions", "3"], [], id="Spark's come first"),
+        pytest.param(["--of-the-future", "x", "--load-spark-defaults"], ["cleaner"], [], id="a later Spark knows more"),
+        pytest.param(PLACED, ["doctor"], ["--deploy-mode", "client"], id="what has to stay here is not placed"),
+    ],
+)
+def test_each_gets_its_own_words(
+    submitted: Submitted, before: list[str], behind: list[str], of_spark: list[str]
+) -> None:
+    assert called(*before, *behind).exit_code == 0
+    assert submitted.of_spark[2:] == [*before, *of_spark, "pyspark-shell"]
+    assert submitted.behind_the_file == behind
 
 
 @pytest.mark.parametrize("asked", ["-h", "--help"])
@@ -99,12 +109,6 @@ def test_the_help_of_a_job_starts_no_spark(submitted: Submitted, asked: str) -> 
     ran = called("--master", "yarn", "cleaner", asked)
     assert (ran.exit_code, submitted.words) == (0, [])
     assert ran.output.startswith("Usage: acidlib cleaner [OPTIONS]")
-
-
-def test_what_needs_no_spark_takes_no_options_of_it() -> None:
-    ran = called("--master", "yarn", "show")
-    assert ran.exit_code == 2
-    assert "show needs no Spark: --master yarn means nothing before it" in ran.output
 
 
 def test_what_needs_no_spark_is_told_who_logs_in(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,6 +134,8 @@ WRONG = [
     (["initiator", "--location", "gs://b/t", "--all-committed"], "Google Cloud Storage is not supported"),
     (["cleaner", "--set", "x=1"], "Cannot set x: because there is no such setting"),
     (["cleaner", "--orphans"], "--orphans needs"),
+    (["--master", "yarn", "show"], "show needs no Spark: --master yarn means nothing before it"),
+    ([*PLACED, *ALONE, "--no-such-option"], "No such option '--no-such-option'"),
 ]
 
 
@@ -140,11 +146,6 @@ def test_what_is_wrong_with_words_is_told_before_anything_is_started(
     ran = called(*words)
     assert (ran.exit_code, submitted.words) == (2, [])
     assert told in ran.output
-
-
-def test_an_option_of_a_later_spark_is_left_to_it(submitted: Submitted) -> None:
-    assert called("--of-the-future", "x", "--load-spark-defaults", "cleaner").exit_code == 0
-    assert submitted.of_spark[2:5] == ["--of-the-future", "x", "--load-spark-defaults"]
 
 
 def test_where_spark_gives_a_driver_other_variables_words_are_judged_by_themselves(
@@ -235,18 +236,6 @@ def test_a_driver_that_would_have_its_queue_on_an_unknown_machine_is_not_started
     for words in ((*ALONE, "--queue-url", "postgresql://q/q"), ("cleaner",), ALONE[:1]):
         assert called(*PLACED, *words).exit_code == 0
         assert submitted.behind_the_file == list(words)
-
-
-def test_what_has_to_stay_here_is_not_placed(submitted: Submitted) -> None:
-    assert called(*PLACED, "doctor").exit_code == 0
-    assert submitted.of_spark[-7:] == [*PLACED, "--deploy-mode", "client", "pyspark-shell"]
-    assert submitted.behind_the_file == ["doctor"]
-
-
-def test_words_that_are_wrong_are_told_before_a_driver_is_placed(submitted: Submitted) -> None:
-    ran = called(*PLACED, *ALONE, "--no-such-option")
-    assert (ran.exit_code, submitted.words) == (2, [])
-    assert "No such option '--no-such-option'" in ran.output
 
 
 def test_show_with_a_place_shows_the_place(monkeypatch: pytest.MonkeyPatch) -> None:

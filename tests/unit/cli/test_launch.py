@@ -235,16 +235,17 @@ def test_all_is_well(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_run_that_fails_in_silence_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(tmp_path, "Traceback ...\n", 1)[0] == 1
-    assert capfd.readouterr() == ("", f"error: the run ended with exit status 1; {tmp_path / 'log'} has what it said\n")
-
-
-def test_a_run_that_is_killed_is_told_with_the_status_that_is_returned(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("ends", "status"),
+    [("sys.exit('Traceback ...')", 1), ("os.kill(os.getpid(), 9)", 137)],
+    ids=["a run that fails", "a run that is killed"],
+)
+def test_what_ends_in_silence_is_told_with_the_status_that_is_returned(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], ends: str, status: int
 ) -> None:
-    assert run_logged([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"], tmp_path / "log") == 137
-    assert capfd.readouterr().err == f"error: the run ended with exit status 137; {tmp_path / 'log'} has what it said\n"
+    log = tmp_path / "log"
+    assert run_logged([sys.executable, "-c", f"import os, sys; {ends}"], log) == status
+    assert capfd.readouterr() == ("", f"error: the run ended with exit status {status}; {log} has what it said\n")
 
 
 def test_a_log_that_cannot_be_written_is_refused_before_anything_is_done(tmp_path: Path) -> None:

@@ -203,21 +203,14 @@ def test_both_comparisons_are_strict_and_in_single_precision() -> None:
     assert decision({"base_20": 1_000_000_000, "delta_21_22": 100_000_002}).kind is None
 
 
-@pytest.mark.parametrize("key", ["no_auto_compaction", "NO_AUTO_COMPACTION"])
-@pytest.mark.parametrize("value", ["true", "TRUE"])
 @BOTH
-def test_switched_off(key: str, value: str, generation: Generation) -> None:
-    found = decision({"base_20": 20, "delta_21_22": 20}, generation, properties={key: value}, aborted_txn_count=5000)
+def test_nothing_is_decided_where_it_is_switched_off(generation: Generation) -> None:
+    sizes, off = {"base_20": 20, "delta_21_22": 20}, {"NO_AUTO_COMPACTION": "TRUE"}
+    found = decision(sizes, generation, properties=off, aborted_txn_count=5000)
     assert (found.kind, found.reason) == (None, "NO_AUTO_COMPACTION is set on the table")
-    assert decision({"base_20": 20, "delta_21_22": 20}, generation, properties={key: "false"}).kind is MAJOR
-
-
-def test_database_property_of_hive_4() -> None:
-    sizes = {"base_20": 20, "delta_21_22": 20}
-    on, off = {"no_auto_compaction": "true"}, {"no_auto_compaction": "false"}
-    assert decision(sizes, HIVE4, database_properties=on).reason == "NO_AUTO_COMPACTION is set on the database"
-    assert decision(sizes, HIVE4, database_properties=off, properties=on).kind is MAJOR
-    assert decision(sizes, HIVE3, database_properties=on).kind is MAJOR
+    assert decision(sizes, generation, properties={"no_auto_compaction": "false"}).kind is MAJOR
+    by_database = decision(sizes, generation, database_properties=off)
+    assert by_database.kind is (MAJOR if generation is HIVE3 else None)
 
 
 def test_thresholds_of_a_table_with_their_source() -> None:

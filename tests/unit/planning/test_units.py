@@ -226,14 +226,11 @@ def in_short(*stripes: StripeFacts) -> list[tuple[str, list[int]]]:
     return shape(plan_stripes(stripes, JOINING))
 
 
-def test_nothing_is_planned_for_nothing() -> None:
-    assert plan_stripes([], JOINING) == ()
-
-
 def test_large_unchanged_stripes_are_copied_one_by_one() -> None:
     actions = plan_stripes([stripe(0), stripe(1, 100)], JOINING)
     assert shape(actions) == [("copy", [0]), ("copy", [1])]
     assert {action.reason for action in actions} == {"unchanged"}
+    assert plan_stripes([], JOINING) == ()
 
 
 def test_each_reason_to_rewrite_is_told() -> None:
@@ -246,14 +243,9 @@ def test_each_reason_to_rewrite_is_told() -> None:
     assert why(aborted=1) == "row to leave out: 1 aborted"
     assert why(deleted=2, aborted=1) == "rows to leave out: 2 deleted, 1 aborted"
     assert why(no_copy="no row index") == "no row index (1 of 1 stripe)"
+    assert why(no_copy="no row index", deleted=1) == "row to leave out: 1 deleted"
     assert why(deleted=10) == "no row of it is left"
     assert why(deleted=9, aborted=1) == "no row of it is left"
-
-
-def test_must_rewrite_knows_rows_before_properties() -> None:
-    assert must_rewrite(stripe(0)) is None
-    assert must_rewrite(stripe(0, no_copy="file version 0.11")) == "file version 0.11"
-    assert must_rewrite(stripe(0, no_copy="file version 0.11", deleted=1)) == "row to leave out: 1 deleted"
 
 
 def test_small_neighbours_are_joined_and_a_lone_small_one_is_copied() -> None:
@@ -340,10 +332,7 @@ def test_sizes_are_counted_from_where_a_group_begins() -> None:
 
 
 def action(length: int, *, copy: bool = False) -> StripeAction:
-    fact = StripeFacts(
-        file=0, number=0, rows=1, length=length, deleted=0, aborted=0, timezone="UTC", no_copy=None
-    )  # fmt: skip
-    return StripeAction(copy=copy, stripes=(fact,), reason="")
+    return StripeAction(copy=copy, stripes=(stripe(0, length),), reason="")
 
 
 def test_little_is_left_to_one_task() -> None:
@@ -409,18 +398,17 @@ def test_whatever_waits(lengths: list[int], free: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lengths", "wanted"),
+    ("lengths", "most", "wanted"),
     [
-        ([], []),
-        ([1, 7, 3], [[1, 2, 0]]),
-        ([LARGE, 4 * LARGE, 3 * LARGE], [[1, 2, 0]]),
-        ([5 * LARGE, LARGE, 1], [[0], [1], [2]]),
-        ([LARGE, 1, 1], [[0], [1, 2]]),
+        ([], 10, []),
+        ([1, 7, 3], 10, [[1, 2, 0]]),
+        ([1, 7, 3, 9, 5], 2, [[3, 1], [4, 2], [0]]),
+        ([LARGE, 4 * LARGE, 3 * LARGE], 10, [[1, 2, 0]]),
+        ([5 * LARGE, LARGE, 1], 10, [[0], [1], [2]]),
+        ([LARGE, 1, 1], 10, [[0], [1, 2]]),
     ],
 )
-def test_those_of_a_job_take_about_as_long_as_each_other(lengths: list[int], wanted: list[list[int]]) -> None:
-    assert list(alike(lengths, 10)) == wanted
-
-
-def test_a_job_has_so_many_at_most() -> None:
-    assert list(alike([1, 7, 3, 9, 5], 2)) == [[3, 1], [4, 2], [0]]
+def test_those_of_a_job_take_about_as_long_as_each_other(
+    lengths: list[int], most: int, wanted: list[list[int]]
+) -> None:
+    assert list(alike(lengths, most)) == wanted
