@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import grp
 import os
@@ -79,13 +80,12 @@ def failing(code: int) -> Callable[..., Any]:
     return fail
 
 
-def descriptors() -> set[str]:
-    found = set()
+def descriptors() -> dict[int, str]:
+    """What this process has open."""
+    found = {}
     for link in Path("/proc/self/fd").iterdir():
-        try:
-            found.add(str(link.readlink()))
-        except OSError:
-            continue
+        with contextlib.suppress(OSError):
+            found[int(link.name)] = str(link.readlink())
     return found
 
 
@@ -105,7 +105,7 @@ def test_a_range_is_read_exactly(file: Path, monkeypatch: pytest.MonkeyPatch, co
     assert len(calls) == reads
     source.close()
     source.close()
-    assert str(file) not in descriptors()
+    assert str(file) not in descriptors().values()
 
 
 def test_short_reads_are_continued(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +137,7 @@ def test_missing_and_shorter_files_are_errors_and_never_empty(tmp_path: Path, fi
         DATA.open(f"{tmp_path}/none", 1)
     with pytest.raises(CorruptError, match=f"because it has {len(CONTENT)} bytes and was listed with 99999"):
         DATA.open(str(file), 99_999)
-    assert str(file) not in descriptors()
+    assert str(file) not in descriptors().values()
 
 
 def test_only_regular_files_are_opened_and_a_pipe_blocks_nobody(tmp_path: Path, file: Path) -> None:
@@ -204,7 +204,7 @@ def test_no_space_is_told_and_nothing_is_left(
             finished()
     sink.abort()
     assert list(tmp_path.iterdir()) == []
-    assert f"{tmp_path}/f" not in descriptors()
+    assert f"{tmp_path}/f" not in descriptors().values()
 
 
 @pytest.mark.parametrize("call", ["fsync", "close"])
@@ -219,16 +219,9 @@ def test_what_does_not_become_durable_is_an_error(tmp_path: Path, monkeypatch: p
     assert not (tmp_path / "f").exists()
     if call == "close":
         # the descriptor counts as closed: closing the number again might close a file of somebody else
-        (number,) = [n for n in os.listdir("/proc/self/fd") if _target(n).startswith(f"{tmp_path}/f")]  # noqa: PTH208
-        true_close(int(number))
-    assert not any(name.startswith(f"{tmp_path}/f") for name in descriptors())
-
-
-def _target(number: str) -> str:
-    try:
-        return str(Path(f"/proc/self/fd/{number}").readlink())
-    except OSError:
-        return ""
+        (number,) = [number for number, path in descriptors().items() if path.startswith(f"{tmp_path}/f")]
+        true_close(number)
+    assert not any(name.startswith(f"{tmp_path}/f") for name in descriptors().values())
 
 
 def test_closing_syncs_before_it_closes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,7 +249,7 @@ def test_an_abort_never_raises_and_takes_a_closed_file_too(tmp_path: Path, monke
         patch.setattr(os, "unlink", failing(errno.EACCES))
         patch.setattr(Path, "unlink", failing(errno.EACCES))
         sink.abort()
-    assert f"{tmp_path}/f" not in descriptors()
+    assert f"{tmp_path}/f" not in descriptors().values()
     sink.abort()
     assert list(tmp_path.iterdir()) == []
 
@@ -363,15 +356,7 @@ def sources(tmp_path: Path) -> Iterator[list[LocalSource]]:
 
 def held(folder: Path) -> set[str]:
     """Names of the files of a folder that this process has open."""
-    found = set()
-    for link in Path("/proc/self/fd").iterdir():
-        try:
-            target = link.readlink()
-        except OSError:
-            continue
-        if target.parent == folder:
-            found.add(target.name)
-    return found
+    return {Path(path).name for path in descriptors().values() if Path(path).parent == folder}
 
 
 def test_those_used_last_are_open(sources: list[LocalSource], tmp_path: Path) -> None:
@@ -518,11 +503,8 @@ def test_an_answer_that_was_lost_is_no_failure(
 
 
 def test_a_mount_with_neither_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_links(*arguments: object, **more: object) -> None:
-        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
-
     refuse_flag(monkeypatch)
-    monkeypatch.setattr(os, "link", no_links)
+    monkeypatch.setattr(os, "link", failing(errno.EPERM))
     point = next(path for path in [tmp_path, *tmp_path.parents] if path.is_mount())
     with pytest.raises(RetryError, match=rf"because the file system of {point} \([a-z0-9.]+\) can neither rename"):
         FS.create(f"{tmp_path}/_acidlib_claim", b"{}")
@@ -600,10 +582,7 @@ def test_a_missing_permission_says_which_user_which_right_and_which_path(
 
 
 def test_no_space_while_writing_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(handle: int, data: bytes) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "write", full)
+    monkeypatch.setattr(os, "write", failing(errno.ENOSPC))
     with pytest.raises(RetryError, match="no space is left"):
         FS.create(f"{tmp_path}/f", b"data")
     assert list(tmp_path.iterdir()) == []

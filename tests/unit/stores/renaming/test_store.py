@@ -29,6 +29,8 @@ from unit.stores.places import DELETES, DELTA, FS, INPUTS, TAKEN, fine, recorded
 
 pytestmark = pytest.mark.usefixtures("way")
 
+UNREACHED = RetryError("Cannot look: because the name node cannot be reached")
+
 
 def test_a_base_carries_the_marks_of_a_compacted_one(tmp_path: Path) -> None:
     staging, staged = stage(tmp_path, "base_0000004")
@@ -62,15 +64,6 @@ def test_attempts_never_meet_and_one_counts(tmp_path: Path) -> None:
     RenameStage(FS, str(tmp_path), staging).publish(staged, inputs=INPUTS, last_check=fine)
     assert (tmp_path / DELTA / "bucket_00000").read_bytes() == DELTA.encode()
     assert visible(tmp_path) == {DELTA}
-
-
-def test_an_existing_target_is_a_conflict_even_if_empty(tmp_path: Path) -> None:
-    staging, staged = stage(tmp_path, DELTA, DELETES)
-    (tmp_path / DELETES).mkdir()
-    with pytest.raises(ConflictError, match=f"{DELETES}: because it already exists"):
-        RenameStage(FS, str(tmp_path), staging).publish(staged, inputs=INPUTS, last_check=fine)
-    assert visible(tmp_path) == {DELETES, "_tmp_run"}
-    assert not any((tmp_path / DELETES).iterdir())
 
 
 def picture(root: Path) -> dict[str, bytes | str | None]:
@@ -291,19 +284,25 @@ def test_a_passing_error_takes_the_first_back_or_leaves_it_to_the_next_run(
     assert visible(tmp_path) == {DELTA, DELETES}
 
 
-class Lost(LocalFileSystem):
-    """Nothing can be reached any more from the rename to a name on, which is done or not."""
+class Failing(LocalFileSystem):
+    """Whose n-th rename, or that to a name, fails with an error, before it is done or after.
 
-    def __init__(self, name: str, *, done: bool) -> None:
-        self._name, self._done, self._away = name, done, False
+    From then on nothing may be reached any more.
+    """
+
+    def __init__(self, at: int | str, *, done: bool, error: BaseException = UNREACHED, away: bool = False) -> None:
+        self._at, self._done, self._error, self._stays_away = at, done, error, away
+        self._seen, self._away = 0, False
 
     def rename_noreplace(self, source: str, target: str, **how: Any) -> None:
-        if Path(target).name == self._name and not self._away:
-            if self._done:
-                super().rename_noreplace(source, target, **how)
-            self._away = True
         self._reach()
-        super().rename_noreplace(source, target, **how)
+        self._seen += 1
+        fails = self._at in (self._seen, Path(target).name)
+        if self._done or not fails:
+            super().rename_noreplace(source, target, **how)
+        if fails:
+            self._away = self._stays_away
+            raise self._error
 
     def exists(self, path: str) -> bool:
         self._reach()
@@ -319,7 +318,7 @@ class Lost(LocalFileSystem):
 
     def _reach(self) -> None:
         if self._away:
-            raise RetryError("Cannot look: because the name node cannot be reached")
+            raise UNREACHED
 
 
 @pytest.mark.parametrize("done", [True, False])
@@ -329,7 +328,9 @@ def test_when_nobody_can_look_after_a_rename_its_outcome_is_unknown(
 ) -> None:
     staging, staged = stage(tmp_path, *names)
     with pytest.raises(UnknownOutcomeError, match=r"whether .*published.* the next run on this partition"):
-        RenameStage(Lost(lost, done=done), str(tmp_path), staging).publish(staged, inputs=INPUTS, last_check=fine)
+        RenameStage(Failing(lost, done=done, away=True), str(tmp_path), staging).publish(
+            staged, inputs=INPUTS, last_check=fine
+        )
     first = {DELTA} if lost == DELETES else set()
     assert visible(tmp_path) - {"_tmp_run"} == first | ({lost} if done else set())
     outcomes = [item.outcome for item in RenameStore(FS).roll_forward(str(tmp_path))]
@@ -405,56 +406,57 @@ def test_a_half_is_not_taken_from_a_publication_that_another_run_has_finished_me
     assert visible(tmp_path) == {DELTA, DELETES}
 
 
-def test_what_was_published_is_only_tidied_up(tmp_path: Path) -> None:
-    recorded(tmp_path, renamed=(DELTA, DELETES))
-    (done,) = RenameStore(FS).roll_forward(str(tmp_path))
-    assert done.outcome == "was published"
-    assert visible(tmp_path) == {DELTA, DELETES}
-
-
-@pytest.mark.parametrize("why", ["input", "target"])
-def test_an_invisible_publication_whose_time_has_passed_is_discarded(tmp_path: Path, why: str) -> None:
-    recorded(tmp_path)
-    if why == "input":
-        (tmp_path / INPUTS[0]).rmdir()
-    elif why == "target":
-        (tmp_path / DELTA).mkdir()
-    (done,) = RenameStore(FS).roll_forward(str(tmp_path))
-    assert done.outcome == "discarded"
-    gone = f"its input {INPUTS[0]} is gone, so something else stands for those rows"
-    assert done.reason == (gone if why == "input" else f"{DELTA} already exists")
-    assert visible(tmp_path) == ({DELTA} if why == "target" else set())
-
-
-def test_a_half_publication_is_finished_whatever_has_become_of_its_inputs(tmp_path: Path) -> None:
-    recorded(tmp_path, renamed=(DELTA,))
-    (tmp_path / INPUTS[0]).rmdir()
-    (done,) = RenameStore(FS).roll_forward(str(tmp_path))
-    assert done.outcome == "finished"
-    assert visible(tmp_path) == {DELTA, DELETES}
-
-
-def test_a_half_publication_that_a_base_covers_is_discarded(tmp_path: Path) -> None:
-    """Somebody else has compacted what was visible of it, and cleaned."""
-    recorded(tmp_path, renamed=(DELTA,))
-    shutil.rmtree(tmp_path / DELTA)
-    base = "base_0000004"
-    (tmp_path / base).mkdir()
-    (done,) = RenameStore(FS).roll_forward(str(tmp_path))
-    assert done.outcome == "discarded"
-    assert base in (done.reason or "")
-    assert visible(tmp_path) == {base}
-    assert RenameStore(FS).unfinished(str(tmp_path)) == ()
+GONE = f"its input {INPUTS[0]} is gone, so something else stands for those rows"
+REMOVED = f"{DELTA} was removed after it was published, and all its inputs are still there"
+WIDER = "delta_0000001_0000007"
+BASE = "base_0000004"
+TAKEN_UP = f"{BASE} covers it: somebody else has compacted what was visible of it"
 
 
 @pytest.mark.parametrize("visible_only", [False, True])
-def test_a_half_that_was_removed_is_given_up_while_all_inputs_are_there(tmp_path: Path, visible_only: bool) -> None:
-    recorded(tmp_path, renamed=(DELTA,))
-    shutil.rmtree(tmp_path / DELTA)
+@pytest.mark.parametrize(
+    ("renamed", "removed", "made", "outcome", "reason", "left"),
+    [
+        pytest.param((DELTA, DELETES), (), (), "was published", None, (DELTA, DELETES), id="whole: only tidied up"),
+        pytest.param((), INPUTS[:1], (), "discarded", GONE, (), id="hidden, and its input is gone"),
+        pytest.param(
+            (), (), (DELTA,), "discarded", f"{DELTA} already exists", (DELTA,), id="hidden, and its name taken"
+        ),
+        pytest.param((), (), (WIDER,), "discarded", f"{WIDER} covers it", (WIDER,), id="hidden, and merged by others"),
+        pytest.param((DELTA,), INPUTS[:1], (), "finished", None, (DELTA, DELETES), id="half, and its input is gone"),
+        # others have compacted what was visible of it, and cleaned
+        pytest.param((DELTA,), (DELTA,), (BASE,), "discarded", TAKEN_UP, (BASE,), id="half that a base covers"),
+        pytest.param(
+            (DELTA,), (DELTA,), (), "discarded", REMOVED, (), id="half that was removed, with all inputs there"
+        ),
+        *(
+            pytest.param(
+                (DELTA,), (), (name,), "finished", None, (DELTA, DELETES, name), id=f"half, and {name} beside it"
+            )
+            for name in ("delta_0000005_0000009", "delta_0000002_0000002_0000", "base_0000000")
+        ),
+    ],
+)
+def test_the_next_run_finishes_or_discards_a_publication(
+    tmp_path: Path,
+    renamed: tuple[str, ...],
+    removed: tuple[str, ...],
+    made: tuple[str, ...],
+    outcome: str,
+    reason: str | None,
+    left: tuple[str, ...],
+    visible_only: bool,
+) -> None:
+    recorded(tmp_path, renamed=renamed)
+    for name in removed:
+        shutil.rmtree(tmp_path / name)
+    for name in made:
+        (tmp_path / name).mkdir()
+    if visible_only and not renamed:
+        assert RenameStore(FS).roll_forward(str(tmp_path), visible_only=True) == ()
+        return
     (done,) = RenameStore(FS).roll_forward(str(tmp_path), visible_only=visible_only)
-    assert done.outcome == "discarded"
-    assert done.reason == f"{DELTA} was removed after it was published, and all its inputs are still there"
-    assert visible(tmp_path) == set()
+    assert (done.outcome, done.reason, visible(tmp_path)) == (outcome, reason, set(left))
     assert RenameStore(FS).unfinished(str(tmp_path)) == ()
 
 
@@ -494,23 +496,6 @@ def test_a_half_that_somebody_has_merged_alone_is_not_finished(tmp_path: Path, w
     (tmp_path / wider).rmdir()
     (done,) = RenameStore(FS).roll_forward(str(tmp_path))
     assert (done.outcome, visible(tmp_path)) == ("finished", {DELTA, DELETES})
-
-
-def test_what_is_not_visible_and_was_merged_by_somebody_else_is_discarded(tmp_path: Path) -> None:
-    recorded(tmp_path)
-    wider = "delta_0000001_0000007"
-    (tmp_path / wider).mkdir()
-    (done,) = RenameStore(FS).roll_forward(str(tmp_path))
-    assert (done.outcome, done.reason) == ("discarded", f"{wider} covers it")
-    assert visible(tmp_path) == {wider}
-
-
-@pytest.mark.parametrize("other", ["delta_0000005_0000009", "delta_0000002_0000002_0000", "base_0000000"])
-def test_a_directory_that_does_not_cover_a_half_is_in_nobodys_way(tmp_path: Path, other: str) -> None:
-    recorded(tmp_path, renamed=(DELTA,))
-    (tmp_path / other).mkdir()
-    (done,) = RenameStore(FS).roll_forward(str(tmp_path))
-    assert (done.outcome, visible(tmp_path)) == ("finished", {DELTA, DELETES, other})
 
 
 def test_only_what_is_visible_already(tmp_path: Path) -> None:
@@ -565,36 +550,6 @@ def test_a_damaged_record_is_an_error(tmp_path: Path, text: str) -> None:
 
 ASIDE = f"{UNDONE}7.1"
 WHOLE = {DELTA, DELETES, *INPUTS}
-
-
-class Failing(LocalFileSystem):
-    """Whose n-th rename of a directory fails with an error: before it is done, or after."""
-
-    def __init__(self, at: int, *, done: bool, error: BaseException, away: bool = False) -> None:
-        self._at, self._done, self._error, self._stays_away = at, done, error, away
-        self._seen, self._away = 0, False
-
-    def rename_noreplace(self, source: str, target: str, **how: Any) -> None:
-        self._reach()
-        self._seen += 1
-        fails = self._seen == self._at
-        if self._done or not fails:
-            super().rename_noreplace(source, target, **how)
-        if fails:
-            self._away = self._stays_away
-            raise self._error
-
-    def exists(self, path: str) -> bool:
-        self._reach()
-        return super().exists(path)
-
-    def is_directory(self, path: str) -> bool:
-        self._reach()
-        return super().is_directory(path)
-
-    def _reach(self) -> None:
-        if self._away:
-            raise RetryError("Cannot look: because the name node cannot be reached")
 
 
 @pytest.fixture
