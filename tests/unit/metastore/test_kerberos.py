@@ -1,14 +1,26 @@
-"""What is agreed on in a login with Kerberos, and where tickets are looked for; logins are tested at real servers."""
+"""Logins with Kerberos: what is agreed on, whose tickets there are, and the line for each error.
+
+Logins themselves are tested at real servers.
+"""
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import pytest
 
-from acidlib.metastore.kerberos import KerberosFailure, Tickets, _cached, _chosen
+from acidlib.metastore.kerberos import (
+    KerberosFailure,
+    Tickets,
+    _cached,
+    _chosen,
+    failure_of,
+    keytab_failure,
+    message_failure,
+    tickets_in,
+)
 from acidlib.metastore.options import KerberosLogin, Protection
-from unit.metastore.test_ticket_cache import CACHE
 
 NONE, SIGNED, ENCRYPTED = Protection
 
@@ -49,3 +61,136 @@ def test_where_tickets_are_looked_for(tmp_path: Path) -> None:
         assert _cached(KerberosLogin(cache=name)) == Tickets("anna/admin@R", 1000)
     for name in (f"{path}x", f"DIR:{path}", "KEYRING:persistent:0", "KCM:"):
         assert _cached(KerberosLogin(cache=name)) is None
+
+
+def text(data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + data
+
+
+def principal(*parts: bytes, realm: bytes = b"R") -> bytes:
+    return struct.pack(">II", 1, len(parts)) + text(realm) + b"".join(map(text, parts))
+
+
+def ticket(*server: bytes, end: int) -> bytes:
+    addresses = struct.pack(">IH", 1, 2) + text(b"\x7f\0\0\1")
+    return b"".join(
+        (
+            principal(b"anna"),
+            principal(*server),
+            struct.pack(">H", 17) + text(b"key"),
+            struct.pack(">4I", 1, 2, end, 4),
+            b"\0" + struct.pack(">I", 5),
+            addresses,
+            struct.pack(">I", 0),
+            text(b"the ticket"),
+            text(b""),
+        )
+    )
+
+
+HEAD = struct.pack(">HH", 0x0504, 12) + b"\0\1\0\x08" + bytes(8) + principal(b"anna", b"admin")
+CACHE = HEAD + ticket(b"krb5_ccache_conf_data", b"fast_avail", end=0) + ticket(b"krbtgt", b"R", end=1000)
+
+
+def test_the_ticket_for_tickets_counts() -> None:
+    assert tickets_in(CACHE + ticket(b"hive", b"host", end=2000)) == Tickets("anna/admin@R", 1000)
+    assert tickets_in(CACHE + ticket(b"krbtgt", b"OTHER", end=1500)) == Tickets("anna/admin@R", 1500)
+    assert tickets_in(HEAD) == Tickets("anna/admin@R", None)
+
+
+@pytest.mark.parametrize("data", [b"", b"junk", HEAD[:-1], CACHE[:-1], b"\5\3" + CACHE[2:], HEAD + b"\xff" * 40])
+def test_what_is_no_such_cache_says_nothing(data: bytes) -> None:
+    assert tickets_in(data) is None
+
+
+FIRST = 2529638912
+KEYTAB = KerberosLogin(principal="anna@R", keytab="/k")
+TICKET = KerberosLogin()
+NAMED = KerberosLogin(principal="anna@R")
+CLOCKS = "the clocks of this machine, of the KDC and of the metastore differ by too much; set them by NTP"
+
+
+class GssapiError(Exception):
+    """As the module gssapi has it."""
+
+    def __init__(self, min_code: int, text: str = "The text") -> None:
+        self.maj_code = 851968
+        self.min_code = min_code
+        self.text = text
+
+    def get_all_statuses(self, code: int, is_maj: bool, /) -> list[str]:
+        if is_maj:
+            assert code == self.maj_code
+            return ["The text"]
+        assert code == self.min_code
+        assert code
+        return [self.text] if self.text else []
+
+
+@pytest.mark.parametrize(
+    ("number", "login", "told"),
+    [
+        (1, KEYTAB, "anna@R is locked in the realm, or has expired there"),
+        (18, TICKET, "bob@R is locked in the realm, or has expired there"),
+        (6, KEYTAB, "the realm knows no principal anna@R"),
+        (
+            7,
+            TICKET,
+            "the realm knows no service hive/h@R: does hive.metastore.kerberos.principal name the metastore's own?",
+        ),
+        (23, KEYTAB, "the password or key of anna@R has expired: have a new one made"),
+        (24, KEYTAB, "the keys of anna@R in /k are not those of the realm: have the keytab made anew"),
+        (31, KEYTAB, "the keys of anna@R in /k are not those of the realm: have the keytab made anew"),
+        (31, TICKET, "Kerberos failed"),
+        (
+            32,
+            TICKET,
+            "the ticket of bob@R ended at 2001-09-09 01:46:40 UTC; run kinit, or give --principal and --keytab",
+        ),
+        (32, KEYTAB, f"a ticket that was fetched now has ended already: {CLOCKS}"),
+        (33, TICKET, CLOCKS),
+        (37, KEYTAB, CLOCKS),
+        (148, TICKET, CLOCKS),
+        (136, TICKET, "krb5.conf cannot be understood"),
+        (141, TICKET, "there is no ticket; run kinit, or give --principal and --keytab"),
+        (195, NAMED, "there is no ticket of anna@R; run kinit, or give --principal and --keytab"),
+        (154, TICKET, "krb5.conf names no KDC of the realm; KRB5_CONFIG says which file is read"),
+        (156, TICKET, "no KDC of the realm answers"),
+        (224, TICKET, "krb5.conf names no default_realm; KRB5_CONFIG says which file is read"),
+        (60, TICKET, "Kerberos failed"),
+        (-FIRST, TICKET, "Kerberos failed"),
+    ],
+)
+def test_what_helps(number: int, login: KerberosLogin, told: str) -> None:
+    found = failure_of(GssapiError(FIRST + number), login, service="hive/h@R", cached=Tickets("bob@R", 1_000_000_000))
+    assert str(found) == f"{told} (Kerberos says: The text)"
+    assert (found.passes, found.has_ended) == (number == 156, number == 32)
+
+
+def test_what_is_not_known_is_not_told() -> None:
+    found = failure_of(GssapiError(FIRST + 32, ""), TICKET, service="hive/h@R")
+    assert str(found) == "the ticket of this user has ended; run kinit, or give --principal and --keytab"
+    found = failure_of(GssapiError(FIRST + 32, ""), NAMED, service="hive/h@R", cached=Tickets("bob@R", None))
+    assert str(found) == "the ticket of anna@R has ended; run kinit, or give --principal and --keytab"
+
+
+@pytest.mark.parametrize("number", [31, 24, -FIRST, 100001 - FIRST])
+def test_a_message_that_was_changed_says_nothing_about_keys(number: int) -> None:
+    """Kerberos gives the number 31 to what cannot be decrypted, and to a wrong signature one that means no error."""
+    for text in ("The text", "Success"):
+        found = message_failure(GssapiError(FIRST + number, text))
+        told = "what came is not the server's next message as it sent it (Kerberos says: The text)"
+        assert (str(found), found.passes, found.has_ended) == (told, False, False)
+    assert str(message_failure(GssapiError(FIRST + 37))) == f"{CLOCKS} (Kerberos says: The text)"
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (39756033, "the keytab /k has no keys of anna@R"),
+        (FIRST + 213, "/k is no keytab"),
+        (2, "the keytab /k cannot be read"),
+    ],
+)
+def test_a_keytab_that_cannot_be_used(code: int, told: str) -> None:
+    assert str(keytab_failure(GssapiError(code), KEYTAB)) == f"{told} (Kerberos says: The text)"

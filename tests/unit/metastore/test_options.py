@@ -1,4 +1,4 @@
-"""URIs and options of a metastore connection, as given."""
+"""How a metastore is reached: its URIs, and the settings of Hive's client."""
 
 from __future__ import annotations
 
@@ -8,8 +8,15 @@ from acidlib.errors import RefusedError
 from acidlib.metastore.options import (
     ConnectionOptions,
     Endpoint,
+    HttpOptions,
+    KerberosLogin,
+    Protection,
     SaslOptions,
+    TlsOptions,
+    options_from_settings,
     parse_endpoints,
+    uris_from_settings,
+    zookeeper_tls,
 )
 
 
@@ -64,3 +71,281 @@ def test_no_uri_is_refused(given: list[str]) -> None:
 
 def test_a_password_is_not_shown() -> None:
     assert "secret" not in repr(ConnectionOptions(sasl=SaslOptions(mechanism="PLAIN", password="secret")))
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, ()),
+        ({"hive.metastore.uris": "thrift://a:1,thrift://b"}, ("thrift://a:1", "thrift://b")),
+        ({"metastore.thrift.uris": "thrift://a"}, ("thrift://a",)),
+        ({"metastore.thrift.uris": "thrift://new", "hive.metastore.uris": "thrift://old"}, ("thrift://new",)),
+        ({"metastore.thrift.uris": " ", "hive.metastore.uris": "thrift://old"}, ("thrift://old",)),
+    ],
+)
+def test_uris_of_settings(settings: dict[str, str], expected: tuple[str, ...]) -> None:
+    assert uris_from_settings(settings) == expected
+
+
+ZOOKEEPER = {"hive.metastore.service.discovery.mode": "ZooKeeper", "hive.metastore.uris": "zk1:1, zk2"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, ("zookeeper://zk1:1/hive_metastore", "zookeeper://zk2:2181/hive_metastore")),
+        (
+            {"hive.zookeeper.client.port": "7", "hive.zookeeper.namespace": "/a/b"},
+            ("zookeeper://zk1:1/a/b", "zookeeper://zk2:7/a/b"),
+        ),
+        (
+            {
+                "metastore.zookeeper.client.port": "8",
+                "hive.zookeeper.client.port": "7",
+                "metastore.zookeeper.namespace": "new",
+                "hive.zookeeper.namespace": "old",
+            },
+            ("zookeeper://zk1:1/new", "zookeeper://zk2:8/new"),
+        ),
+    ],
+)
+def test_uris_of_a_zookeeper(settings: dict[str, str], expected: tuple[str, ...]) -> None:
+    assert uris_from_settings(ZOOKEEPER | settings) == expected
+
+
+def test_other_ways_to_find_metastores_are_refused() -> None:
+    settings = {"metastore.service.discovery.mode": "dns"}
+    with pytest.raises(RefusedError, match=r"^Cannot connect to the metastore: because .*, which is not supported"):
+        uris_from_settings(settings)
+
+
+HTTP = {"hive.metastore.client.thrift.transport.mode": "HTTP"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, HttpOptions()),
+        ({"metastore.client.thrift.http.path": "/a/b/"}, HttpOptions(path="/a/b/*")),
+        ({"metastore.client.thrift.http.path": "a/*"}, HttpOptions(path="/a/*")),
+        ({"metastore.client.thrift.http.path": "/"}, HttpOptions(path="/*")),
+        ({"hive.metastore.client.plain.username": "joe"}, HttpOptions(username="joe")),
+        ({"metastore.client.auth.mode": "jwt"}, HttpOptions(token="a.b.c")),
+        ({"metastore.client.auth.mode": "jwt", "metastore.sasl.enabled": "true"}, HttpOptions(token="a.b.c")),
+        ({"hive.metastore.sasl.enabled": "true"}, HttpOptions(login=KerberosLogin())),
+        ({"metastore.client.auth.mode": "KERBEROS"}, HttpOptions(login=KerberosLogin())),
+        (
+            {"metastore.client.http.additional.headers": "X-A = b=c, x-d=e f,"},
+            HttpOptions(headers=(("X-A", "b=c"), ("x-d", "e f"))),
+        ),
+        ({"acidlib.metastore.ca.file": "/ca.pem"}, HttpOptions(https=TlsOptions(ca_file="/ca.pem"))),
+    ],
+)
+def test_http_of_settings(settings: dict[str, str], expected: HttpOptions) -> None:
+    assert options_from_settings(HTTP | settings, token="a.b.c").http == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (
+            {"metastore.client.auth.mode": "JWT"},
+            r"^Cannot log in .* with a JWT: because the variable HMS_JWT is not set",
+        ),
+        ({"metastore.client.thrift.http.path": "a b"}, r"because 'a b' is no path$"),
+        ({"metastore.client.thrift.http.path": "a?b"}, r"is no path$"),
+        ({"metastore.client.http.additional.headers": "a=b,secret"}, r"because its part 2 is not name=value$"),
+        ({"metastore.client.http.additional.headers": "a b=c"}, r"its part 1 is not"),
+        ({"metastore.client.http.additional.headers": "a=\u00e9"}, r"its part 1 is not"),
+        ({"hive.metastore.client.thrift.transport.mode": "grpc"}, r"'grpc' is neither binary nor http$"),
+    ],
+)
+def test_http_that_is_refused(settings: dict[str, str], told: str) -> None:
+    with pytest.raises(RefusedError, match=told):
+        options_from_settings(HTTP | settings)
+
+
+def test_what_is_no_jwt_is_refused_and_not_shown() -> None:
+    with pytest.raises(RefusedError, match=r"because HMS_JWT does not hold one$"):
+        options_from_settings(HTTP | {"metastore.client.auth.mode": "JWT"}, token="a\r\nX: secret")
+
+
+def test_a_jwt_needs_http() -> None:
+    with pytest.raises(RefusedError, match="JWT without HTTP, which is not supported"):
+        options_from_settings({"metastore.client.auth.mode": "JWT"}, token="a.b.c")
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, True),
+        ({"hive.metastore.uri.selection": "random"}, True),
+        ({"hive.metastore.uri.selection": "SEQUENTIAL"}, False),
+        ({"metastore.thrift.uri.selection": "Sequential", "hive.metastore.uri.selection": "RANDOM"}, False),
+    ],
+)
+def test_the_order_of_several_uris(settings: dict[str, str], expected: bool) -> None:
+    assert options_from_settings(settings).in_any_order is expected
+
+
+def test_an_order_that_there_is_not() -> None:
+    with pytest.raises(RefusedError, match="'NEAREST' is neither random nor sequential"):
+        options_from_settings({"metastore.thrift.uri.selection": "NEAREST"})
+
+
+KERBEROS = {"hive.metastore.sasl.enabled": "true", "hive.metastore.kerberos.principal": "hms/_HOST@EXAMPLE.COM"}
+PLAIN = {"metastore.client.auth.mode": "PLAIN", "hive.metastore.client.plain.username": "joe"}
+SSL = {"hive.metastore.use.SSL": "true"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, ConnectionOptions()),
+        ({"unknown": "x", "hive.metastore.use.SSL": "false"}, ConnectionOptions()),
+        ({"hive.metastore.client.socket.timeout": "90"}, ConnectionOptions(timeout_seconds=90)),
+        ({"metastore.client.socket.timeout": "5min"}, ConnectionOptions(timeout_seconds=300)),
+        ({"hive.metastore.client.socket.timeout": "1500ms"}, ConnectionOptions(timeout_seconds=1.5)),
+        ({"hive.metastore.client.socket.timeout": "2 hours"}, ConnectionOptions(timeout_seconds=7200)),
+        ({"hive.metastore.client.socket.timeout": "0s"}, ConnectionOptions(timeout_seconds=600)),
+        ({"hive.metastore.thrift.framed.transport.enabled": "TRUE"}, ConnectionOptions(framed=True)),
+        ({"metastore.thrift.framed.transport.enabled": "true"}, ConnectionOptions(framed=True)),
+        ({"hive.metastore.execute.setugi": "false"}, ConnectionOptions(set_user=False)),
+        (SSL, ConnectionOptions(tls=TlsOptions())),
+        (
+            {"metastore.use.SSL": "true", "acidlib.metastore.ca.file": "/ca.pem"},
+            ConnectionOptions(tls=TlsOptions(ca_file="/ca.pem")),
+        ),
+        (
+            SSL | {"hive.metastore.truststore.path": "/t.jks", "acidlib.metastore.ca.file": "/ca.pem"},
+            ConnectionOptions(tls=TlsOptions(ca_file="/ca.pem")),
+        ),
+        (SSL | {"metastore.truststore.path": "/t.PEM"}, ConnectionOptions(tls=TlsOptions(ca_file="/t.PEM"))),
+        ({"hive.metastore.truststore.path": "/t.jks"}, ConnectionOptions()),
+        (KERBEROS, ConnectionOptions(sasl=SaslOptions(mechanism="GSSAPI", service="hms", realm="EXAMPLE.COM"))),
+        (
+            KERBEROS
+            | {"hive.metastore.kerberos.principal": "hive/_host", "hadoop.rpc.protection": "privacy,Integrity"},
+            ConnectionOptions(
+                sasl=SaslOptions(mechanism="GSSAPI", protection=(Protection.PRIVACY, Protection.INTEGRITY))
+            ),
+        ),
+        (
+            SSL | KERBEROS | {"hive.metastore.kerberos.principal": "hive/_HOST", "hadoop.rpc.protection": "privacy"},
+            ConnectionOptions(tls=TlsOptions(), sasl=SaslOptions(mechanism="GSSAPI")),
+        ),
+        (
+            {"metastore.sasl.enabled": "true", "metastore.kerberos.principal": "hive/h.example@X"},
+            ConnectionOptions(sasl=SaslOptions(mechanism="GSSAPI", service="hive", host="h.example", realm="X")),
+        ),
+        (
+            {
+                "metastore.client.auth.mode": "PLAIN",
+                "hive.metastore.client.plain.username": "joe",
+                "acidlib.metastore.password.file": "/p",
+            },
+            ConnectionOptions(sasl=SaslOptions(mechanism="PLAIN", username="joe", password_file="/p")),
+        ),
+        ({"metastore.client.auth.mode": "NOSASL", "metastore.catalog.default": "hive"}, ConnectionOptions()),
+        ({"metastore.catalog.default": "Spark"}, ConnectionOptions(catalog="spark")),
+    ],
+)
+def test_options_of_settings(settings: dict[str, str], expected: ConnectionOptions) -> None:
+    assert options_from_settings(settings) == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (SSL | {"hive.metastore.truststore.path": "/t.jks"}, r"truststore /t\.jks: because there is no Java here"),
+        ({"hive.metastore.use.SSL": "yes"}, r"setting metastore\.use\.SSL: because 'yes' is neither"),
+        ({"hive.metastore.client.socket.timeout": "soon"}, r"socket\.timeout: because 'soon' is not a duration"),
+        ({"hive.metastore.client.socket.timeout": "5 eons"}, "because '5 eons' is not a duration"),
+        ({"hive.metastore.sasl.enabled": "true"}, r"kerberos\.principal is not set"),
+        (KERBEROS | {"hive.metastore.kerberos.principal": "hive"}, "is hive; it has to be service/_HOST@REALM"),
+        (KERBEROS | {"hadoop.rpc.protection": "privacy,none"}, "'privacy,none' is none of authentication, integrity"),
+        ({"hive.metastore.thrift.compact.protocol.enabled": "true"}, "which is not supported"),
+        ({"metastore.catalog.default": "a#b"}, "because 'a#b' is no name of a catalog"),
+        ({"metastore.client.auth.mode": "PLAIN"}, r"hive\.metastore\.client\.plain\.username is not set"),
+        (PLAIN, r"neither hadoop\.security\.credential.*nor acidlib\.metastore\.password\.file is set"),
+        ({"metastore.client.auth.mode": "CUSTOM"}, "is CUSTOM, which is not supported"),
+    ],
+)
+def test_settings_that_are_refused(settings: dict[str, str], told: str) -> None:
+    with pytest.raises(RefusedError, match=told):
+        options_from_settings(settings)
+
+
+class Kept:
+    """What Java keeps, without Java."""
+
+    def __init__(self, providers: str = "jceks://file/p", **passwords: str) -> None:
+        self.providers = providers
+        self._passwords = {name.replace("_", "."): password for name, password in passwords.items()}
+
+    def password(self, name: str) -> str | None:
+        return self._passwords.get(name)
+
+    def certificates(self, path: str, kind: str | None, password: str | None) -> str:
+        return f"{path} {kind} {password}"
+
+
+def test_the_password_of_a_user_in_a_credential_provider() -> None:
+    found = options_from_settings(PLAIN, secrets=Kept(joe="secret")).sasl
+    assert found == SaslOptions(mechanism="PLAIN", username="joe", password="secret")
+    of_a_file = PLAIN | {"acidlib.metastore.password.file": "/p"}
+    found = options_from_settings(of_a_file, secrets=Kept(joe="secret")).sasl
+    assert found == SaslOptions(mechanism="PLAIN", username="joe", password_file="/p")
+    with pytest.raises(RefusedError, match="because there is no joe in jceks://file/p, or no such file"):
+        options_from_settings(PLAIN, secrets=Kept(jim="secret"))
+    with pytest.raises(RefusedError, match=r"neither hadoop\.security\.credential\.provider\.path"):
+        options_from_settings(PLAIN, secrets=Kept(""))
+
+
+@pytest.mark.parametrize(
+    ("more", "kept", "expected"),
+    [
+        ({}, Kept(), "/t.jks None None"),
+        ({"hive.metastore.truststore.password": "plain"}, Kept(), "/t.jks None plain"),
+        (
+            {"metastore.truststore.password": "plain", "hive.metastore.truststore.type": "JCEKS"},
+            Kept(hive_metastore_truststore_password="kept"),
+            "/t.jks JCEKS kept",
+        ),
+        ({}, Kept(metastore_truststore_password="kept"), "/t.jks None kept"),
+    ],
+)
+def test_certificates_of_a_truststore(more: dict[str, str], kept: Kept, expected: str) -> None:
+    store = {"hive.metastore.truststore.path": "/t.jks"}
+    trusted = TlsOptions(certificates=expected)
+    assert options_from_settings(SSL | store | more, secrets=kept).tls == trusted
+    http = options_from_settings(HTTP | store | more, secrets=kept).http
+    assert http is not None
+    assert http.https == trusted
+    assert expected not in repr(trusted)
+
+
+def test_tls_to_a_zookeeper() -> None:
+    on = {"hive.zookeeper.ssl.client.enable": "true"}
+    assert zookeeper_tls({}, Kept()) is None
+    assert zookeeper_tls(on, Kept()) == TlsOptions()
+    key = {"metastore.zookeeper.ssl.keystore.location": "/key.pem"}
+    store = {"hive.zookeeper.ssl.truststore.location": "/t.jks", "hive.zookeeper.ssl.truststore.type": "JKS"}
+    kept = Kept(hive_zookeeper_ssl_keystore_password="kept", metastore_zookeeper_ssl_truststore_password="too")
+    found = zookeeper_tls(on | key | store, kept)
+    assert found == TlsOptions(certificates="/t.jks JKS too", key_file="/key.pem", key_password="kept")
+    assert "kept" not in repr(found)
+    # that of the metastore is another one
+    assert zookeeper_tls(on | {"hive.metastore.truststore.path": "/m.jks"}, kept) == TlsOptions()
+    with pytest.raises(RefusedError, match=r"^Cannot use the keystore /k\.jks: because of keys only PEM files"):
+        zookeeper_tls(on | {"hive.zookeeper.ssl.keystore.location": "/k.jks"}, kept)
+
+
+def test_who_logs_in_with_kerberos() -> None:
+    login = KerberosLogin(principal="anna", keytab="/k", cache="/c")
+    found = options_from_settings(KERBEROS, login=login).sasl
+    assert found is not None
+    assert found.login == login
+    assert options_from_settings({}, login=login).sasl is None
+    with pytest.raises(RefusedError, match=r"because --keytab names /k, and no --principal says who"):
+        options_from_settings(KERBEROS, login=KerberosLogin(keytab="/k"))

@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from fake_metastore import TYPES, FakeMetastore, Hangup, raises
+from hmsclient.genthrift.hive_metastore import ThriftHiveMetastore
 from thriftpy2.thrift import TApplicationException
 
-from acidlib.errors import ConflictError, CorruptError, RefusedError, RetryError, UnknownOutcomeError
-from acidlib.metastore.connection import MetastoreClient, translated
+from acidlib.errors import ConflictError, CorruptError, DefectError, RefusedError, RetryError, UnknownOutcomeError
+from acidlib.metastore import connection
+from acidlib.metastore.connection import Effect, MetastoreClient, effect_of, translated
 from acidlib.metastore.options import ConnectionOptions, parse_endpoints
 from acidlib.model.names import Generation
 
@@ -441,3 +443,30 @@ def test_a_peer_that_never_answers_is_left_after_the_connect_timeout() -> None:
         client(uri, options=ConnectionOptions(connect_timeout_seconds=0.3, attempts=1))
     done.set()
     thread.join()
+
+
+# of the handshake, in which nothing is repeated by itself
+HANDSHAKE = {"set_ugi", "getVersion"}
+
+
+def test_every_call_has_a_rule() -> None:
+    calls = set(TYPES.Metastore.thrift_services) - HANDSHAKE
+    ruled = {*connection._READS, *connection._CHANGES}
+    assert calls <= ruled
+    assert not connection._READS & set(connection._CHANGES)
+    assert all(hasattr(ThriftHiveMetastore.Client, call) for call in ruled - calls)
+
+
+def test_only_what_is_known_to_be_harmless_is_repeated() -> None:
+    never = {call for call in TYPES.Metastore.thrift_services if call not in HANDSHAKE}
+    never = {call for call in never if effect_of(call) is Effect.NOT_IDEMPOTENT}
+    assert never == {
+        *("open_txns", "lock", "compact2", "find_next_compact2", "add_write_ids_to_min_history", "abort_Compactions"),
+        *("mark_compacted", "mark_cleaned", "mark_failed", "mark_refused", "alter_table_req"),
+    }
+    assert all(call.startswith(("get_", "show_", "fetch_")) for call in connection._READS)
+
+
+def test_a_call_without_a_rule_is_a_defect() -> None:
+    with pytest.raises(DefectError, match=r"^Cannot call drop_table: because it is not known what becomes of it"):
+        effect_of("drop_table")
