@@ -612,6 +612,12 @@ def pack(*, output: Path, python_prefix: str | None, force: bool) -> None:
             f"Cannot pack {sys.prefix}: because {', '.join(linked)} is only linked into it (pip install --editable), "
             "so the archive would lack it; install wheels into an environment of their own"
         )
+    try:
+        import venv_pack  # noqa: F401 - missed here, before anything is compiled
+    except ImportError:
+        raise RefusedError(
+            f"Cannot pack {sys.prefix}: because venv-pack is not installed there: pip install 'acidlib[pack]'"
+        ) from None
     from acidlib.rewrite.warm import main as compile_all
 
     compile_all()
@@ -634,12 +640,8 @@ def _linked_packages() -> list[str]:
 
 def _write_archive(output: Path, python_prefix: str | None) -> None:
     """Write all of it, or nothing under that name."""
-    try:
-        import venv_pack
-    except ImportError:
-        raise RefusedError(
-            f"Cannot pack {sys.prefix}: because venv-pack is not installed there: pip install 'acidlib[pack]'"
-        ) from None
+    import venv_pack
+
     half = output.with_name(f".{output.name}.half{_ENDING}")
     try:
         environment = venv_pack.Env(sys.prefix)

@@ -82,6 +82,16 @@ def test_what_would_be_missing_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     with monkeypatch.context() as patch:
         patch.setattr(jobs, "_linked_packages", lambda: ["acidlib"])
         assert "because acidlib is only linked into it" in packed(tmp_path / "a.tar.gz").stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_packs_is_missed_before_the_kernels_are_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[str] = []
+    monkeypatch.setattr("acidlib.rewrite.warm.main", lambda: compiled.append("all"))
     monkeypatch.setitem(sys.modules, "venv_pack", None)
-    assert "pip install 'acidlib[pack]'" in packed(tmp_path / "a.tar.gz").stderr
+    ran = packed(tmp_path / "a.tar.gz")
+    assert ran.exit_code == 1
+    (line,) = ran.stderr.splitlines()
+    assert "pip install 'acidlib[pack]'" in line
+    assert compiled == []
     assert list(tmp_path.iterdir()) == []
