@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 from thread_runner import ThreadRunner
 
+from acidlib.errors import RetryError
 from acidlib.points import Point
 from acidlib.service.compact import PlaceCompaction
 from acidlib.service.spark import SparkEndedError
+from acidlib.service.surroundings.alone import StandaloneBackend
 from integration.children import Child, killed_at, without_rights
 from integration.harness import AROUND, Jobs, at_time, names, use_runner, visible
 from integration.test_backfill import OVER, Places, another_at_work, ended
@@ -141,6 +143,31 @@ def test_when_spark_has_ended_no_place_fails_for_it(
     assert states == ["initiated"] * (24 - len(done)) + ["ready for cleaning"] * len(done)
     assert not [entry for name in places.names for entry in names(places.root / name) if entry.startswith("_")]
     places.check()
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_history_that_cannot_be_purged_hides_no_result(
+    jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, ends: bool
+) -> None:
+    """Neither of a run that did all, nor of one that could not go on."""
+    places = Places(tmp_path / "db.db" / "t", 3)
+    why = "Cannot purge the history of the queue: because the database is gone"
+
+    def purge(backend: StandaloneBackend) -> None:
+        raise RetryError(why)
+
+    class Ending(ThreadRunner):
+        def run(self, batches, *, group):
+            if ends and "p=01" in group:
+                raise SparkEndedError(f"Cannot run {group}: Spark has ended")
+            return super().run(batches, group=group)
+
+    monkeypatch.setattr(StandaloneBackend, "purge_history", purge)
+    use_runner(monkeypatch, Ending())
+    ran = jobs("major_compact", *places.asked, "--order", "name", "--set", "acidlib.places.in.flight=1")
+    assert ran.status == (3 if ends else 0)
+    assert ran.states == (["ready for cleaning", "failed"] if ends else ["ready for cleaning"] * 3)
+    assert ran.document["notes"] == [why]
 
 
 @pytest.mark.parametrize("point", [f"{Point.CLAIMED}:5", f"{Point.WRITTEN}:7", f"{Point.PUBLISHED}:3"])
