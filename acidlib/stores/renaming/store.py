@@ -303,8 +303,9 @@ class RenameStage:
             write_record(fs, f"{staging}/{PUBLISH_RECORD}", PublicationRecord(directories=recorded, inputs=inputs))
             fs.sync(str(location))
         except BaseException:
-            if not fs.exists(f"{staging}/{PUBLISH_RECORD}"):
-                remove_staging(fs, location, staging)
+            with suppress(AcidError):  # the first error is the one to report
+                if not fs.exists(f"{staging}/{PUBLISH_RECORD}"):
+                    remove_staging(fs, location, staging)
             raise
         passing(Point.UNDO_RECORDED)
         try:

@@ -628,6 +628,20 @@ def test_nothing_changes_without_the_last_check_or_all_of_it(place: Path) -> Non
     assert seen(place) == (WHOLE - {DELETES}) | {"_elsewhere"}
 
 
+@pytest.mark.parametrize("error", [ConflictError("the claim is lost"), KeyboardInterrupt()])
+def test_the_first_error_is_told_when_the_name_node_goes_away_with_it(place: Path, error: BaseException) -> None:
+    class Away(LocalFileSystem):
+        def exists(self, path: str) -> bool:
+            raise RetryError("Cannot look: because the name node cannot be reached")
+
+    def lost() -> None:
+        raise error
+
+    with pytest.raises(type(error)):
+        take_back(place, Away(), check=lost)
+    assert seen(place) == WHOLE | {"_tmp_run"}
+
+
 def test_a_bucket_takes_nothing_back() -> None:
     store: Any = S3Store(None)  # type: ignore[arg-type] # nothing is asked of it
     with pytest.raises(RefusedError, match="nothing can be renamed in a bucket"):
