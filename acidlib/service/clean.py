@@ -13,6 +13,7 @@ from acidlib.errors import AcidError, BusyError, ConflictError, RefusedError, Re
 from acidlib.model.listing import Listing
 from acidlib.model.location import LOCAL, Location
 from acidlib.model.requests import CompactionRequest
+from acidlib.model.tables import TableRef
 from acidlib.planning.clean import CleanPlan, left_over
 from acidlib.planning.results import holding, shows, why_held
 from acidlib.points import Point, passing
@@ -216,9 +217,19 @@ def run_cleaner(cleaning: Cleaning, tell: Callable[[CleaningResult], None]) -> N
         ):
             for result in results:
                 told(result)
-        further.end_retries()
+    known: list[CompactionRequest] = []
+    try:
+        if further is not None:
+            further.end_retries()
+        known = cleaning.known_places()
+    except AcidError as error:
+        if not (names or due):
+            raise
+        # what was cleaned is reported all the same
+        reason = f"Cannot go on: {error}; the next run does what is left"
+        tell(CleaningResult(id=None, ref=TableRef("", ""), location="", state=Outcome.FAILED, reason=reason))
     others: dict[str, tuple[CompactionRequest, Location]] = {}
-    for request in cleaning.known_places():
+    for request in known:
         place = request.facts.location
         if place is not None and str(place) not in names:
             others.setdefault(str(place), (request, place))
@@ -315,15 +326,16 @@ class _RequestCleaning:
     def steps(self) -> _Steps:
         """Return the result of the request, whatever goes wrong with it."""
         try:
-            return (yield from self._clean())
+            try:
+                return (yield from self._clean())
+            except ReplacedError as error:
+                return self._dropped(str(error))
         except ConflictError as error:
             return replace(
                 self._result, state=Outcome.CONFLICT, reason=str(error), is_busy=isinstance(error, BusyError)
             )
         except NotOursError as error:
             return replace(self._result, state=Outcome.READY_FOR_CLEANING, reason=str(error))
-        except ReplacedError as error:
-            return self._dropped(str(error))
         except AcidError as error:
             reason = str(error)
             if not self._options.dry_run:

@@ -306,6 +306,48 @@ def test_a_failure_that_cannot_be_noted_does_not_stop_the_others(
     assert "then: Cannot write to the queue" in states["crud"]["reason"]
 
 
+def test_a_queue_that_is_lost_at_the_end_hides_nothing_that_went(
+    jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from acidlib.errors import RetryError
+    from acidlib.service.surroundings.sql import SqlCleaning
+
+    def failing(cleaning: SqlCleaning) -> None:
+        raise RetryError("Cannot read the queue: because the database is gone")
+
+    monkeypatch.setattr(SqlCleaning, "known_places", failing)
+    ran = jobs("cleaner", *NOW)
+    cleaned, rest = ran.document["cleanings"]
+    assert (ran.status, cleaned["state"], rest["state"]) == (3, "succeeded", "failed")
+    assert cleaned["removed"]
+    assert rest["reason"].startswith("Cannot go on: Cannot read the queue")
+    assert visible(crud) == ["base_0000004"]
+    nothing = jobs("cleaner", *NOW)
+    assert (nothing.status, nothing.error["kind"]) == (1, "retry")
+
+
+def test_a_request_that_cannot_be_ended_does_not_stop_the_others(
+    jobs: Jobs, crud: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its table was made anew, so that there is nothing to clean."""
+    from acidlib.errors import RetryError
+    from acidlib.service.surroundings.alone import StandaloneCleaning
+
+    other = fixture("hive3/a_crud", tmp_path / "db.db" / "other")
+    jobs.good("major_compact", "--location", other, *ALL)
+    shutil.rmtree(crud)
+    fixture("hive3/a_crud", crud)
+
+    def failing(*arguments: object) -> None:
+        raise RetryError("Cannot write to the queue: because no space is left")
+
+    monkeypatch.setattr(StandaloneCleaning, "end_dropped", failing)
+    ran = jobs("cleaner", *NOW)
+    states = {Path(entry["location"]).name: entry for entry in ran.document["cleanings"]}
+    assert (ran.status, states["crud"]["state"], states["other"]["state"]) == (3, "failed", "succeeded")
+    assert "Cannot write to the queue" in states["crud"]["reason"]
+
+
 def test_a_cleaning_is_no_faster_than_allowed(jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
     monkeypatch.setattr(AROUND, "pause", pauses.append)
