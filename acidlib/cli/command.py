@@ -20,7 +20,7 @@ from acidlib import __version__
 from acidlib.config.settings import Layer
 from acidlib.errors import AcidError, DefectError, RetryError, UsageError
 from acidlib.metastore.kerberos import keep_logged_in
-from acidlib.report.page import Page, drawing_error, html_of, page_of, write_page
+from acidlib.report.page import Page, html_of, page_of, write_page
 from acidlib.report.progress import ERROR, NOTE, WARNING, LogFormat, LogLines, TerminalProgress
 from acidlib.report.results import EXIT_NOT_DONE
 from acidlib.report.run import RunReport
@@ -317,20 +317,39 @@ def print_report(environment: Environment, report: RunReport, notes: Sequence[st
     print_result(environment, report.pieces(notes), lambda: report.page(notes))
 
 
-def print_result(environment: Environment, pieces: Iterable[str], page: Callable[[], Page]) -> None:
-    """Print the result on standard output, then as a page where one was asked for; neither prevents the other."""
+def print_result(
+    environment: Environment,
+    pieces: Iterable[str],
+    page: Callable[[], Page],
+    *,
+    metrics: Callable[[], None] | None = None,
+) -> None:
+    """Print the result on standard output, then as a page and as metrics where asked for; none prevents another.
+
+    metrics  writes them
+    """
     problems = []
     try:
         print_pieces(pieces)
     except _UnwrittenError as error:
         problems.append(str(error))
-    if environment.report is not None:
+
+    def write(what: str, to_file: Callable[[], None]) -> None:
         try:
-            write_page(html_of(page()), environment.report, unique=Run.current().id)
+            to_file()
         except Exception as error:  # a fault of ours in a drawing must not hide what the run has done
             if click.get_current_context().params.get("debug"):
                 traceback.print_exception(error)
-            problems.append(str(drawing_error(error, environment.report)))
+            text = str(error)
+            if not isinstance(error, AcidError):
+                text = f"Cannot write {what}: because of an unexpected {type(error).__name__}: {error}"
+            problems.append(f"{text}; what was done is done")
+
+    report = environment.report
+    if report is not None:
+        write(f"the report to {report}", lambda: write_page(html_of(page()), report, unique=Run.current().id))
+    if metrics is not None:
+        write("the metrics", metrics)
     if problems:
         raise _UnwrittenError("; ".join(problems))
 
@@ -352,4 +371,4 @@ def print_pieces(pieces: Iterable[str]) -> None:
 
 
 class _UnwrittenError(RetryError):
-    """Standard output does not take the result, or no page can be written of it."""
+    """Standard output does not take the result, or no page or metrics can be written of it."""

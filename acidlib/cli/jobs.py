@@ -14,6 +14,7 @@ import tempfile
 import uuid
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -558,21 +559,24 @@ def status(
     )
     words_are_right()
     from acidlib.status.look import look
-    from acidlib.status.metrics import write_metrics
+    from acidlib.status.metrics import require_metrics, write_metrics
 
+    if metrics_file is not None:
+        require_metrics(metrics_file)
     with services(environment, job="status", about="status") as found:
         looked_ms = found.now_ms()
         seen = look(environment, found, selection, Interpretation(write_ids=stated), most_places=places)
     document = run_head(environment, found.worker_id) | seen
+    metrics = None
     if metrics_file is not None:
         most = environment.settings.integer("acidlib.status.metrics.tables")
         looked = {"looked_ms": looked_ms, "looked_seconds": found.clock() - looked_ms / 1000}
-        write_metrics(document | looked | {"tables": document["tables"][:most]}, metrics_file)
+        metrics = partial(write_metrics, document | looked | {"tables": document["tables"][:most]}, metrics_file)
     if not environment.json:
         for note in document["notes"]:
             tell(note, level=NOTE)
     text = json_text(document) if environment.json else status_text(document)
-    print_result(environment, [text], lambda: page_of(document))
+    print_result(environment, [text], lambda: page_of(document), metrics=metrics)
     level = Level[document["level"].upper()]
     if level is Level.OK or fail_on == "never" or level < Level[fail_on.upper()]:
         raise SystemExit(EXIT_DONE)

@@ -138,7 +138,7 @@ def common_options(function: _Command) -> _Command:
         )
         if report is not None:
             require_libraries()
-            require_writable(report)
+            require_writable(report, what="the report")
         return function(environment=replace(environment, report=report), **options)
 
     return wrapped

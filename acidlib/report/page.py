@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from acidlib.errors import AcidError, RefusedError, RetryError
+from acidlib.errors import RefusedError, RetryError
 from acidlib.report.text import Entry, holders_of, name_of, one_line
 from acidlib.wording import age_words, duration_words, human_bytes, plural
 
@@ -955,18 +955,21 @@ def require_libraries() -> None:
         raise RefusedError("Cannot write a report: jinja2 is not installed; pip install 'acidlib[report]' adds it.")
 
 
-def require_writable(path: Path) -> None:
+def require_writable(path: Path, *, what: str) -> None:
     """Raise RefusedError where no file can be made or replaced at a path, as far as that can be told before."""
     folder = path.parent
-    if not folder.is_dir():
-        reason = f"{folder} is no directory"
-    elif path.exists() and not path.is_file():
-        reason = "it is there and is no file"
-    elif not os.access(folder, os.W_OK | os.X_OK):
-        reason = f"nothing may be written to {folder}"
-    else:
-        return
-    raise RefusedError(f"Cannot write the report to {path}: because {reason}")
+    try:
+        if not folder.is_dir():
+            reason = f"{folder} is no directory"
+        elif not os.access(folder, os.W_OK | os.X_OK):
+            reason = f"nothing may be written to {folder}"
+        elif path.exists() and not path.is_file():
+            reason = "it is there and is no file"
+        else:
+            return
+    except OSError as error:
+        reason = error.strerror or str(error)
+    raise RefusedError(f"Cannot write {what} to {path}: because {reason}")
 
 
 def html_of(page: Page) -> str:
@@ -1019,11 +1022,3 @@ def write_page(html: str, path: Path, *, unique: str) -> None:
             raise
     except OSError as error:
         raise RetryError(f"Cannot write the report to {path}: because {error.strerror or error}") from error
-
-
-def drawing_error(error: Exception, path: Path) -> AcidError:
-    """Return what is said of a page that could not be drawn or written, when all else is done."""
-    text = str(error)
-    if not isinstance(error, AcidError):
-        text = f"Cannot write the report to {path}: because of an unexpected {type(error).__name__}: {error}"
-    return RetryError(f"{text}; what was done is done")

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from acidlib.errors import RefusedError, RetryError
 from acidlib.planning.health import Level
+from acidlib.report.page import require_writable
 from acidlib.report.text import Entry
 
 Sample = tuple[tuple[str, ...], float | None]
@@ -33,19 +35,25 @@ class Metric:
     hive: str = ""
 
 
+def require_metrics(path: str) -> None:
+    """Raise RefusedError where no metrics can be written to a path, as far as that can be told before a look."""
+    try:
+        import prometheus_client  # noqa: F401
+    except ImportError:
+        raise RefusedError(
+            "Cannot make metrics: because prometheus_client is not installed; pip install 'acidlib[metrics]'"
+        ) from None
+    require_writable(Path(path), what="the metrics")
+
+
 def write_metrics(status: Entry, path: str) -> None:
     """Write the metrics of a status as a whole or not at all, for node exporter's textfile collector.
 
     status  its JSON document, with `looked_ms` and `looked_seconds`, when and for how long it was looked, and of
             `tables` those that are to have metrics of their own
-    RefusedError where the library for it is not installed.
     """
-    try:
-        from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
-    except ImportError:
-        raise RefusedError(
-            "Cannot make metrics: because prometheus_client is not installed; pip install 'acidlib[metrics]'"
-        ) from None
+    from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
+
     registry = CollectorRegistry()
     for metric in METRICS:
         samples = [(labels, value) for labels, value in metric.samples(status) if value is not None]

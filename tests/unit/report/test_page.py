@@ -364,11 +364,11 @@ def test_on_a_full_disk_the_page_before_stays(tmp_path: Path, monkeypatch: pytes
 
 
 def test_where_nothing_can_be_written_is_told_before(tmp_path: Path) -> None:
-    require_writable(tmp_path / "run.html")
+    require_writable(tmp_path / "run.html", what="the report")
     (tmp_path / "pipe").mkdir()
-    for path, why in ((tmp_path / "none" / "run.html", "is no directory"), (tmp_path / "pipe", "is no file")):
-        with pytest.raises(RefusedError, match=why):
-            require_writable(path)
+    for name, why in (("none/run.html", "is no directory"), ("pipe", "is no file"), ("a" * 300, "File name too long")):
+        with pytest.raises(RefusedError, match=rf"^Cannot write the report to .*{name}: because .*{why}"):
+            require_writable(tmp_path / name, what="the report")
 
 
 def test_without_its_library_nothing_is_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

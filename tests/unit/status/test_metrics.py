@@ -6,14 +6,19 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner, Result
 from prometheus_client.parser import text_string_to_metric_families
 
+from acidlib.cli import command
+from acidlib.cli.command import Machine
+from acidlib.cli.jobs import status
 from acidlib.config.settings import default_settings
 from acidlib.documents import MONITORING, ROOT, monitoring_text
 from acidlib.errors import RetryError
@@ -93,6 +98,64 @@ def test_a_file_that_cannot_be_written_is_told_and_nothing_is_left(tmp_path: Pat
     with pytest.raises(RetryError, match=r"Cannot write the metrics to .*a\.prom: because"):
         written(tmp_path / "a.prom")
     assert [path.name for path in tmp_path.iterdir()] == ["a.prom"]
+
+
+def status_into(path: Path, *words: str, machine: Machine | None = None) -> Result:
+    """A status of no tables, whose metrics go to a path."""
+    alone = ("--places", "0", "--metastore-uri", "none", "--queue-url", "sqlite://")
+    return CliRunner().invoke(status, ["--metrics-file", str(path), *alone, *words], obj=machine)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("a.prom", "Cannot make metrics: because prometheus_client is not installed; pip install 'acidlib[metrics]'"),
+        ("none/a.prom", "Cannot write the metrics to {0}/none/a.prom: because {0}/none is no directory"),
+        ("b.prom", "Cannot write the metrics to {0}/b.prom: because it is there and is no file"),
+    ],
+)
+def test_metrics_that_cannot_be_made_are_told_before_anything_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, told: str
+) -> None:
+    if name == "a.prom":
+        monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    (tmp_path / "b.prom").mkdir()
+
+    def asked(**_: Any) -> Any:
+        pytest.fail("the look has begun")
+
+    ran = status_into(tmp_path / name, "--output", "json", machine=Machine(session=asked))
+    assert ran.exit_code == 1
+    assert json.loads(ran.stdout)["error"] == {"kind": "refused", "message": told.format(tmp_path)}
+    assert len(ran.stderr.splitlines()) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["b.prom"]
+
+
+@pytest.mark.parametrize("output", ["json", "text"])
+def test_metrics_that_cannot_be_written_cost_nothing_else(tmp_path: Path, output: str) -> None:
+    whole = status_into(tmp_path / "a.prom", "--output", output)
+    assert (whole.exit_code, (tmp_path / "a.prom").is_file()) == (0, True)
+    long = tmp_path / f"{'a' * 245}.prom"  # that of the temporary file beside it is too long
+    ran = status_into(long, "--output", output)
+    assert ran.exit_code == 1
+    if output == "json":
+        assert json.loads(ran.stdout).keys() == json.loads(whole.stdout).keys()
+    else:
+        assert ran.stdout == whole.stdout
+    (line,) = (line for line in ran.stderr.splitlines() if "Cannot write" in line)
+    assert line.endswith(f"Cannot write the metrics to {long}: because File name too long; what was done is done")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.prom"]
+
+
+def test_metrics_are_written_where_nobody_reads_standard_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed(pieces: object) -> None:
+        raise command._UnwrittenError("Cannot write the result to standard output")
+
+    monkeypatch.setattr(command, "print_pieces", closed)
+    assert status_into(tmp_path / "a.prom").exit_code == 1
+    assert (tmp_path / "a.prom").is_file()
 
 
 def test_the_table_of_the_document_is_up_to_date() -> None:
