@@ -1,15 +1,11 @@
-"""Inputs and results of a compaction, named as Hive names them, every refusal, and the look right before publishing."""
+"""Inputs and results of a compaction, every refusal, and the look right before publishing."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
-from located import at
 
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.listing import ListedFile, Listing, highest_write_id
+from acidlib.model.listing import Listing
 from acidlib.model.names import BaseDir, Generation
 from acidlib.model.requests import CompactionType
 from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList, ValidWriteIdList, all_committed
@@ -27,7 +23,6 @@ from unit.planning.listings import listing
 
 HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4
 MAJOR, MINOR = CompactionType.MAJOR, CompactionType.MINOR
-FIXTURES = Path(__file__).parents[2] / "fixtures"
 LIMIT = 256 << 20
 
 
@@ -57,60 +52,6 @@ def paths(result: CompactionInputs) -> list[str]:
 
 def outputs(result: CompactionInputs) -> list[str]:
     return [output.name for output in result.outputs]
-
-
-def hive_results() -> list[tuple[str, str, str, str]]:
-    found = []
-    for fixture in sorted(FIXTURES.glob("hive*/*/fixture.json")):
-        case = fixture.parent
-        for after in sorted(case.glob("after_*")):
-            for partition in {directory.parent for directory in after.glob("**/*_*") if directory.is_dir()}:
-                found.append((case.parent.name, case.name, after.name, str(partition.relative_to(after))))
-    return sorted(found)
-
-
-def on_disk(root: Path) -> Listing:
-    found = sorted(root.rglob("*"))
-    return Listing(
-        location=at(root),
-        files=tuple(
-            ListedFile(path=path.relative_to(root).as_posix(), length=path.stat().st_size, modified=0.0)
-            for path in found
-            if path.is_file()
-        ),
-        directories=tuple(path.relative_to(root).as_posix() for path in found if path.is_dir()),
-    )
-
-
-@pytest.mark.parametrize(("hive", "case", "after", "partition"), hive_results())
-def test_results_are_named_as_hive_names_them(hive: str, case: str, after: str, partition: str) -> None:
-    folder = FIXTURES / hive / case
-    facts = json.loads((folder / "fixture.json").read_text())
-    generation = Generation(facts["hive"])
-    made = {path.name for path in (folder / after / partition).iterdir()}
-    txn = int(next(iter(made)).rpartition("_v")[2]) if generation == HIVE4 else None
-    what = on_disk(folder / "before" / partition)
-    everything = all_committed("t", highest_write_id(what, generation))
-    result = planned(
-        what,
-        MINOR if "minor" in after else MAJOR,
-        generation,
-        ValidWriteIdList.parse(facts["write_ids"]) if "write_ids" in facts else everything,
-        visibility_txn=txn,
-        visible_on_commit=generation == HIVE4,
-        minor_as_major_bytes=0,
-    )
-    if (case, after) == ("j_stream", "after_minor"):
-        # a single delta below the mark: Hive 3.1 puts its minor in its place
-        assert isinstance(result, Refusal)
-        return
-    assert isinstance(result, CompactionInputs), result
-    ours = set(outputs(result))
-    # an empty twin is never written; the halves that are there have Hive's names
-    assert ours <= made
-    assert made - ours <= {name for name in made if name.startswith("delete_delta_")}
-    if any(directory.role is Role.DELETE_DELTA for directory in result.directories) or "major" in after:
-        assert ours == made
 
 
 def test_major_order_and_files() -> None:
