@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -308,10 +308,8 @@ def test_a_place_is_not_given_to_two_who_find_the_same_dead_holder(
     class Meeting(Client):
         """Between asking and looking, the other process is there too."""
 
-        def show_locks(
-            self, database: str | None = None, table: str | None = None, partition: str | None = None
-        ) -> tuple[HeldLock, ...]:
-            found = super().show_locks(database, table, partition)
+        def show_locks(self, *given: str | None) -> tuple[HeldLock, ...]:
+            found = super().show_locks(*given)
             if not met:
                 met.append("")
                 with pytest.raises(ConflictError, match=r"held by lock 2 \(EXCLUSIVE by etl"):
@@ -332,11 +330,9 @@ def test_a_holder_that_leaves_while_we_look_is_no_conflict(
     other = two.hold()
 
     class Late(Client):
-        def show_locks(
-            self, database: str | None = None, table: str | None = None, partition: str | None = None
-        ) -> tuple[HeldLock, ...]:
+        def show_locks(self, *given: str | None) -> tuple[HeldLock, ...]:
             other.release()
-            return super().show_locks(database, table, partition)
+            return super().show_locks(*given)
 
     one.client.__class__ = Late
     with one.hold() as held:
@@ -410,27 +406,27 @@ def test_a_shared_publication_waits_for_a_drop(server: LockServer, process: Proc
         assert clock.now >= 3
 
 
-@pytest.mark.parametrize("where", ["sleep", "check_lock", "show_locks"])
-def test_an_interruption_leaves_no_waiting_lock(
-    server: LockServer, process: Process, clock: Clock, reader: int, where: str
+@pytest.mark.parametrize(
+    ("where", "error"),
+    [
+        ("sleep", KeyboardInterrupt()),
+        ("check_lock", KeyboardInterrupt()),
+        ("show_locks", KeyboardInterrupt()),
+        ("check_lock", AWAY),
+        ("check_lock", ConflictError("Cannot check: because No such lock")),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_an_error_while_waiting_leaves_no_lock(
+    server: LockServer, process: Process, clock: Clock, reader: int, where: str, error: BaseException
 ) -> None:
-    def interrupt() -> None:
-        raise KeyboardInterrupt
+    def fail() -> None:
+        raise error
 
     if where == "sleep":
-        clock.on_sleep = interrupt
+        clock.on_sleep = fail
     else:
-        server.errors[where].append(Failure(KeyboardInterrupt()))
-    with pytest.raises(KeyboardInterrupt), process.publish(clock):
-        pytest.fail("granted")
-    assert list(server.locks) == [reader]
-
-
-@pytest.mark.parametrize("error", [AWAY, ConflictError("Cannot check: because No such lock")])
-def test_an_error_while_waiting_leaves_no_lock(
-    server: LockServer, process: Process, clock: Clock, reader: int, error: Exception
-) -> None:
-    server.errors["check_lock"].append(Failure(error))
+        server.errors[where].append(Failure(error))
     with pytest.raises(type(error)), process.publish(clock):
         pytest.fail("granted")
     assert list(server.locks) == [reader]
@@ -724,10 +720,3 @@ def test_an_abort_while_an_error_is_handled_says_nothing(server: LockServer, pro
         raise ValueError("the first")
     except ValueError:
         transaction.abort()
-
-
-def test_nothing_is_aborted_twice(server: LockServer, process: Process) -> None:
-    with nullcontext(process.begin()) as transaction:
-        transaction.abort()
-        transaction.abort()
-    assert server.calls.count("abort_txn") == 1

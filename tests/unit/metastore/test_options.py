@@ -145,26 +145,6 @@ def test_http_of_settings(settings: dict[str, str], expected: HttpOptions) -> No
     assert options_from_settings(HTTP | settings, token="a.b.c").http == expected
 
 
-@pytest.mark.parametrize(
-    ("settings", "told"),
-    [
-        (
-            {"metastore.client.auth.mode": "JWT"},
-            r"^Cannot log in .* with a JWT: because the variable HMS_JWT is not set",
-        ),
-        ({"metastore.client.thrift.http.path": "a b"}, r"because 'a b' is no path$"),
-        ({"metastore.client.thrift.http.path": "a?b"}, r"is no path$"),
-        ({"metastore.client.http.additional.headers": "a=b,secret"}, r"because its part 2 is not name=value$"),
-        ({"metastore.client.http.additional.headers": "a b=c"}, r"its part 1 is not"),
-        ({"metastore.client.http.additional.headers": "a=\u00e9"}, r"its part 1 is not"),
-        ({"hive.metastore.client.thrift.transport.mode": "grpc"}, r"'grpc' is neither binary nor http$"),
-    ],
-)
-def test_http_that_is_refused(settings: dict[str, str], told: str) -> None:
-    with pytest.raises(RefusedError, match=told):
-        options_from_settings(HTTP | settings)
-
-
 def test_what_is_no_jwt_is_refused_and_not_shown() -> None:
     with pytest.raises(RefusedError, match=r"because HMS_JWT does not hold one$"):
         options_from_settings(HTTP | {"metastore.client.auth.mode": "JWT"}, token="a\r\nX: secret")
@@ -186,11 +166,6 @@ def test_a_jwt_needs_http() -> None:
 )
 def test_the_order_of_several_uris(settings: dict[str, str], expected: bool) -> None:
     assert options_from_settings(settings).in_any_order is expected
-
-
-def test_an_order_that_there_is_not() -> None:
-    with pytest.raises(RefusedError, match="'NEAREST' is neither random nor sequential"):
-        options_from_settings({"metastore.thrift.uri.selection": "NEAREST"})
 
 
 KERBEROS = {"hive.metastore.sasl.enabled": "true", "hive.metastore.kerberos.principal": "hms/_HOST@EXAMPLE.COM"}
@@ -269,6 +244,17 @@ def test_options_of_settings(settings: dict[str, str], expected: ConnectionOptio
         ({"metastore.client.auth.mode": "PLAIN"}, r"hive\.metastore\.client\.plain\.username is not set"),
         (PLAIN, r"neither hadoop\.security\.credential.*nor acidlib\.metastore\.password\.file is set"),
         ({"metastore.client.auth.mode": "CUSTOM"}, "is CUSTOM, which is not supported"),
+        ({"metastore.thrift.uri.selection": "NEAREST"}, "'NEAREST' is neither random nor sequential"),
+        (
+            HTTP | {"metastore.client.auth.mode": "JWT"},
+            "^Cannot log in .* with a JWT: because the variable HMS_JWT is not",
+        ),
+        (HTTP | {"metastore.client.thrift.http.path": "a b"}, "because 'a b' is no path$"),
+        (HTTP | {"metastore.client.thrift.http.path": "a?b"}, "is no path$"),
+        (HTTP | {"metastore.client.http.additional.headers": "a=b,secret"}, "because its part 2 is not name=value$"),
+        (HTTP | {"metastore.client.http.additional.headers": "a b=c"}, "its part 1 is not"),
+        (HTTP | {"metastore.client.http.additional.headers": "a=\u00e9"}, "its part 1 is not"),
+        ({"hive.metastore.client.thrift.transport.mode": "grpc"}, "'grpc' is neither binary nor http$"),
     ],
 )
 def test_settings_that_are_refused(settings: dict[str, str], told: str) -> None:

@@ -32,6 +32,7 @@ from acidlib.metastore.transport import ConnectionLost, Transport
 from acidlib.model.names import Generation
 
 START, OK, BAD, COMPLETE = 1, 2, 3, 5
+NO_SASL = r"Cannot .*: because the server does not speak SASL"
 
 
 class Peer:
@@ -54,7 +55,7 @@ class Peer:
         return status, self.exactly(length)
 
     def tell(self, status: int, text: bytes = b"") -> None:
-        self.connection.sendall(struct.pack(">BI", status, len(text)) + text)
+        self.connection.sendall(negotiation(status, text))
 
     def frame(self) -> bytes:
         (length,) = struct.unpack(">I", self.exactly(4))
@@ -107,50 +108,45 @@ def test_a_login_with_a_password_and_a_message(tmp_path: Path, from_file: bool) 
     assert seen == [(START, b"PLAIN"), (OK, b"\0joe\0" + "geh€im".encode()), b"hello"]
 
 
-def test_a_login_that_is_refused() -> None:
+def negotiation(status: int, text: bytes) -> bytes:
+    return struct.pack(">BI", status, len(text)) + text
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "told"),
+    [
+        pytest.param(
+            negotiation(BAD, "wrong\n\tpässword\x1b ".encode() + b"!" * 1000),
+            RefusedError,
+            r"Cannot log in to the metastore thrift://127\.0\.0\.1:\d+: because wrong pässword !{182}\.\.\.",
+            id="the login is refused",
+        ),
+        pytest.param(b"HTTP/1.1 400 Bad Request", RefusedError, NO_SASL, id="the server speaks HTTP"),
+        pytest.param(b"\x05\xff\xff\xff\xff", RefusedError, NO_SASL, id="the answer is too long for one"),
+        pytest.param(
+            b"",
+            ConnectionLost,
+            r"the server closed the connection in the login \(does the metastore ask for one, by SASL\?\)",
+            id="the connection is closed instead of an answer",
+        ),
+        # it asks for a login: that need not be asked
+        pytest.param(
+            negotiation(BAD, b"x" * 100)[:9],
+            ConnectionLost,
+            "the server closed the connection in the login",
+            id="the connection is closed in the middle of an answer",
+        ),
+    ],
+)
+def test_a_login_that_fails(answer: bytes, kind: type[Exception], told: str) -> None:
     def behave(peer: Peer) -> None:
         peer.negotiation()
-        peer.negotiation()
-        peer.tell(BAD, "wrong\n\tpässword\x1b ".encode() + b"!" * 1000)
-
-    with serving(behave) as endpoint, pytest.raises(RefusedError) as caught:
-        link(endpoint)
-    told = f"wrong pässword {'!' * 182}..."
-    assert str(caught.value) == f"Cannot log in to the metastore {endpoint.uri}: because {told}"
-
-
-@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request", b"\x05\xff\xff\xff\xff"])
-def test_a_server_that_knows_no_logins(answer: bytes) -> None:
-    def behave(peer: Peer) -> None:
         peer.negotiation()
         peer.connection.sendall(answer)
-        peer.negotiation()
 
-    with serving(behave) as endpoint, pytest.raises(RefusedError, match=r"because the server does not speak SASL$"):
+    with serving(behave) as endpoint, pytest.raises(kind) as caught:
         link(endpoint)
-
-
-def test_a_server_that_closes_the_connection_instead() -> None:
-    def behave(peer: Peer) -> None:
-        peer.negotiation()
-        peer.negotiation()
-
-    told = r"^the server closed the connection in the login \(does the metastore ask for one, by SASL\?\)$"
-    with serving(behave) as endpoint, pytest.raises(ConnectionLost, match=told):
-        link(endpoint)
-
-
-def test_a_server_that_closes_the_connection_in_the_middle_of_a_login() -> None:
-    """It asks for one: that need not be asked."""
-
-    def behave(peer: Peer) -> None:
-        peer.negotiation()
-        peer.negotiation()
-        peer.connection.sendall(struct.pack(">BI", BAD, 100) + b"half")
-
-    told = r"^the server closed the connection in the login$"
-    with serving(behave) as endpoint, pytest.raises(ConnectionLost, match=told):
-        link(endpoint)
+    assert re.fullmatch(told, str(caught.value))
 
 
 def test_a_server_that_never_ends_a_login() -> None:
