@@ -123,6 +123,7 @@ def negotiation(status: int, text: bytes) -> bytes:
         ),
         pytest.param(b"HTTP/1.1 400 Bad Request", RefusedError, NO_SASL, id="the server speaks HTTP"),
         pytest.param(b"\x05\xff\xff\xff\xff", RefusedError, NO_SASL, id="the answer is too long for one"),
+        pytest.param(negotiation(9, b""), RefusedError, NO_SASL, id="the answer has no known status"),
         pytest.param(
             b"",
             ConnectionLost,
