@@ -523,7 +523,7 @@ class S3Stage:
                 added = {upload.file: upload.length for upload in marks}
                 sealed.append(replace(directory, files={**directory.files, **added}))
             write_note(self._bucket, f"{self.path}/{_DRIVERS_NOTE}", made)
-        except AcidError:
+        except BaseException:
             self._drop_small(made)
             raise
         return Recorded(directories=tuple(sealed), inputs=inputs, uploads=tuple(uploads), hidden=hidden, closed=closed)
@@ -767,8 +767,15 @@ def start_small(bucket: Bucket, planned: StagedUpload, data: bytes) -> StagedUpl
     A sleeper that wakes cannot complete an upload twice; but it could put an object again that was cleaned away.
     """
     upload = Upload(bucket, planned)
-    upload.send(data)
-    return replace(upload.begun, length=len(data), parts=upload.finish())
+    try:
+        upload.send(data)
+        parts = upload.finish()
+    except BaseException:
+        upload.abandon()
+        with suppress(AcidError):
+            abort(bucket, planned.key, upload.begun.upload)  # it is noted nowhere yet
+        raise
+    return replace(upload.begun, length=len(data), parts=parts)
 
 
 def finish(bucket: Bucket, recorded: Recorded) -> None:

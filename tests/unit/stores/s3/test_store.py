@@ -1,4 +1,4 @@
-"""What the marker of a staging directory says, and what is no marker."""
+"""What the marker of a staging directory says, and what is no marker; requests that fail between others."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import json
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError
 
-from acidlib.errors import CorruptError
+from acidlib.errors import CorruptError, RetryError
+from acidlib.model.location import parse_location
+from acidlib.stores.s3.client import Bucket, bucket_options
 from acidlib.stores.s3.files import Part, StagedUpload
-from acidlib.stores.s3.store import Marker, Recorded, State, _decoded, _encoded
+from acidlib.stores.s3.store import Marker, Recorded, S3Stage, State, _decoded, _encoded
 from acidlib.stores.store import StagedDirectory
 
 MARKER = Marker(
@@ -54,3 +57,52 @@ def test_what_this_version_does_not_understand_is_corrupt(change: dict[str, Any]
         _decoded(MARKER.staging, json.dumps(document).encode(), "e")
     with pytest.raises(CorruptError, match="not a marker"):
         _decoded(MARKER.staging, b"{", "e")
+
+
+class Served(Bucket):
+    """A bucket whose requests another object answers."""
+
+    __slots__ = ("_served",)
+
+    def __init__(self, client: Any) -> None:
+        super().__init__(bucket_options("b", {}))
+        self._served = client
+
+    @property
+    def client(self) -> Any:
+        return self._served
+
+
+def answered(code: str, status: int) -> ClientError:
+    return ClientError({"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}, "PutObject")
+
+
+@pytest.mark.parametrize("part", [1, 2])
+@pytest.mark.parametrize("error", [answered("SlowDown", 503), KeyboardInterrupt()])
+@pytest.mark.parametrize("is_away", [False, True])
+def test_uploads_that_are_noted_nowhere_are_aborted(part: int, error: BaseException, is_away: bool) -> None:
+    """Of the small files of a base the first or the second fails; what aborts them may fail, too."""
+    begun: list[str] = []
+    aborted: set[str] = set()
+
+    class Client:
+        def create_multipart_upload(self, *, Key: str, **_: Any) -> dict[str, str]:  # noqa: N803 the store's name
+            begun.append(Key)
+            return {"UploadId": f"of {Key}"}
+
+        def upload_part(self, **_: Any) -> dict[str, str]:
+            if len(begun) == part:
+                raise error
+            return {"ETag": "e"}
+
+        def abort_multipart_upload(self, *, UploadId: str, **_: Any) -> None:  # noqa: N803 the store's name
+            aborted.add(UploadId)
+            if is_away:
+                raise EndpointConnectionError(endpoint_url="http://x")
+
+    stage = S3Stage(Served(Client()), parse_location("s3a://b/t"), MARKER)
+    kind = RetryError if isinstance(error, ClientError) else KeyboardInterrupt
+    with pytest.raises(kind):
+        stage._sealed([StagedDirectory(name="base_5", files={})], [[]], (), hidden=False)
+    assert len(begun) == part
+    assert aborted == {f"of {key}" for key in begun}
