@@ -646,7 +646,8 @@ class S3Store:
                     abort(self._bucket, upload.key, upload.upload)
                 move_marker(self._bucket, marker, State.REVOKED)
             except ChangedError as error:
-                if read_marker(self._bucket, marker.staging) is None:
+                found = read_marker(self._bucket, marker.staging)
+                if found is None or found.state is State.REVOKED:
                     continue  # its run has come to its own end
                 raise ConflictError(
                     f"Cannot work in {location}: because the run that staged {marker.staging} has just recorded what "

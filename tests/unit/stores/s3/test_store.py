@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
+from dataclasses import replace
+from datetime import UTC, datetime
+from email.utils import format_datetime
+from io import BytesIO
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from acidlib.errors import CorruptError, RetryError
+from acidlib.errors import ConflictError, CorruptError, RetryError
 from acidlib.model.location import parse_location
 from acidlib.stores.s3.client import Bucket, bucket_options
 from acidlib.stores.s3.files import Part, StagedUpload
-from acidlib.stores.s3.store import Marker, Recorded, S3Stage, State, _decoded, _encoded
+from acidlib.stores.s3.store import Marker, Recorded, S3Stage, S3Store, State, _decoded, _encoded
 from acidlib.stores.store import StagedDirectory
 
 MARKER = Marker(
@@ -77,6 +82,10 @@ def answered(code: str, status: int) -> ClientError:
     return ClientError({"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}, "PutObject")
 
 
+STAGED = replace(MARKER, state=State.STAGING, recorded=None)
+REVOKED = replace(STAGED, state=State.REVOKED)
+
+
 @pytest.mark.parametrize("part", [1, 2])
 @pytest.mark.parametrize("error", [answered("SlowDown", 503), KeyboardInterrupt()])
 @pytest.mark.parametrize("is_away", [False, True])
@@ -106,3 +115,44 @@ def test_uploads_that_are_noted_nowhere_are_aborted(part: int, error: BaseExcept
         stage._sealed([StagedDirectory(name="base_5", files={})], [[]], (), hidden=False)
     assert len(begun) == part
     assert aborted == {f"of {key}" for key in begun}
+
+
+@pytest.mark.parametrize(
+    ("there", "answer", "looks", "is_conflict"),
+    [
+        (MARKER, answered("PreconditionFailed", 412), 1, True),
+        (None, answered("PreconditionFailed", 412), 1, False),
+        (REVOKED, answered("PreconditionFailed", 412), 1, False),
+        # all requests but the last look meet another request that is under way
+        (REVOKED, answered("ConditionalRequestConflict", 409), 5, False),
+    ],
+)
+def test_only_a_run_that_has_recorded_something_is_in_the_way(
+    there: Marker | None, answer: ClientError, looks: int, is_conflict: bool
+) -> None:
+    """After so many looks at the marker it is another one."""
+    seen: list[Marker | None] = []
+
+    class Client:
+        def list_objects_v2(self, **_: Any) -> dict[str, Any]:
+            return {"CommonPrefixes": [{"Prefix": "t/_tmp_u/"}]}
+
+        def get_object(self, **_: Any) -> dict[str, Any]:
+            seen.append(there if len(seen) >= looks else STAGED)
+            if seen[-1] is None:
+                raise answered("NoSuchKey", 404)
+            now = datetime.now(UTC)
+            return {
+                "Body": BytesIO(_encoded(seen[-1])),
+                "ETag": str(seen[-1].state),
+                "LastModified": now,
+                "ResponseMetadata": {"HTTPHeaders": {"date": format_datetime(now)}},
+            }
+
+        def put_object(self, **_: Any) -> None:
+            raise answer
+
+    store = S3Store(Served(Client()))
+    with pytest.raises(ConflictError, match="has just recorded") if is_conflict else nullcontext():
+        store.revoke_others(parse_location("s3a://b/t"))
+    assert seen[-1] is there
