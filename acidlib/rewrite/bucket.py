@@ -1,5 +1,9 @@
-"""Making one bucket file: which stripes may be copied, the plan, the result and its proof; a large one by several
-tasks.
+"""Making one bucket file: plan it from its inputs' keys, write the result, prove it by reading it back.
+
+A large bucket is made by several tasks: one plans it, each part rewrites some of its stripes, and a last task joins
+them. A part is an ORC file of its own with the options of the result, proved as any result is. Joining copies its
+stripes. The plan holds all that follows only from all inputs together, so that a part opens no other files than those
+whose stripes it rewrites and the delete files that may hold events of their keys.
 """
 
 from __future__ import annotations
@@ -47,10 +51,137 @@ from acidlib.rewrite.recode import (
     walk_timestamps,
 )
 
-# --- rows -------------------------------------------------------------------------------------------------------------
-# The rows of one bucket: what is known of each stripe, and which may be copied.
+Clock = Callable[[], float]
+
+EVENTS_PER_STRIPE = 2_000_000
+"""Delete events of one stripe: about 64 MB decoded."""
 
 _CALENDAR_KINDS = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT})
+
+
+def run_unit(unit: Unit, data: DataFiles, path: str | None, clock: Clock) -> UnitResult:
+    """Make the unit's file at `path`, which must not exist; with `path` None only plan it.
+
+    The result says what was done, stripe by stripe. Raises AcidError; then no file is left at `path`.
+    clock: seconds, monotonic.
+    """
+    start = clock()
+    place = InputFiles(unit.location, data)
+    result = _run_deletes(unit, place, data, path) if unit.is_delete else _run_rows(unit, place, data, path)
+    passing(Point.PROVED)
+    return replace(result, seconds=clock() - start)
+
+
+def _run_rows(unit: Unit, place: InputFiles, data: DataFiles, path: str | None) -> UnitResult:
+    deletes, deleted = delete_set(unit, place)
+    with open_bucket(unit, place) as bucket:
+        stripes, actions, options = plan_rows(unit, bucket, deleted)
+        result = planned_result(unit, bucket, actions, deletes)
+        if path is None or (not result.rows_out and not unit.keep_empty):
+            return result
+        by_facts = {(stripe.facts.file, stripe.facts.number): stripe for stripe in stripes}
+        with new_file(data, path) as sink:
+            writer, written = OrcWriter(sink, options), Written()
+            for action in actions:
+                members = [by_facts[fact.file, fact.number] for fact in action.stripes]
+                if action.copy:
+                    copy_one(writer, members[0], written)
+                else:
+                    recode_stripes(writer, members, written, options, unit, deleted)
+                passing(Point.WRITTEN)
+            writer.finish(acid_metadata(written.last_keys, inserts=rows_kept(actions), deletes=0))
+    with removed_on_error(sink):
+        prove_rows(unit, data, sink, actions, written, deleted)
+    return replace(result, path=path, length=sink.position)
+
+
+def delete_set(unit: Unit, place: InputFiles) -> tuple[DeleteEvents | None, Keys]:
+    """The delete events of the bucket, and the keys that they delete; none in a minor compaction."""
+    if not unit.collapse:
+        return None, Keys.empty()
+    with open_inputs(unit.deletes, place) as inputs:
+        deletes = read_deletes(inputs, unit.bucket, unit.write_ids)
+    return deletes, deletes.deleted_keys()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenBucket:
+    """The open inputs of a bucket, how their columns fill the table's, and the options of the result.
+
+    notes  what people should know of how columns were found
+    """
+
+    inputs: OpenInputs
+    alignments: tuple[Alignment, ...]
+    options: FileOptions
+    notes: tuple[str, ...]
+
+
+@contextmanager
+def open_bucket(unit: Unit, place: InputFiles) -> Iterator[OpenBucket]:
+    """Open all inputs of a unit of rows."""
+    with open_inputs(unit.inputs, place) as inputs:
+        target_row = result_row(unit, place)
+        inputs, alignments = _aligned(inputs, target_row, unit, place)
+        notes = [names_note(target_row, file.row, unit.matching) for file in inputs.files]
+        yield OpenBucket(
+            inputs=inputs,
+            alignments=alignments,
+            options=file_options(
+                acid_tree(target_row), [file.tail for file in inputs.files], unit.generation, unit.settings
+            ),
+            notes=tuple(dict.fromkeys(note for note in notes if note is not None)),
+        )
+
+
+def result_row(unit: Unit, place: InputFiles) -> TypeNode:
+    """The table's columns where they are stated, else those of the unit's `schema` file."""
+    if unit.row_type is None:
+        return row_struct(place.tail(unit.schema).root)
+    return parse_row_type(unit.row_type, where=place.full_path(unit.schema))
+
+
+def _aligned(
+    inputs: OpenInputs, target_row: TypeNode, unit: Unit, place: InputFiles
+) -> tuple[OpenInputs, tuple[Alignment, ...]]:
+    """How the columns of every input fill the table's.
+
+    A writer that was aborted may have known of columns that no committed file has. Its rows are left out anyway, so a
+    file of it whose columns do not fit counts as empty.
+    """
+    files, alignments, empty = [], [], list(inputs.empty)
+    for file in inputs.files:
+        try:
+            alignments.append(_alignment(target_row, file, unit, place))
+            files.append(file)
+        except RefusedError:
+            if not file.file.aborted:
+                raise
+            empty.append(file.tail.name)
+    return OpenInputs(files=tuple(files), empty=tuple(empty)), tuple(alignments)
+
+
+def _alignment(target_row: TypeNode, file: OpenInput, unit: Unit, place: InputFiles) -> Alignment:
+    """How a file's columns fill the table's; RefusedError for a difference that could change values.
+
+    Where the table's columns are not stated, other names are refused too: it is not known which are the table's.
+    """
+    row, where = file.row, file.tail.name
+    if unit.row_type is None and not names_agree(target_row, row, named=has_names(row)):
+        raise RefusedError(
+            f"Cannot compact {where}: because its columns are {row} and those of {place.full_path(unit.schema)} are "
+            f"{target_row}, and nothing tells which are the table's; state them with --columns 'name type, ...'"
+        )
+    return align(target_row, row, where=where, generation=unit.generation, matching=unit.matching)
+
+
+def plan_rows(
+    unit: Unit, bucket: OpenBucket, deleted: Keys
+) -> tuple[tuple[RowStripe, ...], tuple[StripeAction, ...], FileOptions]:
+    """The stripes in the order of their keys, what becomes of them, and the result's options with bloom filters."""
+    stripes = in_key_order(row_stripes(bucket.inputs.files, bucket.alignments, deleted, unit.write_ids, bucket.options))
+    actions, options = plan_actions(stripes, bucket.options, unit.settings, unit.generation)
+    return stripes, actions, options
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,153 +335,6 @@ def _modern(file: OpenInput, number: int, node: TypeNode) -> bool:
     return bool(times.HasField("minimum_utc") and times.minimum_utc >= GREGORIAN_START_DAYS * 86_400_000)
 
 
-# --- unit -------------------------------------------------------------------------------------------------------------
-# Carrying out one unit: plan it from its inputs' keys, write the result, prove it by reading it back.
-
-Clock = Callable[[], float]
-
-EVENTS_PER_STRIPE = 2_000_000
-"""Delete events of one stripe: about 64 MB decoded."""
-
-
-def run_unit(unit: Unit, data: DataFiles, path: str | None, clock: Clock) -> UnitResult:
-    """Make the unit's file at `path`, which must not exist; with `path` None only plan it.
-
-    The result says what was done, stripe by stripe. Raises AcidError; then no file is left at `path`.
-    clock: seconds, monotonic.
-    """
-    start = clock()
-    place = InputFiles(unit.location, data)
-    result = _run_deletes(unit, place, data, path) if unit.is_delete else _run_rows(unit, place, data, path)
-    passing(Point.PROVED)
-    return replace(result, seconds=clock() - start)
-
-
-# --- rows ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class Written:
-    """What is gathered while a file is written: keys of each stripe, which are copies, and rows that were deleted."""
-
-    last_keys: list[Key] = field(default_factory=list)
-    first_keys: list[Key] = field(default_factory=list)
-    copied: set[int] = field(default_factory=set)
-    matched: int = 0
-
-
-def _run_rows(unit: Unit, place: InputFiles, data: DataFiles, path: str | None) -> UnitResult:
-    deletes, deleted = delete_set(unit, place)
-    with open_bucket(unit, place) as bucket:
-        stripes, actions, options = plan_rows(unit, bucket, deleted)
-        result = planned_result(unit, bucket, actions, deletes)
-        if path is None or (not result.rows_out and not unit.keep_empty):
-            return result
-        by_facts = {(stripe.facts.file, stripe.facts.number): stripe for stripe in stripes}
-        with new_file(data, path) as sink:
-            writer, written = OrcWriter(sink, options), Written()
-            for action in actions:
-                members = [by_facts[fact.file, fact.number] for fact in action.stripes]
-                if action.copy:
-                    copy_one(writer, members[0], written)
-                else:
-                    recode_stripes(writer, members, written, options, unit, deleted)
-                passing(Point.WRITTEN)
-            writer.finish(acid_metadata(written.last_keys, inserts=rows_kept(actions), deletes=0))
-    with removed_on_error(sink):
-        prove_rows(unit, data, sink, actions, written, deleted)
-    return replace(result, path=path, length=sink.position)
-
-
-def delete_set(unit: Unit, place: InputFiles) -> tuple[DeleteEvents | None, Keys]:
-    """The delete events of the bucket, and the keys that they delete; none in a minor compaction."""
-    if not unit.collapse:
-        return None, Keys.empty()
-    with open_inputs(unit.deletes, place) as inputs:
-        deletes = read_deletes(inputs, unit.bucket, unit.write_ids)
-    return deletes, deletes.deleted_keys()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenBucket:
-    """The open inputs of a bucket, how their columns fill the table's, and the options of the result.
-
-    notes  what people should know of how columns were found
-    """
-
-    inputs: OpenInputs
-    alignments: tuple[Alignment, ...]
-    options: FileOptions
-    notes: tuple[str, ...]
-
-
-@contextmanager
-def open_bucket(unit: Unit, place: InputFiles) -> Iterator[OpenBucket]:
-    """Open all inputs of a unit of rows."""
-    with open_inputs(unit.inputs, place) as inputs:
-        target_row = result_row(unit, place)
-        inputs, alignments = _aligned(inputs, target_row, unit, place)
-        notes = [names_note(target_row, file.row, unit.matching) for file in inputs.files]
-        yield OpenBucket(
-            inputs=inputs,
-            alignments=alignments,
-            options=file_options(
-                acid_tree(target_row), [file.tail for file in inputs.files], unit.generation, unit.settings
-            ),
-            notes=tuple(dict.fromkeys(note for note in notes if note is not None)),
-        )
-
-
-def result_row(unit: Unit, place: InputFiles) -> TypeNode:
-    """The table's columns where they are stated, else those of the unit's `schema` file."""
-    if unit.row_type is None:
-        return row_struct(place.tail(unit.schema).root)
-    return parse_row_type(unit.row_type, where=place.full_path(unit.schema))
-
-
-def _aligned(
-    inputs: OpenInputs, target_row: TypeNode, unit: Unit, place: InputFiles
-) -> tuple[OpenInputs, tuple[Alignment, ...]]:
-    """How the columns of every input fill the table's.
-
-    A writer that was aborted may have known of columns that no committed file has. Its rows are left out anyway, so a
-    file of it whose columns do not fit counts as empty.
-    """
-    files, alignments, empty = [], [], list(inputs.empty)
-    for file in inputs.files:
-        try:
-            alignments.append(_alignment(target_row, file, unit, place))
-            files.append(file)
-        except RefusedError:
-            if not file.file.aborted:
-                raise
-            empty.append(file.tail.name)
-    return OpenInputs(files=tuple(files), empty=tuple(empty)), tuple(alignments)
-
-
-def _alignment(target_row: TypeNode, file: OpenInput, unit: Unit, place: InputFiles) -> Alignment:
-    """How a file's columns fill the table's; RefusedError for a difference that could change values.
-
-    Where the table's columns are not stated, other names are refused too: it is not known which are the table's.
-    """
-    row, where = file.row, file.tail.name
-    if unit.row_type is None and not names_agree(target_row, row, named=has_names(row)):
-        raise RefusedError(
-            f"Cannot compact {where}: because its columns are {row} and those of {place.full_path(unit.schema)} are "
-            f"{target_row}, and nothing tells which are the table's; state them with --columns 'name type, ...'"
-        )
-    return align(target_row, row, where=where, generation=unit.generation, matching=unit.matching)
-
-
-def plan_rows(
-    unit: Unit, bucket: OpenBucket, deleted: Keys
-) -> tuple[tuple[RowStripe, ...], tuple[StripeAction, ...], FileOptions]:
-    """The stripes in the order of their keys, what becomes of them, and the result's options with bloom filters."""
-    stripes = in_key_order(row_stripes(bucket.inputs.files, bucket.alignments, deleted, unit.write_ids, bucket.options))
-    actions, options = plan_actions(stripes, bucket.options, unit.settings, unit.generation)
-    return stripes, actions, options
-
-
 def in_key_order(stripes: tuple[RowStripe, ...]) -> tuple[RowStripe, ...]:
     """Stripes by their keys. They come that way unless file names say otherwise than their rows."""
     if _interleaving(stripes) is None:
@@ -394,6 +378,16 @@ def planned_result(
 def rows_kept(actions: Iterable[StripeAction]) -> int:
     """The rows that stay of all stripes."""
     return sum(fact.kept for action in actions for fact in action.stripes)
+
+
+@dataclass(slots=True)
+class Written:
+    """What is gathered while a file is written: keys of each stripe, which are copies, and rows that were deleted."""
+
+    last_keys: list[Key] = field(default_factory=list)
+    first_keys: list[Key] = field(default_factory=list)
+    copied: set[int] = field(default_factory=set)
+    matched: int = 0
 
 
 def copy_one(writer: OrcWriter, stripe: RowStripe, written: Written) -> None:
@@ -466,9 +460,6 @@ def prove_rows(
     ).check()
 
 
-# --- delete events --------------------------------------------------------------------------------------------------
-
-
 def _run_deletes(unit: Unit, place: InputFiles, data: DataFiles, path: str | None) -> UnitResult:
     with open_inputs(unit.inputs, place) as inputs:
         events = read_deletes(inputs, unit.bucket, unit.write_ids)
@@ -518,14 +509,6 @@ def _run_deletes(unit: Unit, place: InputFiles, data: DataFiles, path: str | Non
             events=events,
         ).check()
     return replace(result, path=path, length=sink.position)
-
-
-# --- parts ------------------------------------------------------------------------------------------------------------
-# A large bucket by several tasks: one plans it, each part rewrites some of its stripes, and a last task joins them.
-#
-# A part is an ORC file of its own with the options of the result, proved as any result is. Joining copies its stripes.
-# The plan holds all that follows only from all inputs together, so that a part opens no other files than those whose
-# stripes it rewrites and the delete files that may hold events of their keys.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,10 +10,41 @@ import numpy as np
 from acidlib.errors import CorruptError
 from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.units import DataFile, KeyRange
-from acidlib.orc.columns import Longs, Mask
+from acidlib.orc.columns import Longs
 from acidlib.orc.kernels.vectors import filter_values
 from acidlib.rewrite.inputs import InputFiles, OpenInput, OpenInputs, open_inputs
 from acidlib.rewrite.keys import Keys, StripeKeys, aborted_rows, event_order, gather
+
+
+def event_buckets(file: DataFile, place: InputFiles) -> frozenset[int]:
+    """The buckets that the events of one delete file belong to."""
+    with open_inputs((file,), place) as inputs:
+        found: set[int] = set()
+        for opened in inputs.files:
+            for stripe in _stripes_with_rows(opened):
+                found |= stripe.buckets()
+        return frozenset(found)
+
+
+def key_range(file: OpenInput) -> KeyRange | None:
+    """Bounds of the keys of a delete file's events, or None without true statistics of them."""
+    low, high = None, None
+    for stripe in _stripes_with_rows(file):
+        found = stripe.known_range()
+        if found is None:
+            return None
+        low = found[0] if low is None else min(low, found[0])
+        high = found[1] if high is None else max(high, found[1])
+    return None if low is None or high is None else (low, high)
+
+
+def _stripes_with_rows(file: OpenInput) -> Iterator[StripeKeys]:
+    return (StripeKeys(file, number) for number, stripe in enumerate(file.tail.stripes) if stripe.rows)
+
+
+def overlaps(found: KeyRange | None, others: Iterable[KeyRange]) -> bool:
+    """Whether keys within the one range may be in one of the others; where it is not known, they may."""
+    return found is None or any(found[0] <= high and low <= found[1] for low, high in others)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -81,40 +112,6 @@ def read_deletes(
     )
 
 
-def key_range(file: OpenInput) -> KeyRange | None:
-    """Bounds of the keys of a delete file's events, or None without true statistics of them."""
-    low, high = None, None
-    for stripe in _stripes_with_rows(file):
-        found = stripe.known_range()
-        if found is None:
-            return None
-        low = found[0] if low is None else min(low, found[0])
-        high = found[1] if high is None else max(high, found[1])
-    return None if low is None or high is None else (low, high)
-
-
-def overlaps(found: KeyRange | None, others: Iterable[KeyRange]) -> bool:
-    """Whether keys within the one range may be in one of the others; where it is not known, they may."""
-    return found is None or any(found[0] <= high and low <= found[1] for low, high in others)
-
-
-def bucket_numbers(properties: Longs) -> Longs:
-    """The bucket of each property (Hive BucketCodec); CorruptError for a codec version other than 0 and 1."""
-    version = properties >> 29
-    if len(properties) and not bool(((version == 0) | (version == 1)).all()):
-        value = int(properties[(version != 0) & (version != 1)][0])
-        raise CorruptError(f"Cannot decode bucket property {value}: because its codec version is neither 0 nor 1")
-    return np.where(version == 0, properties, properties >> 16 & 0xFFF)
-
-
-def _events_of(bucket: int, properties: Longs) -> Mask:
-    low, high = int(properties.min()), int(properties.max())
-    if low == high:
-        return np.full(len(properties), bool(bucket_numbers(properties[:1])[0] == bucket))
-    mine: Mask = bucket_numbers(properties) == bucket
-    return mine
-
-
 class _Events:
     """The four columns of the events, gathered in arrays of their own from the start and sorted one by one.
 
@@ -132,7 +129,11 @@ class _Events:
         """Append the committed events of the bucket that a stripe holds."""
         ids = stripe.ids()
         try:
-            chosen = _events_of(self._bucket, ids.keys.buckets)
+            properties = ids.keys.buckets
+            if properties.min() == properties.max():
+                chosen = np.full(len(properties), bool(bucket_numbers(properties[:1])[0] == self._bucket))
+            else:
+                chosen = bucket_numbers(properties) == self._bucket
         except CorruptError as error:
             raise CorruptError(f"Cannot compact {stripe.where}: {error}") from None
         aborted = aborted_rows(stripe, write_ids)
@@ -160,15 +161,10 @@ class _Events:
         return Keys(*columns[:3]), columns[3]
 
 
-def event_buckets(file: DataFile, place: InputFiles) -> frozenset[int]:
-    """The buckets that the events of one delete file belong to."""
-    with open_inputs((file,), place) as inputs:
-        found: set[int] = set()
-        for opened in inputs.files:
-            for stripe in _stripes_with_rows(opened):
-                found |= stripe.buckets()
-        return frozenset(found)
-
-
-def _stripes_with_rows(file: OpenInput) -> Iterator[StripeKeys]:
-    return (StripeKeys(file, number) for number, stripe in enumerate(file.tail.stripes) if stripe.rows)
+def bucket_numbers(properties: Longs) -> Longs:
+    """The bucket of each property (Hive BucketCodec); CorruptError for a codec version other than 0 and 1."""
+    version = properties >> 29
+    if len(properties) and not bool(((version == 0) | (version == 1)).all()):
+        value = int(properties[(version != 0) & (version != 1)][0])
+        raise CorruptError(f"Cannot decode bucket property {value}: because its codec version is neither 0 nor 1")
+    return np.where(version == 0, properties, properties >> 16 & 0xFFF)

@@ -1,4 +1,4 @@
-"""The input files of a unit, open with their tails, and what their footers say of keys."""
+"""The input files of a unit, open with their tails, and what footers say of keys: Hive's metadata and statistics."""
 
 from __future__ import annotations
 
@@ -17,80 +17,8 @@ from acidlib.orc.reader import StripeReader, Tail, read_tail
 from acidlib.orc.schema import TypeNode, is_acid, row_struct
 from acidlib.orc.statistics import integer_range
 
-# --- acid footer ------------------------------------------------------------------------------------------------------
-# What the footer of an ACID file says of its keys: the metadata of Hive's writers, and the id columns' statistics.
-
-KEY_INDEX = "hive.acid.key.index"
-"""The name of the entry that has the last key of each stripe (Hive OrcRecordUpdater.KeyIndexBuilder)."""
-
-_ID_COLUMNS = range(1, 6)
-"""operation, originalTransaction, bucket, rowId, currentTransaction."""
-
-IdRanges = tuple[tuple[int, int], ...]
-"""Lowest and highest value of each of the columns 1 to 5."""
-
-
-def id_ranges(statistics: Sequence[Any]) -> IdRanges | None:
-    """What the statistics of a stripe or file say of the id columns; None unless all of it is there."""
-    if not statistics:
-        return None
-    ranges = [integer_range(statistics[column]) for column in _ID_COLUMNS]
-    found = tuple(found for found in ranges if found is not None)
-    return found if len(found) == len(ranges) else None
-
-
-def id_ranges_agree(tail: Tail) -> bool:
-    """Whether the ranges of all stripes together are those of the file, as every writer makes them.
-
-    Nothing covers statistics against damage, and a range that is too narrow would let deleted rows stay. This shows it
-    in a file of one stripe and at the outer ends of others.
-    """
-    if not tail.stripe_statistics:
-        return False
-    pairs = zip(tail.stripes, tail.stripe_statistics, strict=True)
-    stripes = [id_ranges(found) for stripe, found in pairs if stripe.rows]
-    known = [found for found in stripes if found is not None]
-    whole = id_ranges(tail.file_statistics)
-    if whole is None or not known or len(known) < len(stripes):
-        return False
-    folded = tuple(
-        (min(low for low, _ in column), max(high for _, high in column)) for column in zip(*known, strict=True)
-    )
-    return folded == whole
-
-
-def key_index(tail: Tail) -> tuple[Key, ...] | None:
-    """The entries of hive.acid.key.index, or None when there is not one per stripe (Hive OrcRecordUpdater)."""
-    text = tail.user_metadata.get(KEY_INDEX)
-    if text is None:
-        return None
-    try:
-        parts = text.decode("ascii").split(";")
-        entries = [tuple(int(number) for number in part.split(",")) for part in parts if part]
-    except ValueError:
-        return None
-    if len(entries) != len(tail.stripes) or any(len(entry) != 3 for entry in entries):
-        return None
-    return tuple((entry[0], entry[1], entry[2]) for entry in entries)
-
-
-def acid_metadata(last_keys: Iterable[Key], *, inserts: int, deletes: int) -> dict[str, bytes]:
-    """The three entries that Hive's readers look for (Hive OrcRecordUpdater.KeyIndexBuilder, AcidStats)."""
-    entries = "".join(f"{write_id},{bucket},{row_id};" for write_id, bucket, row_id in last_keys)
-    return {
-        "hive.acid.version": b"2",
-        KEY_INDEX: entries.encode(),
-        "hive.acid.stats": f"{inserts},0,{deletes}".encode(),
-    }
-
-
-# --- inputs -----------------------------------------------------------------------------------------------------------
-# The input files of a unit, open with their tails.
-
 MOST_TAILS = 64
 """Tails that are kept of files that are not open; what statistics a file of many stripes has may be megabytes."""
-MOST_STRIPES = 16
-"""Stripes of a bucket that stay open; what the footer of one of thousands of columns says may be a megabyte."""
 
 
 class InputFiles:
@@ -122,6 +50,10 @@ class InputFiles:
                 del self._tails[next(iter(self._tails))]
             self._tails[file.path] = read_tail(source)
         return self._tails[file.path]
+
+
+MOST_STRIPES = 16
+"""Stripes of a bucket that stay open; what the footer of one of thousands of columns says may be a megabyte."""
 
 
 class OpenStripes:
@@ -235,3 +167,68 @@ def open_input(
         ranges_true=acid and id_ranges_agree(tail),
         stripes=stripes or OpenStripes(),
     )
+
+
+_ID_COLUMNS = range(1, 6)
+"""operation, originalTransaction, bucket, rowId, currentTransaction."""
+
+IdRanges = tuple[tuple[int, int], ...]
+"""Lowest and highest value of each of the columns 1 to 5."""
+
+
+def id_ranges_agree(tail: Tail) -> bool:
+    """Whether the ranges of all stripes together are those of the file, as every writer makes them.
+
+    Nothing covers statistics against damage, and a range that is too narrow would let deleted rows stay. This shows it
+    in a file of one stripe and at the outer ends of others.
+    """
+    if not tail.stripe_statistics:
+        return False
+    pairs = zip(tail.stripes, tail.stripe_statistics, strict=True)
+    stripes = [id_ranges(found) for stripe, found in pairs if stripe.rows]
+    known = [found for found in stripes if found is not None]
+    whole = id_ranges(tail.file_statistics)
+    if whole is None or not known or len(known) < len(stripes):
+        return False
+    folded = tuple(
+        (min(low for low, _ in column), max(high for _, high in column)) for column in zip(*known, strict=True)
+    )
+    return folded == whole
+
+
+def id_ranges(statistics: Sequence[Any]) -> IdRanges | None:
+    """What the statistics of a stripe or file say of the id columns; None unless all of it is there."""
+    if not statistics:
+        return None
+    ranges = [integer_range(statistics[column]) for column in _ID_COLUMNS]
+    found = tuple(found for found in ranges if found is not None)
+    return found if len(found) == len(ranges) else None
+
+
+KEY_INDEX = "hive.acid.key.index"
+"""The name of the entry that has the last key of each stripe (Hive OrcRecordUpdater.KeyIndexBuilder)."""
+
+
+def key_index(tail: Tail) -> tuple[Key, ...] | None:
+    """The entries of hive.acid.key.index, or None when there is not one per stripe (Hive OrcRecordUpdater)."""
+    text = tail.user_metadata.get(KEY_INDEX)
+    if text is None:
+        return None
+    try:
+        parts = text.decode("ascii").split(";")
+        entries = [tuple(int(number) for number in part.split(",")) for part in parts if part]
+    except ValueError:
+        return None
+    if len(entries) != len(tail.stripes) or any(len(entry) != 3 for entry in entries):
+        return None
+    return tuple((entry[0], entry[1], entry[2]) for entry in entries)
+
+
+def acid_metadata(last_keys: Iterable[Key], *, inserts: int, deletes: int) -> dict[str, bytes]:
+    """The three entries that Hive's readers look for (Hive OrcRecordUpdater.KeyIndexBuilder, AcidStats)."""
+    entries = "".join(f"{write_id},{bucket},{row_id};" for write_id, bucket, row_id in last_keys)
+    return {
+        "hive.acid.version": b"2",
+        KEY_INDEX: entries.encode(),
+        "hive.acid.stats": f"{inserts},0,{deletes}".encode(),
+    }

@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 from isal import igzip_lib
@@ -48,8 +49,8 @@ from acidlib.rewrite.output import (
 )
 from acidlib.rewrite.recode import copy_unchanged, group_bounds, walk_timestamps
 
-# --- join facts -------------------------------------------------------------------------------------------------------
-# With which other files a file of an insert-only table may be joined, by its format, columns and metadata.
+Clock = Callable[[], float]
+Actions = tuple[StripeAction, ...]
 
 PLAIN = frozenset({"", ".txt", ".csv", ".tsv", ".json", ".log", ".text"})
 """Extensions that no codec has. A file with an unknown one may be of a codec that somebody added to Hadoop."""
@@ -58,6 +59,13 @@ JOINED_CODECS = frozenset({".gz", ".bz2"})
 """Codecs whose streams may follow one another in a file, by their own definition and as Hadoop reads them."""
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_PIECE = 1 << 20
+_DAMAGE: tuple[type[Exception], ...] = (
+    OSError,
+    ValueError,
+    EOFError,
+    cast(type[Exception], igzip_lib.IsalError),
+)
 
 
 def join_facts(file: DataFile, ways: frozenset[JoinWay], place: InputFiles) -> JoinFacts:
@@ -118,88 +126,40 @@ def _text(source: SourceFile) -> JoinFacts:
     return JoinFacts(way=JoinWay.LINES)
 
 
-# --- join text --------------------------------------------------------------------------------------------------------
-# Joining text files by lines: their bytes one after the other, each line ended.
-#
-# Source: Hadoop `LineReader` (a line ends at LF, CR or CR LF; the last one of a file needs no end) and the definitions
-# of gzip (RFC 1952, section 2.2: a file is a series of members) and bzip2, whose streams may follow one another.
+def run_join(unit: JoinUnit, data: DataFiles, path: str | None, clock: Clock) -> UnitResult:
+    """Make the unit's file at `path`, which must not exist; with `path` None only plan it.
 
-_PIECE = 1 << 20
-_DAMAGE: tuple[type[Exception], ...] = (
-    OSError,
-    ValueError,
-    EOFError,
-    cast(type[Exception], igzip_lib.IsalError),
-)
-
-
-def join_text(files: tuple[DataFile, ...], place: InputFiles, sink: SinkFile) -> None:
-    """Append every file. A last line without an end gets one, or the next file's first line would become part of it.
-
-    Compressed files stay as they are; they are inflated to see how they end, which shows whether they are whole, too.
-    Raises CorruptError for a compressed file that is damaged or cut.
+    Raises AcidError; then no file is left at `path`. clock: seconds, monotonic.
     """
-    for file in files:
-        with closing(place.open(file)) as source:
-            last, newline = _last(source)
-            sink.copy(source, 0, source.length)
-        if last not in (b"", b"\n"):
-            sink.write(newline)
+    start = clock()
+    runs = {JoinWay.STRIPES: _run_orc, JoinWay.ROW_GROUPS: _run_parquet}
+    return replace(runs.get(unit.way, _run_bytes)(unit, data, path), seconds=clock() - start)
 
 
-def _last(source: SourceFile) -> tuple[bytes, bytes]:
-    """The last byte of the text, empty if there is none, and the bytes that stand for the end of a line."""
-    suffix = extension(source.name)
-    if suffix == ".gz":
-        return _last_inflated(source, _gunzip), gzip.compress(b"\n", mtime=0)
-    if suffix == ".bz2":
-        return _last_inflated(source, bz2.BZ2Decompressor), bz2.compress(b"\n")
-    return (source.read(source.length - 1, 1) if source.length else b""), b"\n"
+def _run_orc(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResult:
+    with open_inputs(unit.inputs, InputFiles(unit.location, data)) as inputs:
+        if not inputs.files:
+            return result_of_actions(unit, (), ())
+        actions, options = _plan_orc(unit, inputs.files)
+        rows = sum(file.tail.rows for file in inputs.files)
+        result = replace(result_of_actions(unit, actions, inputs.files), empty_files=inputs.empty)
+        if path is None:
+            return result
+        with new_file(data, path) as sink:
+            writer = OrcWriter(sink, options)
+            for action in actions:
+                first = action.stripes[0]
+                if action.copy:
+                    copy_unchanged(writer, inputs.files[first.file], first.number)
+                else:
+                    _recode(writer, inputs.files, action.stripes)
+            writer.finish(inputs.files[0].tail.user_metadata)
+    with removed_on_error(sink):
+        _check_orc(path, sink.position, rows, len(actions), data)
+    return replace(result, path=path, length=sink.position)
 
 
-def _gunzip() -> Any:
-    return igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
-
-
-def _last_inflated(source: SourceFile, stream: Callable[[], Any]) -> bytes:
-    """The last byte of all the streams of a file, one after the other. Whatever else follows a stream is damage."""
-    last = b""
-    current = None
-    for piece in _pieces(source):
-        rest = piece
-        while rest:
-            current = current or stream()
-            try:
-                for plain in _inflated(current, rest):
-                    last = plain[-1:] or last
-            except _DAMAGE as problem:
-                raise CorruptError(f"Cannot read {source.name}: because it is damaged ({problem})") from None
-            rest = current.unused_data if current.eof else b""
-            current = None if current.eof else current
-    if current is not None:
-        raise CorruptError(f"Cannot read {source.name}: because its last compressed stream is cut")
-    return last
-
-
-def _inflated(stream: Any, data: bytes) -> Iterator[bytes]:
-    """What the data inflate to, in pieces that fit in memory however well they were compressed."""
-    yield stream.decompress(data, _PIECE)
-    while not (stream.eof or stream.needs_input):
-        yield stream.decompress(b"", _PIECE)
-
-
-def _pieces(source: SourceFile) -> Iterator[bytes]:
-    for offset in range(0, source.length, _PIECE):
-        yield source.read(offset, min(_PIECE, source.length - offset))
-
-
-# --- join orc ---------------------------------------------------------------------------------------------------------
-# Joining ORC files without ACID columns: stripes copied, small ones joined, under one footer.
-
-Actions = tuple[StripeAction, ...]
-
-
-def plan_orc(unit: JoinUnit, inputs: Sequence[OpenInput]) -> tuple[Actions, FileOptions]:
+def _plan_orc(unit: JoinUnit, inputs: Sequence[OpenInput]) -> tuple[Actions, FileOptions]:
     """Return what becomes of each stripe, and the options of the result."""
     tails = [file.tail for file in inputs]
     options = file_options(tails[0].root, tails, unit.generation, unit.settings)
@@ -227,17 +187,6 @@ def plan_orc(unit: JoinUnit, inputs: Sequence[OpenInput]) -> tuple[Actions, File
     return plan_actions(stripes, options, unit.settings, unit.generation)
 
 
-def write_orc(sink: SinkFile, inputs: Sequence[OpenInput], options: FileOptions, actions: Actions) -> None:
-    """Write the result as planned."""
-    writer = OrcWriter(sink, options)
-    for action in actions:
-        if action.copy:
-            copy_unchanged(writer, inputs[action.stripes[0].file], action.stripes[0].number)
-        else:
-            _recode(writer, inputs, action.stripes)
-    writer.finish(inputs[0].tail.user_metadata)
-
-
 def _recode(writer: OrcWriter, inputs: Sequence[OpenInput], stripes: Sequence[StripeFacts]) -> None:
     readers = [StripeReader(inputs[fact.file].source, inputs[fact.file].tail, fact.number) for fact in stripes]
     rows = sum(fact.rows for fact in stripes)
@@ -260,7 +209,7 @@ def _recode(writer: OrcWriter, inputs: Sequence[OpenInput], stripes: Sequence[St
     writer.write_stripe(columns, rows=rows, timezone=timezone)
 
 
-def check_orc(path: str, length: int, rows: int, stripes: int, data: DataFiles) -> None:
+def _check_orc(path: str, length: int, rows: int, stripes: int, data: DataFiles) -> None:
     """Read the finished file's tail; CorruptError unless it has these numbers."""
     source = data.open(path, length)
     try:
@@ -274,38 +223,6 @@ def check_orc(path: str, length: int, rows: int, stripes: int, data: DataFiles) 
             f"Cannot publish {path}: because it has {tail.rows} rows in {len(tail.stripes)} stripes, and {rows} rows "
             f"in {stripes} stripes were written; nothing was changed"
         )
-
-
-# --- join -------------------------------------------------------------------------------------------------------------
-# Carrying out one unit of an insert-only table: its files joined into one, or one of them copied.
-
-Clock = Callable[[], float]
-
-
-def run_join(unit: JoinUnit, data: DataFiles, path: str | None, clock: Clock) -> UnitResult:
-    """Make the unit's file at `path`, which must not exist; with `path` None only plan it.
-
-    Raises AcidError; then no file is left at `path`. clock: seconds, monotonic.
-    """
-    start = clock()
-    runs = {JoinWay.STRIPES: _run_orc, JoinWay.ROW_GROUPS: _run_parquet}
-    return replace(runs.get(unit.way, _run_bytes)(unit, data, path), seconds=clock() - start)
-
-
-def _run_orc(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResult:
-    with open_inputs(unit.inputs, InputFiles(unit.location, data)) as inputs:
-        if not inputs.files:
-            return result_of_actions(unit, (), ())
-        actions, options = plan_orc(unit, inputs.files)
-        rows = sum(file.tail.rows for file in inputs.files)
-        result = replace(result_of_actions(unit, actions, inputs.files), empty_files=inputs.empty)
-        if path is None:
-            return result
-        with new_file(data, path) as sink:
-            write_orc(sink, inputs.files, options, actions)
-    with removed_on_error(sink):
-        check_orc(path, sink.position, rows, len(actions), data)
-    return replace(result, path=path, length=sink.position)
 
 
 def _run_parquet(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResult:
@@ -354,28 +271,78 @@ def _run_bytes(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResult:
         if lines:
             join_text(unit.inputs, place, sink)
         else:
-            _copy_whole(unit, place, sink)
+            (file,) = unit.inputs
+            with closing(place.open(file)) as source:
+                sink.copy(source, 0, source.length)
+            if sink.position != file.length:
+                raise CorruptError(
+                    f"Cannot publish {unit.directory}/{unit.file_name}: because {sink.position} bytes of {file.length} "
+                    "were copied"
+                )
     return replace(result, path=path, length=sink.position)
 
 
-def _copy_whole(unit: JoinUnit, place: InputFiles, sink: SinkFile) -> None:
-    (file,) = unit.inputs
-    with closing(place.open(file)) as source:
-        sink.copy(source, 0, source.length)
-    if sink.position != file.length:
-        raise CorruptError(
-            f"Cannot publish {unit.directory}/{unit.file_name}: because {sink.position} bytes of {file.length} were "
-            "copied"
-        )
+def join_text(files: tuple[DataFile, ...], place: InputFiles, sink: SinkFile) -> None:
+    """Append every file. A last line without an end gets one, or the next file's first line would become part of it.
+
+    Compressed files stay as they are; they are inflated to see how they end, which shows whether they are whole, too.
+    Raises CorruptError for a compressed file that is damaged or cut. Source: Hadoop `LineReader` (a line ends at LF, CR
+    or CR LF; the last one of a file needs no end) and the definitions of gzip (RFC 1952, section 2.2: a file is a
+    series of members) and bzip2, whose streams may follow one another.
+    """
+    for file in files:
+        with closing(place.open(file)) as source:
+            last, newline = _last(source)
+            sink.copy(source, 0, source.length)
+        if last not in (b"", b"\n"):
+            sink.write(newline)
 
 
-def _whole(path: str, length: int, reason: str) -> PlannedAction:
-    return PlannedAction(
-        path=path, first_stripe=0, stripes=0, copy=True, bytes=length, rows=None, deleted=0, aborted=0, reason=reason
-    )
+def _last(source: SourceFile) -> tuple[bytes, bytes]:
+    """The last byte of the text, empty if there is none, and the bytes that stand for the end of a line."""
+    suffix = extension(source.name)
+    if suffix == ".gz":
+        members = partial(igzip_lib.IgzipDecompressor, flag=igzip_lib.DECOMP_GZIP)
+        return _last_inflated(source, members), gzip.compress(b"\n", mtime=0)
+    if suffix == ".bz2":
+        return _last_inflated(source, bz2.BZ2Decompressor), bz2.compress(b"\n")
+    return (source.read(source.length - 1, 1) if source.length else b""), b"\n"
+
+
+def _last_inflated(source: SourceFile, stream: Callable[[], Any]) -> bytes:
+    """The last byte of all the streams of a file, one after the other. Whatever else follows a stream is damage."""
+    last = b""
+    current = None
+    for offset in range(0, source.length, _PIECE):
+        rest = source.read(offset, min(_PIECE, source.length - offset))
+        while rest:
+            current = current or stream()
+            try:
+                for plain in _inflated(current, rest):
+                    last = plain[-1:] or last
+            except _DAMAGE as problem:
+                raise CorruptError(f"Cannot read {source.name}: because it is damaged ({problem})") from None
+            rest = current.unused_data if current.eof else b""
+            current = None if current.eof else current
+    if current is not None:
+        raise CorruptError(f"Cannot read {source.name}: because its last compressed stream is cut")
+    return last
+
+
+def _inflated(stream: Any, data: bytes) -> Iterator[bytes]:
+    """What the data inflate to, in pieces that fit in memory however well they were compressed."""
+    yield stream.decompress(data, _PIECE)
+    while not (stream.eof or stream.needs_input):
+        yield stream.decompress(b"", _PIECE)
 
 
 def _result(unit: JoinUnit) -> UnitResult:
     return UnitResult(
         directory=unit.directory, file_name=unit.file_name, bucket=unit.bucket, is_delete=False, path=None, length=0
+    )
+
+
+def _whole(path: str, length: int, reason: str) -> PlannedAction:
+    return PlannedAction(
+        path=path, first_stripe=0, stripes=0, copy=True, bytes=length, rows=None, deleted=0, aborted=0, reason=reason
     )

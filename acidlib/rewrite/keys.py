@@ -17,15 +17,12 @@ from acidlib.orc.kernels.vectors import filter_values
 from acidlib.orc.statistics import stripe_statistics_are_true
 from acidlib.rewrite.inputs import IdRanges, OpenInput, id_ranges
 
-# --- keys -------------------------------------------------------------------------------------------------------------
-# Row keys as three arrays, in the order of ACID files: write id, bucket property, row id (Hive OrcRawRecordMerger).
-
 Indices = NDArray[np.int32] | Longs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Keys:
-    """The keys of n rows: three int64 arrays of length n."""
+    """The keys of n rows: three int64 arrays of length n, ordered in this order of them (Hive OrcRawRecordMerger)."""
 
     write_ids: Longs
     buckets: Longs
@@ -221,9 +218,6 @@ def _match(
             found[i] = True
 
 
-# --- stripe keys ------------------------------------------------------------------------------------------------------
-# The ACID id columns of a stripe: what is known of them without decoding, and their values.
-
 OPERATION, WRITE_ID, BUCKET, ROW_ID, CURRENT = 1, 2, 3, 4, 5
 INSERT, DELETE = 0, 2
 
@@ -256,14 +250,10 @@ class StripeKeys:
         self._ids: StripeIds | None = None
         self._bounds: _Bounds | None = None
         self._rows_proved = False
-        self._ranges = self._true_ranges()
-
-    def _true_ranges(self) -> IdRanges | None:
-        """The ranges of the id columns, or None unless the statistics are there and true."""
-        tail = self.file.tail
-        if not self.file.ranges_true or not stripe_statistics_are_true(tail, self.number):
-            return None
-        return id_ranges(tail.stripe_statistics[self.number])
+        # the ranges of the id columns, where the statistics are there and true
+        self._ranges: IdRanges | None = None
+        if file.ranges_true and stripe_statistics_are_true(file.tail, number):
+            self._ranges = id_ranges(file.tail.stripe_statistics[number])
 
     @property
     def statistics_true(self) -> bool:

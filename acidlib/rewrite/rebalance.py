@@ -1,4 +1,15 @@
-"""A rebalance: the rows of a place as runs, how they are shared out among buckets, and one bucket file of them."""
+"""A rebalance: the rows of a place as runs, how they are shared out among buckets, and one bucket file of them.
+
+A run are neighbours in one stripe that have write id and bucket property in common. All rows of one such pair lie in
+one bucket, so that the order of all rows of all buckets, which is that of their ids, is an order of whole runs: what is
+planned needs no single row.
+
+A bucket file has rows of any buckets, in the order of all, under ids that are counted anew. Where a whole stripe comes
+together its columns are copied, and only its ids are written. Else the rows that are meant are chosen from the stripes
+they lie in, and joined in their order, encoded as they are in any other rewritten stripe. Source of the new ids: Hive 4
+`CompactionQueryBuilderForRebalance`: the write id stays, the transaction that wrote the row is that of its write id,
+bucket and row id are new.
+"""
 
 from __future__ import annotations
 
@@ -44,12 +55,15 @@ from acidlib.rewrite.output import (
 )
 from acidlib.rewrite.recode import KeptRows, encode_rows, graft, may_be_grafted, walk_timestamps
 
-# --- runs -------------------------------------------------------------------------------------------------------------
-# The rows of a place as runs, and how a rebalance shares them out among buckets.
-#
-# A run are neighbours in one stripe that have write id and bucket property in common. All rows of one such pair lie in
-# one bucket, so that the order of all rows of all buckets, which is that of their ids, is an order of whole runs: what
-# is planned needs no single row.
+Clock = Callable[[], float]
+
+_StripeName = tuple[int, int]
+"""The number of an open file and of a stripe in it."""
+
+_Masks = tuple[Mask | None, Mask | None]
+"""Which rows of a stripe stay, None where all do; and which are aborted, None where none is."""
+
+_NONE: Longs = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -92,9 +106,6 @@ class Runs:
         )
 
 
-_NONE: Longs = np.zeros(0, dtype=np.int64)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceBucket:
     """What a bucket holds before a rebalance.
@@ -107,48 +118,6 @@ class SourceBucket:
     inputs: tuple[PlannedInput, ...]
     runs: Runs
     planned: UnitResult
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RebalanceUnit:
-    """One bucket file of a rebalance to make, from rows of any buckets.
-
-    unit       of the result: its inputs are those that it has rows of
-    inputs     the same, by the numbers that the runs have for them
-    deletes    for each bucket of theirs the files that may hold delete events of it
-    runs       in the order in which their rows are to stand; `file` is a number among `inputs` alone
-    live_from, live_to  which of the live rows of each run are meant
-    first_row  row id of the first row; from there on they are counted
-    rows       of the result
-    length     input bytes, about
-    found      of the buckets before, what one unit tells for all of them
-    """
-
-    unit: Unit
-    inputs: tuple[PlannedInput, ...]
-    deletes: Mapping[int, tuple[DataFile, ...]]
-    runs: Runs
-    live_from: Longs
-    live_to: Longs
-    first_row: int
-    rows: int
-    length: int
-    found: tuple[UnitResult, ...] = ()
-
-    @property
-    def location(self) -> Location:
-        """Of the table or partition."""
-        return self.unit.location
-
-    @property
-    def directory(self) -> str:
-        """Name of the result's directory."""
-        return self.unit.directory
-
-    @property
-    def file_name(self) -> str:
-        """Name of the result's file."""
-        return self.unit.file_name
 
 
 def find_runs(unit: Unit, source: int, data: DataFiles) -> SourceBucket:
@@ -223,6 +192,48 @@ def _made(where: tuple[int, int, int], first: Longs, rows: Longs, common: Keys, 
         last_ids=last,
         live=live,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceUnit:
+    """One bucket file of a rebalance to make, from rows of any buckets.
+
+    unit       of the result: its inputs are those that it has rows of
+    inputs     the same, by the numbers that the runs have for them
+    deletes    for each bucket of theirs the files that may hold delete events of it
+    runs       in the order in which their rows are to stand; `file` is a number among `inputs` alone
+    live_from, live_to  which of the live rows of each run are meant
+    first_row  row id of the first row; from there on they are counted
+    rows       of the result
+    length     input bytes, about
+    found      of the buckets before, what one unit tells for all of them
+    """
+
+    unit: Unit
+    inputs: tuple[PlannedInput, ...]
+    deletes: Mapping[int, tuple[DataFile, ...]]
+    runs: Runs
+    live_from: Longs
+    live_to: Longs
+    first_row: int
+    rows: int
+    length: int
+    found: tuple[UnitResult, ...] = ()
+
+    @property
+    def location(self) -> Location:
+        """Of the table or partition."""
+        return self.unit.location
+
+    @property
+    def directory(self) -> str:
+        """Name of the result's directory."""
+        return self.unit.directory
+
+    @property
+    def file_name(self) -> str:
+        """Name of the result's file."""
+        return self.unit.file_name
 
 
 def distribute_rows(sources: Sequence[SourceBucket], buckets: int, *, directory: str) -> tuple[RebalanceUnit, ...]:
@@ -318,21 +329,43 @@ def _unit(
     )
 
 
-# --- rebalance --------------------------------------------------------------------------------------------------------
-# Making one bucket file of a rebalance: rows of any buckets, in the order of all, under ids that are counted anew.
-#
-# Where a whole stripe comes together its columns are copied, and only its ids are written. Else the rows that are meant
-# are chosen from the stripes they lie in, and joined in their order, encoded as they are in any other rewritten stripe.
-# Source of the new ids: Hive 4 `CompactionQueryBuilderForRebalance`: the write id stays, the transaction that wrote the
-# row is that of its write id, bucket and row id are new.
+def run_rebalance(made: RebalanceUnit, data: DataFiles, path: str | None, clock: Clock) -> UnitResult:
+    """Make the file at `path`, which must not exist; with `path` None only plan it. Raises as `run_unit` does."""
+    start = clock()
+    place = InputFiles(made.unit.location, data)
+    with planned_inputs(dict(enumerate(made.inputs)), place) as files:
+        deleted = {
+            bucket: _deleted_near(made, bucket, files, place) if deletes else Keys.empty()
+            for bucket, deletes in made.deletes.items()
+        }
+        job = _Job(made, files, deleted)
+        actions, spans, options = job.plan(result_row(made.unit, place))
+        result = replace(
+            result_of_actions(made.unit, actions, list(files.values())),
+            events_in=sum(one.events_in for one in made.found),
+            events_aborted=sum(one.events_aborted for one in made.found),
+            duplicate_events=sum(one.duplicate_events for one in made.found),
+            empty_files=tuple(dict.fromkeys(path for one in made.found for path in one.empty_files)),
+            notes=tuple(dict.fromkeys(note for one in made.found for note in one.notes)),
+        )
+        if path is None:
+            return replace(result, seconds=clock() - start)
+        with new_file(data, path) as sink:
+            written = job.write(sink, actions, spans, options)
+        with removed_on_error(sink):
+            _prove(made, data, sink, result, written)
+    passing(Point.PROVED)
+    return replace(result, path=path, length=sink.position, seconds=clock() - start)
 
-Clock = Callable[[], float]
-_StripeName = tuple[int, int]
-"""The number of an open file and of a stripe in it."""
 
-
-_Masks = tuple[Mask | None, Mask | None]
-"""Which rows of a stripe stay, None where all do; and which are aborted, None where none is."""
+def _deleted_near(made: RebalanceUnit, bucket: int, files: Mapping[int, OpenInput], place: InputFiles) -> Keys:
+    """The deleted rows of a bucket, at least those in the stripes that are read."""
+    stripes = np.unique(np.stack((made.runs.file, made.runs.stripe), axis=1), axis=0).tolist()
+    ranges = [
+        StripeKeys(files[file], stripe).key_range() for file, stripe in stripes if files[file].file.bucket == bucket
+    ]
+    with open_inputs(made.deletes[bucket], place) as opened:
+        return read_deletes(opened, bucket, made.unit.write_ids, near=ranges).deleted_keys()
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,50 +408,6 @@ class _Written:
         return (self.ids(made, number) for number in range(len(self.write_ids)))
 
 
-def run_rebalance(made: RebalanceUnit, data: DataFiles, path: str | None, clock: Clock) -> UnitResult:
-    """Make the file at `path`, which must not exist; with `path` None only plan it. Raises as `run_unit` does."""
-    start = clock()
-    place = InputFiles(made.unit.location, data)
-    with planned_inputs(dict(enumerate(made.inputs)), place) as files:
-        deleted = {
-            bucket: _deleted_near(made, bucket, files, place) if deletes else Keys.empty()
-            for bucket, deletes in made.deletes.items()
-        }
-        job = _Job(made, files, deleted)
-        actions, spans, options = job.plan(result_row(made.unit, place))
-        result = _with_found(result_of_actions(made.unit, actions, list(files.values())), made.found)
-        if path is None:
-            return replace(result, seconds=clock() - start)
-        with new_file(data, path) as sink:
-            written = job.write(sink, actions, spans, options)
-        with removed_on_error(sink):
-            _prove(made, data, sink, result, written)
-    passing(Point.PROVED)
-    return replace(result, path=path, length=sink.position, seconds=clock() - start)
-
-
-def _with_found(result: UnitResult, found: Sequence[UnitResult]) -> UnitResult:
-    """With what is to be told of the buckets that were read, beside their rows."""
-    return replace(
-        result,
-        events_in=sum(one.events_in for one in found),
-        events_aborted=sum(one.events_aborted for one in found),
-        duplicate_events=sum(one.duplicate_events for one in found),
-        empty_files=tuple(dict.fromkeys(path for one in found for path in one.empty_files)),
-        notes=tuple(dict.fromkeys(note for one in found for note in one.notes)),
-    )
-
-
-def _deleted_near(made: RebalanceUnit, bucket: int, files: Mapping[int, OpenInput], place: InputFiles) -> Keys:
-    """The deleted rows of a bucket, at least those in the stripes that are read."""
-    stripes = np.unique(np.stack((made.runs.file, made.runs.stripe), axis=1), axis=0).tolist()
-    ranges = [
-        StripeKeys(files[file], stripe).key_range() for file, stripe in stripes if files[file].file.bucket == bucket
-    ]
-    with open_inputs(made.deletes[bucket], place) as opened:
-        return read_deletes(opened, bucket, made.unit.write_ids, near=ranges).deleted_keys()
-
-
 class _Job:
     """One file, from its plan to its bytes."""
 
@@ -428,8 +417,6 @@ class _Job:
         self._stripes: dict[_StripeName, RowStripe] = {}
         self._masks: dict[_StripeName, _Masks] = {}
         self._amounts = made.live_to - made.live_from
-
-    # --- planning -------------------------------------------------------------------------------------------------
 
     def plan(self, row: TypeNode) -> tuple[tuple[StripeAction, ...], dict[StripeFacts, _Span], FileOptions]:
         """What becomes of the rows, the spans of rows that this is about, and the options of the result."""
@@ -531,8 +518,6 @@ class _Job:
 
     def _changed(self, name: _StripeName, what: str) -> CorruptError:
         return CorruptError(f"Cannot rebalance {self._stripes[name].keys.where}: because {what}")
-
-    # --- writing --------------------------------------------------------------------------------------------------
 
     def write(
         self,

@@ -1,4 +1,10 @@
-"""Re-encoding stripes into one, column by column, and stripes that are copied column by column."""
+"""Stripes of a result: some encoded as one, column by column, so that memory follows one stripe; or copied.
+
+A stripe may be copied for a result that has other columns than its file, or another order. Streams stay byte for byte
+what they are; those of columns that the result does not have are left out, and what the file lacks is put beside them:
+row ids, and columns that are null throughout. So the first compaction of a converted table, or of one whose columns
+were added, dropped or moved, costs a copy.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +24,6 @@ from acidlib.orc.writer import EncodedColumn, FileOptions, OrcWriter, encode_col
 from acidlib.rewrite.inputs import OpenInput
 from acidlib.rewrite.keys import DELETE, INSERT, Keys, StripeIds, StripeKeys
 
-# --- recode -----------------------------------------------------------------------------------------------------------
-# Joining, filtering and re-encoding stripes into one, column by column, so that memory follows one stripe.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class KeptRows:
@@ -36,11 +39,6 @@ class KeptRows:
     keep: Mask | None
     keys: Keys
     current: Longs
-
-
-def group_bounds(rows: int, stride: int) -> Longs:
-    """First row of each row group, and the end."""
-    return np.append(np.arange(0, rows, stride, dtype=np.int64), np.int64(rows))
 
 
 def encode_rows(
@@ -84,27 +82,6 @@ def encode_rows(
     return encoded
 
 
-def encode_deletes(keys: Keys, current: Longs, options: FileOptions) -> list[EncodedColumn]:
-    """All columns of a stripe of delete events: id columns, and a row that is null throughout."""
-    bounds = group_bounds(len(keys), options.stride)
-    encoded = _encode_ids(keys, current, DELETE, bounds, options, "UTC")
-    row = null_column(options.root.children[5], len(keys))
-    return encoded + encode_column(row, options.root.children[5], bounds, options, "UTC")
-
-
-def _encode_ids(
-    keys: Keys, current: Longs, operation: int, bounds: Longs, options: FileOptions, timezone: str
-) -> list[EncodedColumn]:
-    rows = len(keys)
-    root = replace(options.root, children=())
-    encoded = encode_column(Column(kind=Kind.STRUCT, slots=rows), root, bounds, options, timezone)
-    operations = np.full(rows, operation, dtype=np.int64)
-    arrays = (operations, keys.write_ids, keys.buckets, keys.row_ids, current)
-    for node, values in zip(options.root.children[:5], arrays, strict=True):
-        encoded += encode_column(Column(kind=node.kind, slots=rows, values=values), node, bounds, options, timezone)
-    return encoded
-
-
 def _join_keys(parts: Sequence[KeptRows]) -> Keys:
     return Keys(
         _join([part.keys.write_ids for part in parts]),
@@ -141,17 +118,35 @@ def _value_bounds(present: Mask, bounds: Longs) -> Longs:
     return running[bounds]
 
 
+def encode_deletes(keys: Keys, current: Longs, options: FileOptions) -> list[EncodedColumn]:
+    """All columns of a stripe of delete events: id columns, and a row that is null throughout."""
+    bounds = group_bounds(len(keys), options.stride)
+    encoded = _encode_ids(keys, current, DELETE, bounds, options, "UTC")
+    row = null_column(options.root.children[5], len(keys))
+    return encoded + encode_column(row, options.root.children[5], bounds, options, "UTC")
+
+
+def _encode_ids(
+    keys: Keys, current: Longs, operation: int, bounds: Longs, options: FileOptions, timezone: str
+) -> list[EncodedColumn]:
+    rows = len(keys)
+    root = replace(options.root, children=())
+    encoded = encode_column(Column(kind=Kind.STRUCT, slots=rows), root, bounds, options, timezone)
+    operations = np.full(rows, operation, dtype=np.int64)
+    arrays = (operations, keys.write_ids, keys.buckets, keys.row_ids, current)
+    for node, values in zip(options.root.children[:5], arrays, strict=True):
+        encoded += encode_column(Column(kind=node.kind, slots=rows, values=values), node, bounds, options, timezone)
+    return encoded
+
+
+def group_bounds(rows: int, stride: int) -> Longs:
+    """First row of each row group, and the end."""
+    return np.append(np.arange(0, rows, stride, dtype=np.int64), np.int64(rows))
+
+
 def walk_timestamps(root: TypeNode) -> Iterator[TypeNode]:
     """The TIMESTAMP columns, whose encoding depends on the writer's zone."""
     return (node for node in root.walk() if node.kind is Kind.TIMESTAMP)
-
-
-# --- graft ------------------------------------------------------------------------------------------------------------
-# Stripes that are copied column by column, for a result that has other columns than their file, or another order.
-#
-# Streams stay byte for byte what they are; those of columns that the result does not have are left out, and what the
-# file lacks is put beside them: row ids, and columns that are null throughout. So the first compaction of a converted
-# table, or of one whose columns were added, dropped or moved, costs a copy.
 
 
 def regrouped(file: OpenInput, number: int, alignment: Alignment, reader: StripeReader) -> str | None:
@@ -202,7 +197,8 @@ def graft(
     columns.append(file.row.column)
     for node, part in zip(row.children, alignment.children, strict=True):
         if part.source is None:
-            columns += _nulls(node, reader, options)
+            bounds = group_bounds(reader.stripe.rows, options.stride)
+            columns += encode_column(null_column(node, reader.stripe.rows), node, bounds, options, reader.timezone)
         else:
             columns += [below.column for below in part.source.walk()]
     found = file.tail.stripe_statistics[keys.number]
@@ -213,9 +209,3 @@ def graft(
         for column, node in zip(columns, options.root.walk(), strict=True)
     ]
     writer.regroup_stripe(reader, columns, statistics)
-
-
-def _nulls(node: TypeNode, reader: StripeReader, options: FileOptions) -> list[EncodedColumn]:
-    rows = reader.stripe.rows
-    bounds = group_bounds(rows, options.stride)
-    return encode_column(null_column(node, rows), node, bounds, options, reader.timezone)

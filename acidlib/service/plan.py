@@ -46,9 +46,6 @@ from acidlib.stores.listing import flush_length
 from acidlib.stores.store import Attempt, Stage, StagedDirectory
 from acidlib.stores.stores import Stores
 
-# --- prepare ----------------------------------------------------------------------------------------------------------
-# From a target and its one listing to a plan's inputs: its state computed once, before any output exists.
-
 _FORMATS = {b"PAR1": "Parquet", b"Obj\x01": "Avro", b"SEQ": "a sequence file", b"RCF": "RCFile"}
 """Formats by the first bytes of their files."""
 
@@ -241,9 +238,6 @@ def _refuse_other_formats(target: Target, file: DataFile, place: InputFiles) -> 
     if not head.startswith(MAGIC):
         raise CorruptError(f"{cannot} {file.path} does not begin as an ORC file does; {instead}")
 
-
-# --- units ------------------------------------------------------------------------------------------------------------
-# Making the file of a unit, that of a large bucket in parts that several tasks share, and collecting what was made.
 
 REWRITE = "rewrite"
 # what planning a bucket and joining its parts take of the time of rewriting it (bench.shared_bucket)

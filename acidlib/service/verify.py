@@ -1,4 +1,14 @@
-"""Verification of results: when a run verifies, and whether readers see now what they saw before."""
+"""Verification of results: when a run verifies, and whether readers see now what they saw before.
+
+Does a result read as what it was made of? Both are read by another reader than the one that compacted.
+
+What was seen before are the directories of the plan, which still lie there. The result is read where it is staged, as
+readers would take it; or, where nothing that is staged can be read, once it is published, from a fresh listing. Both
+go by the same write ids. A major is compared by the rows that are visible, a minor by the rows and the delete events
+that it merged: with the same base below, as many and the same of both are the same visible rows, for every reader.
+After a rebalance rows are in other buckets, under other ids: all of them together are the same rows of the same write
+ids.
+"""
 
 from __future__ import annotations
 
@@ -28,16 +38,6 @@ from acidlib.service.verify_tasks import delete_look_task, reader_task, view_tas
 from acidlib.stores.listing import list_location
 from acidlib.stores.store import Stage, StagedDirectory
 from acidlib.verify.tally import BucketView, PlainView, Tally
-
-# --- verification -----------------------------------------------------------------------------------------------------
-# Does a result read as what it was made of? Both are read by another reader than the one that compacted.
-#
-# What was seen before are the directories of the plan, which still lie there. The result is read where it is staged, as
-# readers would take it; or, where nothing that is staged can be read, once it is published, from a fresh listing. Both
-# go by the same write ids. A major is compared by the rows that are visible, a minor by the rows and the delete events
-# that it merged: with the same base below, as many and the same of both are the same visible rows, for every reader.
-# After a rebalance rows are in other buckets, under other ids: all of them together are the same rows of the same write
-# ids.
 
 VERIFY = "acidlib.verify"
 _SHOWN = 3
@@ -299,10 +299,6 @@ def _reason(done: Compacted, what: str, found: Verification) -> str:
             "again with --release-held if it is right"
         )
     return f"Cannot vouch for the compaction of {target.ref}: {what} ({sides}). {then}"
-
-
-# --- verifier ---------------------------------------------------------------------------------------------------------
-# When results of a run are verified, and what that does to a place.
 
 
 class Verifier:
