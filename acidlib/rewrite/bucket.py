@@ -47,8 +47,8 @@ from acidlib.rewrite.recode import (
     encode_deletes,
     encode_rows,
     graft,
+    has_timestamps,
     regrouped,
-    walk_timestamps,
 )
 
 Clock = Callable[[], float]
@@ -204,7 +204,7 @@ def row_stripes(
     Raises RefusedError when the keys of two stripes interleave or a stripe holds what is not understood, CorruptError
     for rows in the wrong bucket.
     """
-    zones = any(True for _ in walk_timestamps(options.root))
+    zones = has_timestamps(options.root)
     found = []
     for index, (file, alignment) in enumerate(zip(files, alignments, strict=True)):
         columns = result_columns(alignment, options.root, acid=file.acid)

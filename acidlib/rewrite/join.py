@@ -36,7 +36,7 @@ from acidlib.parquet.footer import MAGIC as PARQUET_MAGIC
 from acidlib.parquet.footer import Footer, read_footer
 from acidlib.parquet.join import MOST_JOINED_FOOTER, MOST_ROW_GROUPS, check_joined, join_files
 from acidlib.planning.units import extension
-from acidlib.rewrite.bucket import container_difference
+from acidlib.rewrite.bucket import Clock, container_difference
 from acidlib.rewrite.inputs import InputFiles, OpenInput, open_inputs
 from acidlib.rewrite.output import (
     InputStripe,
@@ -47,9 +47,8 @@ from acidlib.rewrite.output import (
     removed_on_error,
     result_of_actions,
 )
-from acidlib.rewrite.recode import copy_unchanged, group_bounds, walk_timestamps
+from acidlib.rewrite.recode import copy_unchanged, group_bounds, has_timestamps
 
-Clock = Callable[[], float]
 Actions = tuple[StripeAction, ...]
 
 PLAIN = frozenset({"", ".txt", ".csv", ".tsv", ".json", ".log", ".text"})
@@ -163,7 +162,7 @@ def _plan_orc(unit: JoinUnit, inputs: Sequence[OpenInput]) -> tuple[Actions, Fil
     """Return what becomes of each stripe, and the options of the result."""
     tails = [file.tail for file in inputs]
     options = file_options(tails[0].root, tails, unit.generation, unit.settings)
-    zones = any(True for _ in walk_timestamps(options.root))
+    zones = has_timestamps(options.root)
     columns = {node.column: node.column for node in options.root.walk()}
     stripes = []
     for index, file in enumerate(inputs):
@@ -230,7 +229,7 @@ def _run_parquet(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResul
     footers = [_footer(file, place) for file in unit.inputs]
     rows = sum(footer.rows for footer in footers)
     result = replace(
-        _result(unit),
+        result_of_actions(unit, (), ()),
         rows_in=rows,
         rows_out=rows,
         bytes_copied=sum(footer.length for footer in footers),
@@ -259,7 +258,7 @@ def _run_bytes(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResult:
     lines = unit.way is JoinWay.LINES
     reason = "text, joined by lines" if lines else unit.reason or "copied as it is"
     result = replace(
-        _result(unit),
+        result_of_actions(unit, (), ()),
         rows_in=None,
         rows_out=None,
         bytes_copied=size,
@@ -334,12 +333,6 @@ def _inflated(stream: Any, data: bytes) -> Iterator[bytes]:
     yield stream.decompress(data, _PIECE)
     while not (stream.eof or stream.needs_input):
         yield stream.decompress(b"", _PIECE)
-
-
-def _result(unit: JoinUnit) -> UnitResult:
-    return UnitResult(
-        directory=unit.directory, file_name=unit.file_name, bucket=unit.bucket, is_delete=False, path=None, length=0
-    )
 
 
 def _whole(path: str, length: int, reason: str) -> PlannedAction:

@@ -35,7 +35,7 @@ from acidlib.planning.units import plan_stripes
 from acidlib.points import Point, passing
 from acidlib.rewrite.deletes import DeleteEvents
 from acidlib.rewrite.inputs import OpenInput, key_index
-from acidlib.rewrite.keys import Keys, StripeIds, StripeKeys
+from acidlib.rewrite.keys import Keys, StripeKeys
 
 _T = TypeVar("_T")
 _CODECS = frozenset({Compression.NONE, Compression.ZLIB, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD})
@@ -339,7 +339,7 @@ def read_back(
     try:
         tail = read_tail(source)
         entries = key_index(tail) or ()
-        file = _opened(source, tail, directory="delete_delta_" if events is not None else "")
+        file = result_input(source, tail, directory="delete_delta_" if events is not None else "")
         ascending = entries == tuple(last_keys)
         found_again = 0
         before: Key | None = None
@@ -375,13 +375,8 @@ def read_back(
         source.close()
 
 
-def ids_of_stripes(source: SourceFile, tail: Tail) -> Iterator[StripeIds]:
-    """The id columns of each stripe of a result of rows, decoded."""
-    file = _opened(source, tail, directory="")
-    return (StripeKeys(file, number).ids() for number in range(len(tail.stripes)))
-
-
-def _opened(source: SourceFile, tail: Tail, *, directory: str) -> OpenInput:
+def result_input(source: SourceFile, tail: Tail, *, directory: str) -> OpenInput:
+    """Return a finished file as an input whose statistics do not count, so that its id columns are decoded."""
     return OpenInput(
         file=DataFile(path=source.name, directory=directory, length=source.length, bucket=0),
         source=source,

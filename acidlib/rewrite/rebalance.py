@@ -13,7 +13,7 @@ bucket and row id are new.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
@@ -28,6 +28,7 @@ from acidlib.orc.schema import TypeNode, acid_tree
 from acidlib.orc.writer import FileOptions, OrcWriter
 from acidlib.points import Point, passing
 from acidlib.rewrite.bucket import (
+    Clock,
     PlannedInput,
     RowStripe,
     check_calendar,
@@ -46,16 +47,14 @@ from acidlib.rewrite.keys import Keys, StripeIds, StripeKeys
 from acidlib.rewrite.output import (
     file_options,
     found_filters,
-    ids_of_stripes,
     new_file,
     plan_actions,
     removed_on_error,
     result_columns,
+    result_input,
     result_of_actions,
 )
-from acidlib.rewrite.recode import KeptRows, encode_rows, graft, may_be_grafted, walk_timestamps
-
-Clock = Callable[[], float]
+from acidlib.rewrite.recode import KeptRows, encode_rows, graft, has_timestamps, may_be_grafted
 
 _StripeName = tuple[int, int]
 """The number of an open file and of a stripe in it."""
@@ -474,7 +473,7 @@ class _Job:
         no_copy: str | None = "columns that cannot be copied as they are"
         if may_be_grafted(file, name[1], alignment, reader):
             no_copy = container_difference(file.tail, options, statistics_true=True)
-        zones = any(True for _ in walk_timestamps(options.root))
+        zones = has_timestamps(options.root)
         facts = StripeFacts(
             file=name[0],
             number=name[1],
@@ -625,7 +624,9 @@ def _prove(made: RebalanceUnit, data: DataFiles, sink: SinkFile, planned: UnitRe
             raise _broken(where, "its stripes do not have the rows that were written")
         if key_index(tail) != tuple(ids.keys.key(-1) for ids in expected):
             raise _broken(where, "its key index is not that of its last rows")
-        for number, (found, wanted) in enumerate(zip(ids_of_stripes(source, tail), expected, strict=True)):
+        file = result_input(source, tail, directory="")
+        for number, wanted in enumerate(expected):
+            found = StripeKeys(file, number).ids()
             if not (wanted.keys.ascending() and found.keys.equals(wanted.keys)):
                 raise _broken(where, f"the ids of its stripe {number} are not those that were written, or not in order")
             if not np.array_equal(found.current, wanted.current):

@@ -8,7 +8,7 @@ were added, dropped or moved, costs a copy.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -144,9 +144,9 @@ def group_bounds(rows: int, stride: int) -> Longs:
     return np.append(np.arange(0, rows, stride, dtype=np.int64), np.int64(rows))
 
 
-def walk_timestamps(root: TypeNode) -> Iterator[TypeNode]:
-    """The TIMESTAMP columns, whose encoding depends on the writer's zone."""
-    return (node for node in root.walk() if node.kind is Kind.TIMESTAMP)
+def has_timestamps(root: TypeNode) -> bool:
+    """Return True if a column is a TIMESTAMP, whose encoding depends on the writer's zone."""
+    return any(node.kind is Kind.TIMESTAMP for node in root.walk())
 
 
 def regrouped(file: OpenInput, number: int, alignment: Alignment, reader: StripeReader) -> str | None:

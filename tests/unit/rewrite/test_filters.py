@@ -67,8 +67,6 @@ def planned(*stripes: RowStripe, root: TypeNode = ROOT, columns: str = "") -> tu
     return [facts.no_copy for facts in found], set(wanted)
 
 
-# --- names ------------------------------------------------------------------------------------------------------------
-
 NESTED = acid_tree(tree("struct<a:int,B:struct<c:int,d:array<string>>,`e.f`:int,row:int>"))
 """Columns 7: a, 8: B, 9: B.c, 10: B.d, 11: its elements, 12: e.f, 13: row."""
 
@@ -92,9 +90,6 @@ NESTED = acid_tree(tree("struct<a:int,B:struct<c:int,d:array<string>>,`e.f`:int,
 )
 def test_names_of_columns(names: str, columns: set[int]) -> None:
     assert named_columns(NESTED, names) == columns
-
-
-# --- stripes ----------------------------------------------------------------------------------------------------------
 
 
 def test_without_filters_there_is_nothing_to_do(make: Maker) -> None:
@@ -142,9 +137,6 @@ def test_columns_of_original_files_are_those_of_the_row(tmp_path: Path) -> None:
         assert planned(*stripes) == ([None, None], set())
         assert planned(*stripes, columns="s") == (["no bloom filter of column s"] * 2, {S})
         assert result_columns(alignment, ROOT, acid=False) == {0: 6, 1: A, 2: S}
-
-
-# --- sizes ------------------------------------------------------------------------------------------------------------
 
 
 def sizes(

@@ -54,9 +54,6 @@ def with_tail(file: OpenInput, **changes: Any) -> OpenInput:
     return replace(file, tail=replace(file.tail, **changes))
 
 
-# --- one case for each reason -----------------------------------------------------------------------------------------
-
-
 def test_a_stripe_without_a_reason_against_it_is_copied(stripe: OpenInput) -> None:
     assert reason(stripe) is None
     assert reason(stripe, block_size=stripe.tail.block_size * 2) is None
@@ -124,8 +121,6 @@ def test_statistics_that_lie_keep_a_stripe_from_being_copied(stripe: OpenInput) 
     assert reason(liar, stripe) == "no true statistics"
 
 
-# --- calendars --------------------------------------------------------------------------------------------------------
-
 DATED = "struct<d:date,n:array<timestamp>>"
 OLD_SECONDS, NEW_SECONDS = SWITCH * 86_400 - 1, SWITCH * 86_400
 
@@ -175,9 +170,6 @@ def test_without_true_statistics_a_column_may_hold_any_date(tmp_path: Path) -> N
 
 def test_a_table_without_dates_has_no_calendar(stripe: OpenInput) -> None:
     check(with_tail(stripe, calendar=PROLEPTIC, stride=0), HYBRID)
-
-
-# --- rows that go -----------------------------------------------------------------------------------------------------
 
 
 def key_set(*row_ids: int, write_id: int = 7, bucket: int = B0) -> Keys:

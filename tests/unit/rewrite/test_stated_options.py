@@ -69,9 +69,6 @@ def test_blocks_are_no_larger_than_stated_and_else_the_largest_of_the_inputs(
     assert options(settings, *(tail(9, block_size=size) for size in blocks)).block_size == expected
 
 
-# --- whole compactions ------------------------------------------------------------------------------------------------
-
-
 def table(location: Path) -> Path:
     for write_id in (1, 2, 3):
         rows = [(i, f"row {i}") for i in range(write_id * 3000)]
@@ -135,9 +132,6 @@ def test_without_a_statement_the_inputs_decide(tmp_path: Path) -> None:
     result, file = compact(table(tmp_path / "t"), replace(COPY, compression="SNAPPY", stride=1000))
     assert (result.stripes_copied, result.stripes_rewritten) == (3, 0)
     assert (file.compression, file.stride) == (int(Compression.ZLIB), 10_000)
-
-
-# --- the columns of units ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [MAJOR, MINOR])

@@ -31,8 +31,6 @@ from acidlib.model.units import DataFile
 from acidlib.rewrite.inputs import key_index
 from acidlib.rewrite.keys import StripeKeys, aborted_rows
 
-# --- what is known of keys --------------------------------------------------------------------------------------------
-
 
 def test_true_statistics_bound_the_keys_without_decoding(tmp_path: Path) -> None:
     file = delta(tmp_path)
@@ -121,9 +119,6 @@ def test_keys_that_are_decoded_win_over_the_key_index(tmp_path: Path) -> None:
         assert StripeKeys(inputs[0], 1).last_key() == (7, B0, 19)
 
 
-# --- rows that do not belong ------------------------------------------------------------------------------------------
-
-
 def stripe_of(path: Path, found: list[tables.Event], change: Any = None, bucket: int = 0) -> DataFile:
     data = tables.acid_bytes(COLUMNS, sorted(found, key=tables.event_key), STRIPES)
     return write(path, data if change is None else change(data), bucket=bucket)
@@ -192,9 +187,6 @@ def test_an_id_column_with_nulls_is_corrupt(tmp_path: Path) -> None:
     file = write(tmp_path / "delta_0000007_0000007_0000" / "bucket_00000", bad)
     with opened(file) as inputs, pytest.raises(CorruptError, match=r"column 4 in stripe 0 of .*nulls"):
         StripeKeys(inputs[0], 0).ids()
-
-
-# --- aborted rows -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("change", [None, without_stride], ids=["statistics", "decoded"])
