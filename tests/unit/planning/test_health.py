@@ -110,6 +110,10 @@ def transaction(number: int, age: float, *, is_open: bool = True, silent: float 
     return Transaction(id=number, is_open=is_open, user="ann", host="h1", age=age, silent=silent)
 
 
+def kinds(seen: StatusSnapshot) -> list[FindingKind]:
+    return [one.kind for one in status_of(seen, LIMITS).findings]
+
+
 def blocker(kind: str, name: str) -> CleaningBlocker:
     return CleaningBlocker(
         request_id=1, ref=TableRef("db", name), kind=kind, id=5, user="bob", host="h2", age=2.0 * DAY
@@ -158,9 +162,7 @@ def test_rolled_back_transactions_wait_by_the_rules_of_the_cleaner(count: int, h
     )
     found = [one for one in status_of(seen, LIMITS).findings if one.kind is FindingKind.ABORTED_LEFT]
     assert bool(found) == is_found
-    assert not any(
-        one.kind is FindingKind.ABORTED_LEFT for one in status_of(replace(seen, uncleaned=None), LIMITS).findings
-    )
+    assert FindingKind.ABORTED_LEFT not in kinds(replace(seen, uncleaned=None))
     if is_found:
         noun = "transaction waits" if count == 1 else "transactions wait"
         ids = "1 write id" if count == 1 else f"{count:,} write ids"
@@ -256,14 +258,14 @@ def test_a_place_that_was_compact_already_ends_every_row(states: str) -> None:
     words = refused_message("there is nothing to merge: a base and no delta")
     rows[0] = replace(rows[0], error_message=words)
     assert (in_a_row(rows, State.REFUSED), in_a_row(rows, State.FAILED)) == (0, 0)
-    assert status_of(StatusSnapshot(now_ms=NOW, requests=tuple(rows)), LIMITS).findings == ()
+    assert kinds(StatusSnapshot(now_ms=NOW, requests=tuple(rows))) == []
     after = request(11, "t", State.REFUSED, error_message="its bucket cannot be told")
     assert in_a_row([after, *rows], State.REFUSED) == 1
 
 
 def test_a_place_that_is_being_written_may_still_be_queued() -> None:
     place = replace(HEALTHY, due="11 delta directories are more than 10", idle=60.0)
-    assert status_of(StatusSnapshot(now_ms=NOW, places=(place,), known_places=1), LIMITS).findings == ()
+    assert kinds(StatusSnapshot(now_ms=NOW, places=(place,), known_places=1)) == []
 
 
 def test_a_limit_of_zero_is_never_passed() -> None:
@@ -275,10 +277,8 @@ def test_a_limit_of_zero_is_never_passed() -> None:
 
 def test_where_no_queue_tells_it_an_unknown_age_is_no_trouble() -> None:
     seen = StatusSnapshot(now_ms=NOW, requests=(request(1, "t", State.INITIATED, enqueue_ms=None),), tells_queued=False)
-    assert status_of(seen, LIMITS).findings == ()
-    assert [one.kind for one in status_of(replace(seen, tells_queued=True), LIMITS).findings] == [
-        FindingKind.AGE_UNKNOWN
-    ]
+    assert kinds(seen) == []
+    assert kinds(replace(seen, tells_queued=True)) == [FindingKind.AGE_UNKNOWN]
 
 
 def test_the_failures_of_two_queues_are_no_row() -> None:
@@ -294,5 +294,5 @@ def test_places_are_told_apart_by_where_they_lie_without_a_metastore() -> None:
         for number in (1, 2)
     ]
     seen = StatusSnapshot(now_ms=NOW, requests=tuple(rows))
-    assert [one.kind for one in status_of(seen, LIMITS).findings] == [FindingKind.TWICE]
-    assert status_of(replace(seen, by_location=True), LIMITS).findings == ()
+    assert kinds(seen) == [FindingKind.TWICE]
+    assert kinds(replace(seen, by_location=True)) == []
