@@ -739,8 +739,8 @@ class Hive4Cleaning(Cleaning):
             )
         self._retention = retention_of(self.services.settings, options)
         self._places = CleaningPlaces(backend.catalog, self._readers.snapshot, self.find)
-        self._not_ready: dict[TableRef, dict[int, str]] = {}
-        """Of each place, the transactions of requests that wait, and what for: what they cover may be read."""
+        self._not_ready: dict[int, str] = {}
+        """The transactions of requests that wait, and what for: what they cover may be read, also after a rename."""
         if backend.database is not None:
             self.further = RolledBack(self.services, hms, backend.catalog, backend.database, options)
 
@@ -786,7 +786,7 @@ class Hive4Cleaning(Cleaning):
         for row in rows:
             reason = self.not_ready_reason(row)
             if reason is not None and row.txn_id is not None:
-                self._not_ready.setdefault(row.ref, {})[row.txn_id] = reason
+                self._not_ready[row.txn_id] = reason
             if reason is None or self.options.dry_run:
                 expected.append(row)
         self._places.expect(expected)
@@ -825,7 +825,9 @@ class Hive4Cleaning(Cleaning):
     def find(self, request_id: int) -> CompactionRequest | None:
         """Return the request of an id, where it is still ready for cleaning."""
         row = self._hms.find_compaction(request_id)
-        return None if row is None or row.state is not State.READY_FOR_CLEANING else _with_mark(row)
+        if row is None or row.state is not State.READY_FOR_CLEANING:
+            return None
+        return self._with_bound(_with_mark(row), self._readers.txns)
 
     def place(self, request: CompactionRequest, *, anew: bool = False) -> tuple[CompactionRequest, Target | None]:
         """Return the place as of a snapshot that all have at least who may read it."""
@@ -858,8 +860,8 @@ class Hive4Cleaning(Cleaning):
         del known
         request, target, listing = looked.request, looked.target, looked.listing
         commit = (request.commit_ms or 0) / 1000
-        waiting = self._not_ready.get(request.ref, {})
-        names = {name: parse_directory(name, Generation.HIVE4) for name in listing.top_directories() if waiting}
+        waiting, tops = self._not_ready, listing.top_directories()
+        names = {name: parse_directory(name, Generation.HIVE4) for name in tops if waiting}
         return cleanable(
             listing,
             looked.mark,
@@ -868,7 +870,7 @@ class Hive4Cleaning(Cleaning):
             now=self.services.clock(),
             retention_seconds=self._retention,
             newest_publication=commit,
-            published_at=dict.fromkeys(listing.top_directories(), commit),
+            published_at=dict.fromkeys(tops, commit),
             txns=target.interpretation.txns,
             still_read={
                 name: waiting[parsed.visibility_txn]
