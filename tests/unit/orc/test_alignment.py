@@ -295,12 +295,9 @@ def test_conversions_below_are_named_by_their_paths() -> None:
     assert conversions(found) == "a.0 from int to string, m.0 from byte to string, m.1.x from char(2) to string, 1 more"
 
 
-def test_an_added_column_has_to_be_written() -> None:
-    assert not aligned("struct<a:int,b:string>", "struct<a:int>").copyable
-
-
-def test_added_columns_have_no_source_down_to_their_leaves() -> None:
+def test_added_columns_have_to_be_written_and_have_no_source_down_to_their_leaves() -> None:
     found = aligned("struct<a:int,b:array<string>>", "struct<a:int>")
+    assert not found.copyable
     assert found.children[0].source is not None
     added = found.children[1]
     assert (added.source, added.children[0].source) == (None, None)
@@ -369,14 +366,11 @@ def test_a_dictionary_is_for_fewer_entries_than_values(count: int) -> None:
     assert texts(column) == ["10", "11", "12", "14", "14"][:count]
 
 
-def test_a_char_of_numbers_is_padded() -> None:
+def test_booleans_have_capital_letters_and_a_char_is_padded() -> None:
+    assert texts(converted("boolean", "string", [True, False, None])) == ["TRUE", "FALSE", None]
     assert texts(converted("smallint", "char(7)", [-32768, None, 5])) == ["-32768 ", None, "5      "]
     assert texts(converted("tinyint", "char(4)", [-128, 127] * 200)) == ["-128", "127 "] * 200
     assert texts(converted("boolean", "char(6)", [True, None, False])) == ["TRUE  ", None, "FALSE "]
-
-
-def test_booleans_have_capital_letters() -> None:
-    assert texts(converted("boolean", "string", [True, False, None])) == ["TRUE", "FALSE", None]
 
 
 @pytest.mark.parametrize("dictionary", [0.0, 1.0])

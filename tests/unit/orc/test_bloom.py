@@ -35,6 +35,12 @@ def strings(kind: Kind, values: list[str]) -> Column:
     return Column(kind=kind, slots=len(data), lengths=longs(*map(len, data)), data=octets(b"".join(data)))
 
 
+def in_dictionary(kind: Kind, entries: list[str], *values: int) -> Column:
+    words = strings(kind, entries)
+    dictionary = Dictionary(offsets=np.cumsum([0, *words.lengths], dtype=np.int64), data=words.data)  # type: ignore[misc,arg-type]
+    return Column(kind=kind, slots=len(values), values=longs(*values), dictionary=dictionary)
+
+
 def bits(column: Column, of: TypeNode, bounds: list[int], zone: str = "UTC") -> list[bytes]:
     index = bloom_filters(column, of, longs(*bounds), SIZE, timezone=zone)
     assert {entry.num_hash_functions for entry in index.bloom_filter} == {SIZE.functions}
@@ -193,9 +199,7 @@ def test_zeros_and_what_is_no_number(kind: Kind) -> None:
 
 
 def test_dictionaries_hash_as_what_they_stand_for() -> None:
-    words = strings(Kind.STRING, ["b", "a", "é" * 9])
-    dictionary = Dictionary(offsets=np.cumsum([0, *words.lengths], dtype=np.int64), data=words.data)  # type: ignore[misc,arg-type]
-    column = Column(kind=Kind.STRING, slots=4, values=longs(1, 1, 2, 0), dictionary=dictionary)
+    column = in_dictionary(Kind.STRING, ["b", "a", "é" * 9], 1, 1, 2, 0)
     assert bits(column, node(Kind.STRING), [0, 2, 4]) == [
         expected(["s:a"], Kind.STRING), expected(["s:" + "é" * 9, "s:b"], Kind.STRING)
     ]  # fmt: skip
@@ -207,9 +211,7 @@ def test_texts_that_readers_show_otherwise_are_not_certain() -> None:
     bounds = list(range(len(texts) + 1))
     assert passing(strings(Kind.CHAR, texts), char, bounds) == [False, False, True, False, True, False, True]
     assert passing(strings(Kind.VARCHAR, texts), varchar, bounds) == [False] * 4 + [True, False, False]
-    words = strings(Kind.CHAR, texts)
-    dictionary = Dictionary(offsets=np.cumsum([0, *words.lengths], dtype=np.int64), data=words.data)  # type: ignore[misc,arg-type]
-    column = Column(kind=Kind.CHAR, slots=4, values=longs(0, 1, 2, 3), dictionary=dictionary)
+    column = in_dictionary(Kind.CHAR, texts, 0, 1, 2, 3)
     assert passing(column, char, [0, 2, 4]) == [False, True]
     assert bits(column, char, [0, 2, 4])[0] == expected(["s:abc", "s:éé"], Kind.CHAR, 3)
 

@@ -197,8 +197,11 @@ def values_of(found: Column) -> list[bytes]:
     ],
 )
 def test_entries_are_used_distinct_and_ascending_and_values_the_same(words: list[bytes], entries: list[int]) -> None:
-    given = strings(words, entries)
-    found = canonical(given)
+    assert_canonical(words, entries)
+
+
+def assert_canonical(words: list[bytes], entries: list[int]) -> None:
+    found = canonical(strings(words, entries))
     assert found.dictionary is not None
     assert words_of(found.dictionary) == sorted({words[entry] for entry in entries})
     assert values_of(found) == [words[entry] for entry in entries]
@@ -215,10 +218,7 @@ def test_random_dictionaries_agree_with_pythons_sorting() -> None:
         start = b"the same start" * generator.randrange(2)
         words = [start + bytes(generator.choices(b"\x00a\xff", k=generator.randrange(10))) for _ in range(40)]
         entries = [generator.randrange(generator.choice([1, 40])) for _ in range(100)]
-        found = canonical(strings(words, entries))
-        assert found.dictionary is not None
-        assert words_of(found.dictionary) == sorted({words[entry] for entry in entries})
-        assert values_of(found) == [words[entry] for entry in entries]
+        assert_canonical(words, entries)
 
 
 def test_above_the_threshold_of_distinct_strings_the_column_becomes_direct() -> None:

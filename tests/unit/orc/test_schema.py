@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pyorc
 import pytest
 from judges import orc_tail, tables
 from orc_memory import tail_of, tree
@@ -67,12 +66,6 @@ def test_formatting_a_tree_gives_the_same_tree_with_its_attributes() -> None:
     assert parse_types(format_types(root), where="f") == root
     nested = tree(EVERY_TYPE)
     assert parse_types(format_types(nested), where="f") == nested
-
-
-def test_a_tree_reads_as_its_declaration() -> None:
-    assert str(tree("struct<a:array<map<string,decimal(5,2)>>,b:varchar(7)>")) == (
-        "struct<a:list<map<string,decimal(5,2)>>,b:varchar(7)>"
-    )
 
 
 NOT_TREES = {
@@ -142,12 +135,6 @@ def test_an_original_file_is_its_own_row_and_moves_by_six_columns() -> None:
     moved = renumber(root, 6)
     assert [node.column for node in moved.walk()] == [node.column + 6 for node in root.walk()]
     assert str(moved) == str(root)
-
-
-def test_pyorc_agrees_on_the_types_written() -> None:
-    node: TypeNode = tree(EVERY_TYPE)
-    kinds = pyorc.TypeDescription.from_string(EVERY_TYPE).fields.values()
-    assert [int(child.kind) for child in node.children] == [int(kind.kind) for kind in kinds]
 
 
 def parse(text: str) -> TypeNode:

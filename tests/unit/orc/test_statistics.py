@@ -20,7 +20,7 @@ from judges import tables
 from orc_memory import MemorySource, tail_of
 
 from acidlib.model.names import Generation
-from acidlib.orc.columns import Column, Dictionary, canonical
+from acidlib.orc.columns import Column, Dictionary
 from acidlib.orc.proto import ColumnStatistics, Kind, RowIndex, StreamKind
 from acidlib.orc.reader import StripeReader, Tail, parse_message
 from acidlib.orc.schema import TypeNode
@@ -297,24 +297,6 @@ def close(got: Any, found: Any) -> bool:
     return bool(left == right)
 
 
-def test_file_statistics_as_pyorc_reads_them() -> None:
-    data, tail = pyorc_file(700)
-    values = list(zip(*rows(700), strict=True))
-    read = pyorc.Reader(io.BytesIO(data))
-    reader = StripeReader(MemorySource(data, "pyorc"), tail, 0)
-    for number, node in enumerate(tail.root.children):
-        message = whole(reader.column(node, 700), HIVE4, precision=node.precision, scale=node.scale)
-        found = read[node.column].statistics
-        present = [value for value in values[number] if value is not None]
-        assert message.number_of_values == found["number_of_values"] == len(present)
-        assert message.has_null == found["has_null"]
-        if node.kind in (Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG):
-            assert integer_range(message) == (found["minimum"], found["maximum"]) == (min(present), max(present))
-        if node.kind is Kind.DECIMAL:
-            assert Decimal(message.decimal_statistics.minimum) == found["minimum"] == min(present)
-            assert Decimal(message.decimal_statistics.maximum) == found["maximum"] == max(present)
-
-
 # --- case by case ---
 
 
@@ -331,19 +313,6 @@ def test_no_groups() -> None:
     assert group_statistics(column, node_of(Kind.LONG), longs(0), longs(0), generation=HIVE3, timezone="UTC") == []
 
 
-def test_bytes_are_signed() -> None:
-    column = Column(kind=Kind.BYTE, slots=3, values=np.array([0x7F, 0x80, 0xFF], np.uint8))
-    assert whole(column) == stats(3, int_statistics={"minimum": -128, "maximum": 127, "sum": -2})
-
-
-def test_a_sum_beyond_64_bits_is_left_out_and_bounds_stay() -> None:
-    top = 2**63 - 1
-    column = Column(kind=Kind.LONG, slots=2, values=longs(top, top))
-    assert whole(column) == stats(2, int_statistics={"minimum": top, "maximum": top})
-    column = Column(kind=Kind.LONG, slots=4, values=longs(top, top, -top, -top - 1))
-    assert whole(column) == stats(4, int_statistics={"minimum": -top - 1, "maximum": top, "sum": -1})
-
-
 def test_booleans_and_binaries_keep_their_message_without_values() -> None:
     column = Column(kind=Kind.BOOLEAN, slots=3, values=np.array([1, 0, 1], np.uint8))
     assert whole(column) == stats(3, bucket_statistics={"count": [2]})
@@ -357,38 +326,6 @@ def test_nan_leaves_nothing(values: tuple[float, ...]) -> None:
     assert whole(doubles(*values)) == stats(len(values))
 
 
-@pytest.mark.parametrize("zero", [0.0, -0.0])
-def test_zero_bounds_take_in_both_zeros(zero: float) -> None:
-    typed = whole(doubles(zero)).double_statistics
-    assert math.copysign(1, typed.minimum) == -1
-    assert math.copysign(1, typed.maximum) == 1
-    assert (typed.minimum, typed.maximum, typed.sum) == (0, 0, 0)
-
-
-def test_sums_that_are_not_finite_are_left_out() -> None:
-    inf = math.inf
-    assert whole(doubles(-inf, inf)) == stats(2, double_statistics={"minimum": -inf, "maximum": inf})
-    assert whole(doubles(1e308, 1e308)) == stats(2, double_statistics={"minimum": 1e308, "maximum": 1e308})
-
-
-def test_floats_are_widened_exactly() -> None:
-    column = Column(kind=Kind.FLOAT, slots=1, values=np.array([0.1], np.float32).view(np.uint32))
-    exact = 13421773 / 2**27
-    assert whole(column) == stats(1, double_statistics={"minimum": exact, "maximum": exact, "sum": exact})
-
-
-def test_dates_beyond_32_bits_are_unknown() -> None:
-    assert whole(Column(kind=Kind.DATE, slots=2, values=longs(-719_162, 2_932_896))) == stats(
-        2, date_statistics={"minimum": -719_162, "maximum": 2_932_896}
-    )
-    assert whole(Column(kind=Kind.DATE, slots=2, values=longs(0, 2**31))) == stats(2)
-
-
-def test_strings_by_unsigned_bytes() -> None:
-    column = strings(b"b", "ä".encode(), b"a\x00", b"a", b"abcdefghi", b"abcdefgh")
-    assert whole(column) == stats(6, string_statistics={"minimum": b"a", "maximum": "ä".encode(), "sum": 23})
-
-
 def test_strings_that_share_their_first_bytes_or_end_in_zeros() -> None:
     generator = random.Random(11)
     heads = [b"", b"\0", b"\0" * 7, b"\0" * 8, b"abcdefg", b"abcdefgh", b"\xc2\x80" * 5]
@@ -400,34 +337,6 @@ def test_strings_that_share_their_first_bytes_or_end_in_zeros() -> None:
         typed = whole(strings(*values)).string_statistics
         assert (typed.minimum, typed.maximum) == (min(values), max(values)), values
         assert typed.sum == sum(map(len, values))
-
-
-def test_the_extreme_instants_are_found_before_and_after_1970() -> None:
-    generator = random.Random(12)
-    for _ in range(300):
-        # nanoseconds as stored: three bits for the zeros that were taken off
-        pairs = [
-            (generator.randrange(-4, 4) + EPOCH, generator.choice([0, 1, 999_999, 1_000_000, 999_999_999]) << 3)
-            for _ in range(generator.randrange(1, 8))
-        ]
-        millis = []
-        for second, stored in pairs:
-            read = (second - EPOCH) * 1000 + (stored >> 3) // 1_000_000
-            millis.append(read - 1000 if read < 0 and stored >> 3 > 999_999 else read)
-        typed = whole(timestamps(*pairs)).timestamp_statistics
-        assert (typed.minimum_utc, typed.maximum_utc) == (min(millis), max(millis)), pairs
-
-
-@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0)])
-def test_dictionary_in_any_order(order: tuple[int, ...]) -> None:
-    entries = [(b"aa", b"b", b"c")[i] for i in order]
-    dictionary = Dictionary(
-        offsets=np.concatenate(([0], np.cumsum([len(e) for e in entries]))),
-        data=np.frombuffer(b"".join(entries), np.uint8),
-    )
-    column = Column(kind=Kind.STRING, slots=3, values=longs(*(entries.index(e) for e in (b"b", b"aa", b"b"))))
-    column.dictionary = dictionary
-    assert whole(canonical(column)) == stats(3, string_statistics={"minimum": b"aa", "maximum": b"b", "sum": 4})
 
 
 @pytest.mark.parametrize("generation", [HIVE3, HIVE4])

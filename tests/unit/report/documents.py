@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from acidlib.model.names import Generation
@@ -180,9 +181,12 @@ def status_of_tables() -> dict[str, Any]:
     return document
 
 
+RESULTS: dict[str, list[Any]] = {
+    "major_compact": [DONE, FAILED, REFUSED],
+    "initiator": [DUE, LEFT, UNSEEN, REFUSED_AT_ONCE],
+    "cleaner": [CLEANED, WAITS, UNCLEANED],
+}
 DOCUMENTS: dict[str, Callable[[], dict[str, Any]]] = {
-    "major_compact": lambda: document_of("major_compact", [DONE, FAILED, REFUSED]),
-    "initiator": lambda: document_of("initiator", [DUE, LEFT, UNSEEN, REFUSED_AT_ONCE]),
-    "cleaner": lambda: document_of("cleaner", [CLEANED, WAITS, UNCLEANED]),
+    **{job: partial(document_of, job, results) for job, results in RESULTS.items()},
     "status": status_of_tables,
 }

@@ -23,7 +23,7 @@ from acidlib.report.results import CompactionResult, Outcome, Verification
 from acidlib.wording import retention_words
 
 from . import documents
-from .documents import CLEANED, DOCUMENTS, DONE, FAILED, NOTES, REFUSED, document_of, told
+from .documents import CLEANED, DOCUMENTS, DONE, FAILED, NOTES, REFUSED, RESULTS, document_of, told
 
 _VOID = {"meta", "link", "wbr"}
 
@@ -69,7 +69,7 @@ def drawn(document: dict[str, Any]) -> Elements:
 
 
 @pytest.mark.parametrize("job", DOCUMENTS)
-def test_nothing_is_fetched_and_nothing_runs(job: str) -> None:
+def test_nothing_is_fetched_nothing_runs_and_tables_have_heads(job: str) -> None:
     page = drawn(DOCUMENTS[job]())
     assert not {"script", "iframe", "object", "img", "base", "form"} & set(page.found)
     asks = {"src", "href", "srcset", "action", "data", "poster", "xlink:href", "background"}
@@ -80,6 +80,11 @@ def test_nothing_is_fetched_and_nothing_runs(job: str) -> None:
     html = html_of(page_of(DOCUMENTS[job]()))
     assert "url(" not in html
     assert "@import" not in html
+    assert page.found["h1"] == 1
+    ids = {value for _, name, value in page.attributes if name == "id"}
+    named = [value for _, name, value in page.attributes if name == "aria-labelledby"]
+    assert set(named) <= ids
+    assert sum(name == "scope" for _, name, _ in page.attributes) == page.found["th"]
 
 
 @pytest.mark.parametrize(
@@ -129,14 +134,9 @@ def test_what_the_document_knows_is_told(job: str, facts: list[str]) -> None:
     assert [fact for fact in facts if fact not in text] == []
 
 
-@pytest.mark.parametrize("job", ["major_compact", "initiator", "cleaner"])
+@pytest.mark.parametrize("job", RESULTS)
 def test_the_page_of_a_run_is_that_of_its_saved_document(job: str) -> None:
-    results = {
-        "major_compact": [DONE, FAILED, REFUSED],
-        "initiator": [documents.DUE, documents.LEFT],
-        "cleaner": [CLEANED, documents.WAITS],
-    }[job]
-    assert html_of(told(job, results).page(NOTES)) == html_of(page_of(document_of(job, results)))
+    assert html_of(told(job, RESULTS[job]).page(NOTES)) == html_of(page_of(DOCUMENTS[job]()))
 
 
 def test_names_and_reasons_are_text() -> None:
@@ -148,16 +148,6 @@ def test_names_and_reasons_are_text() -> None:
     assert not {"script", "img"} & set(page.found)
     assert f"sales.{evil}.ds=8" in page.text
     assert f"it is {evil}\\x1b[2J\\u202e\\udcff" in page.text
-
-
-@pytest.mark.parametrize("job", DOCUMENTS)
-def test_tables_have_heads(job: str) -> None:
-    page = drawn(DOCUMENTS[job]())
-    assert page.found["h1"] == 1
-    ids = {value for _, name, value in page.attributes if name == "id"}
-    named = [value for _, name, value in page.attributes if name == "aria-labelledby"]
-    assert set(named) <= ids
-    assert sum(name == "scope" for _, name, _ in page.attributes) == page.found["th"]
 
 
 def test_of_very_many_places_the_worst_are_listed_and_all_are_summed() -> None:

@@ -40,7 +40,13 @@ def action(
 
 
 def unit(*actions: PlannedAction, **fields: object) -> UnitResult:
-    figures: dict[str, object] = {
+    figures: dict[str, Any] = {
+        "directory": "base_0000005",
+        "file_name": "bucket_00000",
+        "bucket": 0,
+        "is_delete": False,
+        "path": None,
+        "length": 0,
         "rows_in": 1234,
         "rows_deleted": 30,
         "rows_aborted": 4,
@@ -53,16 +59,7 @@ def unit(*actions: PlannedAction, **fields: object) -> UnitResult:
         "stripes_rewritten": 1,
         "seconds": 0.75,
     }
-    whole = UnitResult(
-        directory="base_0000005",
-        file_name="bucket_00000",
-        bucket=0,
-        is_delete=False,
-        path=None,
-        length=0,
-        actions=actions,
-    )
-    return replace(whole, **{**figures, **fields})  # type: ignore[arg-type] # fields of different types by name
+    return UnitResult(**{**figures, "actions": actions, **fields})
 
 
 def result(*units: UnitResult, **fields: object) -> CompactionResult:
