@@ -354,8 +354,7 @@ class PlaceCompaction:
             return before.held_as(target)
         store, location = services.store(target.location), target.location
         for record in finish_claimed(store, location, hold.exclusive):
-            what = f"publication of {', '.join(record.directories)} {record.outcome}"
-            services.progress.note(what, place=str(target.ref))
+            services.progress.note(record.note, place=str(target.ref))
         return target.listed(list_location(services.fs(location), location, missing=RefusedError))
 
     def _planned(self, place: ListedPlace) -> Prepared | Refusal:

@@ -92,8 +92,7 @@ def _undone(services: Services, backend: SqlBackend, request: CompactionRequest,
         location = target.location
         store.require_taking_back(location)
         for record in finish_claimed(store, location, held.exclusive):
-            what = f"publication of {', '.join(record.directories)} {record.outcome}"
-            services.progress.note(what, place=str(target.ref))
+            services.progress.note(record.note, place=str(target.ref))
         now = backend.find_own(request.id)
         result = replace(_result(now, target), state=Outcome.UNDONE)
         if now.facts.undone is not None or now.state not in _PUBLISHED:

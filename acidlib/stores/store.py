@@ -178,15 +178,13 @@ class PublicationRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """The outcome of a publication.
+    """The outcome of a publication. What of the stage could not be removed `Stage.discard`, or the next run, tells.
 
-    kind      "one rename", "two renames", "completed uploads", or "commit" where that shows it
-    leftover  why staging could not be removed
+    `kind` is "one rename", "two renames", "completed uploads", or "commit" where that shows it.
     """
 
     directories: tuple[str, ...]
     kind: str
-    leftover: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,14 +192,20 @@ class RolledForward:
     """The outcome for one publication that an earlier run recorded.
 
     `outcome` is "finished" (some of it was still to do), "was published" (only the staging directory was left) or
-    "discarded" (nothing had become visible and it may no longer be; `reason` says why).
+    "discarded" (nothing had become visible and it may no longer be; `reason` says why). `leftover` says why its staging
+    directory could not be removed.
     """
 
-    staging: str
     directories: tuple[str, ...]
     outcome: str
     reason: str | None = None
     leftover: str | None = None
+
+    @property
+    def note(self) -> str:
+        """The line about it for people."""
+        what = f"publication of {', '.join(self.directories)} {self.outcome}"
+        return what if self.leftover is None else f"{what}; {self.leftover}"
 
 
 class Stage(Protocol):

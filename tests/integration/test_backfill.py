@@ -14,6 +14,7 @@ from judges import merge
 from located import at
 from long_runs import amount
 
+from acidlib.errors import RetryError
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts
 from acidlib.model.tables import TableRef
 from acidlib.points import Point
@@ -21,7 +22,7 @@ from acidlib.service import places as selection
 from acidlib.service import run_queue as turns
 from acidlib.stores.renaming.claims import claim
 from acidlib.stores.renaming.local import LocalFileSystem
-from acidlib.stores.store import Claim
+from acidlib.stores.store import PUBLISH_RECORD, Claim
 from integration.children import killed_at
 from integration.harness import Jobs, Ran, at_time, fixture, visible
 
@@ -147,6 +148,24 @@ def test_a_conflict_that_does_not_end_keeps_no_other_waiting(jobs: Jobs, tmp_pat
         ran = jobs(*run)
     assert ended(ran, "conflict") == {"p=00"}
     assert [visible(places.root / name)[:1] == ["delete_delta_0000001_0000004"] for name in places.names] == [True] * 3
+
+
+def test_a_record_that_cannot_be_removed_is_told(jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its publication is found again by every run."""
+    place = Places(tmp_path / "t", 1).root / "p=00"
+    run = ("minor_compact", "--all-committed", "--minor-as-major-bytes", "0", "--location", place)
+    assert killed_at(Point.SECOND_RENAMED, lambda: jobs(*run))
+    remove_tree = LocalFileSystem.remove_tree
+
+    def kept(fs: LocalFileSystem, root: str, relative: str) -> None:
+        if relative == PUBLISH_RECORD:
+            raise RetryError("Cannot remove it: because it is somebody else's")
+        remove_tree(fs, root, relative)
+
+    monkeypatch.setattr(LocalFileSystem, "remove_tree", kept)
+    ran = jobs(*run)
+    outcome = "publication of delta_0000001_0000004, delete_delta_0000001_0000004 was published"
+    assert f"{outcome}; Cannot remove it: because it is somebody else's" in ran.err
 
 
 def test_what_another_run_has_taken_costs_no_budget(jobs: Jobs, tmp_path: Path) -> None:

@@ -120,15 +120,15 @@ class RenameStage:
         if len(sealed) == 1:
             self._rename_one(names[0])
             passing(Point.FIRST_RENAMED)
-            leftover = remove_staging(self._fs, self._location, self.path)
-            return Published(directories=names, kind="one rename", leftover=leftover)
+            remove_staging(self._fs, self._location, self.path)
+            return Published(directories=names, kind="one rename")
         write_record(self._fs, f"{self.path}/{PUBLISH_RECORD}", PublicationRecord(directories=sealed, inputs=inputs))
         self._fs.sync(str(self._location))
         passing(Point.RECORDED)
         self._rename_both(names)
         passing(Point.SECOND_RENAMED)
-        leftover = _remove_recorded_staging(self._fs, self._location, self.path)
-        return Published(directories=names, kind="two renames", leftover=leftover)
+        _remove_recorded_staging(self._fs, self._location, self.path)
+        return Published(directories=names, kind="two renames")
 
     def publish_hidden(self, directories: Sequence[StagedDirectory], *, last_check: Callable[[], None]) -> Published:
         """Give staged directories their names with the suffix of a transaction that is open: its commit shows them all.
@@ -150,8 +150,8 @@ class RenameStage:
         except AcidError:
             remove_uncommitted(self._fs, self._location, done)
             raise
-        leftover = remove_staging(self._fs, self._location, self.path)
-        return Published(directories=names, kind="commit", leftover=leftover)
+        remove_staging(self._fs, self._location, self.path)
+        return Published(directories=names, kind="commit")
 
     def discard(self) -> str | None:
         if not self._fs.exists(self.path) or self._fs.exists(f"{self.path}/{PUBLISH_RECORD}"):
@@ -448,7 +448,7 @@ class RenameStore:
                     raise ConflictError(f"Cannot publish {location}/{directory.name}: because it already exists")
         leftover = _remove_recorded_staging(fs, location, staging)
         names = tuple(directory.name for directory in record.directories)
-        return RolledForward(staging=staging, directories=names, outcome=outcome, reason=reason, leftover=leftover)
+        return RolledForward(directories=names, outcome=outcome, reason=reason, leftover=leftover)
 
     def trash(self, location: Location, name: str) -> Callable[[str], str]:
         """Make `_acidlib_trash/<name>/` in the place, which readers pass over; return what moves there."""

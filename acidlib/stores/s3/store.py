@@ -452,14 +452,11 @@ class S3Stage:
         passing(Point.SECOND_RENAMED)
         self._accepted.clear()
         self._shown = recorded.uploads
-        leftover = None
-        try:
+        with suppress(AcidError):  # `discard` tries again, and tells
             remove_staging(self._bucket, self.path, recorded.uploads, is_settled=True)
             self._ended = True
-        except AcidError as error:
-            leftover = str(error)
         passing(Point.UNRECORDED)
-        return Published(directories=names, kind="commit" if hidden else "completed uploads", leftover=leftover)
+        return Published(directories=names, kind="commit" if hidden else "completed uploads")
 
     def _uploads_of(self, directory: StagedDirectory) -> list[StagedUpload]:
         """Return what was accepted of a directory: that every upload is there is asked right now.
@@ -683,7 +680,7 @@ class S3Store:
             outcome, reason = self._settle(location, recorded)
             remove_staging(self._bucket, marker.staging, recorded.uploads, is_settled=True)
             names = tuple(directory.name for directory in recorded.directories)
-            done.append(RolledForward(staging=marker.staging, directories=names, outcome=outcome, reason=reason))
+            done.append(RolledForward(directories=names, outcome=outcome, reason=reason))
         return tuple(done)
 
     def _recorded(self, location: Location) -> list[tuple[Marker, Recorded]]:
