@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import click
+from located import at
 
 from acidlib.model.names import Generation
 from acidlib.model.snapshots import all_committed
@@ -41,7 +42,7 @@ def unit_of(directory: Path) -> Unit:
     found = data_files(directory)
     rows = [file for file in found if not file.directory.startswith("delete_delta")]
     return Unit(
-        location=str(directory),
+        location=at(directory),
         directory="base_0000100",
         bucket=0,
         is_delete=False,
