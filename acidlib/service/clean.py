@@ -34,8 +34,7 @@ from acidlib.service.rolled_back import RolledBack
 from acidlib.service.services import Services, as_done
 from acidlib.stores.listing import list_location
 from acidlib.stores.removing import Litter, find_orphans, may_be_litter
-from acidlib.stores.renaming.store import original_staging_name
-from acidlib.stores.store import CLAIM, STAGING_PREFIX
+from acidlib.stores.store import CLAIM, STAGING_PREFIX, original_staging_name
 from acidlib.wording import age_words, plural
 
 Found = TypeVar("Found")

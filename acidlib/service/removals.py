@@ -12,8 +12,7 @@ from acidlib.points import Point, passing
 from acidlib.report.results import RemovedPath
 from acidlib.service.services import Services
 from acidlib.stores.removing import TAKEN_BACK, Litter, find_litter, measure, remove_paths
-from acidlib.stores.renaming.store import original_staging_name
-from acidlib.stores.store import OUT_OF_SIGHT, Claim
+from acidlib.stores.store import OUT_OF_SIGHT, Claim, original_staging_name
 from acidlib.wording import age_words
 
 

@@ -32,6 +32,10 @@ OUT_OF_SIGHT = "_acidlib_removed."
 """Begins the names of what is about to be removed."""
 UNDONE = "_acidlib_undone."
 """Begins the names of what was taken back. Readers pass over all of these for their leading underscore."""
+ORC_ACID_VERSION = b"2"
+"""The content of `_orc_acid_version` in each result. Source: Hive `AcidUtils.OrcAcidVersion`."""
+METADATA_ACID = b'{"thisFileVersion":"0","dataFormat":"compacted"}'
+"""The content of `_metadata_acid` in a base. Source: Hive `AcidUtils.MetaDataFile`."""
 
 BEAT_SECONDS = 30.0
 STALE_SECONDS = 600.0
@@ -326,6 +330,11 @@ def refuse_existing(fs: FileSystem, location: Location, directories: Iterable[St
     for directory in directories:
         if fs.exists(f"{location}/{directory.name}"):
             raise ConflictError(f"Cannot publish {location}/{directory.name}: because it already exists")
+
+
+def original_staging_name(name: str) -> str:
+    """Return the name that a staging directory had when it was made, whether or not it was revoked since."""
+    return name.removesuffix(REVOKED)
 
 
 def missing_input(fs: FileSystem, location: Location, record: PublicationRecord) -> str | None:

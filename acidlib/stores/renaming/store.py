@@ -53,6 +53,8 @@ from acidlib.stores.filesystem import FileSystem, RenameFileSystem, safe_parts
 from acidlib.stores.renaming.claims import claim, read_claim, renamed
 from acidlib.stores.store import (
     ATTEMPTS,
+    METADATA_ACID,
+    ORC_ACID_VERSION,
     OUT_OF_SIGHT,
     PUBLISH_RECORD,
     REVOKED,
@@ -72,8 +74,6 @@ from acidlib.stores.store import (
     remove_uncommitted,
 )
 
-_ORC_ACID_VERSION = b"2"
-_METADATA_ACID = b'{"thisFileVersion":"0","dataFormat":"compacted"}'
 _VERSION = 1
 
 
@@ -166,10 +166,10 @@ class RenameStage:
         for directory in sorted(directories, key=_publication_order):
             path = f"{self.path}/{directory.name}"
             _verify_directory(self._fs, path, directory)
-            markers = {ORC_ACID_VERSION_FILE: _ORC_ACID_VERSION}
+            markers = {ORC_ACID_VERSION_FILE: ORC_ACID_VERSION}
             parsed = parse_directory(directory.name, Generation.HIVE4)
             if isinstance(parsed, BaseDir) and parsed.visibility_txn == 0:
-                markers[METADATA_ACID_FILE] = _METADATA_ACID
+                markers[METADATA_ACID_FILE] = METADATA_ACID
             for name, data in markers.items():
                 self._fs.create(f"{path}/{name}", data, durable=False)
             self._fs.inherit(path, str(self._location))
@@ -491,11 +491,6 @@ class RenameStore:
 
     def require_taking_back(self, location: Location) -> None:
         """Do nothing: it is done by renames."""
-
-
-def original_staging_name(name: str) -> str:
-    """Return the name that a staging directory had when it was made, whether or not it was revoked since."""
-    return name.removesuffix(REVOKED)
 
 
 def revoke(fs: RenameFileSystem, staging: str) -> str:

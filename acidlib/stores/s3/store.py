@@ -79,6 +79,8 @@ from acidlib.stores.s3.files import (
 from acidlib.stores.store import (
     BEAT_SECONDS,
     CLAIM,
+    METADATA_ACID,
+    ORC_ACID_VERSION,
     STAGING_MARKER,
     STAGING_PREFIX,
     STALE_SECONDS,
@@ -102,9 +104,7 @@ PROBED: set[BucketOptions] = set()
 _VERSION = 1
 _PROBE_SUFFIX = ".probe.tmp"
 """With the name of a claim before it, what a killed probe leaves is litter."""
-_RECORD_VERSION = b"2"
 _DRIVERS_NOTE = f"{NOTE_PREFIX}driver"
-_COMPACTED = b'{"thisFileVersion":"0","dataFormat":"compacted"}'
 _TRIES = 4
 _AMBIGUOUS = frozenset({"InvalidPart", "InvalidRequest"})
 
@@ -501,12 +501,12 @@ class S3Stage:
 
         try:
             for directory, files in zip(directories, accepted, strict=True):
-                marks = [small(directory.name, ORC_ACID_VERSION_FILE, _RECORD_VERSION)]
+                marks = [small(directory.name, ORC_ACID_VERSION_FILE, ORC_ACID_VERSION)]
                 parsed = parse_directory(directory.name, Generation.HIVE4)
                 if not isinstance(parsed, BaseDir) or parsed.visibility_txn:
                     uploads += [*files, *marks]
                 elif len(files) == 1:
-                    marks.append(small(directory.name, METADATA_ACID_FILE, _COMPACTED))
+                    marks.append(small(directory.name, METADATA_ACID_FILE, METADATA_ACID))
                     uploads += [*files, *marks]
                 else:
                     closed = True
@@ -696,7 +696,7 @@ class S3Store:
         fates = [fate(bucket, upload) for upload in recorded.uploads]
         if all(one is Fate.VISIBLE for one in fates):
             found = read_object(bucket, bucket.path(first.key)) if recorded.closed else None
-            if not recorded.closed or (found is not None and found.data == _COMPACTED):
+            if not recorded.closed or (found is not None and found.data == METADATA_ACID):
                 return "was published", None
         if fates[0] is Fate.OPEN:
             reason = reason_to_discard(self.fs, location, recorded, lambda: _wider(self.fs, location, recorded))
@@ -802,11 +802,11 @@ def finish(bucket: Bucket, recorded: Recorded) -> None:
     # readers see a base once all of its files are there
     path = bucket.path(first.key)
     found = read_object(bucket, path)
-    if found is not None and found.data == _COMPACTED:
+    if found is not None and found.data == METADATA_ACID:
         return
     if found is None or found.metadata.get(MARK) != first.mark:
         raise ConflictError(f"Cannot publish {path}: because somebody else has removed or changed it")
-    replace_object(bucket, path, found.version, _COMPACTED, {MARK: first.mark})
+    replace_object(bucket, path, found.version, METADATA_ACID, {MARK: first.mark})
 
 
 def complete(bucket: Bucket, upload: StagedUpload) -> bool:
