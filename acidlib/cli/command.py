@@ -20,7 +20,8 @@ from acidlib import __version__
 from acidlib.config.settings import Layer
 from acidlib.errors import AcidError, DefectError, RetryError, UsageError
 from acidlib.metastore.kerberos import keep_logged_in
-from acidlib.report.page import Page, html_of, page_of, write_page
+from acidlib.report.html import html_of, write_page
+from acidlib.report.page import Page, error_page
 from acidlib.report.progress import ERROR, NOTE, WARNING, LogFormat, LogLines, TerminalProgress
 from acidlib.report.results import EXIT_NOT_DONE
 from acidlib.report.run import RunReport
@@ -197,7 +198,7 @@ class JobCommand(click.Command):
         report = ctx.params.get("report")
         if report is not None:
             with suppress(Exception):  # what went wrong has been reported, and may be just this
-                page = page_of(self._error_document(kind, message))
+                page = error_page(self._error_document(kind, message))
                 write_page(html_of(page), report, unique=uuid.uuid4().hex[:16])
         raise SystemExit(status)
 

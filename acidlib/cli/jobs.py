@@ -56,7 +56,7 @@ from acidlib.model.requests import CompactionType, State
 from acidlib.model.units import MAX_BUCKET, RewriteSettings
 from acidlib.planning.health import Level
 from acidlib.planning.results import share_of
-from acidlib.report.page import page_of
+from acidlib.report.page import status_page
 from acidlib.report.progress import ERROR, NOTE, WARNING
 from acidlib.report.results import (
     EXIT_DONE,
@@ -576,7 +576,7 @@ def status(
         for note in document["notes"]:
             tell(note, level=NOTE)
     text = json_text(document) if environment.json else status_text(document)
-    print_result(environment, [text], lambda: page_of(document), metrics=metrics)
+    print_result(environment, [text], lambda: status_page(document), metrics=metrics)
     level = Level[document["level"].upper()]
     if level is Level.OK or fail_on == "never" or level < Level[fail_on.upper()]:
         raise SystemExit(EXIT_DONE)

@@ -17,7 +17,7 @@ from acidlib.model.location import Location
 from acidlib.model.names import Generation
 from acidlib.model.tables import check_pattern
 from acidlib.planning.stated_write_ids import StatedWriteIds, stated_write_ids
-from acidlib.report.page import require_libraries, require_writable
+from acidlib.report.html import require_libraries, require_writable
 from acidlib.report.progress import LogFormat
 from acidlib.service.environment import Environment, read_environment, stated_uris
 from acidlib.service.places import Interpretation, Selection

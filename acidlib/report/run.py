@@ -5,15 +5,15 @@ The entries of its JSON document are the source: totals, text and page are made 
 
 from __future__ import annotations
 
-import codecs
-import zlib
+import gzip
+import io
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
-from typing import Any, ClassVar, Generic, TypeVar
+from functools import cache, partial
+from typing import Any, ClassVar
 
-from acidlib.report.page import CleanerSummary, CompactionsSummary, InitiatorSummary, Page, Summary
+from acidlib.report.page import CleanerSummary, CompactionsSummary, InitiatorSummary, Page
 from acidlib.report.results import (
     COMPACTION_OUTCOMES,
     DECISION_OUTCOMES,
@@ -26,8 +26,38 @@ from acidlib.report.results import (
 from acidlib.report.text import Entry, by_state, cleaning_lines, compaction_lines, decision_lines, json_text, wrapped
 from acidlib.wording import human_bytes, plural
 
-Item = TypeVar("Item")
 _PLACES_SHOWN = 20
+_PIECE = 1 << 15
+"""Characters of a document that are written at once."""
+
+
+class First:
+    """The first few items of each kind, and the number of others; of no kind (None) all."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str | None] = Counter()
+        self._kept: list[tuple[str | None, int, Any]] = []
+
+    def add(self, kind: str | None, item: Callable[[], Any]) -> None:
+        """Add one more; `item` makes it, if it may be shown."""
+        self._counts[kind] += 1
+        number = self._counts[kind]
+        if kind is None or number <= _PLACES_SHOWN + 1:
+            self._kept.append((kind, number, item()))
+
+    def items(self) -> list[Any]:
+        """Return those that are shown, of no kind first, else as they came. One is never left out alone."""
+        shown = [
+            (kind, item)
+            for kind, number, item in self._kept
+            if kind is None or number <= _PLACES_SHOWN or self._counts[kind] == number
+        ]
+        return [item for kind, item in sorted(shown, key=lambda one: one[0] is not None)]
+
+    def others(self) -> list[str]:
+        """Return a line for each kind of which some are not shown."""
+        more = [(kind, count - _PLACES_SHOWN) for kind, count in self._counts.items() if kind is not None]
+        return [f"and {rest:,} more {kind}; --output json tells of each" for kind, rest in more if rest > 1]
 
 
 class RunReport(ABC):
@@ -36,18 +66,30 @@ class RunReport(ABC):
     Each kind of job counts entries for its totals and its exit status, and says what of an entry is text.
     """
 
-    summary: ClassVar[type[Summary]]
+    summary: ClassVar[type[CompactionsSummary | InitiatorSummary | CleanerSummary]]
     """What a page is made by."""
+    ended: ClassVar[str] = "state"
+    """The field of an entry that says how it ended."""
 
-    def __init__(self, about: Callable[[], dict[str, Any]], *, as_json: bool = False, has_page: bool = False) -> None:
+    def __init__(
+        self,
+        about: Callable[[], dict[str, Any]],
+        *,
+        dry_run: bool = False,
+        as_json: bool = False,
+        has_page: bool = False,
+    ) -> None:
         """Gather a document; `about` gives the fields before the entries when all is done."""
         self._about = cache(about)
+        self._dry_run = dry_run
         self._as_json = as_json
         self._has_page = has_page
         self._page = self.summary()
-        self._compressor = zlib.compressobj(level=1)
-        self._kept: list[bytes] = []
-        self._is_empty = True
+        self._states: Counter[str] = Counter()
+        self._sums: Counter[str] = Counter()
+        self._shown = First()
+        self._packed = io.BytesIO()
+        self._packing = gzip.open(self._packed, "wt", compresslevel=1, encoding="utf-8", newline="")  # noqa: SIM115 - open to the end of the run
 
     @abstractmethod
     def totals(self) -> dict[str, Any]:
@@ -55,7 +97,7 @@ class RunReport(ABC):
 
     @abstractmethod
     def _count(self, entry: Entry) -> None:
-        """Count one more entry."""
+        """Add one more entry to the sums."""
 
     @abstractmethod
     def _show(self, entry: Entry) -> None:
@@ -65,46 +107,50 @@ class RunReport(ABC):
     def _text(self) -> Iterator[str]:
         """Return the text for people, piece by piece."""
 
+    @property
+    def is_empty(self) -> bool:
+        """True where there is no entry."""
+        return not self._states
+
     def add(self, entry: Entry) -> None:
         """Add one more entry."""
-        self._count(entry)
+        if self._as_json:
+            text = json_text({"entries": [entry]})
+            start, end = text.index("\n    {"), text.rindex("\n  ]")
+            self._packing.write(("" if self.is_empty else ",") + text[start:end])
+        else:
+            self._show(entry)
         if self._has_page:
             self._page.add(entry)
-        if not self._as_json:
-            self._show(entry)
-            return
-        text = json_text({"entries": [entry]})
-        start, end = text.index("\n    {"), text.rindex("\n  ]")
-        separator = "" if self._is_empty else ","
-        self._is_empty = False
-        self._keep(self._compressor.compress(f"{separator}{text[start:end]}".encode()))
-
-    def _keep(self, piece: bytes) -> None:
-        if piece:
-            self._kept.append(piece)
+        self._states[entry[self.ended]] += 1
+        self._count(entry)
 
     def pieces(self, notes: Sequence[str]) -> Iterator[str]:
-        """Return what is written to standard output, piece by piece, without a line break at the end. Ask once."""
-        return self._json(notes) if self._as_json else self._text()
-
-    def _json(self, notes: Sequence[str]) -> Iterator[str]:
-        """Return the document, as `json_text` writes one."""
+        """Yield what is written to standard output, piece by piece, without a line break at the end. Ask once."""
+        if not self._as_json:
+            yield from self._text()
+            return
+        # as `json_text` writes a document
         entries = self.summary.entries
         whole = json_text({**self._about(), entries: [], "totals": self.totals(), "notes": list(notes)})
-        if self._is_empty:
+        before, empty, after = whole.partition(f'\n  "{entries}": []')
+        if self.is_empty:
             yield whole
             return
-        before, empty, after = whole.partition(f'\n  "{entries}": []')
         yield before + empty.removesuffix("]")
-        self._keep(self._compressor.flush())
-        decompressor, decoder = zlib.decompressobj(), codecs.getincrementaldecoder("utf-8")()
-        for piece in self._kept:
-            yield decoder.decode(decompressor.decompress(piece))
+        self._packing.close()
+        self._packed.seek(0)
+        with gzip.open(self._packed, "rt", encoding="utf-8", newline="") as packed:
+            yield from iter(partial(packed.read, _PIECE), "")
         yield "\n  ]" + after
 
     def page(self, notes: Sequence[str]) -> Page:
         """Return the page, if one was asked for at first."""
         return self._page.page({**self._about(), "totals": self.totals(), "notes": list(notes)})
+
+    def exit_status(self) -> int:
+        """Return 3 where anything failed that may go well the next time, or conflicts; else 0."""
+        return EXIT_SOME_FAILED if self._states["failed"] or self._states["conflict"] else EXIT_DONE
 
 
 class CompactionsReport(RunReport):
@@ -116,28 +162,19 @@ class CompactionsReport(RunReport):
 
     summary = CompactionsSummary
 
-    def __init__(self, about: Callable[[], dict[str, Any]], *, dry_run: bool, **forms: bool) -> None:
-        super().__init__(about, **forms)
-        self._dry_run = dry_run
-        self._blocks: First[str] = First()
-        self._states: Counter[str] = Counter()
-        self._figures: Counter[str] = Counter()
-        self._has_figures = self._has_unverified = False
-
     def _count(self, entry: Entry) -> None:
-        self._states[entry["state"]] += 1
-        self._has_figures = self._has_figures or entry["files"] is not None
-        self._has_unverified = self._has_unverified or entry["unverified"]
+        self._sums["with files"] += entry["files"] is not None
+        self._sums["unverified"] += entry["unverified"]
         for figure in FIGURES:
-            self._figures[figure] += entry[figure] or 0
+            self._sums[figure] += entry[figure] or 0
 
     def totals(self) -> dict[str, Any]:
         states = {outcome.value: self._states[outcome.value] for outcome in COMPACTION_OUTCOMES}
-        return {"compactions": self._states.total(), "states": states} | {name: self._figures[name] for name in FIGURES}
+        return {"compactions": self._states.total(), "states": states} | {name: self._sums[name] for name in FIGURES}
 
     def _show(self, entry: Entry) -> None:
         is_bad = entry["state"] in ("failed", "conflict") or entry["unverified"]
-        self._blocks.add(
+        self._shown.add(
             None if is_bad else entry["state"], lambda: "\n".join(compaction_lines(entry, dry_run=self._dry_run))
         )
 
@@ -147,7 +184,7 @@ class CompactionsReport(RunReport):
             yield "Nothing to compact."
             return
         text = f"{plural(totals['compactions'], 'compaction')}: {by_state(totals['states'])}"
-        if self._has_figures:
+        if self._sums["with files"]:
             copied, rewritten = ("to copy", "to rewrite") if self._dry_run else ("copied", "rewritten")
             text += (
                 f"; {plural(totals['rows_in'], 'row')} in, {totals['rows_deleted']:,} deleted,"
@@ -155,17 +192,16 @@ class CompactionsReport(RunReport):
                 f" {human_bytes(totals['bytes_copied'])} {copied},"
                 f" {human_bytes(totals['bytes_rewritten'])} {rewritten}"
             )
-        yield from _with_summary(f"Dry run, nothing was changed. {text}" if self._dry_run else text, self._blocks)
+        yield from _with_summary(f"Dry run, nothing was changed. {text}" if self._dry_run else text, self._shown)
 
-    def exit_status(self, *, is_named: bool) -> int:
+    def exit_status(self, *, is_named: bool = False) -> int:
         """Return 0 where all is done, already compact, refused or skipped; 1 when the only named table failed or
         conflicts; 3 when some of several did, or a verification did not end well.
         """
-        if self._has_unverified:
+        if self._sums["unverified"]:
             return EXIT_SOME_FAILED
-        if not self._states["failed"] + self._states["conflict"]:
-            return EXIT_DONE
-        return EXIT_NOT_DONE if is_named and self._states.total() == 1 else EXIT_SOME_FAILED
+        status = super().exit_status()
+        return EXIT_NOT_DONE if status != EXIT_DONE and is_named and self._states.total() == 1 else status
 
 
 class InitiatorReport(RunReport):
@@ -175,62 +211,50 @@ class InitiatorReport(RunReport):
     """
 
     summary = InitiatorSummary
-
-    def __init__(self, about: Callable[[], dict[str, Any]], **forms: bool) -> None:
-        super().__init__(about, **forms)
-        self._entries: First[Entry] = First()
-        self._outcomes: Counter[str] = Counter()
-        self._due: Counter[str] = Counter()
-        self._queued = 0
+    ended = "outcome"
 
     def _count(self, entry: Entry) -> None:
-        self._queued += entry["queued"] is not None
-        self._outcomes[entry["outcome"]] += 1
+        self._sums["queued"] += entry["queued"] is not None
         if entry["outcome"] == "due":
-            self._due[entry["type"]] += 1
+            self._sums[entry["type"]] += 1
 
     def totals(self) -> dict[str, Any]:
         return {
-            "looked_at": self._outcomes.total(),
-            "queued": self._queued,
-            "refused": self._outcomes["refused"],
-            "held_back": self._outcomes["held back"],
-            "failed": self._outcomes["failed"],
+            "looked_at": self._states.total(),
+            "queued": self._sums["queued"],
+            "refused": self._states["refused"],
+            "held_back": self._states["held back"],
+            "failed": self._states["failed"],
         }
 
     def _show(self, entry: Entry) -> None:
         outcome = entry["outcome"]
         kind = f"for a {entry['type']} compaction" if outcome == "due" else outcome
-        self._entries.add(None if outcome == "failed" else kind, lambda: entry)
+        self._shown.add(None if outcome == "failed" else kind, lambda: entry)
 
     def _text(self) -> Iterator[str]:
-        if not self._outcomes:
+        if self.is_empty:
             yield "Nothing to look at: no table was found."
             return
-        due = by_state(dict(sorted(self._due.items()))) or "none to compact"
-        others = [one.value for one in DECISION_OUTCOMES if one is Outcome.LEFT_ALONE or self._outcomes[one.value]]
-        counts = [f"{self._outcomes[one]:,} {one}" for one in others if one != "due"]
-        looked_at, queued = plural(self._outcomes.total(), "place"), plural(self._queued, "request")
+        due = by_state({kind: self._sums[kind] for kind in ("major", "minor")}) or "none to compact"
+        others = [one.value for one in DECISION_OUTCOMES if one is Outcome.LEFT_ALONE or self._states[one.value]]
+        counts = [f"{self._states[one]:,} {one}" for one in others if one != "due"]
+        looked_at, queued = plural(self._states.total(), "place"), plural(self._sums["queued"], "request")
         summary = f"{looked_at} looked at: {', '.join([due, *counts])}; {queued} queued"
-        yield "\n".join([*wrapped(summary), "", *decision_lines(self._entries.items()), *self._entries.others()])
+        yield "\n".join([*wrapped(summary), "", *decision_lines(self._shown.items()), *self._shown.others()])
 
     def when_stopped(self) -> str:
         """Return what has become of how many places of a run that was stopped."""
-        looked_at, queued = plural(self._outcomes.total(), "place"), plural(self._queued, "request")
+        looked_at, queued = plural(self._states.total(), "place"), plural(self._sums["queued"], "request")
         return f"{looked_at} looked at, {queued} queued; the next run looks at the others"
 
     def notes(self) -> list[str]:
         """Return what a person has to see to, as no run does."""
-        refused = self._outcomes["refused"]
+        refused = self._states["refused"]
         if not refused:
             return []
-        is_one = refused == 1
-        what = f"{plural(refused, 'place')} cannot be compacted as {'it is' if is_one else 'they are'}"
-        return [f"{what}: status has a finding{'' if is_one else ' for each'}"]
-
-    def exit_status(self) -> int:
-        """Return 3 where anything failed that may go well the next time, else 0."""
-        return EXIT_SOME_FAILED if self._outcomes["failed"] else EXIT_DONE
+        they_are, each = ("it is", "") if refused == 1 else ("they are", " for each")
+        return [f"{plural(refused, 'place')} cannot be compacted as {they_are}: status has a finding{each}"]
 
 
 class CleanerReport(RunReport):
@@ -241,19 +265,11 @@ class CleanerReport(RunReport):
 
     summary = CleanerSummary
 
-    def __init__(self, about: Callable[[], dict[str, Any]], *, dry_run: bool, **forms: bool) -> None:
-        super().__init__(about, **forms)
-        self._dry_run = dry_run
-        self._blocks: First[str] = First()
-        self._states: Counter[str] = Counter()
-        self._sums: Counter[str] = Counter()
-
     def _count(self, entry: Entry) -> None:
-        self._states[entry["state"]] += 1
         for name in ("bytes_removed", "bytes_moved"):
             self._sums[name] += entry[name]
-        for one in entry["removed"]:
-            self._sums["paths_removed" if one["moved_to"] is None else "paths_moved"] += 1
+        for path in entry["removed"]:
+            self._sums["paths_removed" if path["moved_to"] is None else "paths_moved"] += 1
 
     def totals(self) -> dict[str, Any]:
         return {
@@ -264,7 +280,7 @@ class CleanerReport(RunReport):
         }
 
     def _show(self, entry: Entry) -> None:
-        self._blocks.add(
+        self._shown.add(
             None if entry["state"] in ("failed", "conflict") else entry["state"],
             lambda: "\n".join(cleaning_lines(entry, dry_run=self._dry_run)),
         )
@@ -280,54 +296,16 @@ class CleanerReport(RunReport):
         if sums["paths_moved"]:
             moved, size = plural(sums["paths_moved"], "path"), human_bytes(sums["bytes_moved"])
             text += f"; {moved}, {size} moved to the trash"
-        yield from _with_summary(text, self._blocks)
-
-    @property
-    def is_empty(self) -> bool:
-        """True where there was nothing to clean."""
-        return not self._states
+        yield from _with_summary(text, self._shown)
 
     def when_stopped(self) -> str:
         """Return what has become of how many requests of a run that was stopped."""
         told = by_state(self._states) or "none has ended"
         return f"of the requests {told}; what is not removed waits for the next run"
 
-    def exit_status(self) -> int:
-        """Return 3 where anything failed or conflicts, else 0."""
-        return EXIT_SOME_FAILED if self._states["failed"] or self._states["conflict"] else EXIT_DONE
 
-
-def _with_summary(summary: str, blocks: First[str]) -> Iterator[str]:
+def _with_summary(summary: str, blocks: First) -> Iterator[str]:
     """Yield blocks with an empty line between them, and their summary: before several, behind a single one."""
     parts, text = [*blocks.items(), *blocks.others()], "\n".join(wrapped(summary, "", "    "))
     for number, part in enumerate([text, *parts] if len(parts) > 1 else [*parts, text]):
         yield f"\n\n{part}" if number else part
-
-
-class First(Generic[Item]):
-    """The first few items of each kind, and the number of others; of no kind (None) all."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[str | None] = Counter()
-        self._kept: list[tuple[str | None, int, Item]] = []
-
-    def add(self, kind: str | None, item: Callable[[], Item]) -> None:
-        """Add one more; `item` makes it, if it may be shown."""
-        self._counts[kind] += 1
-        number = self._counts[kind]
-        if kind is None or number <= _PLACES_SHOWN + 1:
-            self._kept.append((kind, number, item()))
-
-    def items(self) -> list[Item]:
-        """Return those that are shown, of no kind first, else as they came. One is never left out alone."""
-        shown = [
-            (kind, item)
-            for kind, number, item in self._kept
-            if kind is None or number <= _PLACES_SHOWN or self._counts[kind] == number
-        ]
-        return [item for kind, item in sorted(shown, key=lambda one: one[0] is not None)]
-
-    def others(self) -> list[str]:
-        """Return a line for each kind of which some are not shown."""
-        more = [(kind, count - _PLACES_SHOWN) for kind, count in self._counts.items() if kind is not None]
-        return [f"and {rest:,} more {kind}; --output json tells of each" for kind, rest in more if rest > 1]

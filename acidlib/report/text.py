@@ -104,6 +104,11 @@ def by_state(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {state}" for state, count in counts.items() if count)
 
 
+def aged(words: str, seconds: float | None) -> str:
+    """Return an age behind words; nothing where it is not known."""
+    return "" if seconds is None else f"{words} {age_words(seconds)}"
+
+
 def name_of(entry: Entry) -> str:
     """Return the name of an entry's table or partition; nothing where it is about none."""
     return str(TableRef(entry["database"], entry["table"], entry["partition"]))

@@ -14,7 +14,7 @@ from typing import Any
 
 from acidlib.errors import RefusedError, RetryError
 from acidlib.planning.health import Level
-from acidlib.report.page import require_writable
+from acidlib.report.html import require_writable
 from acidlib.report.text import Entry
 
 Sample = tuple[tuple[str, ...], float | None]

@@ -10,9 +10,9 @@ import pytest
 from long_runs import LONG
 from servers.browser import looked_at
 from servers.errors import ServerError
-from unit.report.documents import DOCUMENTS, DONE, FAILED, document_of
+from unit.report.documents import DOCUMENTS, DONE, FAILED, document_of, page_of
 
-from acidlib.report.page import html_of, page_of
+from acidlib.report.html import html_of
 
 pytestmark = pytest.mark.skipif(not LONG, reason="only a long run opens a browser")
 LONG_NAME = "anamewithoutanyplacetobreakit" * 5

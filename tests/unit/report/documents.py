@@ -13,6 +13,7 @@ from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.tables import TableRef
 from acidlib.model.units import PlannedAction, UnitResult
 from acidlib.planning.health import CleaningBlocker, PlaceFigures, StatusSnapshot, Transaction, status_of
+from acidlib.report.page import CleanerSummary, CompactionsSummary, InitiatorSummary, Page, error_page, status_page
 from acidlib.report.results import (
     CleaningResult,
     CompactionResult,
@@ -157,6 +158,25 @@ def document_of(job: str, results: Iterable[Any]) -> dict[str, Any]:
     """Return the document of a run, as it is saved."""
     document: dict[str, Any] = json.loads("".join(told(job, results).pieces(NOTES)))
     return document
+
+
+def page_of(document: dict[str, Any]) -> Page:
+    """The page of a document that was saved."""
+    if "error" in document:
+        return error_page(document)
+    summary: CompactionsSummary | InitiatorSummary | CleanerSummary
+    match document["job"]:
+        case "status":
+            return status_page(document)
+        case "initiator":
+            summary = InitiatorSummary()
+        case "cleaner":
+            summary = CleanerSummary()
+        case _:
+            summary = CompactionsSummary()
+    for entry in document[summary.entries]:
+        summary.add(entry)
+    return summary.page(document)
 
 
 def status_of_tables() -> dict[str, Any]:

@@ -1,0 +1,88 @@
+"""Draws a page as one HTML file, by a template.
+
+A page needs nothing beside itself: no request is made for it, and no script runs in it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from acidlib.errors import RefusedError, RetryError
+from acidlib.report.page import Page
+from acidlib.report.text import one_line
+
+_HERE = Path(__file__).resolve().parent
+_SEPARATORS = re.compile(r"(?<=[^ /][/.=,_])(?=[^/ ])")
+
+
+def require_libraries() -> None:
+    """Raise RefusedError where the library that draws a page is not installed."""
+    if find_spec("jinja2") is None:
+        raise RefusedError("Cannot write a report: jinja2 is not installed; pip install 'acidlib[report]' adds it.")
+
+
+def require_writable(path: Path, *, what: str) -> None:
+    """Raise RefusedError where no file can be made or replaced at a path, as far as that can be told before."""
+    folder = path.parent
+    try:
+        if not folder.is_dir():
+            reason = f"{folder} is no directory"
+        elif not os.access(folder, os.W_OK | os.X_OK):
+            reason = f"nothing may be written to {folder}"
+        elif path.exists() and not path.is_file():
+            reason = "it is there and is no file"
+        else:
+            return
+    except OSError as error:
+        reason = error.strerror or str(error)
+    raise RefusedError(f"Cannot write {what} to {path}: because {reason}")
+
+
+def html_of(page: Page) -> str:
+    """Return a page as one HTML document."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup, escape
+
+    def printable(value: Any) -> Any:
+        """Return nothing that turns the direction of a line or cannot be written; what is marked as HTML stays."""
+        return value if hasattr(value, "__html__") or not isinstance(value, str) else one_line(value)
+
+    def breakable(text: str) -> Markup:
+        """Return a name or path that may go on in another line behind one of its separators."""
+        return Markup("<wbr>").join(escape(part) for part in _SEPARATORS.split(one_line(text)) if part)
+
+    environment = Environment(
+        loader=FileSystemLoader(_HERE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=printable,
+    )
+    environment.filters["breakable"] = breakable
+    environment.globals["style"] = Markup((_HERE / "page.css").read_text(encoding="utf-8"))  # noqa: S704 - a file of ours
+    return environment.get_template("page.html.j2").render(page=page, document=page.document)
+
+
+def write_page(html: str, path: Path, *, unique: str) -> None:
+    """Write a page as a whole or not at all. RetryError where it cannot be written; then what was there is still there.
+
+    unique  belongs to the name of the temporary file
+    """
+    temporary = path.with_name(f".{path.name}.{unique}.tmp")
+    try:
+        try:
+            with temporary.open("x", encoding="utf-8") as file:
+                file.write(html)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise RetryError(f"Cannot write the report to {path}: because {error.strerror or error}") from error
