@@ -222,17 +222,17 @@ class HiveQueueBehaviour:
         claimed = claim_next(queue, MINOR, "w-1", 5)
         assert claimed is not None
         assert near_now(claimed.start_ms)
-        queue.set_run_as(1, "w-1", "etl")
-        queue.set_run_as(1, "w-1", "etl")  # nothing changes, yet it is still ours
+        queue.change(1, "w-1", run_as="etl")
+        queue.change(1, "w-1", run_as="etl")  # nothing changes, yet it is still ours
         assert hive.run(of_hive) == [(1, "db", "t", "ds=a/h=1", "w", "i", text_of_properties, "w-1", "etl", None)]
         queue.mark_compacted(1, "w-1", 5, highest_write_id=7, facts=RequestFacts(reason="y"))
         text_of_properties = "2:11:compactor.k1:v14:acidlib.reason1:y"
         assert hive.run(of_hive) == [(1, "db", "t", "ds=a/h=1", "r", "i", text_of_properties, None, "etl", 7)]
         (found,) = queue.ready_for_cleaning()
         assert (found.commit_ms, found.enqueue_ms, found.retry_retention_ms) == (None, None, 0)  # no such columns
-        queue.set_cleaner_note(1, "a reader is open", 300)
+        queue.change(1, None, error_message="a reader is open", retry_retention_ms=300)
         assert queue.ready_for_cleaning()[0].error_message == "a reader is open"
-        queue.mark_cleaned(1, 5)
+        queue.end(1, State.SUCCEEDED, 5)
 
         assert hive.run("SELECT CQ_ID FROM COMPACTION_QUEUE") == []
         ((state, start, end, run_as, mark, properties),) = hive.run(
@@ -271,7 +271,7 @@ class HiveQueueBehaviour:
         assert claimed is not None
         assert (claimed.properties, claimed.facts) == ((), RequestFacts())
         queue.mark_compacted(41, "w", 1)
-        queue.mark_cleaned(41, 1)
+        queue.end(41, State.SUCCEEDED, 1)
         ((state, note),) = hive.run("SELECT CC_STATE, CC_META_INFO FROM COMPLETED_COMPACTIONS")
         assert (state, bytes(note)) == ("s", b"\x00of hive")  # type: ignore[call-overload] # whatever kind of bytes
         assert queue.enqueue(request(), now_ms=1).id == 42
@@ -309,7 +309,7 @@ class HiveQueueBehaviour:
     ) -> None:
         written.queued(1, PARTITION=partition)
         ready(queue, 1, mark)
-        queue.mark_cleaned(1, 1)
+        queue.end(1, State.SUCCEEDED, 1)
         assert left(written) == {**expected, ("u", None): ALL}
         assert len(written.run("SELECT TXN_ID FROM TXNS")) == 4  # Hive removes transactions without rows itself
 
@@ -318,7 +318,7 @@ class HiveQueueBehaviour:
         before = left(written)
         written.queued(1)
         ready(queue, 1, 0)
-        queue.mark_cleaned(1, 1, up_to=0)
+        queue.end(1, State.SUCCEEDED, 1, up_to=0)
         assert left(written) == before
 
     @pytest.mark.parametrize("partition", ["x' OR '1'='1", "ds=%", "ds=_", "ds=a' --", 'ds=a"', "ds=a\\"])
@@ -328,7 +328,7 @@ class HiveQueueBehaviour:
         before = left(written)
         written.queued(1, PARTITION=partition)
         ready(queue, 1, 5)
-        queue.mark_cleaned(1, 1)
+        queue.end(1, State.SUCCEEDED, 1)
         assert left(written) == before
         assert [(row.state, row.ref.partition) for row in queue.show()] == [(State.SUCCEEDED, partition)]
 
@@ -353,7 +353,7 @@ class HiveQueueBehaviour:
         engine.dispose()
         hive.queued(1)
         ready(queue, 1, 1200)
-        queue.mark_cleaned(1, 1)
+        queue.end(1, State.SUCCEEDED, 1)
         assert hive.run("SELECT TC_TXNID FROM TXN_COMPONENTS") == [(1201,)]
 
     def test_an_end_that_fails_leaves_everything(self, written: Hive, queue: SqlQueue) -> None:
@@ -362,7 +362,7 @@ class HiveQueueBehaviour:
         before = left(written)
         written.done(1, STATE="s")  # the id is taken
         with pytest.raises(RetryError):
-            queue.mark_cleaned(1, 1)
+            queue.end(1, State.SUCCEEDED, 1)
         assert left(written) == before
         assert [row.id for row in queue.ready_for_cleaning()] == [1]
 
@@ -371,8 +371,7 @@ class HiveQueueBehaviour:
         written.queued(1)
         ready(queue, 1, 5)
         before = left(written)
-        mark = queue.mark_failed if end == "failed" else queue.mark_refused
-        mark(1, "Cannot clean x: because of é", 1, worker_id=None)
+        queue.end(1, State.parse(end), 1, reason="Cannot clean x: because of é")
         assert left(written) == before
         (row,) = queue.show()
         assert (row.state.label, row.error_message, row.properties) == (end, "Cannot clean x: because of \\xe9", ())
@@ -402,7 +401,7 @@ class HiveQueueBehaviour:
         with pytest.raises(RefusedError, match="2048"):
             queue.mark_compacted(1, "w", 1, facts=RequestFacts(reason="y"))
         with pytest.raises(RefusedError, match="run as"):
-            queue.set_run_as(1, "w", "u" * 129)
+            queue.change(1, "w", run_as="u" * 129)
         (row,) = queue.show()
         assert (row.state, row.run_as) == (State.WORKING, None)
 
@@ -413,7 +412,7 @@ class HiveQueueBehaviour:
         reason = "Cannot read x: because " + "y" * 3000
         hive.queued(1, TBLPROPERTIES=format_map({"p": "x" * used}) if used else None)
         assert queue.claim_id(1, "w", 1) is not None
-        queue.mark_failed(1, reason, 1, worker_id="w")
+        queue.end(1, State.FAILED, 1, worker_id="w", reason=reason)
         (row,) = queue.show()
         ((stored,),) = hive.run("SELECT CC_TBLPROPERTIES FROM COMPLETED_COMPACTIONS")
         assert len(str(stored)) <= 2048
@@ -498,11 +497,11 @@ class HiveQueueBehaviour:
         hive.queued(1)
         queue.claim_id(1, "w", 1)
         calls: tuple[Callable[[], object], ...] = (
-            lambda: queue.set_run_as(1, "v", "u"),
+            lambda: queue.change(1, "v", run_as="u"),
             lambda: queue.mark_compacted(1, "v", 1),
-            lambda: queue.mark_failed(1, "x", 1, worker_id="v"),
-            lambda: queue.mark_cleaned(1, 1),
-            lambda: queue.set_cleaner_note(1, None, 1),
+            lambda: queue.end(1, State.FAILED, 1, worker_id="v", reason="x"),
+            lambda: queue.end(1, State.SUCCEEDED, 1),
+            lambda: queue.change(1, None, error_message=None, retry_retention_ms=1),
         )
         for call in calls:
             with pytest.raises(ConflictError, match="Cannot change compaction request 1: it is gone"):
@@ -561,7 +560,7 @@ class HiveQueueBehaviour:
         hive.queued(1)
         with SqlQueue(hive.url) as queue:
             queue.claim_id(1, "w", 1)
-            queue.mark_failed(1, "Cannot read x", 1, worker_id="w")
+            queue.end(1, State.FAILED, 1, worker_id="w", reason="Cannot read x")
             assert queue.show()[0].error_message == "Cannot read x"
         assert hive.run("SELECT CC_ERROR_MESSAGE, CC_TBLPROPERTIES FROM COMPLETED_COMPACTIONS") == [
             ("Cannot read x", None)

@@ -66,7 +66,7 @@ class QueueBehaviour:
         claimed = claim_next(queue, MAJOR, "w-1", 20)
         assert claimed is not None
         assert (claimed.state, claimed.worker_id, claimed.start_ms) == (State.WORKING, "w-1", 20)
-        queue.set_facts(1, "w-1", RequestFacts(reason="r"))
+        queue.change(1, "w-1", facts=RequestFacts(reason="r"))
         facts = RequestFacts(outputs=("base_0000009",), reason="s")
         queue.mark_compacted(1, "w-1", 30, highest_write_id=9, facts=facts)
         (ready,) = queue.ready_for_cleaning()
@@ -74,9 +74,9 @@ class QueueBehaviour:
         assert ready.facts == RequestFacts(
             location=at("/w/t"), write_ids=WRITE_IDS, reason="s", outputs=("base_0000009",)
         )
-        queue.set_cleaner_note(1, "a reader is open", 300)
+        queue.change(1, None, error_message="a reader is open", retry_retention_ms=300)
         assert queue.ready_for_cleaning()[0].retry_retention_ms == 300
-        queue.mark_cleaned(1, 50)
+        queue.end(1, State.SUCCEEDED, 50)
         assert queue.ready_for_cleaning() == ()
         (done,) = queue.show()
         assert (done.state, done.start_ms, done.end_ms, done.enqueue_ms) == (State.SUCCEEDED, 20, 50, 10)
@@ -136,7 +136,7 @@ class QueueBehaviour:
             assert queue.claim_id(number, "w", 2)
             if table != "b":
                 queue.mark_compacted(number, "w", 3, facts=RequestFacts(reason=table))
-        first, second, third, fourth = queue.mark_all_cleaned([1, 2, 3, 4], 5)
+        first, second, third, fourth = queue.end_all([1, 2, 3, 4], State.SUCCEEDED, 5)
         assert (first, third) == (None, None)
         assert "request 2" in str(second)
         assert "request 4" in str(fourth)
@@ -160,13 +160,13 @@ class QueueBehaviour:
         for call in (
             lambda: queue.mark_compacted(1, "other", 3),
             lambda: queue.assert_owned(1, "other"),
-            lambda: queue.set_run_as(1, "other", "etl"),
-            lambda: queue.set_facts(1, "other", RequestFacts(reason="b")),
+            lambda: queue.change(1, "other", run_as="etl"),
+            lambda: queue.change(1, "other", facts=RequestFacts(reason="b")),
             lambda: queue.give_back(1, "other"),
-            lambda: queue.mark_failed(1, "reason", 3, worker_id="other"),
-            lambda: queue.mark_refused(1, "reason", 3, worker_id="other"),
-            lambda: queue.mark_failed(1, "reason", 3, worker_id=None),
-            lambda: queue.mark_cleaned(1, 3),
+            lambda: queue.end(1, State.FAILED, 3, worker_id="other", reason="reason"),
+            lambda: queue.end(1, State.REFUSED, 3, worker_id="other", reason="reason"),
+            lambda: queue.end(1, State.FAILED, 3, reason="reason"),
+            lambda: queue.end(1, State.SUCCEEDED, 3),
             lambda: queue.mark_compacted(2, "w", 3),
         ):
             with pytest.raises(ConflictError, match=r"Cannot change compaction request [12]: it is gone"):
@@ -178,9 +178,9 @@ class QueueBehaviour:
     def test_failing_twice_is_a_conflict(self, queue: SqlQueue) -> None:
         queue.enqueue(request(), now_ms=1)
         claim_next(queue, MAJOR, "w", 2)
-        queue.mark_failed(1, "Cannot read x: because y", 3, worker_id="w")
+        queue.end(1, State.FAILED, 3, worker_id="w", reason="Cannot read x: because y")
         with pytest.raises(ConflictError):
-            queue.mark_failed(1, "again", 4, worker_id="w")
+            queue.end(1, State.FAILED, 4, worker_id="w", reason="again")
         (row,) = queue.show()
         assert (row.state, row.error_message, row.end_ms, row.worker_id) == (
             State.FAILED,
@@ -195,8 +195,8 @@ class QueueBehaviour:
             queue.claim_id(number, "w", 2)
             if table != "d":
                 queue.mark_compacted(number, "w", 3, facts=RequestFacts(reason=table))
-        queue.mark_failed(2, "its rows differ", 4, worker_id=None)
-        queue.mark_cleaned(3, 4)
+        queue.end(2, State.FAILED, 4, reason="its rows differ")
+        queue.end(3, State.SUCCEEDED, 4)
         for number in (1, 2, 3):
             queue.mark_undone(number, "undone by lena", 5, facts=RequestFacts(undone="_aside"))
         with pytest.raises(ConflictError):
@@ -214,7 +214,7 @@ class QueueBehaviour:
             queue.enqueue(request(table=table), now_ms=1)
         queue.claim_id(2, "w", 2)
         queue.claim_id(3, "w", 2)
-        queue.mark_failed(3, "x", 3, worker_id="w")
+        queue.end(3, State.FAILED, 3, worker_id="w", reason="x")
         assert queue.abort([1, 2, 3, 4], "cancelled by lena", 5) == {1}
         assert queue.abort([1], "again", 6) == frozenset()
         assert states(queue) == [(3, "f"), (2, "w"), (1, "x")]
@@ -238,7 +238,7 @@ class QueueBehaviour:
     def test_refused_and_not_initiated(self, queue: SqlQueue) -> None:
         queue.enqueue(request(), now_ms=1)
         claim_next(queue, MAJOR, "w", 2)
-        queue.mark_refused(1, "None of the thresholds met", 3, worker_id="w")
+        queue.end(1, State.REFUSED, 3, worker_id="w", reason="None of the thresholds met")
         assert queue.record_not_initiated(request("u", kind=MINOR), "2 attempts failed", 4) == 2
         newest, oldest = queue.show()
         assert (oldest.state.label, oldest.error_message) == ("refused", "None of the thresholds met")
@@ -263,11 +263,11 @@ class QueueBehaviour:
             assert queue.claim_id(number, name, 2) is not None
             with pytest.raises(ConflictError):
                 queue.mark_compacted(number, f"{name}'", 3)
-            queue.set_run_as(number, name, name)
-            queue.set_facts(number, name, RequestFacts(reason=name))
+            queue.change(number, name, run_as=name)
+            queue.change(number, name, facts=RequestFacts(reason=name))
             queue.mark_compacted(number, name, 3)
-            queue.set_cleaner_note(number, name, 5)
-            queue.mark_failed(number, name, 4, worker_id=None)
+            queue.change(number, None, error_message=name, retry_retention_ms=5)
+            queue.end(number, State.FAILED, 4, reason=name)
             row = queue.find(number)
             assert row is not None
             assert (row.ref, row.run_as, row.facts.reason, row.error_message) == (wanted.ref, name, name, name)
@@ -318,11 +318,11 @@ class QueueBehaviour:
         for number, end in ((1, "failed"), (2, "ready"), (5, "cleaned")):
             assert queue.claim_id(number, "w", 2) is not None
             if end == "failed":
-                queue.mark_failed(number, "x", 3, worker_id="w")
+                queue.end(number, State.FAILED, 3, worker_id="w", reason="x")
                 continue
             queue.mark_compacted(number, "w", 3)
             if end == "cleaned":
-                queue.mark_cleaned(number, 4)
+                queue.end(number, State.SUCCEEDED, 4)
 
         def ids(rows: tuple[CompactionRequest, ...]) -> list[int]:
             return [row.id for row in rows]
@@ -330,8 +330,8 @@ class QueueBehaviour:
         assert ids(queue.rows_at([at("/w/a/p=1")])) == [2, 1]
         assert ids(queue.rows_at([at("/w/a_b%")])) == [5]
         assert ids(queue.rows_at([at("/w/axb%")])) == ids(queue.rows_at([at("/w")])) == []
-        assert queue.rows_at([at("/w/a/p=1")], noting="location")
-        assert not queue.rows_at([at("/w/a/p=1")], noting="acidlib.unverified")
+        assert queue.rows_noting(at("/w/a/p=1"), "location")
+        assert not queue.rows_noting(at("/w/a/p=1"), "acidlib.unverified")
         paths = ("/w", "/w/a", "/w/a_b%", "/w/axb%", "/w/a_b%/p=1")
         assert [path for path in paths if queue.has_succeeded_below(at(path))] == ["/w", "/w/a_b%"]
         assert [ids(queue.of_entity(one)) for one in wanted] == [[1], [2], [3], [4], [7, 5], [6], [7, 5]]
@@ -343,7 +343,7 @@ class QueueBehaviour:
         for number, partition in enumerate(("p=1", "p=1", "p=2"), start=1):
             queue.enqueue(request(partition=partition), now_ms=number)
             claim_next(queue, MAJOR, "w", number)
-            queue.mark_failed(number, "x", number, worker_id="w")
+            queue.end(number, State.FAILED, number, worker_id="w", reason="x")
 
         def blocked(one: CompactionRequest) -> bool:
             reason = queue.failed_attempts(one, threshold=2, retry_ms=DAY_MS, now_ms=9)
@@ -358,7 +358,7 @@ class QueueBehaviour:
         for number in range(1, 6):
             queue.enqueue(request(), now_ms=number)
             claim_next(queue, MAJOR, "w", number)
-            queue.mark_failed(number, "x", number, worker_id="w")
+            queue.end(number, State.FAILED, number, worker_id="w", reason="x")
         queue.enqueue(request(), now_ms=9)
         assert queue.purge_history(KEPT, 10) == 2
         assert states(queue) == [(6, "i"), (5, "f"), (4, "f"), (3, "f")]

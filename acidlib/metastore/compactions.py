@@ -14,6 +14,7 @@ from acidlib.metastore.connection import MetastoreClient, missing_field
 from acidlib.model.requests import (
     CompactionRequest,
     CompactionType,
+    Enqueued,
     RequestFacts,
     State,
     format_map,
@@ -25,20 +26,6 @@ from acidlib.model.tables import TableRef
 
 _TYPE_NUMBERS = {"MINOR": 1, "MAJOR": 2, "REBALANCE": 3, "ABORT_TXN_CLEANUP": 4, "SMART_OPTIMIZE": 5}
 _TYPE_NAMES = {number: name for name, number in _TYPE_NUMBERS.items()}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Accepted:
-    """The answer to a request for a compaction.
-
-    Of a request that is refused as a duplicate, Hive 3.1 gives the id and the state of the one that is there already;
-    Hive 4 gives the id -1, the state refused, and a `reason` that names the other one.
-    """
-
-    id: int
-    accepted: bool
-    state: State | None = None
-    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +52,8 @@ class OtherRequest:
 class CompactionCalls(MetastoreClient):
     """Compactions. `compact`, `find_next_compaction`, `mark_*` and `abort_compactions` are never repeated once sent."""
 
-    def compact(self, request: CompactionRequest, *, initiator_version: str | None = None) -> Accepted:
-        """Put a request for a table or partition in the queue, unless there is one already: see `Accepted`.
+    def compact(self, request: CompactionRequest, *, initiator_version: str | None = None) -> Enqueued:
+        """Put a request for a table or partition in the queue, unless there is one already: see `Enqueued`.
 
         Of `request` the names, the type, the properties, `run_as` and why an initiator queued it count, on Hive 4 also
         `initiator_id`, `pool`, and of a rebalance `bucket_count` and `order_by`.
@@ -88,7 +75,7 @@ class CompactionCalls(MetastoreClient):
             asked.numberOfBuckets = request.bucket_count
             asked.orderByClause = request.order_by
         answer = self.call(f"request a compaction of {request.ref}", call, asked)
-        return Accepted(
+        return Enqueued(
             id=answer.id, accepted=answer.accepted, state=_state_or_none(answer.state), reason=answer.errormessage
         )
 

@@ -427,3 +427,18 @@ class CompactionRequest:
                 f"Cannot {action} {self.ref}: request {self.id} is not understood, as one of a newer version may "
                 f"be: {listed}"
             )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enqueued:
+    """The answer to a request: its id, or that of the one it duplicates, that one's state and the reason.
+
+    A metastore of Hive 4 tells neither id nor state of the other one (-1, refused): its reason names it. `working` is
+    the new request where a worker has it from the beginning on.
+    """
+
+    id: int
+    accepted: bool
+    state: State | None = None
+    reason: str | None = None
+    working: CompactionRequest | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -40,7 +40,7 @@ SQLITE, POSTGRESQL, DERBY = "sqlite", "postgresql", "derby"
 MYSQL = ("mysql", "mariadb")
 SUPPORTED = (SQLITE, POSTGRESQL, *MYSQL)
 
-CHUNK = 500
+_CHUNK = 500
 """Values of one IN list; databases bound the number of parameters."""
 
 # PostgreSQL: serialization failure and deadlock; MySQL: deadlock
@@ -58,6 +58,11 @@ _READING = "acidlib_reading"
 _DEADLOCK_ATTEMPTS = 10
 
 T = TypeVar("T")
+
+
+def chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Yield values in portions that fit into an IN list."""
+    return (values[start : start + _CHUNK] for start in range(0, len(values), _CHUNK))
 
 
 def with_password(url: str, site: Mapping[str, str], stored: Callable[[str], str | None]) -> str:
@@ -163,6 +168,35 @@ class Database:
         """The kind of database, one of `SUPPORTED` or `DERBY`."""
         return self._engine.dialect.name
 
+    def now_ms(self, connection: Connection) -> int:
+        """Return the database's clock, epoch milliseconds. MySQL's is in whole seconds, as in Hive; no zone counts.
+
+        Source: Hive `TxnHandler.getDbTime`.
+        """
+        if isinstance(connection.dialect, DerbyDialect):
+            return connection.dialect.now_ms(connection)
+        now: ColumnElement[int]
+        if self.dialect == POSTGRESQL:
+            now = cast(func.floor(extract("epoch", func.clock_timestamp()) * 1000), BigInteger)
+        elif self.dialect in MYSQL:
+            now = func.unix_timestamp() * 1000
+        else:
+            # days since the epoch's Julian day
+            now = cast((func.julianday("now") - 2440587.5) * 86_400_000, BigInteger)
+        return int(connection.execute(select(now)).scalar_one())
+
+    def equals(self, column: ColumnElement[str], value: str | None) -> ColumnElement[bool]:
+        """Return the equality of every character; a metastore's tables in MySQL ignore case and blanks at the end.
+
+        None is equal to null alone.
+        """
+        if value is None:
+            return column.is_(None)
+        if self.dialect not in MYSQL:
+            return column == value
+        exact = cast(cast(column, mysql.CHAR(charset="utf8mb4")), mysql.BINARY()) == value.encode()
+        return and_(column == value, exact)  # the first can use an index
+
     @contextmanager
     def reading(self, action: str, *, one_moment: bool = False) -> Iterator[Connection]:
         """Open one transaction that only reads: it neither waits for writers nor needs the right to write.
@@ -186,28 +220,24 @@ class Database:
         `RetryError`: "Cannot `action` the queue …"; `RefusedError` where the values do not fit; `UnknownOutcomeError`
         when the connection was lost while committing.
         """
-        retrying = Retrying(
-            retry=retry_if_exception(lambda error: isinstance(error, DBAPIError) and is_among(_DEADLOCKS, error)),
-            stop=stop_after_attempt(_DEADLOCK_ATTEMPTS),
-            reraise=True,
-        )
-        with self._translated(action), self._writing:
-            return retrying(lambda: self._once(action, work))
 
-    def _once(self, action: str, work: Callable[[Connection], T]) -> T:
-        with self._engine.connect() as connection:
-            with connection.begin() as transaction:
-                result = work(connection)
-                try:
-                    transaction.commit()
-                except DBAPIError as error:
-                    if error.connection_invalidated:
-                        raise UnknownOutcomeError(
-                            f"Cannot know whether what was to {action} the queue {self.shown} is done: because the "
-                            f"connection was lost while committing: {self._one_line(error)}"
-                        ) from None
-                    raise
-            return result
+        def once() -> T:
+            with self._engine.connect() as connection:
+                with connection.begin() as transaction:
+                    result = work(connection)
+                    try:
+                        transaction.commit()
+                    except DBAPIError as error:
+                        if error.connection_invalidated:
+                            raise UnknownOutcomeError(
+                                f"Cannot know whether what was to {action} the queue {self.shown} is done: because the "
+                                f"connection was lost while committing: {self._one_line(error)}"
+                            ) from None
+                        raise
+                return result
+
+        with self._translated(action), self._writing:
+            return _RETRYING(once)
 
     @contextmanager
     def holding(self, action: str, lock: Callable[[Connection], object], *, wait_seconds: int) -> Iterator[None]:
@@ -275,6 +305,13 @@ def is_among(codes: frozenset[object], error: DBAPIError) -> bool:
     return not codes.isdisjoint(found)
 
 
+_RETRYING = Retrying(
+    retry=retry_if_exception(lambda error: isinstance(error, DBAPIError) and is_among(_DEADLOCKS, error)),
+    stop=stop_after_attempt(_DEADLOCK_ATTEMPTS),
+    reraise=True,
+)
+
+
 def _take_over_transactions(engine: Engine) -> None:
     """Have SQLite's transactions take the write lock at their start: then no read fails that becomes a write."""
 
@@ -286,30 +323,3 @@ def _take_over_transactions(engine: Engine) -> None:
     def begin(connection: Connection) -> None:
         reading = connection.get_execution_options().get(_READING, False)
         connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
-
-
-def database_now_ms(connection: Connection) -> int:
-    """Return the database's clock, epoch milliseconds. MySQL's is in whole seconds, as in Hive; no time zone counts.
-
-    Source: Hive `TxnHandler.getDbTime`.
-    """
-    dialect = connection.dialect.name
-    if isinstance(connection.dialect, DerbyDialect):
-        return connection.dialect.now_ms(connection)
-    now: ColumnElement[int]
-    if dialect == POSTGRESQL:
-        now = cast(func.floor(extract("epoch", func.clock_timestamp()) * 1000), BigInteger)
-    elif dialect in MYSQL:
-        now = func.unix_timestamp() * 1000
-    else:
-        # days since the epoch's Julian day
-        now = cast((func.julianday("now") - 2440587.5) * 86_400_000, BigInteger)
-    return int(connection.execute(select(now)).scalar_one())
-
-
-def equals(connection: Connection, column: ColumnElement[str], value: str) -> ColumnElement[bool]:
-    """Return the equality of every character; a metastore's tables in MySQL ignore case and blanks at the end."""
-    if connection.dialect.name not in MYSQL:
-        return column == value
-    exact = cast(cast(column, mysql.CHAR(charset="utf8mb4")), mysql.BINARY()) == value.encode()
-    return and_(column == value, exact)  # the first can use an index

@@ -12,8 +12,9 @@ A user needs rights to those tables alone of which something is asked. Source: H
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -34,10 +35,8 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from acidlib.errors import ConflictError, RefusedError
 from acidlib.model.tables import TableRef
 from acidlib.planning.clean import NotedWrite
-from acidlib.queue.database import CHUNK, DENIED, DERBY, SQLITE, Database, database_now_ms, equals, is_among
-from acidlib.queue.tables import TXN_COMPONENTS, TXNS, find_table, metastore_table
-
-T = TypeVar("T")
+from acidlib.queue.database import DENIED, DERBY, SQLITE, Database, chunks, is_among
+from acidlib.queue.tables import TXN_COMPONENTS, TXNS, FoundTables, metastore_table
 
 _OPEN, _ROLLED_BACK = "o", "a"
 _COMPACTS = "c"
@@ -85,7 +84,8 @@ class MetastoreDatabase:
     def _find(self, connection: Connection, template: Table) -> Table | None:
         """Return a table; None where the database shows none to its user. It is looked for once."""
         if template.name not in self._found:
-            self._found[template.name] = find_table(connection, self.shown, template)
+            tables = FoundTables(connection, self.shown)
+            self._found[template.name] = tables.table(template) if tables.has(template) else None
         return self._found[template.name]
 
     def registrations(self) -> dict[int, dict[TableRef, int]] | None:
@@ -112,26 +112,26 @@ class MetastoreDatabase:
 
         Write ids are as they are noted. RefusedError where the user may not read them, RetryError without an answer.
         """
-        return self._if_shown(lambda connection: (tuple(self._notes(connection)), database_now_ms(connection)))
+        with self._looking() as connection:
+            return None if connection is None else (tuple(self._notes(connection)), self._database.now_ms(connection))
 
     def shows_noted_writes(self) -> bool:
         """Return whether `noted_writes` would return anything; it raises what that does."""
+        with self._looking() as connection:
+            if connection is not None:
+                connection.execute(select(self._needed(connection, TXN_COMPONENTS).c["TC_TXNID"]).limit(1)).all()
+            return connection is not None
 
-        def look(connection: Connection) -> list[int]:
-            first = select(self._needed(connection, TXN_COMPONENTS).c["TC_TXNID"]).limit(1)
-            return list(connection.execute(first).scalars())
-
-        return self._if_shown(look) is not None
-
-    def _if_shown(self, work: Callable[[Connection], T]) -> T | None:
-        """Return what is read of the notes; None where there are none to be seen."""
+    @contextmanager
+    def _looking(self) -> Iterator[Connection | None]:
+        """Read what is noted; None where this is no metastore's database, or shows its user no notes."""
         if self._database.dialect == SQLITE:
-            return None  # no metastore has its tables in SQLite
+            yield None  # no metastore has its tables in SQLite
+            return
         with self._database.reading(_LOOK) as connection:
-            if any(self._find(connection, template) is None for template in (TXNS, TXN_COMPONENTS)):
-                return None
+            is_shown = all(self._find(connection, template) is not None for template in (TXNS, TXN_COMPONENTS))
             try:
-                return work(connection)
+                yield connection if is_shown else None
             except DBAPIError as error:
                 if not is_among(DENIED, error):
                     raise
@@ -167,7 +167,7 @@ class MetastoreDatabase:
             .where(txns.c["TXN_STATE"].in_([_OPEN, _ROLLED_BACK]))
         )
         if of is not None:
-            statement = statement.where(_named(connection, components, "TC", of))
+            statement = statement.where(self._named(components, "TC", of))
         for txn, database, table, partition, operation, write_id, state, started in connection.execute(statement):
             yield NotedWrite(
                 txn_id=txn,
@@ -177,6 +177,11 @@ class MetastoreDatabase:
                 is_open=state == _OPEN,
                 started_ms=started,
             )
+
+    def _named(self, of: Table, prefix: str, ref: TableRef) -> ColumnElement[bool]:
+        """Return the condition for rows about a table."""
+        equals = self._database.equals
+        return and_(equals(of.c[f"{prefix}_DATABASE"], ref.database), equals(of.c[f"{prefix}_TABLE"], ref.table))
 
     def noted_writes_of(self, ref: TableRef) -> tuple[NotedWrite, ...]:
         """Return what is noted of a table.
@@ -200,7 +205,7 @@ class MetastoreDatabase:
         statement = (
             select(ids.c["T2W_WRITEID"], ids.c["T2W_TXNID"])
             .join(txns, txns.c["TXN_ID"] == ids.c["T2W_TXNID"])
-            .where(txns.c["TXN_STATE"] == _ROLLED_BACK, _named(connection, ids, "T2W", ref))
+            .where(txns.c["TXN_STATE"] == _ROLLED_BACK, self._named(ids, "T2W", ref))
         )
         return [(write_id, txn) for write_id, txn in connection.execute(statement)]
 
@@ -208,7 +213,7 @@ class MetastoreDatabase:
         """Return whether the metastore gives out write ids of a table of this name, whoever may see it over thrift."""
         with self._database.reading(_LOOK) as connection:
             given = self._needed(connection, _NEXT_WRITE_ID)
-            statement = select(given.c["NWI_TABLE"]).where(_named(connection, given, "NWI", ref))
+            statement = select(given.c["NWI_TABLE"]).where(self._named(given, "NWI", ref))
             return bool(connection.execute(statement).all())
 
     def has_partition(self, ref: TableRef) -> bool:
@@ -242,14 +247,14 @@ class MetastoreDatabase:
             components, txns = self._needed(connection, TXN_COMPONENTS), self._needed(connection, TXNS)
             for ref in sorted({note.ref for note in notes}, key=str):
                 ids = sorted({note.txn_id for note in notes if note.ref == ref})
-                for start in range(0, len(ids), CHUNK):
-                    chosen = txns.c["TXN_ID"].in_(ids[start : start + CHUNK])
+                at_place = and_(
+                    self._named(components, "TC", ref),
+                    self._database.equals(components.c["TC_PARTITION"], ref.partition),
+                )
+                for some in chunks(ids):
+                    chosen = txns.c["TXN_ID"].in_(some)
                     rolled_back = select(txns.c["TXN_ID"]).where(chosen, txns.c["TXN_STATE"] == _ROLLED_BACK)
-                    connection.execute(
-                        delete(components).where(
-                            components.c["TC_TXNID"].in_(rolled_back), _at(connection, components, ref)
-                        )
-                    )
+                    connection.execute(delete(components).where(components.c["TC_TXNID"].in_(rolled_back), at_place))
 
         self._database.write("forget rolled back transactions in", work)
 
@@ -301,7 +306,7 @@ class MetastoreDatabase:
                     except IntegrityError:
                         raise changed(name) from None
                     continue
-                same = (of == number, equals(connection, key, name), value == before[name])
+                same = (of == number, self._database.equals(key, name), value == before[name])
                 if connection.execute(update(table).where(*same).values({value.key: new})).rowcount != 1:
                     raise changed(name)
 
@@ -314,9 +319,9 @@ class MetastoreDatabase:
             select(tables.c["TBL_ID"], tables.c["CREATE_TIME"])
             .join(databases, databases.c["DB_ID"] == tables.c["DB_ID"])
             .where(
-                equals(connection, databases.c["CTLG_NAME"], owner.catalog),
-                equals(connection, databases.c["NAME"], owner.ref.database),
-                equals(connection, tables.c["TBL_NAME"], owner.ref.table),
+                self._database.equals(databases.c["CTLG_NAME"], owner.catalog),
+                self._database.equals(databases.c["NAME"], owner.ref.database),
+                self._database.equals(tables.c["TBL_NAME"], owner.ref.table),
             )
         ).one_or_none()
         parameters = _TABLE_PARAMS
@@ -325,25 +330,9 @@ class MetastoreDatabase:
             row = connection.execute(
                 select(partitions.c["PART_ID"], partitions.c["CREATE_TIME"]).where(
                     partitions.c["TBL_ID"] == row[0],
-                    equals(connection, partitions.c["PART_NAME"], owner.ref.partition),
+                    self._database.equals(partitions.c["PART_NAME"], owner.ref.partition),
                 )
             ).one_or_none()
         if row is None or row[1] != owner.created:
             return None
         return self._needed(connection, parameters), row[0]
-
-
-def _named(connection: Connection, of: Table, prefix: str, ref: TableRef) -> ColumnElement[bool]:
-    """Return the condition for rows about a table."""
-    return and_(
-        equals(connection, of.c[f"{prefix}_DATABASE"], ref.database),
-        equals(connection, of.c[f"{prefix}_TABLE"], ref.table),
-    )
-
-
-def _at(connection: Connection, components: Table, ref: TableRef) -> ColumnElement[bool]:
-    column = components.c["TC_PARTITION"]
-    return and_(
-        _named(connection, components, "TC", ref),
-        column.is_(None) if ref.partition is None else equals(connection, column, ref.partition),
-    )

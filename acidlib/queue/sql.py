@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from itertools import count
 from typing import Any, Self
@@ -38,8 +38,8 @@ from sqlalchemy.exc import IntegrityError
 from acidlib.errors import ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.model.location import Location
 from acidlib.model.names import Generation
-from acidlib.model.requests import NO_FACTS, CompactionRequest, CompactionType, RequestFacts, State
-from acidlib.queue.database import CHUNK, Database, database_now_ms, equals
+from acidlib.model.requests import NO_FACTS, CompactionRequest, CompactionType, Enqueued, RequestFacts, State
+from acidlib.queue.database import Database, chunks
 from acidlib.queue.rules import (
     Retention,
     already_scheduled,
@@ -56,8 +56,10 @@ _SERVICE_WAIT_SECONDS = 1
 _QUEUED = frozenset((State.INITIATED, State.WORKING, State.READY_FOR_CLEANING))
 _UNHAPPY = (State.ATTEMPTED, State.FAILED, State.REFUSED, State.ABORTED)
 _IDS, _WORKER, _PLACE = "of_ids", "of_worker", "of_place"
+_NO_WRITE = 0
+"""A write id below all others."""
 
-_Condition = Callable[[Connection, RequestTable], ColumnElement[bool]]
+_Condition = Callable[[RequestTable], ColumnElement[bool]]
 
 
 class Service(enum.Enum):
@@ -67,22 +69,8 @@ class Service(enum.Enum):
     CLEANER = "Cleaner"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Enqueued:
-    """The answer to a request: its id, or that of the request it duplicates, and why it was not accepted.
-
-    `taken` is the request where a worker has it from the beginning on.
-    """
-
-    id: int
-    accepted: bool
-    state: State
-    reason: str | None = None
-    taken: CompactionRequest | None = None
-
-
-class _NamedRows:
-    """Statements about rows that parameters name by their ids. Making statements costs more than running them."""
+class _StatementsById:
+    """Statements about rows whose ids are parameters: making statements costs more than running them."""
 
     def __init__(self, table: RequestTable, *conditions: ColumnElement[bool]) -> None:
         named = and_(table.column("ID").in_(bindparam(_IDS, expanding=True)), *conditions)
@@ -111,15 +99,16 @@ class SqlQueue:
         self._database = Database(url)
         self.shown = self._database.shown
         self._tables = open_tables(self._database)
-        self._metastore = self._tables.metastore
+        self.schema_version = self._tables.version
+        """The version of the metastore's schema this queue is part of; None for tables of our own."""
         queue, history = self._queue, self._history = self._tables.queue, self._tables.history
         state = queue.column("STATE")
-        self._claimable = _NamedRows(queue, state == State.INITIATED.value)
-        self._worked_on = _NamedRows(
+        self._claimable = _StatementsById(queue, state == State.INITIATED.value)
+        self._worked_on = _StatementsById(
             queue, state == State.WORKING.value, queue.column("WORKER_ID") == bindparam(_WORKER)
         )
-        self._ready = _NamedRows(queue, state == State.READY_FOR_CLEANING.value)
-        self._ended = _NamedRows(history, history.column("STATE").in_([State.SUCCEEDED.value, State.FAILED.value]))
+        self._ready = _StatementsById(queue, state == State.READY_FOR_CLEANING.value)
+        self._ended = _StatementsById(history, history.column("STATE").in_([State.SUCCEEDED.value, State.FAILED.value]))
 
     def close(self) -> None:
         """Close the connections."""
@@ -131,33 +120,28 @@ class SqlQueue:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @property
-    def schema_version(self) -> str | None:
-        """The version of the metastore's schema this queue is part of; None for tables of our own."""
-        return None if self._metastore is None else self._metastore.version
-
     def now_ms(self, callers_ms: int) -> int:
         """Return the time that those of this queue compare with: a metastore's database tells it, else the caller."""
         with self._database.reading("read") as connection:
             return self._now_ms(connection, callers_ms)
 
     def _now_ms(self, connection: Connection, callers_ms: int) -> int:
-        return callers_ms if self._metastore is None else database_now_ms(connection)
+        return callers_ms if self.schema_version is None else self._database.now_ms(connection)
 
     # what there is
 
     def show(self) -> tuple[CompactionRequest, ...]:
         """Return all rows of the queue and the history, newest first, read at one moment."""
-        return self._rows(lambda *_: true())
+        return self._rows(lambda _: true())
 
     def find(self, request_id: int) -> CompactionRequest | None:
         """Return the request with this id, in the queue or in the history."""
-        return next(iter(self._rows(lambda _, table: table.column("ID") == request_id)), None)
+        return next(iter(self._rows(lambda table: table.column("ID") == request_id)), None)
 
     def in_states(self, *states: State) -> tuple[CompactionRequest, ...]:
         """Return the rows of the queue and the history in one of these states, newest first, read at one moment."""
         tables = [self._queue] if _QUEUED.issuperset(states) else [self._queue, self._history]
-        return self._rows(lambda _, table: _in_states(table, states), tables)
+        return self._rows(lambda table: _in_states(table, states), tables)
 
     def waiting(self, kind: CompactionType | None = None) -> tuple[CompactionRequest, ...]:
         """Return the requests in state initiated, oldest first, to choose from; `claim_id` then takes one."""
@@ -171,41 +155,49 @@ class SqlQueue:
 
     def of_entity(self, request: CompactionRequest) -> tuple[CompactionRequest, ...]:
         """Return the rows of the queue and the history about a request's table and partition, newest first."""
-        return self._rows(lambda connection, table: _of_entity(connection, table, request))
+        return self._rows(lambda table: self._of_entity(table, request))
 
-    def rows_at(
-        self, locations: Iterable[Location], *, states: Sequence[State] = (), noting: str | None = None
-    ) -> tuple[CompactionRequest, ...]:
+    def rows_at(self, locations: Iterable[Location], *, states: Sequence[State] = ()) -> tuple[CompactionRequest, ...]:
         """Return the rows of the queue and the history about places, whatever they name, newest first.
 
         states  only those in one of these states
-        noting  none unless one of them may have a property of this name, which costs little to ask of a single place
 
         A metastore's tables have no index by location: all their rows in these states are looked at.
         """
         wanted = frozenset(locations)
-        if self._metastore is not None:
+        if self.schema_version is not None:
             rows = self.in_states(*states) if states else self.show()
             return tuple(row for row in rows if row.facts.location in wanted)
         keys = [place_key(location) for location in wanted]
-        found: list[CompactionRequest] = []
         with self._database.reading("read", one_moment=True) as connection:
-            if noting is not None and not any(
-                connection.execute(_noting(table, name=noting), {_PLACE: keys}).first() is not None
+            return _newest_first(
+                row
                 for table in (self._queue, self._history)
-            ):
-                return ()
-            for table in (self._queue, self._history):
-                in_states = _in_states(table, states) if states else true()
-                for start in range(0, len(keys), CHUNK):
-                    at_places = table.column(PLACE).in_(keys[start : start + CHUNK])
-                    found += self._requests(connection, table, and_(at_places, in_states))
-        return _newest_first(found)
+                for some in chunks(keys)
+                for row in self._requests(
+                    connection,
+                    table,
+                    and_(table.column(PLACE).in_(some), _in_states(table, states) if states else true()),
+                )
+            )
+
+    def rows_noting(self, location: Location, name: str) -> tuple[CompactionRequest, ...]:
+        """Return what `rows_at` has of a place; nothing, at less cost, where no row there has a property of this name.
+
+        Some databases find the name in another case, too.
+        """
+        if self.schema_version is None:
+            named = {_PLACE: place_key(location)}
+            with self._database.reading("read") as connection:
+                statements = (_noting(table, name=name) for table in (self._queue, self._history))
+                if not any(connection.execute(statement, named).first() for statement in statements):
+                    return ()
+        return self.rows_at([location])
 
     def newest_of_places(self) -> tuple[CompactionRequest, ...]:
         """Return the newest row of the queue and of the history about each place by each of its names, or more."""
 
-        def newest(_: Connection, table: RequestTable) -> ColumnElement[bool]:
+        def newest(table: RequestTable) -> ColumnElement[bool]:
             if table.of_hive:
                 return true()
             number = table.column("ID")
@@ -230,12 +222,12 @@ class SqlQueue:
         """
         history, location = self._history, request.facts.location
         with self._database.reading("read") as connection:
-            if self._metastore is not None:
-                about = _of_table if request.ref.partition is None else _of_entity
-                rows = self._requests(connection, history, about(connection, history, request))
+            if self.schema_version is not None:
+                about = self._of_table if request.ref.partition is None else self._of_entity
+                rows = self._requests(connection, history, about(history, request))
             else:
                 here = (
-                    _of_entity(connection, history, request)
+                    self._of_entity(history, request)
                     if location is None
                     else history.column(PLACE) == place_key(location)
                 )
@@ -245,38 +237,83 @@ class SqlQueue:
             threshold=threshold,
             retry_ms=retry_ms,
             now_ms=now_ms,
-            generation=Generation.HIVE4 if self._metastore is None else Generation.HIVE3,
+            generation=Generation.HIVE4 if self.schema_version is None else Generation.HIVE3,
         )
 
     def unreadable(self) -> tuple[Unreadable, ...]:
-        """Return the rows that are not understood, newest first."""
+        """Return the rows of a metastore's tables that are not understood, newest first."""
         with self._database.reading("read", one_moment=True) as connection:
             found = [
-                unread
-                for table in (self._queue, self._history)
-                for row in connection.execute(table.select())
-                if (unread := table.unreadable(row)) is not None
+                table.read(row) for table in (self._queue, self._history) for row in connection.execute(table.select())
             ]
-        return tuple(sorted(found, key=lambda row: row.id, reverse=True))
+        strange = (row for row in found if isinstance(row, Unreadable))
+        return tuple(sorted(strange, key=lambda row: row.id, reverse=True))
 
     def _rows(self, wanted: _Condition, tables: Sequence[RequestTable] = ()) -> tuple[CompactionRequest, ...]:
         with self._database.reading("read", one_moment=True) as connection:
             return _newest_first(
                 row
                 for table in tables or (self._queue, self._history)
-                for row in self._requests(connection, table, wanted(connection, table))
+                for row in self._requests(connection, table, wanted(table))
             )
 
     @staticmethod
     def _requests(connection: Connection, table: RequestTable, wanted: ColumnElement[bool]) -> list[CompactionRequest]:
-        found = []
-        for row in connection.execute(table.select().where(wanted)):
-            try:
-                found.append(table.request(row))
-            except CorruptError:
-                if not table.of_hive:
-                    raise
-        return found
+        found = map(table.read, connection.execute(table.select().where(wanted)))
+        return [row for row in found if isinstance(row, CompactionRequest)]
+
+    def _of_table(self, table: RequestTable, request: CompactionRequest) -> ColumnElement[bool]:
+        """Return the condition for rows about a request's table, whatever the partition."""
+        equals = self._database.equals
+        names = (table.column("DATABASE"), table.column("TABLE"))
+        return and_(equals(names[0], request.ref.database), equals(names[1], request.ref.table))
+
+    def _of_entity(self, table: RequestTable, request: CompactionRequest) -> ColumnElement[bool]:
+        """Return the condition for rows about a request's table and partition; none matches none alone."""
+        if not table.of_hive:
+            return table.column(ENTITY) == entity_key(request)
+        return and_(
+            self._of_table(table, request), self._database.equals(table.column("PARTITION"), request.ref.partition)
+        )
+
+    # Hive's mutexes: rows (name, 0) of AUX_TABLE, made when first needed. Source: Hive 3.1 `MutexAPI.acquireLock`.
+
+    def alone(self, service: Service) -> AbstractContextManager[None]:
+        """Keep Hive's own service of this name, and ours on other hosts, waiting until it is left.
+
+        Raises `ConflictError` when another one is at work. In tables of our own there is none to keep waiting: there
+        nothing is locked.
+        """
+        if self.schema_version is None:
+            return nullcontext()
+        self._make_mutex(service.value)
+        return self._database.holding(
+            f"run the {service.value} on",
+            lambda connection: self._lock_mutex(connection, service.value),
+            wait_seconds=_SERVICE_WAIT_SECONDS,
+        )
+
+    def _make_mutex(self, name: str) -> None:
+        """Make the row of a mutex if it is missing, in a transaction of its own: others see it before they wait."""
+        with self._database.reading("lock") as connection:
+            if connection.execute(self._mutex(name)).first() is not None:
+                return
+
+        def make(connection: Connection) -> None:
+            # another process may be faster
+            with suppress(IntegrityError), connection.begin_nested():
+                connection.execute(insert(self._tables.mutex).values(MT_KEY1=name, MT_KEY2=0))
+
+        self._database.write("lock", make)
+
+    def _lock_mutex(self, connection: Connection, name: str) -> None:
+        """Take a mutex until the transaction ends; SQLite has locked the whole database already."""
+        if connection.execute(self._mutex(name).with_for_update()).first() is None:
+            raise RetryError(f"Cannot lock the queue: because the row {name} of {self._tables.mutex.name} is gone")
+
+    def _mutex(self, name: str) -> Select[str]:
+        keys = self._tables.mutex.c
+        return select(keys["MT_KEY1"]).where(and_(keys["MT_KEY1"] == name, keys["MT_KEY2"] == 0))
 
     # from queueing to the result
 
@@ -331,7 +368,7 @@ class SqlQueue:
 
         Raises RefusedError for a kind that Hive 3.1 has no letter for: with one its metastore cannot list requests.
         """
-        if self._metastore is None:
+        if self.schema_version is None:
             return request
         if request.type not in (CompactionType.MINOR, CompactionType.MAJOR):
             kind = request.type.label
@@ -348,7 +385,7 @@ class SqlQueue:
         self._lock_mutex(connection, _SCHEDULER)
         next_id = self._tables.next_id
         row = connection.execute(select(next_id.c["NCQ_NEXT"]).with_for_update()).one_or_none()
-        if row is None and self._metastore is not None:
+        if row is None and self.schema_version is not None:
             raise CorruptError(f"Cannot number a request: because the metastore's table {next_id.name} is empty")
         first = 1 if row is None else int(row[0])
         ids = count(first)
@@ -367,35 +404,33 @@ class SqlQueue:
         worker_id: str | None,
     ) -> Enqueued:
         queue = self._queue
-        found = connection.execute(queue.select().where(_of_entity(connection, queue, wanted))).all()
-        unread = [(row, queue.unreadable(row) if queue.of_hive else None) for row in found]
-        others = sorted((queue.request(row) for row, unclear in unread if unclear is None), key=lambda row: row.id)
-        staying = [row for row in others if not is_superseded_by(row, wanted)]
-        duplicate = duplicate_reason(wanted, staying)
+        found = [queue.read(row) for row in connection.execute(queue.select().where(self._of_entity(queue, wanted)))]
+        others = sorted((row for row in found if isinstance(row, CompactionRequest)), key=lambda row: row.id)
+        superseded = [row for row in others if is_superseded_by(row, wanted)]
+        duplicate = duplicate_reason(wanted, [row for row in others if row not in superseded])
         if duplicate is not None:
             other, reason = duplicate
             return Enqueued(id=other.id, accepted=False, state=other.state, reason=reason)
-        for _, unclear in unread:  # which count by their states, as in Hive
-            if unclear is not None and unclear.state in (State.INITIATED, State.WORKING):
-                reason = f"{already_scheduled(unclear.id, unclear.state)}; {unclear.reason}"
-                return Enqueued(id=unclear.id, accepted=False, state=unclear.state, reason=reason)
-        for row in others:
-            if is_superseded_by(row, wanted):
-                reason = f"its run has ended, and a {wanted.type.label} compaction was asked for since"
-                now = self._now_ms(connection, now_ms)
-                if not self._move(connection, self._claimable, {_IDS: [row.id]}, State.REFUSED, now, reason=reason):
-                    raise _not_ours(row.id)
+        for row in found:  # what is not understood counts by its state, as in Hive
+            if isinstance(row, Unreadable) and row.state in (State.INITIATED, State.WORKING):
+                reason = f"{already_scheduled(row.id, row.state)}; {row.reason}"
+                return Enqueued(id=row.id, accepted=False, state=row.state, reason=reason)
+        for waiting in superseded:
+            reason = f"its run has ended, and a {wanted.type.label} compaction was asked for since"
+            now = self._now_ms(connection, now_ms)
+            if not self._move(connection, self._claimable, {_IDS: [waiting.id]}, State.REFUSED, now, reason=reason):
+                raise _not_ours(waiting.id)
         new = replace(
             wanted,
             id=next(ids),
             state=State.INITIATED if worker_id is None else State.WORKING,
-            enqueue_ms=now_ms,
+            enqueue_ms=now_ms,  # the caller's time: a metastore has no column for it
             highest_write_id=None,
             worker_id=worker_id,
             start_ms=None if worker_id is None else self._now_ms(connection, now_ms),
         )
         connection.execute(insert(queue.table), queue.values(new))
-        return Enqueued(id=new.id, accepted=True, state=new.state, taken=None if worker_id is None else new)
+        return Enqueued(id=new.id, accepted=True, state=new.state, working=None if worker_id is None else new)
 
     def claim_id(self, request_id: int, worker_id: str, now_ms: int) -> CompactionRequest | None:
         """Take one request for a worker; None when it no longer waits (another worker was faster).
@@ -417,7 +452,7 @@ class SqlQueue:
 
         return self._database.write("claim from", work)
 
-    def _owned(self, ids: Sequence[int], worker_id: str | None) -> tuple[_NamedRows, dict[str, object]]:
+    def _owned(self, ids: Sequence[int], worker_id: str | None) -> tuple[_StatementsById, dict[str, object]]:
         """Return the statements about a worker's requests, without one about ready ones; and their parameters."""
         if worker_id is None:
             return self._ready, {_IDS: ids}
@@ -430,49 +465,10 @@ class SqlQueue:
             if connection.execute(rows.ids, named).first() is None:
                 raise _not_ours(request_id)
 
-    def set_run_as(self, request_id: int, worker_id: str, user: str) -> None:
-        """Record the user that the worker compacts as."""
-        self._change(request_id, worker_id, run_as=user)
+    def change(self, request_id: int, owner: str | None, /, *, facts: RequestFacts = NO_FACTS, **fields: Any) -> None:
+        """Set fields of a request, and add or replace facts. Raise ConflictError unless it is the owner's.
 
-    def set_facts(self, request_id: int, worker_id: str | None, facts: RequestFacts) -> None:
-        """Add or replace facts of a request that the worker owns; without one, of one ready for cleaning."""
-        self._change(request_id, worker_id, facts=facts)
-
-    def mark_compacted(
-        self,
-        request_id: int,
-        worker_id: str,
-        now_ms: int,
-        *,
-        highest_write_id: int | None = None,
-        facts: RequestFacts = NO_FACTS,
-    ) -> None:
-        """Note that the result is visible: ready for cleaning since `now_ms`, with what the cleaner needs in `facts`.
-
-        highest_write_id  the high-water mark that everything about this request goes by from now on
-
-        Raises `ConflictError` unless the request is still being worked on by this worker.
-        """
-        self._change(
-            request_id,
-            worker_id,
-            facts=facts,
-            state=State.READY_FOR_CLEANING,
-            worker_id=None,
-            commit_ms=now_ms,
-            highest_write_id=highest_write_id,
-        )
-
-    def give_back(self, request_id: int, worker_id: str) -> None:
-        """Make a request initiated again: the worker did not carry it out and another may."""
-        self._change(request_id, worker_id, state=State.INITIATED, worker_id=None, start_ms=None)
-
-    def set_cleaner_note(self, request_id: int, reason: str | None, retry_retention_ms: int) -> None:
-        """Note why a request could not be cleaned yet and how much longer the cleaner waits before the next try."""
-        self._change(request_id, None, error_message=reason, retry_retention_ms=retry_retention_ms)
-
-    def _change(self, request_id: int, owner: str | None, /, *, facts: RequestFacts = NO_FACTS, **fields: Any) -> None:
-        """Set fields of a request that is `_owned`, and add or replace facts. Raise ConflictError if it is not.
+        owner  the worker that works on it; None = the cleaner, for which it is ready
 
         What the table has no column for is not kept; the columns of other fields are not written.
         """
@@ -489,6 +485,35 @@ class SqlQueue:
                 raise _not_ours(request_id)
 
         self._database.write("write to", work)
+
+    def mark_compacted(
+        self,
+        request_id: int,
+        worker_id: str,
+        now_ms: int,
+        *,
+        highest_write_id: int | None = None,
+        facts: RequestFacts = NO_FACTS,
+    ) -> None:
+        """Note that the result is visible: ready for cleaning since `now_ms`, with what the cleaner needs in `facts`.
+
+        highest_write_id  the high-water mark that everything about this request goes by from now on
+
+        Raises `ConflictError` unless the request is still being worked on by this worker.
+        """
+        self.change(
+            request_id,
+            worker_id,
+            facts=facts,
+            state=State.READY_FOR_CLEANING,
+            worker_id=None,
+            commit_ms=now_ms,
+            highest_write_id=highest_write_id,
+        )
+
+    def give_back(self, request_id: int, worker_id: str) -> None:
+        """Make a request initiated again: the worker did not carry it out and another may."""
+        self.change(request_id, worker_id, state=State.INITIATED, worker_id=None, start_ms=None)
 
     def revoke_timed_out(self, now_ms: int, timeout_ms: int) -> int:
         """Give back every request whose worker started before `now_ms - timeout_ms`; return how many."""
@@ -521,41 +546,58 @@ class SqlQueue:
         Hive 3.1); but none of its notes of writes is forgotten, for nothing was merged. Raises `ConflictError` unless
         the request is still being worked on by this worker.
         """
-        if self._metastore is None:
+        if self.schema_version is None:
             self.withdraw(request_id, worker_id)
-            return
-        rows, named = self._owned([request_id], worker_id)
+        else:
+            self.end(request_id, State.SUCCEEDED, now_ms, worker_id=worker_id, up_to=_NO_WRITE)
 
-        def work(connection: Connection) -> None:
-            if not self._move(connection, rows, named, State.SUCCEEDED, self._now_ms(connection, now_ms)):
-                raise _not_ours(request_id)
-
-        self._database.write("write to", work)
-
-    def mark_failed(
-        self, request_id: int, reason: str, now_ms: int, *, worker_id: str | None, facts: RequestFacts = NO_FACTS
+    def end(
+        self,
+        request_id: int,
+        state: State,
+        now_ms: int,
+        *,
+        worker_id: str | None = None,
+        reason: str | None = None,
+        facts: RequestFacts = NO_FACTS,
+        up_to: int | None = None,
     ) -> None:
-        """Move a request to the history as failed, with more facts: by its worker, with None by the cleaner."""
-        self._end([request_id], worker_id, State.FAILED, now_ms, reason=reason, facts=facts, strict=True)
+        """Move a request to the history in a state, with more facts. Raise ConflictError unless it is its owner's.
 
-    def mark_refused(
-        self, request_id: int, reason: str, now_ms: int, *, worker_id: str | None, facts: RequestFacts = NO_FACTS
-    ) -> None:
-        """Move a request to the history as refused; see `mark_failed`."""
-        self._end([request_id], worker_id, State.REFUSED, now_ms, reason=reason, facts=facts, strict=True)
-
-    def mark_cleaned(self, request_id: int, now_ms: int, *, up_to: int | None = None) -> None:
-        """Move a request that was ready for cleaning to the history as succeeded.
-
-        A metastore then forgets the writes up to a write id, that of the row unless it is given: what aborted
-        transactions wrote there must be covered or gone. A metastore's row cannot say 0.
+        worker_id  of the worker that works on it; None = the cleaner, for which it is ready
+        up_to      the write id up to which a metastore forgets the writes of a success, that of the row unless it is
+                   given: what aborted transactions wrote there must be covered or gone. A metastore's row cannot say 0
         """
-        self._end([request_id], None, State.SUCCEEDED, now_ms, up_to=up_to, strict=True)
+        (error,) = self.end_all(
+            [request_id], state, now_ms, worker_id=worker_id, reason=reason, facts=facts, up_to=up_to
+        )
+        if error is not None:
+            raise error
 
-    def mark_all_cleaned(self, request_ids: Sequence[int], now_ms: int) -> list[ConflictError | None]:
-        """As `mark_cleaned`, some hundreds in one transaction; return an error for each that was not ready."""
-        moved = self._end(request_ids, None, State.SUCCEEDED, now_ms)
-        return [None if request_id in moved else _not_ours(request_id) for request_id in request_ids]
+    def end_all(
+        self,
+        request_ids: Sequence[int],
+        state: State,
+        now_ms: int,
+        *,
+        worker_id: str | None = None,
+        reason: str | None = None,
+        facts: RequestFacts = NO_FACTS,
+        up_to: int | None = None,
+    ) -> list[ConflictError | None]:
+        """Do as `end` with some hundreds in one transaction; return the error for each that is not its owner's."""
+        rows, named = self._owned(request_ids, worker_id)
+
+        def work(connection: Connection) -> list[ConflictError | None]:
+            now = self._now_ms(connection, now_ms)
+            moved = self._move(connection, rows, named, state, now, reason=reason, facts=facts)
+            if state is State.SUCCEEDED:
+                for request in moved:
+                    self._forget_writes(connection, request, request.highest_write_id if up_to is None else up_to)
+            ids = {request.id for request in moved}
+            return [None if request_id in ids else _not_ours(request_id) for request_id in request_ids]
+
+        return self._database.write("write to", work)
 
     def mark_undone(self, request_id: int, reason: str, now_ms: int, *, facts: RequestFacts) -> None:
         """End a request whose result was taken back as failed, with more facts: no cleaner comes after it.
@@ -591,41 +633,10 @@ class SqlQueue:
 
         return self._database.write("write to", work)
 
-    def _end(
-        self,
-        request_ids: Sequence[int],
-        worker_id: str | None,
-        state: State,
-        now_ms: int,
-        *,
-        reason: str | None = None,
-        facts: RequestFacts = NO_FACTS,
-        up_to: int | None = None,
-        strict: bool = False,
-    ) -> frozenset[int]:
-        """Move requests to the history in one transaction: those of them that are `_owned`, whose ids it returns.
-
-        In a metastore a success also forgets the writes that are merged, up to a write id: the row's, or the one given.
-        With `strict` ConflictError is raised where there is none to move.
-        """
-        rows, named = self._owned(request_ids, worker_id)
-
-        def work(connection: Connection) -> frozenset[int]:
-            now = self._now_ms(connection, now_ms)
-            moved = self._move(connection, rows, named, state, now, reason=reason, facts=facts)
-            if strict and not moved:
-                raise _not_ours(request_ids[0])
-            if state is State.SUCCEEDED:
-                for request in moved:
-                    self._forget_writes(connection, request, request.highest_write_id if up_to is None else up_to)
-            return frozenset(request.id for request in moved)
-
-        return self._database.write("write to", work)
-
     def _move(
         self,
         connection: Connection,
-        rows: _NamedRows,
+        rows: _StatementsById,
         named: Mapping[str, object],
         state: State,
         now_ms: int,
@@ -662,21 +673,19 @@ class SqlQueue:
 
         Source: Hive 3.1 `CompactionTxnHandler.markCleaned`.
         """
-        if self._metastore is None:
+        if self._tables.written is None:
             return
 
         def at_place(table: Table, prefix: str) -> ColumnElement[bool]:
             named = zip(("DATABASE", "TABLE", "PARTITION"), request.ref, strict=True)
-            return and_(
-                *(equals(connection, table.c[f"{prefix}_{end}"], name) for end, name in named if name is not None)
-            )
+            equals = self._database.equals
+            return and_(*(equals(table.c[f"{prefix}_{end}"], name) for end, name in named if name is not None))
 
         def until(table: Table, prefix: str) -> ColumnElement[bool]:
             return true() if up_to is None else table.c[f"{prefix}_WRITEID"] <= up_to
 
-        done, txns = self._metastore.completed_txn_components, self._metastore.txns
+        txns, components, done = self._tables.written
         connection.execute(delete(done).where(at_place(done, "CTC"), until(done, "CTC")))
-        components = self._metastore.txn_components
         statement = (
             select(txns.c["TXN_ID"])
             .distinct()
@@ -688,8 +697,8 @@ class SqlQueue:
             )
         )
         aborted = sorted(connection.execute(statement).scalars())
-        for start in range(0, len(aborted), CHUNK):
-            chosen = components.c["TC_TXNID"].in_(aborted[start : start + CHUNK])
+        for some in chunks(aborted):
+            chosen = components.c["TC_TXNID"].in_(some)
             connection.execute(delete(components).where(chosen, at_place(components, "TC")))
 
     def purge_history(self, retention: Retention, now_ms: int) -> int:
@@ -697,57 +706,17 @@ class SqlQueue:
 
         In a metastore the numbers alone count, as in Hive 3.1, whose own service may do the same at the same time.
         """
-        history, ours = self._history, self._metastore is None
+        history, ours = self._history, self.schema_version is None
         kept = retention if ours else replace(retention, timeout_ms=None)
 
         def work(connection: Connection) -> int:
             rows = self._requests(connection, history, _places_over_quota(history, kept, now_ms))
             ids = rows_to_purge(rows, kept, now_ms, by_location=ours)
-            for start in range(0, len(ids), CHUNK):
-                chosen = history.column("ID").in_(ids[start : start + CHUNK])
-                connection.execute(delete(history.table).where(chosen))
+            for some in chunks(ids):
+                connection.execute(delete(history.table).where(history.column("ID").in_(some)))
             return len(ids)
 
         return self._database.write("purge the history of", work)
-
-    # Hive's mutexes: rows (name, 0) of AUX_TABLE, made when first needed. Source: Hive 3.1 `MutexAPI.acquireLock`.
-
-    def alone(self, service: Service) -> AbstractContextManager[None]:
-        """Keep Hive's own service of this name, and ours on other hosts, waiting until it is left.
-
-        Raises `ConflictError` when another one is at work. In tables of our own there is none to keep waiting: there
-        nothing is locked.
-        """
-        if self._metastore is None:
-            return nullcontext()
-        self._make_mutex(service.value)
-        return self._database.holding(
-            f"run the {service.value} on",
-            lambda connection: self._lock_mutex(connection, service.value),
-            wait_seconds=_SERVICE_WAIT_SECONDS,
-        )
-
-    def _make_mutex(self, name: str) -> None:
-        """Make the row of a mutex if it is missing, in a transaction of its own: others see it before they wait."""
-        with self._database.reading("lock") as connection:
-            if connection.execute(self._mutex(name)).first() is not None:
-                return
-
-        def make(connection: Connection) -> None:
-            # another process may be faster
-            with suppress(IntegrityError), connection.begin_nested():
-                connection.execute(insert(self._tables.mutex).values(MT_KEY1=name, MT_KEY2=0))
-
-        self._database.write("lock", make)
-
-    def _lock_mutex(self, connection: Connection, name: str) -> None:
-        """Take a mutex until the transaction ends; SQLite has locked the whole database already."""
-        if connection.execute(self._mutex(name).with_for_update()).first() is None:
-            raise RetryError(f"Cannot lock the queue: because the row {name} of {self._tables.mutex.name} is gone")
-
-    def _mutex(self, name: str) -> Select[str]:
-        keys = self._tables.mutex.c
-        return select(keys["MT_KEY1"]).where(and_(keys["MT_KEY1"] == name, keys["MT_KEY2"] == 0))
 
 
 def _newest_first(rows: Iterable[CompactionRequest]) -> tuple[CompactionRequest, ...]:
@@ -758,25 +727,6 @@ def _in_states(table: RequestTable, states: Iterable[State]) -> ColumnElement[bo
     return table.column("STATE").in_([state.value for state in states])
 
 
-def _of_table(connection: Connection, table: RequestTable, request: CompactionRequest) -> ColumnElement[bool]:
-    """Return the condition for rows about a request's table, whatever the partition."""
-    return and_(
-        equals(connection, table.column("DATABASE"), request.ref.database),
-        equals(connection, table.column("TABLE"), request.ref.table),
-    )
-
-
-def _of_entity(connection: Connection, table: RequestTable, request: CompactionRequest) -> ColumnElement[bool]:
-    """Return the condition for rows about a request's table and partition; none matches none alone."""
-    if not table.of_hive:
-        return table.column(ENTITY) == entity_key(request)
-    partition = table.column("PARTITION")
-    return and_(
-        _of_table(connection, table, request),
-        partition.is_(None) if request.ref.partition is None else equals(connection, partition, request.ref.partition),
-    )
-
-
 def _mentions(table: RequestTable, text: str) -> ColumnElement[bool]:
     """Return the condition for a text anywhere in properties or facts; some databases find it in another case, too."""
     return table.column("TBLPROPERTIES").contains(text, autoescape=True)
@@ -784,9 +734,8 @@ def _mentions(table: RequestTable, text: str) -> ColumnElement[bool]:
 
 @lru_cache(8)
 def _noting(table: RequestTable, *, name: str) -> Select[Any]:
-    """Select the ids of rows about places whose properties mention a name; made once, as it is asked of every place."""
-    at_places = table.column(PLACE).in_(bindparam(_PLACE, expanding=True))
-    return select(table.column("ID")).where(at_places, _mentions(table, name))
+    """Select the ids of rows about a place whose properties mention a name: asked of every place, so made once."""
+    return select(table.column("ID")).where(table.column(PLACE) == bindparam(_PLACE), _mentions(table, name))
 
 
 def _places_over_quota(history: RequestTable, retention: Retention, now_ms: int) -> ColumnElement[bool]:

@@ -154,7 +154,7 @@ _FIELDS = {
 
 
 def metastore_table(name: str, **columns: type[BigInteger | Integer | String | Text]) -> Table:
-    """Return a table of a metastore as `find_table` looks for it, with the columns that are used."""
+    """Return a table of a metastore as `FoundTables` looks for it, with the columns that are used."""
     return Table(name, MetaData(), *(Column(column, kind) for column, kind in columns.items()))
 
 
@@ -237,17 +237,21 @@ class RequestTable:
         ref = TableRef(*(values.pop(name) for name in TableRef._fields))
         return CompactionRequest(ref=ref, **values | {"properties": tuple(others.items()), "facts": facts})
 
-    def unreadable(self, row: Row[Any]) -> Unreadable | None:
-        """Return what is known of a row that is not understood; None for any other."""
+    def read(self, row: Row[Any]) -> CompactionRequest | Unreadable:
+        """Return the request of a row that `select` gave, or what is known of one of Hive's that is not understood.
+
+        Raises CorruptError in tables of our own.
+        """
         try:
-            self.request(row)
+            return self.request(row)
         except CorruptError as error:
+            if not self.of_hive:
+                raise
             try:
                 state = State.parse(row._mapping[self.column("STATE")])
             except AcidError:
                 state = None
             return Unreadable(id=row._mapping[self.column("ID")], table=self.table.name, state=state, reason=str(error))
-        return None
 
     def values(self, request: CompactionRequest, *fields: str) -> dict[str, object]:
         """Return the columns, by key, of a request's fields (all of them unless some are named), as far as there are.
@@ -316,24 +320,19 @@ def entity_key(request: CompactionRequest) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MetastoreTables:
-    """The further tables of a metastore, for what cleaning removes; and the version of its schema."""
-
-    version: str
-    txns: Table
-    txn_components: Table
-    completed_txn_components: Table
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueTables:
-    """The tables of a queue. Columns go by Hive's upper-case names, however the database writes them."""
+    """The tables of a queue. Columns go by Hive's upper-case names, however the database writes them.
+
+    version  of the schema of the metastore whose they are; None for tables of our own
+    written  a metastore's notes of what transactions wrote: TXNS, TXN_COMPONENTS and COMPLETED_TXN_COMPONENTS
+    """
 
     queue: RequestTable
     history: RequestTable
     next_id: Table
     mutex: Table
-    metastore: MetastoreTables | None = None
+    version: str | None = None
+    written: tuple[Table, Table, Table] | None = None
 
 
 def open_tables(database: Database) -> QueueTables:
@@ -342,7 +341,7 @@ def open_tables(database: Database) -> QueueTables:
     Raises RefusedError for a metastore that is not one of Hive 3.1, and for a table without a column that is needed.
     """
     with database.reading("open") as connection:
-        found = _Found(connection, database.shown)
+        found = FoundTables(connection, database.shown)
         version = found.schema_version(connection)
         if version is not None:
             return QueueTables(
@@ -350,12 +349,8 @@ def open_tables(database: Database) -> QueueTables:
                 history=found.request_table(_COMPLETED_COMPACTIONS),
                 next_id=found.table(_NEXT_COMPACTION_QUEUE_ID),
                 mutex=found.table(_AUX_TABLE),
-                metastore=MetastoreTables(
-                    version=version,
-                    txns=found.table(TXNS),
-                    txn_components=found.table(TXN_COMPONENTS),
-                    completed_txn_components=found.table(_COMPLETED_TXN_COMPONENTS),
-                ),
+                version=version,
+                written=(found.table(TXNS), found.table(TXN_COMPONENTS), found.table(_COMPLETED_TXN_COMPONENTS)),
             )
         missing = found.missing()
     if missing:
@@ -378,16 +373,7 @@ def _length_of(kind: object) -> int | None:
     return kind.length if isinstance(kind, String) else None
 
 
-def find_table(connection: Connection, shown: str, template: Table) -> Table | None:
-    """Return the table with the template's columns, whatever the case of its names; None where there is none.
-
-    RefusedError when a column is missing; `shown` is the database in messages.
-    """
-    found = _Found(connection, shown)
-    return found.table(template) if found.has(template) else None
-
-
-class _Found:
+class FoundTables:
     """The tables that a database shows its user, by names in upper case."""
 
     def __init__(self, connection: Connection, shown: str) -> None:
@@ -400,6 +386,7 @@ class _Found:
         self._names = {name.upper(): name for name in names}
 
     def has(self, template: Table) -> bool:
+        """Return whether there is a table of the template's name."""
         return template.name in self._names
 
     def _columns(self, template: Table) -> dict[str, tuple[str, int | None]]:
@@ -422,6 +409,7 @@ class _Found:
         return Table(self._names[template.name], self._metadata, *columns)
 
     def request_table(self, template: Table) -> RequestTable:
+        """Return a metastore's table of requests."""
         lengths = {name: length for name, (_, length) in self._columns(template).items() if length is not None}
         return RequestTable(self.table(template), limits=lengths, of_hive=True)
 
@@ -472,5 +460,5 @@ def _make(database: Database, missing: list[Table]) -> None:
         database.write("create", create)
     except RetryError:
         with database.reading("open") as connection:
-            if _Found(connection, database.shown).missing():
+            if FoundTables(connection, database.shown).missing():
                 raise

@@ -62,7 +62,7 @@ from acidlib.service.services import Services, in_threads
 from acidlib.service.surroundings.alone import select_targets
 from acidlib.service.surroundings.catalog import Catalog
 from acidlib.service.surroundings.hive3 import concerns
-from acidlib.service.surroundings.hive4 import CLEANER_ON
+from acidlib.service.surroundings.hive4_cleaning import CLEANER_ON
 from acidlib.service.surroundings.sql import is_known_dead
 from acidlib.stores.store import OUT_OF_SIGHT, STAGING_PREFIX
 

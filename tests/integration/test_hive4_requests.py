@@ -18,7 +18,8 @@ from acidlib.metastore.transactions import TxnType
 from acidlib.model.requests import State
 from acidlib.model.tables import TableRef
 from acidlib.service import compact
-from acidlib.service.surroundings.hive4 import Hive4Cleaning, Hive4Hold, recover
+from acidlib.service.surroundings.hive4 import Hive4Backend, Hive4Hold
+from acidlib.service.surroundings.hive4_cleaning import Hive4Cleaning
 from integration.harness import use_runner
 from integration.hive4_alter import drop_partition
 from integration.hive4_jobs import Service, only_line
@@ -364,7 +365,7 @@ def test_a_run_that_is_alive_is_not_taken_for_dead(
 
     def looked_at(*given, **more):
         ahead = SimpleNamespace(now_ms=lambda: int(time.time() * 1000) + 700_000)
-        notes.extend(recover(ahead, lake.hms))
+        notes.extend(Hive4Backend(ahead, lake.hms, None).recover())
         return real(*given, **more)
 
     monkeypatch.setattr(compact, "prepare", looked_at)

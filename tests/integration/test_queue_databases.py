@@ -168,7 +168,7 @@ def _clean(url: str, gate: str) -> int:
         _wait_for(gate)
         for row in queue.ready_for_cleaning():
             try:
-                queue.mark_cleaned(row.id, 3)
+                queue.end(row.id, State.SUCCEEDED, 3)
             except ConflictError:
                 continue
             done += 1
@@ -244,7 +244,7 @@ def test_what_is_shown_is_of_one_moment(url: str) -> None:
         def between(connection: Connection, cursor: object, statement: str, *rest: object) -> None:
             if "COMPACTION_QUEUE" in statement:
                 read.append(statement)
-                other.mark_cleaned(1, 2)
+                other.end(1, State.SUCCEEDED, 2)
 
         event.listen(queue._database._engine, "after_cursor_execute", between, once=True)
         (row,) = queue.show()
@@ -330,11 +330,11 @@ def test_values_that_do_not_fit_are_refused(url: str) -> None:
         queue.enqueue(request(), now_ms=1)
         queue.claim_id(1, "w", 1)
         with pytest.raises(RefusedError, match=r"run as \(129 characters\)"):
-            queue.set_run_as(1, "w", "x" * 129)
+            queue.change(1, "w", run_as="x" * 129)
         with pytest.raises(RefusedError, match="the database said: "):
             queue.mark_compacted(1, "w", 1, highest_write_id=2**63)
         long = "é" * 100_000
-        queue.set_facts(1, "w", RequestFacts(reason=long))
+        queue.change(1, "w", facts=RequestFacts(reason=long))
         assert queue.show()[0].facts.reason == long
 
 
@@ -523,12 +523,12 @@ def test_hive_sees_what_we_do(hive3_metastore: Metastore, client: HMSClient) -> 
         assert near_now(shown.start)
         again = _compact(client, "seen", partitionname="p=1")
         assert (again.accepted, again.id, again.state) == (False, number, "working")
-        queue.set_run_as(number, "acidlib-w", "etl")
+        queue.change(number, "acidlib-w", run_as="etl")
         queue.mark_compacted(number, "acidlib-w", 1, highest_write_id=3, facts=RequestFacts(outputs=("delta_1_3",)))
         shown = _shown(client, number)
         assert (shown.state, shown.workerid, shown.runAs) == ("ready for cleaning", None, "etl")
         assert _compact(client, "seen", partitionname="p=1").accepted
-        queue.mark_cleaned(number, 1)
+        queue.end(number, State.SUCCEEDED, 1)
         shown = _shown(client, number)
         assert (shown.state, shown.start) == ("succeeded", claimed.start_ms)
         assert near_now(shown.endTime)
@@ -548,9 +548,9 @@ def test_hive_shows_every_end_of_ours(hive3_metastore: Metastore, client: HMSCli
             number = queue.enqueue(request(table, location="/w"), now_ms=1).id
             assert queue.claim_id(number, "acidlib-w", 1) is not None
         if end == "failed":
-            queue.mark_failed(number, "Cannot read x", 1, worker_id="acidlib-w")
+            queue.end(number, State.FAILED, 1, worker_id="acidlib-w", reason="Cannot read x")
         elif end == "refused":
-            queue.mark_refused(number, "nothing to do", 1, worker_id="acidlib-w")
+            queue.end(number, State.REFUSED, 1, worker_id="acidlib-w", reason="nothing to do")
         elif end == "given back":
             queue.give_back(number, "acidlib-w")
     shown = _shown(client, number)
@@ -580,7 +580,7 @@ def test_hives_own_cleaner_forgets_the_same(servers: Servers, postgres: Postgres
     seeded(ours)
     with SqlQueue(ours.url) as queue:
         for row in queue.ready_for_cleaning():
-            queue.mark_cleaned(row.id, 1)
+            queue.end(row.id, State.SUCCEEDED, 1)
 
     quiet = servers.metastore(Generation.HIVE3)
     theirs = Hive(quiet.database_url)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from judges import merge, tables
 
+from acidlib.model.requests import State
 from acidlib.points import Point
 from integration.children import stopped_at
 from integration.harness import Jobs, Ran, at_time, fixture, names, visible, within
@@ -191,7 +192,7 @@ def test_not_what_published_nothing_or_is_not_known(jobs: Jobs, crud: Path) -> N
 
 def test_a_request_that_failed_after_its_result_was_published(jobs: Jobs, crud: Path) -> None:
     with jobs.queue() as queue:
-        queue.mark_failed(1, "its rows are not those of its inputs", 1, worker_id=None)
+        queue.end(1, State.FAILED, 1, reason="its rows are not those of its inputs")
     done = undone(undo(jobs))
     assert done["state"] == "undone"
     (row,) = jobs.shown().values()

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from acidlib.errors import AcidError, ConflictError, CorruptError, MissingError, RefusedError, UsageError
 from acidlib.model.listing import Listing
 from acidlib.model.location import Location
-from acidlib.model.requests import NO_FACTS, UNVERIFIED, CompactionRequest, CompactionType, RequestFacts
+from acidlib.model.requests import NO_FACTS, UNVERIFIED, CompactionRequest, CompactionType, RequestFacts, State
 from acidlib.model.tables import TableRef, matches
 from acidlib.planning.clean import CleanPlan, cleanable
 from acidlib.planning.results import holding
@@ -166,7 +166,7 @@ class StandaloneBackend(SqlBackend):
 
     def unverified(self, target: Target, listing: Listing) -> CompactionRequest | None:
         """Look through the rows about the place only where one may tell: this is asked of every place."""
-        return holding(self.queue.rows_at([target.location], noting=UNVERIFIED), listing.top_directories())
+        return holding(self.queue.rows_noting(target.location, UNVERIFIED), listing.top_directories())
 
     def undo_target(self, request: CompactionRequest) -> Target:
         """Return the place as the request describes it."""
@@ -303,14 +303,14 @@ class StandaloneCleaning(SqlCleaning):
         )
         if plan.first_seen and not self.options.dry_run:
             seen = {**request.facts.first_seen, **dict.fromkeys(plan.first_seen, self.services.clock())}
-            self.backend.queue.set_facts(request.id, None, RequestFacts(first_seen=seen))
+            self.backend.queue.change(request.id, None, facts=RequestFacts(first_seen=seen))
         return plan
 
     def cleaned(self, done: Sequence[ListedRequest]) -> list[str | AcidError | None]:
         """End the requests as succeeded, in one transaction."""
         ids = [one.request.id for one in done]
         try:
-            return [*self.backend.queue.mark_all_cleaned(ids, self.services.now_ms())]
+            return [*self.backend.queue.end_all(ids, State.SUCCEEDED, self.services.now_ms())]
         except (CorruptError, RefusedError) as error:  # it is about one of them
             return [error] if len(done) == 1 else [answer for one in done for answer in self.cleaned([one])]
         except AcidError as error:
@@ -318,7 +318,7 @@ class StandaloneCleaning(SqlCleaning):
 
     def end_dropped(self, request: CompactionRequest) -> None:
         """End the request as succeeded: no metastore remembers aborted write ids."""
-        self.backend.queue.mark_cleaned(request.id, self.services.now_ms())
+        self.backend.queue.end(request.id, State.SUCCEEDED, self.services.now_ms())
 
     def why_nothing(self) -> list[str]:
         """Say which queue was asked in vain, and what a cleaner could free at the location if it knew the compaction.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -19,7 +19,7 @@ from acidlib.metastore.options import CATALOG
 from acidlib.model.location import NOWHERE
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest
-from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList, ValidWriteIdList
+from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList
 from acidlib.model.tables import Database, Partition, PartitionName, Table, TableRef, matches
 from acidlib.planning.initiate import not_acid, why_not
 from acidlib.planning.stated_write_ids import StatedWriteIds
@@ -79,9 +79,7 @@ class Catalog:
         tables, notes = self._named(selection, known)
         others = self._others(tables)
         for database, table in tables:
-            never = self._why_not(table, database, automatic=False)
-            if never is None and table.ref in others:
-                never = self._of_two_catalogs(table.ref, others[table.ref], is_here=True)
+            never = self._refusal(database, table, others.get(table.ref))
             reason = never or self._why_not(table, database, automatic=automatic)
             if reason is None:
                 for place in self._places(database, table, selection, busy):
@@ -98,7 +96,7 @@ class Catalog:
         for reason, count in sorted(passed.items()):
             notes.append(f"{plural(count, 'table is', 'tables are')} skipped: {reason}")
         notes += self._warnings(chosen)
-        targets = tuple(target for target, _ in self._as_of_now(chosen))
+        targets = tuple(self._as_of_now(chosen))
         return Selected(targets=targets, passed_over=tuple(passed_over), notes=tuple(notes))
 
     def require_named(self, selection: Selection, known: Collection[TableRef]) -> list[str]:
@@ -146,7 +144,7 @@ class Catalog:
             for name, refs in tables.items():
                 found.update(self._of_table(refs, known.get(name.lower()), others.get(name.lower())))
         good = [place for place in found.values() if isinstance(place, Target)]
-        for place, _ in self._as_of_now(good, txns):
+        for place in self._as_of_now(good, txns):
             found[place.ref] = place
         return [found[request.ref] for request in requests]
 
@@ -155,20 +153,13 @@ class Catalog:
 
         Also refused is what a compactor must not touch.
         """
-        return self.place_and_write_ids(request, txns)[0]
-
-    def place_and_write_ids(
-        self, request: CompactionRequest, txns: ValidTxnList | None = None
-    ) -> tuple[Target, ValidWriteIdList]:
-        """See `place`; with it the list of committed write ids by which it is understood."""
-        ((target, write_ids),) = self._as_of_now([self.whereabouts(request)], txns)
-        return replace(target, request_properties=dict(request.properties)), write_ids
+        (target,) = self._as_of_now([self.whereabouts(request)], txns)
+        return replace(target, request_properties=dict(request.properties))
 
     def whereabouts(self, request: CompactionRequest) -> Target:
         """See `place`, without what is committed there: which table it is, and where it lies."""
         ref = request.ref
-        other = self._hms.of_other_catalogs(ref.database, [ref.table]).get(ref.table.lower())
-        found = self._of_table({ref}, self._hms.table(ref), other)[ref]
+        found = self._of_table({ref}, self._hms.table(ref), self._other_catalog(ref))[ref]
         if isinstance(found, AcidError):
             raise found
         return found
@@ -181,10 +172,8 @@ class Catalog:
         table = self._hms.table(ref)
         if table is None:
             return None
-        other = self._hms.of_other_catalogs(ref.database, [ref.table]).get(ref.table.lower())
-        owner = self._database(table.ref.database) or Database(name=table.ref.database)
-        reason = self._of_two_catalogs(table.ref, other, is_here=True) if other else None
-        reason = reason or self._why_not(table, owner, automatic=False)
+        owner = self._owner(table)
+        reason = self._refusal(owner, table, self._other_catalog(ref))
         if reason is not None:
             raise RefusedError(reason)
         return self._target(owner, table, None, None)
@@ -201,6 +190,9 @@ class Catalog:
         ref = target.ref
         return isinstance(self._of_table({ref}, self._hms.table(ref), None)[ref], GoneError)
 
+    def _owner(self, table: Table) -> Database:
+        return self._database(table.ref.database) or Database(name=table.ref.database)
+
     def _database(self, name: str) -> Database | None:
         """Return a database, asked for once in a run: its properties are settings and say nothing of places."""
         found = self._known_databases.get(name)
@@ -215,15 +207,15 @@ class Catalog:
     ) -> dict[TableRef, Target | AcidError]:
         """Return the places of one table, or why there are none; `other` is a catalog with a table of this name."""
         name = next(iter(refs)).whole_table
-        if other is not None:
-            refused = RefusedError(self._of_two_catalogs(name, other, is_here=table is not None))
-            return dict.fromkeys(refs, refused)
         if table is None:
-            return dict.fromkeys(
-                refs, GoneError(f"Unable to find table {name}, assuming it was dropped and moving on.")
-            )
-        owner = self._database(table.ref.database) or Database(name=table.ref.database)
-        reason = self._why_not(table, owner, automatic=False)
+            gone: AcidError = GoneError(f"Unable to find table {name}, assuming it was dropped and moving on.")
+            if other is not None:
+                gone = RefusedError(
+                    f"Cannot compact {name}: because it is a table of the catalog {other}, not of {self._hms.catalog}"
+                )
+            return dict.fromkeys(refs, gone)
+        owner = self._owner(table)
+        reason = self._refusal(owner, table, other)
         if reason is not None:
             return dict.fromkeys(refs, RefusedError(reason))
         named = [ref.partition for ref in refs if ref.partition is not None]
@@ -238,16 +230,25 @@ class Catalog:
                     "each partition, or by --table"
                 )
             else:
-                found[ref] = self._located(owner, table, ref.partition, known.get(ref.partition or ""))
+                try:
+                    found[ref] = self._target(owner, table, ref.partition, known.get(ref.partition or ""))
+                except AcidError as error:
+                    found[ref] = error
         return found
 
-    def _of_two_catalogs(self, name: TableRef, other: str, *, is_here: bool) -> str:
-        if not is_here:
-            return f"Cannot compact {name}: because it is a table of the catalog {other}, not of {self._hms.catalog}"
-        return (
-            f"Cannot compact {name}: because the catalog {other} has a transactional table of this name, too, and the "
-            "metastore takes their transactions, locks and requests for those of one table"
-        )
+    def _other_catalog(self, ref: TableRef) -> str | None:
+        """Return a catalog that has a transactional table of this name, too."""
+        return self._hms.of_other_catalogs(ref.database, [ref.table]).get(ref.table.lower())
+
+    def _refusal(self, database: Database, table: Table, other: str | None) -> str | None:
+        """Return why a compactor must not touch a table; `other` is a catalog that has one of this name, too."""
+        reason = self._why_not(table, database, automatic=False)
+        if reason is None and other is not None:
+            return (
+                f"Cannot compact {table.ref}: because the catalog {other} has a transactional table of this name, too, "
+                "and the metastore takes their transactions, locks and requests for those of one table"
+            )
+        return reason
 
     def _why_not(
         self, table: Table, database: Database, *, automatic: bool, partition: Partition | None = None
@@ -260,14 +261,6 @@ class Catalog:
             partition=partition,
             insert_only_enabled=self._services.settings.flag("hive.compactor.compact.insert.only"),
         )
-
-    def _located(
-        self, database: Database, table: Table, name: str | None, partition: Partition | None
-    ) -> Target | AcidError:
-        try:
-            return self._target(database, table, name, partition)
-        except AcidError as error:
-            return error
 
     def _tables(self, selection: Selection) -> Iterator[tuple[Database, Table]]:
         for name in self._databases(selection):
@@ -298,32 +291,24 @@ class Catalog:
     def _places(
         self, database: Database, table: Table, selection: Selection, busy: Collection[TableRef]
     ) -> Iterable[Target | PassedOver]:
-        if not table.partition_keys:
-            if not selection.partitions:
-                yield self._selected(database, table, None, None, busy)
-            return
-        names = self._hms.partition_names(table.ref)
-        wanted = [name for name in names if matches(PartitionName.parse(name), selection.partitions)]
-        partitions = self._hms.partitions(table, wanted)
-        for name in wanted:
-            if name in partitions:
-                yield self._selected(database, table, name, partitions[name], busy)
-
-    def _selected(
-        self,
-        database: Database,
-        table: Table,
-        name: str | None,
-        partition: Partition | None,
-        busy: Collection[TableRef],
-    ) -> Target | PassedOver:
-        try:
-            target = self._target(database, table, name, partition)
-        except AcidError as error:
-            return _passed_over(database, table, name, str(error), is_refused=True)
-        if table.ref._replace(partition=name) in busy:
-            return PassedOver(target=target, reason="a request for it waits or is being worked on")
-        return target
+        found: Mapping[str | None, Partition | None]
+        if table.partition_keys:
+            names = self._hms.partition_names(table.ref)
+            wanted = [name for name in names if matches(PartitionName.parse(name), selection.partitions)]
+            partitions = self._hms.partitions(table, wanted)
+            found = {name: partitions[name] for name in wanted if name in partitions}
+        else:
+            found = {} if selection.partitions else {None: None}
+        for name, partition in found.items():
+            try:
+                target = self._target(database, table, name, partition)
+            except AcidError as error:
+                yield _passed_over(database, table, name, str(error), is_refused=True)
+                continue
+            if target.ref in busy:
+                yield PassedOver(target=target, reason="a request for it waits or is being worked on")
+            else:
+                yield target
 
     def _target(self, database: Database, table: Table, name: str | None, partition: Partition | None) -> Target:
         storage = table.storage if partition is None else partition.storage
@@ -354,29 +339,27 @@ class Catalog:
             found.update((f"table {facts.table.ref}: {warning}", None) for warning in of_table)
         return list(found)
 
-    def _as_of_now(
-        self, targets: Sequence[Target], txns: ValidTxnList | None = None
-    ) -> list[tuple[Target, ValidWriteIdList]]:
-        """Return the targets with what is committed as of one snapshot, and that; it precedes every listing."""
+    def _as_of_now(self, targets: Sequence[Target], txns: ValidTxnList | None = None) -> list[Target]:
+        """Return the targets with what is committed as of one snapshot, which precedes every listing."""
         if not targets:
             return []
         if txns is None:
             txns = self._hms.open_txns()
         lists = self._hms.valid_write_ids(sorted({one.ref.whole_table for one in targets}), txns)
         is_hive4 = self._hms.generation is Generation.HIVE4
-        found = []
-        for one in targets:
-            write_ids = lists[one.ref.whole_table]
+
+        def understood(target: Target) -> Target:
             interpretation = replace(
-                one.interpretation,
-                write_ids=StatedWriteIds(single=write_ids),
+                target.interpretation,
+                write_ids=StatedWriteIds(single=lists[target.ref.whole_table]),
                 txns=txns if is_hive4 else ALL_COMMITTED,
                 # what a transaction opened now would have; a compaction puts its own there
                 visibility_txn=txns.high_water_mark + 1 if is_hive4 else None,
                 visible_on_commit=is_hive4,
             )
-            found.append((replace(one, interpretation=interpretation), write_ids))
-        return found
+            return replace(target, interpretation=interpretation)
+
+        return [understood(target) for target in targets]
 
 
 def _passed_over(

@@ -301,7 +301,7 @@ class Hive3Hold(SqlHold):
         except ConflictError:
             if exclusive and self.request.state is State.WORKING:
                 tried = RequestFacts(lock_tries=self.request.facts.lock_tries + 1)
-                self._queue.set_facts(self.request.id, self._services.worker_id, tried)
+                self._queue.change(self.request.id, self._services.worker_id, facts=tried)
             raise
         self._locks.append(lock)
         try:
@@ -318,7 +318,9 @@ class Hive3Hold(SqlHold):
         """Record the mark, and whom this runs as where Hive shows it."""
         super().start(high_water_mark, inputs)
         if self.request.run_as is None and not self._hive3.own_queue:
-            self._queue.set_run_as(self.request.id, self._services.worker_id, run_as_user(self._services, self.target))
+            self._queue.change(
+                self.request.id, self._services.worker_id, run_as=run_as_user(self._services, self.target)
+            )
 
     def update_statistics(self, directories: tuple[str, ...], rows: int | None) -> Statistics | None:
         """Write them in the metastore's database, where that is named."""
@@ -462,7 +464,7 @@ class Hive3Cleaning(SqlCleaning):
             now = evidence_now(hms.open_txns(), hms.show_locks(), self.services.now_ms())
             noted = dict(request.facts.evidence) if request.facts.table_id == table_id(target) else {}
             noted.update(dict.fromkeys(plan.first_seen[: max(_MOST_NOTED - len(noted), 0)], now))
-            self.backend.queue.set_facts(request.id, None, RequestFacts(evidence=noted, table_id=table_id(target)))
+            self.backend.queue.change(request.id, None, facts=RequestFacts(evidence=noted, table_id=table_id(target)))
         return plan
 
     def cleaned(self, done: Sequence[ListedRequest]) -> list[str | AcidError | None]:
@@ -484,12 +486,12 @@ class Hive3Cleaning(SqlCleaning):
                     f"nothing obsolete is left, but rows of aborted write ids ({ids}) still lie there; "
                     "only Hive's own cleaner can forget the others, so the request stays for it"
                 )
-        self.backend.queue.mark_cleaned(done.request.id, self.services.now_ms(), up_to=mark)
+        self.backend.queue.end(done.request.id, State.SUCCEEDED, self.services.now_ms(), up_to=mark)
         return None
 
     def end_dropped(self, request: CompactionRequest) -> None:
         """End the request as refused."""
-        self.backend.queue.mark_refused(request.id, DROPPED, self.services.now_ms(), worker_id=None)
+        self.backend.queue.end(request.id, State.REFUSED, self.services.now_ms(), reason=DROPPED)
 
     def known_places(self) -> list[CompactionRequest]:
         """Return what our own queue knows; rows of a metastore's state no location."""

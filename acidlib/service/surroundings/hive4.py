@@ -1,44 +1,36 @@
-"""A metastore of Hive 4: tables and requests, one request under its transaction, and what dead runs left.
+"""A metastore of Hive 4: tables and requests, what dead runs left, and one request under its transaction.
 
 Requests are handed out by the metastore, in their order. Source: Hive 4 `CompactionTxnHandler`.
 """
 
 from __future__ import annotations
 
+import enum
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
 
 from acidlib import __version__
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError, UnknownOutcomeError
-from acidlib.metastore.compactions import Accepted, ShownRequest
+from acidlib.metastore.compactions import ShownRequest
 from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.holding import CompactionTransaction, begin_compaction
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.listing import Listing
-from acidlib.model.names import Generation, parse_directory
+from acidlib.model.names import Generation
 from acidlib.model.requests import (
     NO_FACTS,
-    CommitNote,
     CompactionRequest,
     CompactionType,
+    Enqueued,
     RequestFacts,
     State,
     with_noted,
 )
 from acidlib.model.snapshots import ValidTxnList
 from acidlib.model.tables import TableRef
-from acidlib.planning.clean import (
-    CleanPlan,
-    OpenReader,
-    aborted_present,
-    cleanable,
-    readers_of,
-    still_reading,
-)
 from acidlib.planning.inputs import lacks_number, refused_message
 from acidlib.planning.results import holding
 from acidlib.points import Point, passing
@@ -47,31 +39,21 @@ from acidlib.queue.metastore_database import MetastoreDatabase
 from acidlib.queue.rules import failed_attempts_reason
 from acidlib.report.results import Outcome, Statistics
 from acidlib.service.attempts import Attempts, awaited_marks
-from acidlib.service.backend import Backend, CompactionHold, Decided, Hold, Selected, Taken, Waiting, nowhere
-from acidlib.service.clean import Cleaning, ListedRequest, each_alone
-from acidlib.service.places import CleanerOptions, ListedPlace, Selection, Target
+from acidlib.service.backend import Backend, CompactionHold, Decided, Selected, Taken, Waiting, nowhere
+from acidlib.service.places import ListedPlace, Selection, Target
 from acidlib.service.plan import require_rebalanceable
-from acidlib.service.rolled_back import NOTHING_FORGOTTEN, RolledBack, not_its_database, own_transaction
 from acidlib.service.services import WORKER_PREFIX, Services
 from acidlib.service.statistics import StatisticsUpdater
 from acidlib.service.surroundings.catalog import (
-    DROPPED,
     Catalog,
-    CleaningPlaces,
-    about_named,
-    retention_of,
     run_as_user,
 )
 from acidlib.service.surroundings.sql import in_the_way, not_accepted, taken_by_another
 from acidlib.stores.listing import list_location
 from acidlib.stores.store import STALE_SECONDS
-from acidlib.wording import retention_words
 
 POOL = "hive.compactor.worker.pool"
 MIN_HISTORY = "metastore.txn.use.minhistorywriteid"
-CLEANER_ON = "metastore.compactor.cleaner.on"
-_CANARY = "acidlib"
-"""The database of a table that does not exist, for which a run registers itself."""
 
 
 class Hive4Backend(Backend):
@@ -124,9 +106,36 @@ class Hive4Backend(Backend):
         self._rows = rows
         return rows
 
-    def recover(self) -> list[str]:
-        """End requests of dead runs of this engine, and results that can never be committed."""
-        return recover(self.services, self.hms, self._remember)
+    def recover(self, is_wanted: Callable[[CompactionRequest], bool] = lambda _: True) -> list[str]:
+        """End what dead runs of this engine left of the requests wanted, and any result whose transaction was aborted.
+
+        Hive's own initiator gives back what timed out, but only after `hive.compactor.worker.timeout`, and where it
+        runs.
+        """
+        notes = []
+        snapshot = self.hms.open_txns()
+        rows = self.hms.show_compactions()
+        self._remember(rows)
+        for row in rows:
+            problem = _dead_reason(self.services, row, snapshot) if is_wanted(row) else None
+            if problem is None:
+                continue
+            try:
+                if row.state is State.INITIATED:
+                    self.hms.abort_compactions([row.id])
+                else:
+                    if row.state is State.WORKING and row.txn_id is not None:
+                        rebalances = row.type is CompactionType.REBALANCE
+                        with suppress(AcidError):  # it ends by itself, but later, and keeps cleaners waiting until then
+                            self.hms.abort_txn(
+                                row.txn_id, TxnType.REBALANCE_COMPACTION if rebalances else TxnType.COMPACTION
+                            )
+                    self.hms.mark_failed(replace(row, error_message=problem))
+            except AcidError as error:
+                notes.append(f"request {row.id} for {row.ref} could not be ended: {error}")
+            else:
+                notes.append(f"request {row.id} for {row.ref} was ended: {problem}")
+        return notes
 
     def select(self, selection: Selection, *, automatic: bool) -> Selected:
         """Return tables and partitions of the metastore, by one snapshot."""
@@ -182,7 +191,7 @@ class Hive4Backend(Backend):
             row = self._in_pool(pool)
             if row is None:
                 raise
-            answer = Accepted(id=row.id, accepted=True)
+            answer = Enqueued(id=row.id, accepted=True)
         if not answer.accepted:
             reason = answer.reason or "it is already queued"
             if State.READY_FOR_CLEANING.label in reason:  # the answer has no field for the state of the other request
@@ -268,68 +277,78 @@ class Hive4Backend(Backend):
         )
 
 
-def recover(
-    services: Services,
-    hms: Hms,
-    shown: Callable[[Sequence[ShownRequest]], object] = lambda _: None,
-    is_wanted: Callable[[CompactionRequest], bool] = lambda _: True,
-) -> list[str]:
-    """End what dead runs of this engine left in the queue, and any result whose transaction was aborted.
-
-    `shown` gets all requests, as the metastore shows them now; those that are not wanted stay as they are.
-
-    Hive's own initiator gives back what timed out, but only after `hive.compactor.worker.timeout`, and where it runs.
-    """
-    notes = []
-    snapshot = hms.open_txns()
-    rows = hms.show_compactions()
-    shown(rows)
-    for row in rows:
-        problem = _dead_reason(services, row, snapshot) if is_wanted(row) else None
-        if problem is None:
-            continue
-        try:
-            if row.state is State.INITIATED:
-                hms.abort_compactions([row.id])
-            else:
-                if row.state is State.WORKING and row.txn_id is not None:
-                    with suppress(AcidError):  # it ends by itself, but later, and keeps cleaners waiting until then
-                        rebalances = row.type is CompactionType.REBALANCE
-                        kind = TxnType.REBALANCE_COMPACTION if rebalances else TxnType.COMPACTION
-                        hms.abort_txn(row.txn_id, kind)
-                hms.mark_failed(replace(row, error_message=problem))
-        except AcidError as error:
-            notes.append(f"request {row.id} for {row.ref} could not be ended: {error}")
-            continue
-        notes.append(f"request {row.id} for {row.ref} was ended: {problem}")
-    return notes
-
-
 def _dead_reason(services: Services, row: ShownRequest, txns: ValidTxnList) -> str | None:
-    """Return why the run that began a request can never finish it; None while it is alive, or not known to be dead."""
+    """Return why the run that began a request can never finish it; None while it is alive, or not known to be dead.
+
+    ready for cleaning  its transaction was aborted after it was marked as compacted
+    waiting             in a private pool whose process has ended, or for longer than a worker waits for it there
+    worked on           the process of its private pool has ended; or its worker is of this engine, took it long ago
+                        and has no open transaction, of which a worker tells soon after it took a request
+    """
     if row.state is State.READY_FOR_CLEANING:
         lost = row.txn_id is not None and row.next_txn_id is None and txns.is_txn_aborted(row.txn_id)
         return f"its transaction {row.txn_id} was aborted after it was marked as compacted" if lost else None
-    if row.state in (State.INITIATED, State.WORKING) and has_ended(_process_of_pool(row.pool)):
-        return "its run is dead"
-    since = row.start_ms if row.state is State.WORKING else row.enqueue_ms
-    # a worker tells its transaction soon after it took a request
-    if since is None or services.now_ms() - since < STALE_SECONDS * 1000:
-        return None
+    private = (row.pool or "").startswith(WORKER_PREFIX)
     if row.state is State.INITIATED:
-        return "its run is dead" if (row.pool or "").startswith(WORKER_PREFIX) else None
-    if row.state is not State.WORKING or not (row.worker_id or "").startswith(WORKER_PREFIX):
+        is_ours, since = private, row.enqueue_ms
+    elif row.state is State.WORKING:
+        is_ours, since = (row.worker_id or "").startswith(WORKER_PREFIX), row.start_ms
+    else:
         return None
-    if row.txn_id is not None and row.txn_id > txns.high_water_mark:
+    if private and has_ended((row.pool or "").removeprefix(WORKER_PREFIX).rpartition("-")[0]):
+        return "its run is dead"
+    if not is_ours or since is None or services.now_ms() - since < STALE_SECONDS * 1000:
         return None
-    alive = row.txn_id is not None and not txns.is_txn_aborted(row.txn_id) and not txns.is_txn_valid(row.txn_id)
-    return None if alive else "its run is dead"
+    txn = row.txn_id if row.state is State.WORKING else None
+    is_open = txn is not None and not txns.is_txn_aborted(txn) and not txns.is_txn_valid(txn)
+    return None if is_open else "its run is dead"
 
 
-def _process_of_pool(pool: str | None) -> str:
-    """Return the process that a private pool belongs to; empty for any other pool."""
-    own = (pool or "").partition(WORKER_PREFIX)
-    return own[2].rpartition("-")[0] if not own[0] else ""
+class RequestEnd(enum.Enum):
+    """What is told the metastore of a request that did not end by the commit of its transaction."""
+
+    FAILED = enum.auto()
+    REFUSED = enum.auto()
+    GIVEN_BACK = enum.auto()
+    LEFT_ALONE = enum.auto()
+
+
+def request_end(
+    outcome: Outcome,
+    row: CompactionRequest | None,
+    *,
+    worker_id: str,
+    txn_id: int | None,
+    is_marked: bool,
+    is_returned: bool,
+) -> RequestEnd:
+    """Decide how a request ends.
+
+    row          the request as the metastore has it now, after the transaction has ended
+    txn_id       that transaction; None where none was opened
+    is_marked    it is marked as compacted, or perhaps: the answer may have been lost
+    is_returned  it goes back to the queue after a conflict, for it was asked for by others
+    """
+    if (
+        is_marked
+        and row is not None
+        and row.txn_id == txn_id
+        and row.state in (State.WORKING, State.READY_FOR_CLEANING)
+    ):
+        # a row that is ready for cleaning and whose transaction was aborted blocks its place for ever (HIVE-29572)
+        return RequestEnd.FAILED
+    if not is_worked_on(row, worker_id):
+        return RequestEnd.LEFT_ALONE
+    if outcome is Outcome.FAILED:
+        return RequestEnd.FAILED
+    if is_returned and outcome in (Outcome.CONFLICT, Outcome.SKIPPED):
+        return RequestEnd.GIVEN_BACK
+    return RequestEnd.REFUSED
+
+
+def is_worked_on(row: CompactionRequest | None, worker_id: str) -> bool:
+    """Return whether a row of the queue is one that this worker works on."""
+    return row is not None and row.state is State.WORKING and row.worker_id == worker_id
 
 
 class Hive4Hold(CompactionHold):
@@ -374,13 +393,16 @@ class Hive4Hold(CompactionHold):
             rebalances=rebalances,
         )
         if rebalances:
-            self._have_number()
+            self._allocate_empty_write_id(txn)
         # our own transaction is among the open ones, as it has to be: see HIVE-29567
         txns = self._hms.open_txns(exclude_readers=True).without(txn.txn_id)
-        place, write_ids = self._backend.catalog.place_and_write_ids(request, txns)
-        understood = replace(place.interpretation, visibility_txn=txn.txn_id, visible_on_commit=True, txns=txns)
-        self.target = replace(place, interpretation=understood)
+        place = self._backend.catalog.place(request, txns)
+        self.target = replace(place, interpretation=replace(place.interpretation, visibility_txn=txn.txn_id))
         super().begin()
+        stated = place.interpretation.write_ids
+        assert stated is not None
+        assert stated.single is not None
+        write_ids = stated.single
         if self._backend.min_history:
             lowest = min(write_ids.min_open, write_ids.high_water_mark + 1)
             self._hms.add_write_ids_to_min_history(txn.txn_id, {str(place.ref.whole_table): lowest})
@@ -388,18 +410,13 @@ class Hive4Hold(CompactionHold):
         self._tell_mark(write_ids.for_compactor().high_water_mark)
         self._held_since = self._services.clock()
 
-    def _have_number(self) -> None:
+    def _allocate_empty_write_id(self, txn: CompactionTransaction) -> None:
         """Have a write id that nothing is written under, where a rebalance lacks one, by an empty transaction.
 
         Other takers of the request are kept out by the lock; if a lower write id is open the plan is refused later.
         """
-        txns = self._hms.open_txns(exclude_readers=True).without(self._transaction.txn_id)
-        place, _ = self._backend.catalog.place_and_write_ids(self.request, txns)
-        understood = replace(place.interpretation, txns=txns)
-        fs = self._services.fs(place.location)
-        listed = replace(place, interpretation=understood).listed(
-            list_location(fs, place.location, missing=RefusedError)
-        )
+        place = self._backend.catalog.place(self.request, self._hms.open_txns(exclude_readers=True).without(txn.txn_id))
+        listed = place.listed(list_location(self._services.fs(place.location), place.location, missing=RefusedError))
         require_rebalanceable(listed.target, listed.generation)
         if not lacks_number(listed.state):
             return
@@ -425,15 +442,12 @@ class Hive4Hold(CompactionHold):
         succeed on the claim of another.
         """
         row = self._hms.find_compaction(self.request.id)
-        if not self._is_ours(row):
+        if not is_worked_on(row, self._services.worker_id):
             held = "it is not in the queue" if row is None else f"it is {row.state.label}, of worker {row.worker_id}"
             raise ConflictError(
                 f"Cannot go on with {self.request.ref}: request {self.request.id} is not ours any more: {held}; "
                 "see acidlib show"
             )
-
-    def _is_ours(self, row: ShownRequest | None) -> bool:
-        return row is not None and row.state is State.WORKING and row.worker_id == self._services.worker_id
 
     def unverified(self, listing: Listing) -> CompactionRequest | None:
         """Ask the metastore's history, as this run has read it."""
@@ -494,10 +508,10 @@ class Hive4Hold(CompactionHold):
         try:
             txn.commit()
         except UnknownOutcomeError as error:
-            self._settle(txn, error)
+            self._find_out_whether_committed(txn, error)
         passing(Point.COMMITTED)
 
-    def _settle(self, txn: CompactionTransaction, error: UnknownOutcomeError) -> None:
+    def _find_out_whether_committed(self, txn: CompactionTransaction, error: UnknownOutcomeError) -> None:
         """Find out whether a transaction has committed after all; the metastore refuses to abort what has.
 
         ConflictError when it has not and never will; the same error again when even that cannot be found out.
@@ -528,46 +542,41 @@ class Hive4Hold(CompactionHold):
 
         It has no state for what is compact already: Hive's own worker refuses that, and its words tell it.
         """
-        message = refused_message(reason) if outcome is Outcome.ALREADY_COMPACT else with_noted(reason, noted)
         if outcome is Outcome.READY_FOR_CLEANING or self._outcome_unknown:
             return None
-        commits = outcome in (Outcome.REFUSED, Outcome.ALREADY_COMPACT) and not self._marked
-        if self._txn is not None:
-            self._end_transaction(self._txn, commits=commits)
-        row = self._hms.find_compaction(self.request.id)
-        ended = replace(self.request, error_message=message)
-        txn_id = None if self._txn is None else self._txn.txn_id
-        undone = row is not None and row.state in (State.WORKING, State.READY_FOR_CLEANING) and row.txn_id == txn_id
-        if self._marked and undone:
-            # a row that is ready for cleaning and whose transaction was aborted blocks its place for ever (HIVE-29572)
-            self._hms.mark_failed(ended)
-        elif not self._is_ours(row):
-            return "the request is not ours any more and was left alone"
-        elif outcome is Outcome.FAILED:
-            self._hms.mark_failed(ended)
-        elif outcome in (Outcome.CONFLICT, Outcome.SKIPPED) and not (
-            named or (self.request.pool or "").startswith(WORKER_PREFIX)
-        ):
-            self._hms.mark_refused(replace(self.request, error_message=f"{reason} (given back)"))
-            try:
-                again = self._hms.compact(replace(self.request, id=0, state=State.INITIATED, highest_write_id=None))
-            except AcidError as error:
-                return f"it could not be queued again: {error}"
-            return f"queued again as request {again.id}" if again.accepted else f"not queued again: {again.reason}"
-        else:
-            self._hms.mark_refused(ended)
-        return None
-
-    @staticmethod
-    def _end_transaction(txn: CompactionTransaction, *, commits: bool) -> None:
-        """Commit nothing, as Hive's worker: an aborted one would be remembered for this place until a cleaner came."""
-        if commits:
+        txn, hms = self._txn, self._hms
+        if txn is not None and not self._marked and outcome in (Outcome.REFUSED, Outcome.ALREADY_COMPACT):
+            # nothing, as Hive's worker: an aborted transaction would be remembered here until a cleaner came
             try:
                 txn.commit()
             except AcidError:
                 txn.abort()
-        else:
+        elif txn is not None:
             txn.abort()
+        how = request_end(
+            outcome,
+            hms.find_compaction(self.request.id),
+            worker_id=self._services.worker_id,
+            txn_id=None if txn is None else txn.txn_id,
+            is_marked=self._marked,
+            is_returned=not named and not (self.request.pool or "").startswith(WORKER_PREFIX),
+        )
+        message = refused_message(reason) if outcome is Outcome.ALREADY_COMPACT else with_noted(reason, noted)
+        match how:
+            case RequestEnd.LEFT_ALONE:
+                return "the request is not ours any more and was left alone"
+            case RequestEnd.FAILED:
+                hms.mark_failed(replace(self.request, error_message=message))
+            case RequestEnd.REFUSED:
+                hms.mark_refused(replace(self.request, error_message=message))
+            case RequestEnd.GIVEN_BACK:
+                hms.mark_refused(replace(self.request, error_message=f"{reason} (given back)"))
+                try:
+                    again = hms.compact(replace(self.request, id=0, state=State.INITIATED, highest_write_id=None))
+                except AcidError as error:
+                    return f"it could not be queued again: {error}"
+                return f"queued again as request {again.id}" if again.accepted else f"not queued again: {again.reason}"
+        return None
 
     def abandon(self, *, may_be_visible: bool = False) -> None:
         """Queue it again, as a new request: nothing in the protocol undoes a claim."""
@@ -582,349 +591,3 @@ class Hive4Hold(CompactionHold):
                 self._txn.abort()
         finally:
             super().close()
-
-
-class Readers:
-    """Transactions that may still read, as one run of the cleaner sees them: every open one may read everything.
-
-    A transaction from after a commit has a higher id than any that the commit has seen: this is the strict watermark of
-    open transactions, which thrift shows (HIVE-23048, HIVE-24291).
-    """
-
-    renamed_is_another = False
-    """Whether what was said of a table does not hold under another name of it."""
-
-    def __init__(self, hms: Hms) -> None:
-        self._hms = hms
-
-    @cached_property
-    def txns(self) -> ValidTxnList:
-        """The transactions before the requests were read, asked for once: what has committed by then is among those."""
-        return self._hms.open_txns()
-
-    def look(self) -> None:
-        """Look at readers, once there are requests. Raises RefusedError where the answer would prove nothing."""
-
-    def not_ended_reason(self, request: CompactionRequest) -> str | None:
-        """Return which transaction a committed request has to wait for: the lowest open one, if it existed by then."""
-        assert request.next_txn_id is not None
-        lowest = self.txns.min_open
-        if lowest > request.next_txn_id:
-            return None
-        return (
-            f"transaction {lowest} is open since before its commit (transactions up to "
-            f"{request.next_txn_id} have to end; show_compactions --blockers names them)"
-        )
-
-    def snapshot(self, request: CompactionRequest) -> ValidTxnList:
-        """Return the snapshot that every transaction has at least that may read the table of a request."""
-        del request
-        return self._below(self.txns.min_open)
-
-    def _below(self, lowest: int) -> ValidTxnList:
-        """Return the snapshot that every transaction from this one on has at least.
-
-        What committed at or above it is not in it, nor what was not known then. Source: Hive 4 `CompactionCleaner` (the
-        capped transaction list).
-        """
-        cap = min(lowest - 1, self.txns.high_water_mark)
-        return ValidTxnList(
-            high_water_mark=cap,
-            opened=tuple((low, min(high, cap)) for low, high in self.txns.opened if low <= cap),
-            aborted=tuple((low, min(high, cap)) for low, high in self.txns.aborted if low <= cap),
-        )
-
-
-class UnseenReaders(Readers):
-    """Readers that register where this run cannot look: all cleaning is left to Hive's own cleaner."""
-
-    def __init__(self, hms: Hms, reason: str) -> None:
-        """`reason`: why requests wait."""
-        super().__init__(hms)
-        self._reason = reason
-
-    def not_ended_reason(self, request: CompactionRequest) -> str | None:
-        """Return the same for each."""
-        del request
-        return self._reason
-
-
-class RegisteredReaders(Readers):
-    """Transactions that have registered what they read in the metastore's database: others count only if they did not.
-
-    The metastore does so with `metastore.txn.use.minhistorywriteid`; see `acidlib.planning.clean`.
-    """
-
-    renamed_is_another = True
-
-    def __init__(self, hms: Hms, database: MetastoreDatabase, unique: Callable[[], str]) -> None:
-        """`unique` gives a new text at each call."""
-        super().__init__(hms)
-        self._database = database
-        self._unique = unique
-
-    def look(self) -> None:
-        """Raise RefusedError where the database is another one than this metastore's, or a copy that is behind."""
-        self._opened  # noqa: B018 - asks
-
-    def not_ended_reason(self, request: CompactionRequest) -> str | None:
-        """Return the lowest transaction that may read the table with a snapshot from before the commit."""
-        assert request.next_txn_id is not None
-        assert request.commit_ms is not None
-        table = _table_of(request)
-        return still_reading(
-            table,
-            readers_of(table, self._opened),
-            mark=request.highest_write_id or 0,
-            next_txn_id=request.next_txn_id,
-            commit_ms=request.commit_ms,
-        )
-
-    def snapshot(self, request: CompactionRequest) -> ValidTxnList:
-        """Go below the lowest transaction that may read the table; open ones that do not read it count as open."""
-        readers = readers_of(_table_of(request), self._opened)
-        return self._below(readers[0].txn_id if readers else self.txns.high_water_mark + 1)
-
-    @cached_property
-    def _opened(self) -> tuple[OpenReader, ...]:
-        """First the transactions, then what they registered: one that has ended in between counts as unregistered.
-
-        Registrations are read while this run itself has registered for a table that does not exist, over thrift: a
-        database that shows that shows the others, too.
-        """
-        opened = self._hms.open_txns().opened
-        ids = [txn for low, high in opened for txn in range(low, high + 1)]
-        started = {txn.id: txn.started_ms for txn in self._hms.open_txns_info()}
-        name = self._unique().lower()
-        with own_transaction(self._hms, f"acidlib-{name}") as own:
-            self._hms.add_write_ids_to_min_history(own, {f"{_CANARY}.{name}": 1})
-            found = self._database.registrations()
-        if found is None or found.get(own, {}).get(TableRef(_CANARY, name)) != 1:
-            what = "has no table MIN_HISTORY_WRITE_ID" if found is None else "does not show what was just registered"
-            why = f"{what} (unless the metastore has given up {MIN_HISTORY})"
-            raise not_its_database(self._database, "what readers register", why)
-        return tuple(
-            OpenReader(txn_id=txn, started_ms=started.get(txn), tables=found.get(txn, {})) for txn in sorted(ids)
-        )
-
-
-def _table_of(request: CompactionRequest) -> TableRef:
-    return request.ref.whole_table.as_stored
-
-
-class Hive4Cleaning(Cleaning):
-    """The requests of a Hive 4 metastore that are ready for cleaning, and what is due after rolled back transactions.
-
-    A request may be cleaned when no transaction is open that existed when its compaction committed: then every snapshot
-    in use was taken after that commit, and knows the result. Source: Hive 4 `CompactionTxnHandler.findReadyToClean` and
-    `CompactionCleaner`, except that the comparison is strict. Where readers register what they read, transactions that
-    read other tables do not count.
-
-    The commit of a rebalance notes no transaction with its request, and Hive's cleaner takes that for "none". Here the
-    first run that sees it committed notes the highest transaction there is by then, which is none too low.
-
-    A cleaning that failed leaves its row as it is, for thrift has no way to note it; and places of which no request is
-    at hand are not known without a look at all tables.
-    """
-
-    def __init__(self, backend: Hive4Backend, options: CleanerOptions) -> None:
-        super().__init__(backend.services, options)
-        self._hms = hms = backend.hms
-        self.notes = about_named(backend.catalog, options, hms.show_compactions)
-        self._readers = self._readers_of(backend.database)
-        if not (isinstance(self._readers, UnseenReaders) or options.force) and self._cleaner_on() != "false":
-            raise RefusedError(
-                f"Cannot clean beside Hive's own cleaner: because the metastore's {CLEANER_ON} is not false; Hive "
-                "cleans what was compacted, or --force cleans too"
-            )
-        self._retention = retention_of(self.services.settings, options)
-        self._places = CleaningPlaces(backend.catalog, self._readers.snapshot, self.find)
-        self._not_ready: dict[int, str] = {}
-        """The transactions of requests that wait, and what for: what they cover may be read, also after a rename."""
-        if backend.database is not None:
-            self.further = RolledBack(self.services, hms, backend.catalog, backend.database, options)
-
-    def _readers_of(self, database: MetastoreDatabase | None) -> Readers:
-        """Go by the metastore's setting; where it is unknown, readers may register."""
-        if self._hms.config_value(MIN_HISTORY, "unknown").strip().lower() == "false":
-            return Readers(self._hms)
-        if database is not None and database.registrations() is not None:
-            return RegisteredReaders(self._hms, database, self.services.unique)
-        named = "--queue-url does not name it"
-        if database is not None:
-            named = f"{database.shown} is none of a metastore of Hive 4"
-        is_off = ", which is off" if self._cleaner_on() == "false" else ""
-        where = f"readers register in the metastore's database ({MIN_HISTORY}), and {named}"
-        return UnseenReaders(self._hms, f"left to Hive's own cleaner{is_off}: {where}")
-
-    def _cleaner_on(self) -> str:
-        return self._hms.config_value(CLEANER_ON, "unknown").strip().lower()
-
-    def recover(self) -> list[str]:
-        """End requests of dead runs of this engine, and results that can never be committed."""
-        return recover(self.services, self._hms, is_wanted=lambda row: self.options.wants(row.ref))
-
-    def ready(self) -> list[CompactionRequest]:
-        """Return the requests that the metastore shows, an earlier mark of a place before a later one.
-
-        A later one does not wait for an earlier one: its own watermark is the higher one, and what it covers may be
-        just what the earlier one cannot get rid of. What Hive's cleaner queued after rolled back transactions is left
-        out where this run sees to that itself.
-        """
-        txns = self._readers.txns  # before the requests: what has committed by it is among them
-        ends_retries = self.further is not None and self.further.is_seen
-        rows = [
-            self._with_bound(_with_mark(row), txns)
-            for row in self._hms.show_compactions()
-            if row.state is State.READY_FOR_CLEANING
-            and self.options.wants(row.ref)
-            and not (row.type is CompactionType.ABORT_TXN_CLEANUP and ends_retries)
-        ]
-        if rows:
-            self._readers.look()
-        expected = []
-        for row in rows:
-            reason = self.not_ready_reason(row)
-            if reason is not None and row.txn_id is not None:
-                self._not_ready[row.txn_id] = reason
-            if reason is None or self.options.dry_run:
-                expected.append(row)
-        self._places.expect(expected)
-        return sorted(rows, key=lambda row: (row.highest_write_id or 0, row.id))
-
-    def _with_bound(self, row: ShownRequest, txns: ValidTxnList) -> ShownRequest:
-        """Give a rebalance that has committed the highest transaction and the time that are noted of it, or are now.
-
-        They are later than its commit, which they stand for.
-        """
-        if row.type is not CompactionType.REBALANCE or row.next_txn_id is not None or row.txn_id is None:
-            return row
-        bound = row.noted_commit
-        if bound is None and txns.is_txn_valid(row.txn_id):
-            bound = CommitNote(next_txn_id=txns.high_water_mark, commit_ms=self.services.now_ms())
-            if not self.options.dry_run:
-                self._hms.set_job_id(row, bound.text)
-        if bound is None:
-            return row
-        return replace(row, next_txn_id=bound.next_txn_id, commit_ms=bound.commit_ms)
-
-    def not_ready_reason(self, request: CompactionRequest) -> str | None:
-        """Return why the watermark has not passed the request, or why its row is not ours to clean."""
-        if request.type is CompactionType.ABORT_TXN_CLEANUP:
-            return f"left to Hive's own cleaner: it is a {request.type.label}"
-        if request.start_ms is None:
-            return "left to Hive's own cleaner: it is for a table or partition that was dropped, not for a compaction"
-        if request.next_txn_id is None or request.commit_ms is None:
-            return f"its transaction {request.txn_id or 'unknown'} has not committed"
-        reading = self._readers.not_ended_reason(request)
-        if reading is not None:
-            return reading
-        due = request.commit_ms / 1000 + self._retention
-        return retention_words(self._retention, due) if due > self.services.clock() else None
-
-    def find(self, request_id: int) -> CompactionRequest | None:
-        """Return the request of an id, where it is still ready for cleaning."""
-        row = self._hms.find_compaction(request_id)
-        if row is None or row.state is not State.READY_FOR_CLEANING:
-            return None
-        return self._with_bound(_with_mark(row), self._readers.txns)
-
-    def place(self, request: CompactionRequest, *, anew: bool = False) -> tuple[CompactionRequest, Target | None]:
-        """Return the place as of a snapshot that all have at least who may read it."""
-        found, target = self._places.of(request, anew=anew)
-        self.require_name(found, request)
-        return found, target
-
-    def require_name(self, found: CompactionRequest, request: CompactionRequest) -> None:
-        """Raise ConflictError unless a table still has the name by which readers were looked for."""
-        if self._readers.renamed_is_another and found.ref != request.ref:
-            raise ConflictError(
-                f"Cannot clean {found.ref}: because its table was renamed since readers were looked for; the next run "
-                "goes on"
-            )
-
-    def require_unmoved(self, request: CompactionRequest, target: Target) -> None:
-        """Ask the metastore."""
-        self._places.require_unmoved(request, target)
-
-    def hold(self, request: CompactionRequest, target: Target) -> Hold:
-        """Return a claim of the place."""
-        return Hive4CleaningHold(self, request, target)
-
-    def plan(self, looked: ListedRequest, known: Sequence[CompactionRequest]) -> CleanPlan:
-        """Return what is obsolete and aborted as every transaction sees it that is open now; there is nothing to note.
-
-        Every directory counts as published at the commit: the watermark is the proof, which `not_ready_reason` has
-        judged, not the age.
-        """
-        del known
-        request, target, listing = looked.request, looked.target, looked.listing
-        commit = (request.commit_ms or 0) / 1000
-        waiting, tops = self._not_ready, listing.top_directories()
-        names = {name: parse_directory(name, Generation.HIVE4) for name in tops if waiting}
-        return cleanable(
-            listing,
-            looked.mark,
-            target.write_ids(listing),
-            generation=Generation.HIVE4,
-            now=self.services.clock(),
-            retention_seconds=self._retention,
-            newest_publication=commit,
-            published_at=dict.fromkeys(tops, commit),
-            txns=target.interpretation.txns,
-            still_read={
-                name: waiting[parsed.visibility_txn]
-                for name, parsed in names.items()
-                if parsed is not None and parsed.visibility_txn in waiting
-            },
-        )
-
-    def cleaned(self, done: Sequence[ListedRequest]) -> list[str | AcidError | None]:
-        """End the requests, one after the other."""
-        return each_alone(self._end_cleaned, done)
-
-    def _end_cleaned(self, done: ListedRequest) -> str | None:
-        """End a request; up to the mark the metastore forgets what no directory holds rows of.
-
-        Where a delta that is needed holds rows of aborted write ids, it forgets only what is below the lowest of them:
-        Hive's own cleaner has those forgotten that it removed (HIVE-24481), which thrift cannot say.
-
-        The list may end below the recorded mark, when the metastore has forgotten all that committed: what lies above
-        its end was not looked at, and must not be forgotten.
-        """
-        write_ids = done.target.write_ids(done.listing)
-        mark = min(done.mark, write_ids.high_water_mark)
-        present = aborted_present(done.listing, write_ids, generation=Generation.HIVE4, up_to=mark)
-        forgotten = min([mark, *(write_id - 1 for write_id in present)])
-        self._hms.mark_cleaned(replace(done.request, highest_write_id=forgotten or NOTHING_FORGOTTEN))
-        if present and self.further is not None:
-            self.further.forget_what_is_gone(done.target, done.listing, mark)
-        return None
-
-    def end_dropped(self, request: CompactionRequest) -> None:
-        """End the request as refused."""
-        self._hms.mark_refused(replace(request, error_message=DROPPED))
-
-
-class Hive4CleaningHold(Hold):
-    """A place that is claimed by the cleaner."""
-
-    def __init__(self, cleaning: Hive4Cleaning, request: CompactionRequest, target: Target) -> None:
-        super().__init__(cleaning.services, request, target)
-        self._cleaning = cleaning
-
-    def assert_mine(self) -> None:
-        """Ask for the claim, whether the request is still there, and for the name by which readers were looked for."""
-        super().assert_mine()
-        found = self._cleaning.find(self.request.id)
-        if found is None:
-            raise ConflictError(
-                f"Cannot clean {self.target.ref}: because request {self.request.id} was cleaned by another"
-            )
-        self._cleaning.require_name(found, self.request)
-
-
-def _with_mark(row: ShownRequest) -> ShownRequest:
-    """Give a request its mark 0, of a compaction of nothing but original files: thrift has no null, and reads so."""
-    known = row.highest_write_id is not None or row.txn_id is None
-    return row if known else replace(row, highest_write_id=0)

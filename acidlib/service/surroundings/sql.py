@@ -132,7 +132,7 @@ class SqlBackend(Backend):
         """End a request as refused, unless another worker has it."""
         number, worker, now_ms = waiting.request.id, self.services.worker_id, self.services.now_ms()
         if self.queue.claim_id(number, worker, now_ms):
-            self.queue.mark_refused(number, reason, now_ms, worker_id=worker)
+            self.queue.end(number, State.REFUSED, now_ms, worker_id=worker, reason=reason)
 
     def queue_and_take(self, request: CompactionRequest, target: Target) -> Taken:
         """Return a request for this place that is now ours and ends with this run; ConflictError for one in the way.
@@ -142,8 +142,8 @@ class SqlBackend(Backend):
         queue, worker, now_ms = self.queue, self.services.worker_id, self.services.now_ms()
         request = replace(request, facts=request.facts.updated(RequestFacts(process=process_identity())))
         answer = queue.enqueue(request, now_ms=now_ms, worker_id=worker)
-        if answer.taken is not None:
-            return Taken(request=answer.taken, target=target, is_new=True)
+        if answer.working is not None:
+            return Taken(request=answer.working, target=target, is_new=True)
         waiting = queue.find(answer.id) if answer.state is State.INITIATED else None
         if waiting is None or waiting.type is not request.type:
             raise in_the_way(str(request.ref), answer.reason)
@@ -151,7 +151,7 @@ class SqlBackend(Backend):
         if claimed is None:
             raise taken_by_another(str(request.ref), answer.id)
         # what is stated now is newer than what the waiting request was made with
-        queue.set_facts(answer.id, worker, request.facts)
+        queue.change(answer.id, worker, facts=request.facts)
         return Taken(request=replace(claimed, facts=claimed.facts.updated(request.facts)), target=target)
 
     def attempts(self, targets: Sequence[Target]) -> Attempts:
@@ -306,7 +306,7 @@ class SqlHold(CompactionHold):
         """Note it in the request, where later runs look for it until the result is said to be verified."""
         self._noted_unverified = True
         facts = replace(self._identity(), unverified=directories, inputs=self._inputs)
-        self._queue.set_facts(self.request.id, self._services.worker_id, facts)
+        self._queue.change(self.request.id, self._services.worker_id, facts=facts)
 
     def start(self, high_water_mark: int, inputs: str | None = None) -> None:
         """Remember both: the queue is told of them with the result, for they do not count before there is one."""
@@ -366,11 +366,11 @@ class SqlHold(CompactionHold):
         number = self.request.id
         worker, now_ms = self._services.worker_id, self._services.now_ms()
         if outcome is Outcome.REFUSED or (outcome is Outcome.CONFLICT and named):
-            self._queue.mark_refused(number, reason, now_ms, worker_id=worker, facts=noted)
+            self._queue.end(number, State.REFUSED, now_ms, worker_id=worker, reason=reason, facts=noted)
         elif outcome is Outcome.ALREADY_COMPACT:
             self._queue.mark_needless(number, now_ms, worker_id=worker)
         elif outcome is Outcome.FAILED:
-            self._queue.mark_failed(number, reason, now_ms, worker_id=worker, facts=noted)
+            self._queue.end(number, State.FAILED, now_ms, worker_id=worker, reason=reason, facts=noted)
         elif outcome in (Outcome.CONFLICT, Outcome.SKIPPED):
             self.abandon()
         return None
@@ -416,9 +416,9 @@ class SqlCleaning(Cleaning):
         before = request.retry_retention_ms
         attempts = 0 if not before or not base else (before // base).bit_length()
         if attempts >= most:
-            self.backend.queue.mark_failed(request.id, str(error), self.services.now_ms(), worker_id=None)
+            self.backend.queue.end(request.id, State.FAILED, self.services.now_ms(), reason=str(error))
         else:
-            self.backend.queue.set_cleaner_note(request.id, str(error), base << attempts)
+            self.backend.queue.change(request.id, None, error_message=str(error), retry_retention_ms=base << attempts)
 
     def known_places(self) -> list[CompactionRequest]:
         """Return a request of each place in the queue and the history: wherever a compaction was asked for."""

@@ -197,7 +197,7 @@ def test_a_request_that_is_not_understood_stops_no_others(tmp_path: Path) -> Non
         assert (other.facts, other.properties) == (ALL, ())
         assert sorted(one.facts.problems) == ["evidence", "generation"]
         assert queue.claim_id(1, "w", 2) is not None
-        queue.mark_refused(1, "not understood", 3, worker_id="w", facts=RequestFacts(files="f"))
+        queue.end(1, State.REFUSED, 3, worker_id="w", reason="not understood", facts=RequestFacts(files="f"))
         refused = queue.find(1)
         assert refused is not None
         assert (refused.properties, refused.facts) == (odd, replace(one.facts, files="f"))

@@ -173,7 +173,7 @@ def test_requests_are_found_by_their_place(queue: SqlQueue) -> None:
 
     assert found() == [[1]] * 3
     assert queue.claim_id(1, "w", 1) is not None
-    queue.mark_failed(1, "x", 1, worker_id="w")
+    queue.end(1, State.FAILED, 1, worker_id="w", reason="x")
     assert found() == [[1]] * 3
     assert queue.failed_attempts(request(), threshold=1, retry_ms=0, now_ms=9) is not None
     assert queue.failed_attempts(request(location="/elsewhere"), threshold=1, retry_ms=0, now_ms=9) is None

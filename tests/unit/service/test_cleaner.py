@@ -200,7 +200,7 @@ def test_what_is_wrong_with_one_of_several_harms_no_other(
     queued = queue._tables.queue
     with queue._database._engine.begin() as connection:
         connection.execute(update(queued.table).where(queued.column("ID") == 2).values(CQ_TBLPROPERTIES="damaged"))
-    queue.mark_cleaned(4, 1)
+    queue.end(4, State.SUCCEEDED, 1)
     shutil.rmtree(some[4])
     assert [result.state.value for result in cleaned(cleaning)] == [
         "succeeded", "failed", "succeeded", "conflict", "succeeded", "succeeded",

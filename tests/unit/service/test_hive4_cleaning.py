@@ -19,7 +19,8 @@ from acidlib.report.results import CleaningResult
 from acidlib.service.clean import run_cleaner
 from acidlib.service.places import CleanerOptions
 from acidlib.service.services import Services
-from acidlib.service.surroundings.hive4 import Hive4Backend, Hive4Cleaning
+from acidlib.service.surroundings.hive4 import Hive4Backend
+from acidlib.service.surroundings.hive4_cleaning import Hive4Cleaning
 
 NOW = 2_000_000_000_000
 HOUR = 3_600_000

@@ -1,0 +1,339 @@
+"""The cleaning of what a Hive 4 metastore says is ready: which readers it waits for, what may go, how requests end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+from acidlib.errors import AcidError, ConflictError, RefusedError
+from acidlib.metastore.compactions import ShownRequest
+from acidlib.metastore.hms import Hms
+from acidlib.model.names import Generation, parse_directory
+from acidlib.model.requests import CommitNote, CompactionRequest, CompactionType, State
+from acidlib.model.snapshots import ValidTxnList
+from acidlib.model.tables import TableRef
+from acidlib.planning.clean import CleanPlan, OpenReader, aborted_present, cleanable, readers_of, still_reading
+from acidlib.queue.metastore_database import MetastoreDatabase
+from acidlib.service.backend import Hold
+from acidlib.service.clean import Cleaning, ListedRequest, each_alone
+from acidlib.service.places import CleanerOptions, Target
+from acidlib.service.rolled_back import NOTHING_FORGOTTEN, RolledBack, not_its_database, own_transaction
+from acidlib.service.surroundings.catalog import DROPPED, CleaningPlaces, about_named, retention_of
+from acidlib.service.surroundings.hive4 import MIN_HISTORY, Hive4Backend
+from acidlib.wording import retention_words
+
+CLEANER_ON = "metastore.compactor.cleaner.on"
+_CANARY = "acidlib"
+"""The database of a table that does not exist, for which a run registers itself."""
+
+
+class Readers:
+    """Transactions that may still read, as one run of the cleaner sees them.
+
+    Every open one may read everything. A transaction from after a commit has a higher id than any that the commit has
+    seen: this is the strict watermark of open transactions, which thrift shows (HIVE-23048, HIVE-24291).
+
+    Where the metastore has them register what they read (`metastore.txn.use.minhistorywriteid`), its database shows
+    that, and those that read other tables do not count; see `acidlib.planning.clean`.
+    """
+
+    def __init__(self, hms: Hms, registry: MetastoreDatabase | None, unique: Callable[[], str]) -> None:
+        """Look at the readers of a metastore.
+
+        registry  the database in which they register; None where they do not
+        unique    gives a new text at each call
+        """
+        self._hms = hms
+        self._registry = registry
+        self._unique = unique
+        self.goes_by_names = registry is not None
+        """What is said of a table does not hold under another name of it."""
+
+    @cached_property
+    def txns(self) -> ValidTxnList:
+        """The transactions before the requests were read, asked for once: what has committed by then is among those."""
+        return self._hms.open_txns()
+
+    def not_ended_reason(self, request: CompactionRequest) -> str | None:
+        """Return which transaction a committed request has to wait for: the lowest with a snapshot from before it."""
+        assert request.next_txn_id is not None
+        assert request.commit_ms is not None
+        if self._registry is not None:
+            return still_reading(
+                request.ref.whole_table.as_stored,
+                self._readers_of(request),
+                mark=request.highest_write_id or 0,
+                next_txn_id=request.next_txn_id,
+                commit_ms=request.commit_ms,
+            )
+        lowest = self.txns.min_open
+        if lowest > request.next_txn_id:
+            return None
+        return (
+            f"transaction {lowest} is open since before its commit (transactions up to "
+            f"{request.next_txn_id} have to end; show_compactions --blockers names them)"
+        )
+
+    def snapshot(self, request: CompactionRequest) -> ValidTxnList:
+        """Return the snapshot that every transaction has at least that may read the table of a request.
+
+        What committed at or above the lowest of these is not in it, nor what was not known then. Source: Hive 4
+        `CompactionCleaner` (the capped transaction list).
+        """
+        txns, lowest = self.txns, self.txns.min_open
+        if self._registry is not None:
+            readers = self._readers_of(request)
+            lowest = readers[0].txn_id if readers else txns.high_water_mark + 1
+        cap = min(lowest - 1, txns.high_water_mark)
+        return ValidTxnList(
+            high_water_mark=cap,
+            opened=tuple((low, min(high, cap)) for low, high in txns.opened if low <= cap),
+            aborted=tuple((low, min(high, cap)) for low, high in txns.aborted if low <= cap),
+        )
+
+    def _readers_of(self, request: CompactionRequest) -> tuple[OpenReader, ...]:
+        return readers_of(request.ref.whole_table.as_stored, self.registered)
+
+    @cached_property
+    def registered(self) -> tuple[OpenReader, ...]:
+        """First the transactions, then what they registered: one that has ended in between counts as unregistered.
+
+        Registrations are read while this run itself has registered for a table that does not exist, over thrift: a
+        database that shows that shows the others, too. RefusedError where it does not: it is another one than this
+        metastore's, or a copy that is behind.
+        """
+        if self._registry is None:
+            return ()
+        opened = self._hms.open_txns().opened
+        ids = [txn for low, high in opened for txn in range(low, high + 1)]
+        started = {txn.id: txn.started_ms for txn in self._hms.open_txns_info()}
+        name = self._unique().lower()
+        with own_transaction(self._hms, f"acidlib-{name}") as own:
+            self._hms.add_write_ids_to_min_history(own, {f"{_CANARY}.{name}": 1})
+            found = self._registry.registrations()
+        if found is None or found.get(own, {}).get(TableRef(_CANARY, name)) != 1:
+            what = "has no table MIN_HISTORY_WRITE_ID" if found is None else "does not show what was just registered"
+            why = f"{what} (unless the metastore has given up {MIN_HISTORY})"
+            raise not_its_database(self._registry, "what readers register", why)
+        return tuple(
+            OpenReader(txn_id=txn, started_ms=started.get(txn), tables=found.get(txn, {})) for txn in sorted(ids)
+        )
+
+
+class Hive4Cleaning(Cleaning):
+    """The requests of a Hive 4 metastore that are ready for cleaning, and what is due after rolled back transactions.
+
+    A request may be cleaned when no transaction is open that existed when its compaction committed: then every snapshot
+    in use was taken after that commit, and knows the result. Source: Hive 4 `CompactionTxnHandler.findReadyToClean` and
+    `CompactionCleaner`, except that the comparison is strict. Where readers register what they read, transactions that
+    read other tables do not count.
+
+    The commit of a rebalance notes no transaction with its request, and Hive's cleaner takes that for "none". Here the
+    first run that sees it committed notes the highest transaction there is by then, which is none too low.
+
+    A cleaning that failed leaves its row as it is, for thrift has no way to note it; and places of which no request is
+    at hand are not known without a look at all tables.
+    """
+
+    def __init__(self, backend: Hive4Backend, options: CleanerOptions) -> None:
+        super().__init__(backend.services, options)
+        self._backend = backend
+        self._hms = hms = backend.hms
+        self.notes = about_named(backend.catalog, options, hms.show_compactions)
+        self._left_to_hive: str | None = None
+        """Why all cleaning is left to Hive's own cleaner: readers register where this run cannot look."""
+        database, registry = backend.database, None
+        if hms.config_value(MIN_HISTORY, "unknown").strip().lower() != "false":  # where unknown, they may register
+            registry = database
+            if database is None or database.registrations() is None:
+                named = "--queue-url does not name it"
+                if database is not None:
+                    named = f"{database.shown} is none of a metastore of Hive 4"
+                is_off = ", which is off" if self._is_hives_off() else ""
+                where = f"readers register in the metastore's database ({MIN_HISTORY}), and {named}"
+                self._left_to_hive = f"left to Hive's own cleaner{is_off}: {where}"
+        if not (self._left_to_hive or options.force or self._is_hives_off()):
+            raise RefusedError(
+                f"Cannot clean beside Hive's own cleaner: because the metastore's {CLEANER_ON} is not false; Hive "
+                "cleans what was compacted, or --force cleans too"
+            )
+        self._readers = Readers(hms, registry if self._left_to_hive is None else None, self.services.unique)
+        self._retention = retention_of(self.services.settings, options)
+        self._places = CleaningPlaces(backend.catalog, self._readers.snapshot, self.find)
+        self._not_ready: dict[int, str] = {}
+        """The transactions of requests that wait, and what for: what they cover may be read, also after a rename."""
+        if database is not None:
+            self.further = RolledBack(self.services, hms, backend.catalog, database, options)
+
+    def _is_hives_off(self) -> bool:
+        return self._hms.config_value(CLEANER_ON, "unknown").strip().lower() == "false"
+
+    def recover(self) -> list[str]:
+        """End requests of dead runs of this engine, and results that can never be committed."""
+        return self._backend.recover(lambda row: self.options.wants(row.ref))
+
+    def ready(self) -> list[CompactionRequest]:
+        """Return the requests that the metastore shows, an earlier mark of a place before a later one.
+
+        A later one does not wait for an earlier one: its own watermark is the higher one, and what it covers may be
+        just what the earlier one cannot get rid of. What Hive's cleaner queued after rolled back transactions is left
+        out where this run sees to that itself.
+        """
+        txns = self._readers.txns  # before the requests: what has committed by it is among them
+        ends_retries = self.further is not None and self.further.is_seen
+        rows = [
+            self._with_bound(_with_mark(row), txns)
+            for row in self._hms.show_compactions()
+            if row.state is State.READY_FOR_CLEANING
+            and self.options.wants(row.ref)
+            and not (row.type is CompactionType.ABORT_TXN_CLEANUP and ends_retries)
+        ]
+        if rows:
+            self._readers.registered  # noqa: B018 - refuses a database that proves nothing
+        expected = []
+        for row in rows:
+            reason = self.not_ready_reason(row)
+            if reason is not None and row.txn_id is not None:
+                self._not_ready[row.txn_id] = reason
+            if reason is None or self.options.dry_run:
+                expected.append(row)
+        self._places.expect(expected)
+        return sorted(rows, key=lambda row: (row.highest_write_id or 0, row.id))
+
+    def _with_bound(self, row: ShownRequest, txns: ValidTxnList) -> ShownRequest:
+        """Give a rebalance that has committed the highest transaction and the time that are noted of it, or are now.
+
+        They are later than its commit, which they stand for.
+        """
+        if row.type is not CompactionType.REBALANCE or row.next_txn_id is not None or row.txn_id is None:
+            return row
+        bound = row.noted_commit
+        if bound is None and txns.is_txn_valid(row.txn_id):
+            bound = CommitNote(next_txn_id=txns.high_water_mark, commit_ms=self.services.now_ms())
+            if not self.options.dry_run:
+                self._hms.set_job_id(row, bound.text)
+        if bound is None:
+            return row
+        return replace(row, next_txn_id=bound.next_txn_id, commit_ms=bound.commit_ms)
+
+    def not_ready_reason(self, request: CompactionRequest) -> str | None:
+        """Return why the watermark has not passed the request, or why its row is not ours to clean."""
+        if request.type is CompactionType.ABORT_TXN_CLEANUP:
+            return f"left to Hive's own cleaner: it is a {request.type.label}"
+        if request.start_ms is None:
+            return "left to Hive's own cleaner: it is for a table or partition that was dropped, not for a compaction"
+        if request.next_txn_id is None or request.commit_ms is None:
+            return f"its transaction {request.txn_id or 'unknown'} has not committed"
+        reading = self._left_to_hive or self._readers.not_ended_reason(request)
+        if reading is not None:
+            return reading
+        due = request.commit_ms / 1000 + self._retention
+        return retention_words(self._retention, due) if due > self.services.clock() else None
+
+    def find(self, request_id: int) -> CompactionRequest | None:
+        """Return the request of an id, where it is still ready for cleaning."""
+        row = self._hms.find_compaction(request_id)
+        if row is None or row.state is not State.READY_FOR_CLEANING:
+            return None
+        return self._with_bound(_with_mark(row), self._readers.txns)
+
+    def place(self, request: CompactionRequest, *, anew: bool = False) -> tuple[CompactionRequest, Target | None]:
+        """Return the place as of a snapshot that all have at least who may read it."""
+        found, target = self._places.of(request, anew=anew)
+        self.require_name(found, request)
+        return found, target
+
+    def require_name(self, found: CompactionRequest, request: CompactionRequest) -> None:
+        """Raise ConflictError unless a table still has the name by which readers were looked for."""
+        if self._readers.goes_by_names and found.ref != request.ref:
+            raise ConflictError(
+                f"Cannot clean {found.ref}: because its table was renamed since readers were looked for; the next run "
+                "goes on"
+            )
+
+    def require_unmoved(self, request: CompactionRequest, target: Target) -> None:
+        """Ask the metastore."""
+        self._places.require_unmoved(request, target)
+
+    def hold(self, request: CompactionRequest, target: Target) -> Hold:
+        """Return a claim of the place."""
+        return Hive4CleaningHold(self, request, target)
+
+    def plan(self, looked: ListedRequest, known: Sequence[CompactionRequest]) -> CleanPlan:
+        """Return what is obsolete and aborted as every transaction sees it that is open now; there is nothing to note.
+
+        Every directory counts as published at the commit: the watermark is the proof, which `not_ready_reason` has
+        judged, not the age.
+        """
+        del known
+        request, target, listing = looked.request, looked.target, looked.listing
+        commit = (request.commit_ms or 0) / 1000
+        waiting, tops = self._not_ready, listing.top_directories()
+        names = {name: parse_directory(name, Generation.HIVE4) for name in tops if waiting}
+        return cleanable(
+            listing,
+            looked.mark,
+            target.write_ids(listing),
+            generation=Generation.HIVE4,
+            now=self.services.clock(),
+            retention_seconds=self._retention,
+            newest_publication=commit,
+            published_at=dict.fromkeys(tops, commit),
+            txns=target.interpretation.txns,
+            still_read={
+                name: waiting[parsed.visibility_txn]
+                for name, parsed in names.items()
+                if parsed is not None and parsed.visibility_txn in waiting
+            },
+        )
+
+    def cleaned(self, done: Sequence[ListedRequest]) -> list[str | AcidError | None]:
+        """End the requests, one after the other."""
+        return each_alone(self._end_cleaned, done)
+
+    def _end_cleaned(self, done: ListedRequest) -> str | None:
+        """End a request; up to the mark the metastore forgets what no directory holds rows of.
+
+        Where a delta that is needed holds rows of aborted write ids, it forgets only what is below the lowest of them:
+        Hive's own cleaner has those forgotten that it removed (HIVE-24481), which thrift cannot say.
+
+        The list may end below the recorded mark, when the metastore has forgotten all that committed: what lies above
+        its end was not looked at, and must not be forgotten.
+        """
+        write_ids = done.target.write_ids(done.listing)
+        mark = min(done.mark, write_ids.high_water_mark)
+        present = aborted_present(done.listing, write_ids, generation=Generation.HIVE4, up_to=mark)
+        forgotten = min([mark, *(write_id - 1 for write_id in present)])
+        self._hms.mark_cleaned(replace(done.request, highest_write_id=forgotten or NOTHING_FORGOTTEN))
+        if present and self.further is not None:
+            self.further.forget_what_is_gone(done.target, done.listing, mark)
+        return None
+
+    def end_dropped(self, request: CompactionRequest) -> None:
+        """End the request as refused."""
+        self._hms.mark_refused(replace(request, error_message=DROPPED))
+
+
+def _with_mark(row: ShownRequest) -> ShownRequest:
+    """Give a request its mark 0, of a compaction of nothing but original files: thrift has no null, and reads so."""
+    known = row.highest_write_id is not None or row.txn_id is None
+    return row if known else replace(row, highest_write_id=0)
+
+
+class Hive4CleaningHold(Hold):
+    """A place that is claimed by the cleaner."""
+
+    def __init__(self, cleaning: Hive4Cleaning, request: CompactionRequest, target: Target) -> None:
+        super().__init__(cleaning.services, request, target)
+        self._cleaning = cleaning
+
+    def assert_mine(self) -> None:
+        """Ask for the claim, whether the request is still there, and for the name by which readers were looked for."""
+        super().assert_mine()
+        found = self._cleaning.find(self.request.id)
+        if found is None:
+            raise ConflictError(
+                f"Cannot clean {self.target.ref}: because request {self.request.id} was cleaned by another"
+            )
+        self._cleaning.require_name(found, self.request)
