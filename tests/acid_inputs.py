@@ -138,7 +138,7 @@ def delta(location: Path, count: int = 30, write_id: int = 7, **changes: Any) ->
 
 def all_keys(stripe: StripeKeys) -> list[tuple[int, int, int]]:
     """The keys of a stripe's rows."""
-    found = stripe.ids().keys
+    found, _ = stripe.ids()
     return [found.key(index) for index in range(len(found))]
 
 

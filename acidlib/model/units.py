@@ -85,6 +85,7 @@ class DataFile:
     bucket     number from the file's name
     form       what its name says of its rows; only its columns are proof, with which a reader compares it
     write_id, statement_id  of rows without ACID columns: their synthetic keys (0 and 0 for original files)
+    first_row  row id of the first of these rows, once the files before it have been read
     aborted    every write id of its directory is aborted: none of its rows stays, so it need not be readable
     modified   epoch seconds, as listed
     """
@@ -96,6 +97,7 @@ class DataFile:
     form: FileForm = FileForm.EVENTS
     write_id: int = 0
     statement_id: int = 0
+    first_row: int = 0
     aborted: bool = False
     modified: float = 0.0
     flush_length: FlushLength | None = None
@@ -248,7 +250,7 @@ class StripeFacts:
     deleted, aborted  rows that have to go
     timezone        of the writer; stripes that hold timestamps are joined only with their like
     no_copy         why the stripe may not be copied, or None
-    regroup         what else is done about a copy's columns ("row ids that are added", ...), or None
+    column_changes  what is done about a copy's columns ("row ids that are added", ...), or None
     first           the first row that is meant, where only a part of the stripe is
     """
 
@@ -260,7 +262,7 @@ class StripeFacts:
     aborted: int
     timezone: str
     no_copy: str | None
-    regroup: str | None = None
+    column_changes: str | None = None
     first: int = 0
 
     @property

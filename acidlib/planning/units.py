@@ -285,7 +285,7 @@ def _close(group: list[StripeFacts]) -> Iterator[StripeAction]:
 
 
 def _unchanged(stripe: StripeFacts) -> str:
-    return "unchanged" if stripe.regroup is None else f"unchanged but for {stripe.regroup}"
+    return "unchanged" if stripe.column_changes is None else f"unchanged but for {stripe.column_changes}"
 
 
 def _summary(group: list[StripeFacts]) -> str:
@@ -313,22 +313,21 @@ def part_bytes_on(slots: int, given: int) -> int:
     return max(given, slots * PART_BYTES_OF_A_SLOT) if given else 0
 
 
-def shares(actions: Sequence[StripeAction], part_bytes: int) -> tuple[tuple[int, ...], ...]:
-    """Return numbers of rewriting actions, dealt to tasks of about so many input bytes; () for a single task.
+def shares(actions: Mapping[int, StripeAction], part_bytes: int) -> tuple[tuple[int, ...], ...]:
+    """Return the numbers of rewriting actions, dealt to tasks of about so many input bytes; () for a single task.
 
     The largest are dealt first, each to the task that has least so far, so that all end at about the same time.
     """
-    rewritten = [number for number, action in enumerate(actions) if not action.copy]
-    total = sum(actions[number].length for number in rewritten)
-    count = min(total // part_bytes, len(rewritten), MOST_PARTS) if part_bytes else 0
+    lengths = {number: action.length for number, action in actions.items() if not action.copy}
+    count = min(sum(lengths.values()) // part_bytes, len(lengths), MOST_PARTS) if part_bytes else 0
     if count < 2:
         return ()
     loads = [(0, task) for task in range(count)]
     dealt: list[list[int]] = [[] for _ in range(count)]
-    for number in sorted(rewritten, key=lambda number: -actions[number].length):
+    for number in sorted(lengths, key=lambda number: -lengths[number]):
         load, task = heappop(loads)
         dealt[task].append(number)
-        heappush(loads, (load + actions[number].length, task))
+        heappush(loads, (load + lengths[number], task))
     return tuple(tuple(sorted(numbers)) for numbers in dealt)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,40 +10,25 @@ import numpy as np
 from acidlib.errors import CorruptError
 from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.units import DataFile, KeyRange
-from acidlib.orc.columns import Longs
+from acidlib.orc.columns import Longs, Mask
 from acidlib.orc.kernels.vectors import filter_values
 from acidlib.rewrite.inputs import InputFiles, OpenInput, OpenInputs, open_inputs
 from acidlib.rewrite.keys import Keys, StripeKeys, aborted_rows, event_order, gather
 
 
-def event_buckets(file: DataFile, place: InputFiles) -> frozenset[int]:
-    """The buckets that the events of one delete file belong to."""
-    with open_inputs((file,), place) as inputs:
-        found: set[int] = set()
-        for opened in inputs.files:
-            for stripe in _stripes_with_rows(opened):
-                found |= stripe.buckets()
-        return frozenset(found)
+def event_buckets(file: DataFile, files: InputFiles) -> frozenset[int]:
+    """Return the buckets that the events of one delete file belong to."""
+    with open_inputs((file,), files) as inputs:
+        stripes = (stripe for opened in inputs.files for stripe in _stripes_with_rows(opened))
+        return frozenset[int]().union(*(stripe.buckets() for stripe in stripes))
 
 
-def key_range(file: OpenInput) -> KeyRange | None:
-    """Bounds of the keys of a delete file's events, or None without true statistics of them."""
-    low, high = None, None
-    for stripe in _stripes_with_rows(file):
-        found = stripe.known_range()
-        if found is None:
-            return None
-        low = found[0] if low is None else min(low, found[0])
-        high = found[1] if high is None else max(high, found[1])
-    return None if low is None or high is None else (low, high)
-
-
-def _stripes_with_rows(file: OpenInput) -> Iterator[StripeKeys]:
-    return (StripeKeys(file, number) for number, stripe in enumerate(file.tail.stripes) if stripe.rows)
+def _stripes_with_rows(file: OpenInput) -> list[StripeKeys]:
+    return [StripeKeys(file, number) for number, stripe in enumerate(file.tail.stripes) if stripe.rows]
 
 
 def overlaps(found: KeyRange | None, others: Iterable[KeyRange]) -> bool:
-    """Whether keys within the one range may be in one of the others; where it is not known, they may."""
+    """Return True if keys within the one range may be in one of the others; where it is not known, they may."""
     return found is None or any(found[0] <= high and low <= found[1] for low, high in others)
 
 
@@ -54,6 +39,7 @@ class DeleteEvents:
     events_in   events of this bucket that were read
     aborted     of these, events of aborted write ids, left out
     duplicates  of these, events whose five parts repeat another's, left out
+    ranges      of the keys of each file's events, whatever their bucket, by its path; None without true statistics
     """
 
     keys: Keys
@@ -62,9 +48,10 @@ class DeleteEvents:
     aborted: int
     duplicates: int
     empty_files: tuple[str, ...]
+    ranges: Mapping[str, KeyRange | None]
 
     def deleted_keys(self) -> Keys:
-        """Each deleted row once, strictly ascending."""
+        """Return each deleted row once, strictly ascending."""
         if len(self.keys) < 2:
             return self.keys
         first = np.concatenate(([True], self.keys.differ_from_before()))
@@ -72,97 +59,82 @@ class DeleteEvents:
 
 
 def read_deletes(
-    inputs: OpenInputs, bucket: int, write_ids: ValidWriteIdList, near: Sequence[KeyRange] | None = None
+    inputs: OpenInputs, bucket: int, write_ids: ValidWriteIdList, near: Collection[KeyRange] | None = None
 ) -> DeleteEvents:
-    """All delete events of a bucket; with `near` at least those whose keys are in one of these ranges.
+    """Read all delete events of a bucket; with `near` at least those whose keys are in one of these ranges.
 
     Unbucketed tables of Hive 3.1 may keep them in a file of any number, so every file that may hold some is read and
     the bucket is decoded from each key (Hive BucketCodec).
     """
+    by_file = {file.file.path: _stripes_with_rows(file) for file in inputs.files}
     stripes = [
-        stripe
-        for file in inputs.files
-        for stripe in _stripes_with_rows(file)
-        if near is None or overlaps(stripe.known_range(), near)
+        stripe for found in by_file.values() for stripe in found if near is None or overlaps(stripe.known_range(), near)
     ]
-    try:
-        events = _Events(bucket, sum(stripe.rows for stripe in stripes))
+    most = sum(stripe.rows for stripe in stripes)
+    try:  # arrays of their own from the start, sorted one by one: events need little more memory than 32 bytes each
+        columns = [np.empty(most, dtype=np.int64) for _ in range(4)]
     except MemoryError:
         largest = max(inputs.files, key=lambda file: file.tail.rows)
         raise CorruptError(
             f"Cannot compact {largest.tail.name}: because its {largest.tail.rows} delete events do not fit in memory"
         ) from None
+    count = events_in = aborted = 0
     for stripe in stripes:
         if bucket in stripe.buckets():
-            events.add(stripe, write_ids)
+            chosen = _is_of(bucket, stripe)
+            events_in += int(np.count_nonzero(chosen))
+            rolled_back = aborted_rows(stripe, write_ids)
+            if rolled_back is not None:
+                aborted += int(np.count_nonzero(chosen & rolled_back))
+                chosen &= ~rolled_back
+            start, count = count, count + int(np.count_nonzero(chosen))
+            keys, current = stripe.ids()
+            for column, values in zip(columns, (keys.write_ids, keys.buckets, keys.row_ids, current), strict=True):
+                column[start:count] = values if count - start == len(chosen) else filter_values(values, chosen)
         stripe.forget()
-    keys, current = events.sorted()
-    fresh = np.ones(len(keys), dtype=np.bool_)
+    columns = [column[:count] for column in columns]
+    keys = Keys(*columns[:3])
+    if not keys.ascending():
+        order = event_order(keys, columns[3])
+        del keys
+        for position in range(4):
+            columns[position] = gather(columns[position], order)
+    keys, current = Keys(*columns[:3]), columns[3]
+    fresh = np.ones(count, dtype=np.bool_)
     fresh[1:] = keys.differ_from_before() | (current[1:] != current[:-1])
     duplicates = int(np.count_nonzero(~fresh))
-    if duplicates:
-        keys, current = keys.select(fresh), current[fresh]
     return DeleteEvents(
-        keys=keys,
-        current=current,
-        events_in=events.read,
-        aborted=events.aborted,
+        keys=keys.select(fresh) if duplicates else keys,
+        current=current[fresh] if duplicates else current,
+        events_in=events_in,
+        aborted=aborted,
         duplicates=duplicates,
         empty_files=inputs.empty,
+        ranges={path: _range_of_all(found) for path, found in by_file.items()},
     )
 
 
-class _Events:
-    """The four columns of the events, gathered in arrays of their own from the start and sorted one by one.
+def _is_of(bucket: int, stripe: StripeKeys) -> Mask:
+    """Return for each event of a stripe True if it is of the bucket."""
+    properties = stripe.ids()[0].buckets
+    try:
+        if properties.min() == properties.max():
+            return np.full(len(properties), bool(bucket_numbers(properties[:1])[0] == bucket))
+        chosen: Mask = bucket_numbers(properties) == bucket
+    except CorruptError as error:
+        raise CorruptError(f"Cannot compact {stripe.where}: {error}") from None
+    return chosen
 
-    So ten million events need little more memory than they are: 32 bytes each.
-    """
 
-    def __init__(self, bucket: int, most: int) -> None:
-        self._bucket = bucket
-        self._columns = [np.empty(most, dtype=np.int64) for _ in range(4)]
-        self._count = 0
-        self.read = 0
-        self.aborted = 0
-
-    def add(self, stripe: StripeKeys, write_ids: ValidWriteIdList) -> None:
-        """Append the committed events of the bucket that a stripe holds."""
-        ids = stripe.ids()
-        try:
-            properties = ids.keys.buckets
-            if properties.min() == properties.max():
-                chosen = np.full(len(properties), bool(bucket_numbers(properties[:1])[0] == self._bucket))
-            else:
-                chosen = bucket_numbers(properties) == self._bucket
-        except CorruptError as error:
-            raise CorruptError(f"Cannot compact {stripe.where}: {error}") from None
-        aborted = aborted_rows(stripe, write_ids)
-        self.read += int(np.count_nonzero(chosen))
-        if aborted is not None:
-            self.aborted += int(np.count_nonzero(chosen & aborted))
-            chosen &= ~aborted
-        start = self._count
-        self._count += int(np.count_nonzero(chosen))
-        everything = self._count - start == len(chosen)
-        arrays = (ids.keys.write_ids, ids.keys.buckets, ids.keys.row_ids, ids.current)
-        for column, array in zip(self._columns, arrays, strict=True):
-            column[start : self._count] = array if everything else filter_values(array, chosen)
-
-    def sorted(self) -> tuple[Keys, Longs]:
-        """Keys and currentTransaction in order. Nothing may be added any more."""
-        columns = [column[: self._count] for column in self._columns]
-        self._columns = []
-        keys = Keys(*columns[:3])
-        if not keys.ascending():
-            order = event_order(keys, columns[3])
-            del keys
-            for position in range(len(columns)):
-                columns[position] = gather(columns[position], order)
-        return Keys(*columns[:3]), columns[3]
+def _range_of_all(stripes: Sequence[StripeKeys]) -> KeyRange | None:
+    ranges = [found for stripe in stripes if (found := stripe.known_range()) is not None]
+    if not ranges or len(ranges) < len(stripes):
+        return None
+    return min(low for low, _ in ranges), max(high for _, high in ranges)
 
 
 def bucket_numbers(properties: Longs) -> Longs:
-    """The bucket of each property (Hive BucketCodec); CorruptError for a codec version other than 0 and 1."""
+    """Return the bucket of each property (Hive BucketCodec); CorruptError for a codec version other than 0 and 1."""
     version = properties >> 29
     if len(properties) and not bool(((version == 0) | (version == 1)).all()):
         value = int(properties[(version != 0) & (version != 1)][0])

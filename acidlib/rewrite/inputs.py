@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
@@ -13,6 +13,7 @@ from acidlib.datafiles import DataFiles, SourceFile
 from acidlib.errors import CorruptError
 from acidlib.model.location import Location
 from acidlib.model.units import DataFile, FileForm, Key
+from acidlib.orc.alignment import Alignment
 from acidlib.orc.reader import StripeReader, Tail, read_tail
 from acidlib.orc.schema import TypeNode, is_acid, row_struct
 from acidlib.orc.statistics import integer_range
@@ -33,15 +34,15 @@ class InputFiles:
         self._tails: dict[str, Tail] = {}
 
     def full_path(self, file: DataFile) -> str:
-        """Where a file is, for people and to open it."""
+        """Return where a file is, for people and to open it."""
         return f"{self._location}/{file.path}"
 
     def open(self, file: DataFile) -> SourceFile:
-        """A file, open; CorruptError when it is missing or shorter."""
+        """Open a file; CorruptError when it is missing or shorter."""
         return self._data.open(self.full_path(file), file.length)
 
     def tail(self, file: DataFile, source: SourceFile | None = None) -> Tail:
-        """The tail of a file, which may be open as `source`; as `read_tail` raises."""
+        """Return the tail of a file, which may be open as `source`; as `read_tail` raises."""
         if file.path not in self._tails:
             if source is None:
                 with closing(self.open(file)) as opened:
@@ -63,7 +64,7 @@ class OpenStripes:
         self._kept: dict[tuple[str, int], StripeReader] = {}
 
     def open(self, source: SourceFile, tail: Tail, number: int) -> StripeReader:
-        """A stripe of a file, by its number."""
+        """Return a stripe of a file, by its number."""
         key = tail.name, number
         if key not in self._kept:
             if len(self._kept) == MOST_STRIPES:
@@ -77,22 +78,22 @@ class OpenInput:
     """One input with rows, open.
 
     What is asked for each of its stripes, of which there may be many thousands, is worked out once.
-    first_row    row id of its first row when it has no ACID columns
-    ranges_true  what statistics say of its id columns may be believed (`id_ranges_agree`)
-    stripes      shared with the other inputs
+    stripes  shared with the other inputs
     """
 
     file: DataFile
     source: SourceFile
     tail: Tail
-    acid: bool
-    first_row: int
-    ranges_true: bool
     stripes: OpenStripes = field(default_factory=OpenStripes, repr=False, compare=False)
 
     def stripe(self, number: int) -> StripeReader:
-        """A stripe, open for reading columns."""
+        """Return a stripe, open for reading columns."""
         return self.stripes.open(self.source, self.tail, number)
+
+    @cached_property
+    def acid(self) -> bool:
+        """Whether the rows have ACID columns."""
+        return is_acid(self.tail.root)
 
     @cached_property
     def key_index(self) -> tuple[Key, ...] | None:
@@ -109,64 +110,26 @@ class OpenInput:
         """For each stripe the rows of the file that lie before it."""
         return tuple(accumulate((stripe.rows for stripe in self.tail.stripes), initial=0))
 
+    @cached_property
+    def ranges_true(self) -> bool:
+        """Whether the ranges of the id columns of all stripes together are the file's, as every writer makes them.
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenInputs:
-    """The inputs that have rows, in order, and the full paths of those that count as empty."""
-
-    files: tuple[OpenInput, ...]
-    empty: tuple[str, ...]
-
-
-@contextmanager
-def open_inputs(files: tuple[DataFile, ...], place: InputFiles) -> Iterator[OpenInputs]:
-    """Open every input with its tail. A zero-byte file counts as empty, as in Hive, and is reported."""
-    found: list[OpenInput] = []
-    empty: list[str] = []
-    rows_before: dict[str, int] = {}
-    stripes = OpenStripes()
-    with ExitStack() as stack:
-        for file in files:
-            if file.length == 0:
-                empty.append(place.full_path(file))
-                continue
-            try:
-                source = stack.enter_context(closing(place.open(file)))
-                tail = place.tail(file, source)
-            except CorruptError:
-                if not file.aborted:
-                    raise
-                # its writer died, and its transaction with it: there is no row that anybody could want
-                empty.append(place.full_path(file))
-                continue
-            # originals of one bucket are numbered on in path order, raw deltas each within its directory
-            opened = open_input(file, source, tail, first_row=rows_before.get(file.directory, 0), stripes=stripes)
-            if not opened.acid and file.form is not FileForm.ORIGINAL:
-                raise CorruptError(
-                    f"Cannot compact {tail.name}: because its name promises {file.form.value}, "
-                    f"and its schema is {tail.root}"
-                )
-            if tail.rows:
-                found.append(opened)
-            if not opened.acid:
-                rows_before[file.directory] = rows_before.get(file.directory, 0) + tail.rows
-        yield OpenInputs(files=tuple(found), empty=tuple(empty))
-
-
-def open_input(
-    file: DataFile, source: SourceFile, tail: Tail, *, first_row: int, stripes: OpenStripes | None = None
-) -> OpenInput:
-    """An input that is open as `source`; `first_row` and `stripes` as in OpenInput."""
-    acid = is_acid(tail.root)
-    return OpenInput(
-        file=file,
-        source=source,
-        tail=tail,
-        acid=acid,
-        first_row=first_row,
-        ranges_true=acid and id_ranges_agree(tail),
-        stripes=stripes or OpenStripes(),
-    )
+        Nothing covers statistics against damage, and a range that is too narrow would let deleted rows stay. This shows
+        it in a file of one stripe and at the outer ends of others.
+        """
+        tail = self.tail
+        if not self.acid or not tail.stripe_statistics:
+            return False
+        pairs = zip(tail.stripes, tail.stripe_statistics, strict=True)
+        stripes = [id_ranges(found) for stripe, found in pairs if stripe.rows]
+        known = [found for found in stripes if found is not None]
+        whole = id_ranges(tail.file_statistics)
+        if whole is None or not known or len(known) < len(stripes):
+            return False
+        folded = (
+            (min(low for low, _ in column), max(high for _, high in column)) for column in zip(*known, strict=True)
+        )
+        return tuple(folded) == whole
 
 
 _ID_COLUMNS = range(1, 6)
@@ -176,28 +139,8 @@ IdRanges = tuple[tuple[int, int], ...]
 """Lowest and highest value of each of the columns 1 to 5."""
 
 
-def id_ranges_agree(tail: Tail) -> bool:
-    """Whether the ranges of all stripes together are those of the file, as every writer makes them.
-
-    Nothing covers statistics against damage, and a range that is too narrow would let deleted rows stay. This shows it
-    in a file of one stripe and at the outer ends of others.
-    """
-    if not tail.stripe_statistics:
-        return False
-    pairs = zip(tail.stripes, tail.stripe_statistics, strict=True)
-    stripes = [id_ranges(found) for stripe, found in pairs if stripe.rows]
-    known = [found for found in stripes if found is not None]
-    whole = id_ranges(tail.file_statistics)
-    if whole is None or not known or len(known) < len(stripes):
-        return False
-    folded = tuple(
-        (min(low for low, _ in column), max(high for _, high in column)) for column in zip(*known, strict=True)
-    )
-    return folded == whole
-
-
 def id_ranges(statistics: Sequence[Any]) -> IdRanges | None:
-    """What the statistics of a stripe or file say of the id columns; None unless all of it is there."""
+    """Return what the statistics of a stripe or file say of the id columns; None unless all of it is there."""
     if not statistics:
         return None
     ranges = [integer_range(statistics[column]) for column in _ID_COLUMNS]
@@ -205,12 +148,66 @@ def id_ranges(statistics: Sequence[Any]) -> IdRanges | None:
     return found if len(found) == len(ranges) else None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenInputs:
+    """The inputs that have rows, in order, and the full paths of those that count as empty.
+
+    alignments  of inputs of rows, in the same order: how their columns fill the table's
+    notes       what people should know of how columns were found
+    """
+
+    files: tuple[OpenInput, ...]
+    empty: tuple[str, ...]
+    alignments: tuple[Alignment, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def aligned(self) -> tuple[tuple[DataFile, Alignment], ...]:
+        """Return what another task needs to open each of them again."""
+        return tuple((opened.file, alignment) for opened, alignment in zip(self.files, self.alignments, strict=True))
+
+
+@contextmanager
+def open_inputs(listed: tuple[DataFile, ...], files: InputFiles) -> Iterator[OpenInputs]:
+    """Open every input with its tail. A zero-byte file counts as empty, as in Hive, and is reported."""
+    found: list[OpenInput] = []
+    empty: list[str] = []
+    rows_before: dict[str, int] = {}
+    stripes = OpenStripes()
+    with ExitStack() as stack:
+        for file in listed:
+            if file.length == 0:
+                empty.append(files.full_path(file))
+                continue
+            try:
+                source = stack.enter_context(closing(files.open(file)))
+                tail = files.tail(file, source)
+            except CorruptError:
+                if not file.aborted:
+                    raise
+                # its writer died, and its transaction with it: there is no row that anybody could want
+                empty.append(files.full_path(file))
+                continue
+            # originals of one bucket are numbered on in path order, raw deltas each within its directory
+            first_row = rows_before.get(file.directory, 0)
+            opened = OpenInput(file=replace(file, first_row=first_row), source=source, tail=tail, stripes=stripes)
+            if not opened.acid and file.form is not FileForm.ORIGINAL:
+                raise CorruptError(
+                    f"Cannot compact {tail.name}: because its name promises {file.form.value}, "
+                    f"and its schema is {tail.root}"
+                )
+            if tail.rows:
+                found.append(opened)
+            if not opened.acid:
+                rows_before[file.directory] = first_row + tail.rows
+        yield OpenInputs(files=tuple(found), empty=tuple(empty))
+
+
 KEY_INDEX = "hive.acid.key.index"
 """The name of the entry that has the last key of each stripe (Hive OrcRecordUpdater.KeyIndexBuilder)."""
 
 
 def key_index(tail: Tail) -> tuple[Key, ...] | None:
-    """The entries of hive.acid.key.index, or None when there is not one per stripe (Hive OrcRecordUpdater)."""
+    """Return the entries of hive.acid.key.index, or None when there is not one per stripe (Hive OrcRecordUpdater)."""
     text = tail.user_metadata.get(KEY_INDEX)
     if text is None:
         return None
@@ -225,7 +222,7 @@ def key_index(tail: Tail) -> tuple[Key, ...] | None:
 
 
 def acid_metadata(last_keys: Iterable[Key], *, inserts: int, deletes: int) -> dict[str, bytes]:
-    """The three entries that Hive's readers look for (Hive OrcRecordUpdater.KeyIndexBuilder, AcidStats)."""
+    """Return the three entries that Hive's readers look for (Hive OrcRecordUpdater.KeyIndexBuilder, AcidStats)."""
     entries = "".join(f"{write_id},{bucket},{row_id};" for write_id, bucket, row_id in last_keys)
     return {
         "hive.acid.version": b"2",

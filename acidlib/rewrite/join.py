@@ -5,7 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -21,7 +21,6 @@ from acidlib.model.units import (
     JoinUnit,
     JoinWay,
     PlannedAction,
-    StripeAction,
     StripeFacts,
     UnitResult,
 )
@@ -33,7 +32,7 @@ from acidlib.orc.schema import TypeNode, is_acid
 from acidlib.orc.statistics import stripe_statistics_are_true
 from acidlib.orc.writer import EncodedColumn, FileOptions, OrcWriter, encode_column
 from acidlib.parquet.footer import MAGIC as PARQUET_MAGIC
-from acidlib.parquet.footer import Footer, read_footer
+from acidlib.parquet.footer import read_footer
 from acidlib.parquet.join import MOST_JOINED_FOOTER, MOST_ROW_GROUPS, check_joined, join_files
 from acidlib.planning.units import extension
 from acidlib.rewrite.bucket import Clock, container_difference
@@ -48,8 +47,6 @@ from acidlib.rewrite.output import (
     result_of_actions,
 )
 from acidlib.rewrite.recode import copy_unchanged, group_bounds, has_timestamps
-
-Actions = tuple[StripeAction, ...]
 
 PLAIN = frozenset({"", ".txt", ".csv", ".tsv", ".json", ".log", ".text"})
 """Extensions that no codec has. A file with an unknown one may be of a codec that somebody added to Hadoop."""
@@ -67,12 +64,12 @@ _DAMAGE: tuple[type[Exception], ...] = (
 )
 
 
-def join_facts(file: DataFile, ways: frozenset[JoinWay], place: InputFiles) -> JoinFacts:
-    """How a file may be joined with others, of the `ways` that its table allows.
+def join_facts(file: DataFile, ways: frozenset[JoinWay], files: InputFiles) -> JoinFacts:
+    """Return how a file may be joined with others, of the `ways` that its table allows.
 
     Raises CorruptError for a damaged ORC or Parquet file, RefusedError for one with ACID columns.
     """
-    with closing(place.open(file)) as source:
+    with closing(files.open(file)) as source:
         start = source.read(0, min(4, source.length))
         if JoinWay.STRIPES in ways and (len(ways) == 1 or start[:3] == ORC_MAGIC):
             return _orc(source)
@@ -139,8 +136,9 @@ def _run_orc(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResult:
     with open_inputs(unit.inputs, InputFiles(unit.location, data)) as inputs:
         if not inputs.files:
             return result_of_actions(unit, (), ())
-        actions, options = _plan_orc(unit, inputs.files)
-        rows = sum(file.tail.rows for file in inputs.files)
+        tails = [file.tail for file in inputs.files]
+        options = file_options(tails[0].root, tails, unit.generation, unit.settings)
+        actions, options = plan_actions(_stripes(inputs.files, options), options, unit.settings, unit.generation)
         result = replace(result_of_actions(unit, actions, inputs.files), empty_files=inputs.empty)
         if path is None:
             return result
@@ -152,16 +150,21 @@ def _run_orc(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResult:
                     copy_unchanged(writer, inputs.files[first.file], first.number)
                 else:
                     _recode(writer, inputs.files, action.stripes)
-            writer.finish(inputs.files[0].tail.user_metadata)
-    with removed_on_error(sink):
-        _check_orc(path, sink.position, rows, len(actions), data)
+            writer.finish(tails[0].user_metadata)
+    rows = sum(tail.rows for tail in tails)
+    with removed_on_error(sink), closing(data.open(path, sink.position)) as source:
+        tail = read_tail(source)
+        for number in range(len(tail.stripes)):
+            StripeReader(source, tail, number)
+        if (tail.rows, len(tail.stripes)) != (rows, len(actions)):
+            raise CorruptError(
+                f"Cannot publish {path}: because it has {tail.rows} rows in {len(tail.stripes)} stripes, and {rows} "
+                f"rows in {len(actions)} stripes were written; nothing was changed"
+            )
     return replace(result, path=path, length=sink.position)
 
 
-def _plan_orc(unit: JoinUnit, inputs: Sequence[OpenInput]) -> tuple[Actions, FileOptions]:
-    """Return what becomes of each stripe, and the options of the result."""
-    tails = [file.tail for file in inputs]
-    options = file_options(tails[0].root, tails, unit.generation, unit.settings)
+def _stripes(inputs: Sequence[OpenInput], options: FileOptions) -> list[InputStripe]:
     zones = has_timestamps(options.root)
     columns = {node.column: node.column for node in options.root.walk()}
     stripes = []
@@ -170,6 +173,7 @@ def _plan_orc(unit: JoinUnit, inputs: Sequence[OpenInput]) -> tuple[Actions, Fil
             if stripe.rows:
                 # read even if it will be copied: readers expect no unknown kinds of streams below the result's footer
                 reader = StripeReader(file.source, file.tail, number)
+                is_true = stripe_statistics_are_true(file.tail, number)
                 fact = StripeFacts(
                     file=index,
                     number=number,
@@ -178,12 +182,10 @@ def _plan_orc(unit: JoinUnit, inputs: Sequence[OpenInput]) -> tuple[Actions, Fil
                     deleted=0,
                     aborted=0,
                     timezone=reader.timezone if zones else "UTC",
-                    no_copy=container_difference(
-                        file.tail, options, statistics_true=stripe_statistics_are_true(file.tail, number)
-                    ),
+                    no_copy=container_difference(file.tail, options, statistics_true=is_true),
                 )
                 stripes.append(InputStripe(file=file, facts=fact, filters=found_filters(reader, columns)))
-    return plan_actions(stripes, options, unit.settings, unit.generation)
+    return stripes
 
 
 def _recode(writer: OrcWriter, inputs: Sequence[OpenInput], stripes: Sequence[StripeFacts]) -> None:
@@ -208,25 +210,11 @@ def _recode(writer: OrcWriter, inputs: Sequence[OpenInput], stripes: Sequence[St
     writer.write_stripe(columns, rows=rows, timezone=timezone)
 
 
-def _check_orc(path: str, length: int, rows: int, stripes: int, data: DataFiles) -> None:
-    """Read the finished file's tail; CorruptError unless it has these numbers."""
-    source = data.open(path, length)
-    try:
-        tail = read_tail(source)
-        for number in range(len(tail.stripes)):
-            StripeReader(source, tail, number)
-    finally:
-        source.close()
-    if (tail.rows, len(tail.stripes)) != (rows, stripes):
-        raise CorruptError(
-            f"Cannot publish {path}: because it has {tail.rows} rows in {len(tail.stripes)} stripes, and {rows} rows "
-            f"in {stripes} stripes were written; nothing was changed"
-        )
-
-
 def _run_parquet(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResult:
-    place = InputFiles(unit.location, data)
-    footers = [_footer(file, place) for file in unit.inputs]
+    files, footers = InputFiles(unit.location, data), []
+    for file in unit.inputs:
+        with closing(files.open(file)) as source:
+            footers.append(read_footer(source))
     rows = sum(footer.rows for footer in footers)
     result = replace(
         result_of_actions(unit, (), ()),
@@ -246,32 +234,26 @@ def _run_parquet(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResul
     return replace(result, path=path, length=sink.position)
 
 
-def _footer(file: DataFile, place: InputFiles) -> Footer:
-    with closing(place.open(file)) as source:
-        return read_footer(source)
-
-
 def _run_bytes(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResult:
-    """Files whose rows are not read: one copied, or several of text joined."""
-    place = InputFiles(unit.location, data)
-    size = sum(file.length for file in unit.inputs)
+    """Make a file of files whose rows are not read: one copied, or several of text joined."""
+    files = InputFiles(unit.location, data)
     lines = unit.way is JoinWay.LINES
     reason = "text, joined by lines" if lines else unit.reason or "copied as it is"
     result = replace(
         result_of_actions(unit, (), ()),
         rows_in=None,
         rows_out=None,
-        bytes_copied=size,
-        actions=tuple(_whole(place.full_path(file), file.length, reason) for file in unit.inputs),
+        bytes_copied=sum(file.length for file in unit.inputs),
+        actions=tuple(_whole(files.full_path(file), file.length, reason) for file in unit.inputs),
     )
     if path is None:
         return result
     with new_file(data, path) as sink:
         if lines:
-            join_text(unit.inputs, place, sink)
+            join_text(unit.inputs, files, sink)
         else:
             (file,) = unit.inputs
-            with closing(place.open(file)) as source:
+            with closing(files.open(file)) as source:
                 sink.copy(source, 0, source.length)
             if sink.position != file.length:
                 raise CorruptError(
@@ -281,7 +263,7 @@ def _run_bytes(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResult:
     return replace(result, path=path, length=sink.position)
 
 
-def join_text(files: tuple[DataFile, ...], place: InputFiles, sink: SinkFile) -> None:
+def join_text(inputs: tuple[DataFile, ...], files: InputFiles, sink: SinkFile) -> None:
     """Append every file. A last line without an end gets one, or the next file's first line would become part of it.
 
     Compressed files stay as they are; they are inflated to see how they end, which shows whether they are whole, too.
@@ -289,36 +271,36 @@ def join_text(files: tuple[DataFile, ...], place: InputFiles, sink: SinkFile) ->
     or CR LF; the last one of a file needs no end) and the definitions of gzip (RFC 1952, section 2.2: a file is a
     series of members) and bzip2, whose streams may follow one another.
     """
-    for file in files:
-        with closing(place.open(file)) as source:
-            last, newline = _last(source)
+    for file in inputs:
+        with closing(files.open(file)) as source:
+            suffix, newline = extension(source.name), b"\n"
+            if suffix == ".gz":
+                newline = gzip.compress(newline, mtime=0)
+                last = _last_inflated(source, partial(igzip_lib.IgzipDecompressor, flag=igzip_lib.DECOMP_GZIP))
+            elif suffix == ".bz2":
+                newline = bz2.compress(newline)
+                last = _last_inflated(source, bz2.BZ2Decompressor)
+            else:
+                last = source.read(source.length - 1, 1) if source.length else b""
             sink.copy(source, 0, source.length)
         if last not in (b"", b"\n"):
             sink.write(newline)
 
 
-def _last(source: SourceFile) -> tuple[bytes, bytes]:
-    """The last byte of the text, empty if there is none, and the bytes that stand for the end of a line."""
-    suffix = extension(source.name)
-    if suffix == ".gz":
-        members = partial(igzip_lib.IgzipDecompressor, flag=igzip_lib.DECOMP_GZIP)
-        return _last_inflated(source, members), gzip.compress(b"\n", mtime=0)
-    if suffix == ".bz2":
-        return _last_inflated(source, bz2.BZ2Decompressor), bz2.compress(b"\n")
-    return (source.read(source.length - 1, 1) if source.length else b""), b"\n"
-
-
 def _last_inflated(source: SourceFile, stream: Callable[[], Any]) -> bytes:
-    """The last byte of all the streams of a file, one after the other. Whatever else follows a stream is damage."""
-    last = b""
-    current = None
+    """Return the last byte of all the streams of a file, one after the other. Whatever else follows a stream is damage.
+
+    Streams are inflated in pieces that fit in memory however well they were compressed.
+    """
+    last, current = b"", None
     for offset in range(0, source.length, _PIECE):
         rest = source.read(offset, min(_PIECE, source.length - offset))
         while rest:
             current = current or stream()
             try:
-                for plain in _inflated(current, rest):
-                    last = plain[-1:] or last
+                last = current.decompress(rest, _PIECE)[-1:] or last
+                while not (current.eof or current.needs_input):
+                    last = current.decompress(b"", _PIECE)[-1:] or last
             except _DAMAGE as problem:
                 raise CorruptError(f"Cannot read {source.name}: because it is damaged ({problem})") from None
             rest = current.unused_data if current.eof else b""
@@ -326,13 +308,6 @@ def _last_inflated(source: SourceFile, stream: Callable[[], Any]) -> bytes:
     if current is not None:
         raise CorruptError(f"Cannot read {source.name}: because its last compressed stream is cut")
     return last
-
-
-def _inflated(stream: Any, data: bytes) -> Iterator[bytes]:
-    """What the data inflate to, in pieces that fit in memory however well they were compressed."""
-    yield stream.decompress(data, _PIECE)
-    while not (stream.eof or stream.needs_input):
-        yield stream.decompress(b"", _PIECE)
 
 
 def _whole(path: str, length: int, reason: str) -> PlannedAction:

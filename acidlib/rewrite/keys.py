@@ -32,18 +32,18 @@ class Keys:
         return len(self.write_ids)
 
     def key(self, index: int) -> Key:
-        """One key; negative indices count from the end."""
+        """Return one key; negative indices count from the end."""
         return int(self.write_ids[index]), int(self.buckets[index]), int(self.row_ids[index])
 
     def select(self, chosen: Mask | Indices | slice) -> Keys:
-        """The keys at a mask, index array or slice."""
+        """Return the keys at a mask, index array or slice."""
         if isinstance(chosen, np.ndarray) and chosen.dtype == np.bool_:
             keep = kernel_flags(chosen)
             return Keys(*(filter_values(array, keep) for array in (self.write_ids, self.buckets, self.row_ids)))
         return Keys(self.write_ids[chosen], self.buckets[chosen], self.row_ids[chosen])
 
     def ascending(self) -> bool:
-        """Whether the keys ascend strictly."""
+        """Return True if the keys ascend strictly."""
         return bool(_ascending(self.write_ids, self.buckets, self.row_ids))
 
     def differ_from_before(self) -> Mask:
@@ -56,14 +56,14 @@ class Keys:
         return differ
 
     def equals(self, other: Keys) -> bool:
-        """Whether they are the same keys in the same order."""
+        """Return True if they are the same keys in the same order."""
         pairs = zip(
             (self.write_ids, self.buckets, self.row_ids), (other.write_ids, other.buckets, other.row_ids), strict=True
         )
         return all(np.array_equal(one, another) for one, another in pairs)
 
     def matches(self, sought: Keys) -> Mask:
-        """Which of these rows are in `sought`; both must ascend strictly."""
+        """Return for each of these rows True if it is in `sought`; both must ascend strictly."""
         found = np.zeros(len(self), dtype=np.bool_)
         if len(self) and len(sought):
             _match(
@@ -78,7 +78,7 @@ class Keys:
         return found
 
     def between(self, low: Key, high: Key) -> Keys:
-        """Those of ascending keys that lie in [low, high]."""
+        """Return those of ascending keys that lie in [low, high]."""
         arrays = (self.write_ids, self.buckets, self.row_ids)
         start = int(_lower_bound(*arrays, *low))
         end = int(_lower_bound(*arrays, high[0], high[1], high[2] + 1)) if high[2] < (1 << 63) - 1 else len(self)
@@ -86,13 +86,13 @@ class Keys:
 
     @staticmethod
     def empty() -> Keys:
-        """No keys."""
+        """Return no keys."""
         none = np.zeros(0, dtype=np.int64)
         return Keys(none, none, none)
 
     @staticmethod
     def sequence(write_id: int, bucket: int, first_row: int, rows: int) -> Keys:
-        """The synthetic keys of rows without ACID columns: one write id and bucket, consecutive row ids."""
+        """Return the synthetic keys of rows without ACID columns: one write id and bucket, consecutive row ids."""
         return Keys(
             np.full(rows, write_id, dtype=np.int64),
             np.full(rows, bucket, dtype=np.int64),
@@ -132,7 +132,7 @@ def _lower_bound(w: Longs, b: Longs, r: Longs, kw: int, kb: int, kr: int) -> int
 
 
 def event_order(keys: Keys, current: Longs) -> Indices:
-    """The indices of delete events by key, then by currentTransaction from the latest; equal ones stay as they are.
+    """Return the indices of delete events by key, then by currentTransaction from the latest; equal ones stay.
 
     Events come in a few ascending runs, one for each file: they are merged, so that cost and memory stay low.
     """
@@ -143,7 +143,7 @@ def event_order(keys: Keys, current: Longs) -> Indices:
 
 @kernel
 def gather(values: Longs, order: Indices) -> Longs:  # pragma: no cover - compiled
-    """The values that an order names, which is one of indices inside; numpy would widen the indices first."""
+    """Return the values that an order names, which is one of indices inside; numpy would widen the indices first."""
     out = np.empty(len(order), np.int64)
     for i in range(len(order)):
         out[i] = values[order[i]]
@@ -154,7 +154,7 @@ def gather(values: Longs, order: Indices) -> Longs:  # pragma: no cover - compil
 def _merge_order(
     w: Longs, b: Longs, r: Longs, c: Longs, source: Indices, target: Indices
 ) -> Indices:  # pragma: no cover - compiled
-    """Merges neighbouring runs from one array into the other until there is one run; returns the array that has it."""
+    """Merge neighbouring runs from one array into the other until there is one run; return the array that has it."""
     n = len(w)
     runs = 1
     for i in range(1, n):
@@ -189,7 +189,7 @@ def _merge_order(
 
 @kernel
 def _follows(w: Longs, b: Longs, r: Longs, c: Longs, i: int, j: int) -> bool:  # pragma: no cover - compiled
-    """Whether event i has to stand behind event j."""
+    """Return True if event i has to stand behind event j."""
     order = _compare(w[i], b[i], r[i], w[j], b[j], r[j])
     return order > 0 or (order == 0 and c[i] < c[j])
 
@@ -198,7 +198,7 @@ def _follows(w: Longs, b: Longs, r: Longs, c: Longs, i: int, j: int) -> bool:  #
 def _match(
     w: Longs, b: Longs, r: Longs, sw: Longs, sb: Longs, sr: Longs, found: Mask
 ) -> None:  # pragma: no cover - compiled
-    """Galloping search: cost follows the smaller of the two, whichever it is."""
+    """Note where keys are found, by galloping search: cost follows the smaller of the two, whichever it is."""
     i, n = 0, len(w)
     for j in range(len(sw)):
         step = 1
@@ -222,23 +222,6 @@ OPERATION, WRITE_ID, BUCKET, ROW_ID, CURRENT = 1, 2, 3, 4, 5
 INSERT, DELETE = 0, 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class StripeIds:
-    """The id columns of one stripe."""
-
-    keys: Keys
-    current: Longs
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Bounds:
-    """First and last key of a stripe, and the range of currentTransaction, as they were decoded."""
-
-    first: Key
-    last: Key
-    current: tuple[int, int]
-
-
 class StripeKeys:
     """What is known of the keys of one stripe without decoding, and the id columns when they are asked for."""
 
@@ -247,8 +230,9 @@ class StripeKeys:
         self.number = number
         self.rows = file.tail.stripes[number].rows
         self.where = f"stripe {number} of {file.tail.name}"
-        self._ids: StripeIds | None = None
-        self._bounds: _Bounds | None = None
+        self._ids: tuple[Keys, Longs] | None = None
+        # once the id columns were decoded: the first and the last key, and the range of currentTransaction
+        self._bounds: tuple[KeyRange, tuple[int, int]] | None = None
         self._rows_proved = False
         # the ranges of the id columns, where the statistics are there and true
         self._ranges: IdRanges | None = None
@@ -260,40 +244,38 @@ class StripeKeys:
         """Whether the stripe's statistics may be believed."""
         return self._ranges is not None
 
-    def ids(self) -> StripeIds:
-        """The id columns; decoded at the first call. `forget` drops them."""
+    def ids(self) -> tuple[Keys, Longs]:
+        """Return the keys and currentTransaction of the rows; decoded at the first call. `forget` drops them."""
         return self._ids if self._ids is not None else self._load()[0]
-
-    def _load(self) -> tuple[StripeIds, _Bounds]:
-        ids = self._synthetic() if not self.file.acid else self._decode()
-        bounds = _Bounds(
-            first=ids.keys.key(0), last=ids.keys.key(-1), current=(int(ids.current.min()), int(ids.current.max()))
-        )
-        self._ids, self._bounds = ids, bounds
-        return ids, bounds
-
-    def _bounds_alone(self) -> _Bounds:
-        """The bounds of the id columns, which do not stay decoded for that."""
-        if self._bounds is not None:
-            return self._bounds
-        _, bounds = self._load()
-        self.forget()
-        return bounds
 
     def forget(self) -> None:
         """Give the decoded columns back."""
         self._ids = None
 
-    def _synthetic(self) -> StripeIds:
+    def _load(self) -> tuple[tuple[Keys, Longs], tuple[KeyRange, tuple[int, int]]]:
+        keys, current = ids = self._decode() if self.file.acid else self._synthetic()
+        bounds = (keys.key(0), keys.key(-1)), (int(current.min()), int(current.max()))
+        self._ids, self._bounds = ids, bounds
+        return ids, bounds
+
+    def _decoded_range(self) -> KeyRange:
+        """Return the first and the last key; the id columns do not stay decoded for that."""
+        if self._bounds is not None:
+            return self._bounds[0]
+        _, (found, _) = self._load()
+        self.forget()
+        return found
+
+    def _synthetic(self) -> tuple[Keys, Longs]:
         file = self.file.file
         if not self._rows_proved:
             self.file.stripe(self.number).prove_rows()
             self._rows_proved = True
-        first_row = self.file.first_row + self.file.rows_before[self.number]
+        first_row = file.first_row + self.file.rows_before[self.number]
         keys = Keys.sequence(file.write_id, encode_bucket(file.bucket, file.statement_id), first_row, self.rows)
-        return StripeIds(keys=keys, current=keys.write_ids)
+        return keys, keys.write_ids
 
-    def _decode(self) -> StripeIds:
+    def _decode(self) -> tuple[Keys, Longs]:
         reader = self.file.stripe(self.number)
         arrays = []
         for column in range(OPERATION, CURRENT + 1):
@@ -302,9 +284,8 @@ class StripeKeys:
                 raise CorruptError(f"Cannot read column {column} in {self.where}: because an id column has nulls")
             arrays.append(decoded.values)
         operations, write_ids, buckets, row_ids, current = arrays
-        keys = Keys(write_ids, buckets, row_ids)
         self._check_operations(int(operations.min()), int(operations.max()))
-        return StripeIds(keys=keys, current=current)
+        return Keys(write_ids, buckets, row_ids), current
 
     def _check_operations(self, low: int, high: int) -> None:
         wanted = DELETE if self.file.file.directory.startswith("delete_delta_") else INSERT
@@ -331,13 +312,13 @@ class StripeKeys:
                 )
 
     def buckets(self) -> frozenset[int]:
-        """The buckets that the keys decode to, exactly."""
+        """Return the buckets that the keys decode to, exactly."""
         if self._ranges is not None:
             low, high = self._ranges[BUCKET - 1]
             # between properties of two codec versions, or of two plain buckets, lie those of others
             if low == high or (low >> 29 and low >> 16 == high >> 16):
                 return frozenset({self._bucket(low)})
-        found = self.ids().keys.buckets
+        found = self.ids()[0].buckets
         if found.min() == found.max():
             return frozenset({self._bucket(int(found[0]))})
         return frozenset(self._bucket(int(value)) for value in np.unique(found))
@@ -349,32 +330,28 @@ class StripeKeys:
             raise CorruptError(f"Cannot compact {self.where}: {error}") from None
 
     def known_range(self) -> KeyRange | None:
-        """The least parts of all keys together, and the greatest, by true statistics; None without these."""
+        """Return the least parts of all keys together, and the greatest, by true statistics; None without these."""
         if self._ranges is None:
             return None
         write_ids, buckets, row_ids = self._ranges[WRITE_ID - 1 : ROW_ID]
         return (write_ids[0], buckets[0], row_ids[0]), (write_ids[1], buckets[1], row_ids[1])
 
     def key_range(self) -> KeyRange:
-        """The range that all keys of the stripe lie in; they ascend, and are decoded without true statistics."""
-        known = self.known_range()
-        if known is not None:
-            return known
-        bounds = self._bounds or self._load()[1]
-        return bounds.first, bounds.last
+        """Return the range that all keys of the stripe lie in; they ascend, and are decoded without true statistics."""
+        return self.known_range() or (self._bounds or self._load()[1])[0]
 
     def first_key(self) -> Key:
-        """The key of the stripe's first row."""
-        return self._bounds_alone().first
+        """Return the key of the stripe's first row."""
+        return self._decoded_range()[0]
 
     def current_range(self) -> tuple[int, int]:
-        """Lowest and highest currentTransaction."""
+        """Return the lowest and highest currentTransaction."""
         if self._ranges is not None:
             return self._ranges[CURRENT - 1]
-        return (self._bounds or self._load()[1]).current
+        return (self._bounds or self._load()[1])[1]
 
     def last_key(self) -> Key:
-        """The key of the stripe's last row: decoded before, or the file's own entry, or decoded now.
+        """Return the key of the stripe's last row: decoded before, or the file's own entry, or decoded now.
 
         An entry counts where the file has one per stripe and it agrees with true statistics.
         """
@@ -384,11 +361,11 @@ class StripeKeys:
             bounds = self._ranges[WRITE_ID - 1 : ROW_ID]
             if all(low <= part <= high for part, (low, high) in zip(entry, bounds, strict=True)):
                 return entry
-        return self._bounds_alone().last
+        return self._decoded_range()[1]
 
 
 def aborted_rows(stripe: StripeKeys, write_ids: ValidWriteIdList) -> Mask | None:
-    """Which rows were written by aborted ids, or None when none was.
+    """Return for each row True if an aborted id wrote it, or None when none was.
 
     Raises CorruptError for a row whose write id is above the high-water mark: such a directory is no input.
     """
@@ -402,5 +379,5 @@ def aborted_rows(stripe: StripeKeys, write_ids: ValidWriteIdList) -> Mask | None
     suspects = aborted[bisect_left(aborted, low) : bisect_right(aborted, high)]
     if not suspects:
         return None
-    mask = np.isin(stripe.ids().current, np.array(suspects, dtype=np.int64))
+    mask = np.isin(stripe.ids()[1], np.array(suspects, dtype=np.int64))
     return mask if mask.any() else None

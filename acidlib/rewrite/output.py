@@ -1,23 +1,18 @@
-"""A result file beside its rows, in the order of its making: options, bloom filters, figures, the file, its proof."""
+"""A result file beside its rows, in the order of its making: options, bloom filters, figures, the file."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-import numpy as np
-
-from acidlib.datafiles import DataFiles, SinkFile, SourceFile
-from acidlib.errors import CorruptError
+from acidlib.datafiles import DataFiles, SinkFile
 from acidlib.model.names import Generation
 from acidlib.model.units import (
-    DataFile,
     FilterSize,
     JoinUnit,
-    Key,
     PlannedAction,
     RewriteSettings,
     StripeAction,
@@ -28,14 +23,12 @@ from acidlib.model.units import (
 from acidlib.orc.alignment import Alignment
 from acidlib.orc.bloom import filter_size, size_of
 from acidlib.orc.proto import Calendar, Compression, Kind, StreamKind
-from acidlib.orc.reader import CPP_WRITER, JAVA_WRITER, ORC_14, ORC_135, ORC_517, StripeReader, Tail, read_tail
+from acidlib.orc.reader import CPP_WRITER, JAVA_WRITER, ORC_14, ORC_135, ORC_517, StripeReader, Tail
 from acidlib.orc.schema import ROW_COLUMN, TypeNode, row_struct
 from acidlib.orc.writer import FileOptions
 from acidlib.planning.units import plan_stripes
 from acidlib.points import Point, passing
-from acidlib.rewrite.deletes import DeleteEvents
-from acidlib.rewrite.inputs import OpenInput, key_index
-from acidlib.rewrite.keys import Keys, StripeKeys
+from acidlib.rewrite.inputs import OpenInput
 
 _T = TypeVar("_T")
 _CODECS = frozenset({Compression.NONE, Compression.ZLIB, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD})
@@ -62,13 +55,18 @@ def file_options(
     newest = ORC_517 if generation is Generation.HIVE3 else ORC_14
     versions = [tail.writer_version for tail in tails if tail.writer == JAVA_WRITER and tail.writer_version >= ORC_135]
     blocks = [tail.block_size for tail in indexed if tail.compression is codec]
+    # no calendar, as older writers leave it, means the hybrid one as well
+    proleptic = Calendar.PROLEPTIC_GREGORIAN
+    calendar: int = proleptic
+    if not _most_bytes(((tail.calendar == proleptic, tail.length) for tail in tails), other=False):
+        calendar = max((tail.calendar for tail in tails if tail.calendar != proleptic), default=0)
     return FileOptions(
         root=root,
         compression=codec,
         block_size=_block_size(root, blocks, settings),
         stride=stride,
         writer_version=min([newest, *versions]),
-        calendar=_calendar(tails),
+        calendar=calendar,
         generation=generation,
     )
 
@@ -89,15 +87,8 @@ def _block_size(root: TypeNode, inputs: Sequence[int], settings: RewriteSettings
     return max(inputs, default=size)
 
 
-def _calendar(tails: Sequence[Tail]) -> int:
-    """The calendar of most bytes. No calendar, as older writers leave it, means the hybrid one as well."""
-    if _most_bytes(((tail.calendar == Calendar.PROLEPTIC_GREGORIAN, tail.length) for tail in tails), other=False):
-        return Calendar.PROLEPTIC_GREGORIAN
-    return max((tail.calendar for tail in tails if tail.calendar != Calendar.PROLEPTIC_GREGORIAN), default=0)
-
-
 def _most_bytes(sizes: Iterable[tuple[_T, int]], other: _T) -> _T:
-    """The value that goes with the largest sum of sizes; without any, the other one."""
+    """Return the value that goes with the largest sum of sizes; without any, the other one."""
     totals: Counter[_T] = Counter()
     for value, size in sizes:
         totals[value] += size
@@ -131,7 +122,7 @@ class InputStripe:
 
 
 def result_columns(alignment: Alignment, root: TypeNode, *, acid: bool) -> dict[int, int]:
-    """The result's column of each column of a file that fills the row of `root`; of the id columns too with `acid`."""
+    """Return the result's column of each column of a file that fills the row of `root`; of id columns too if `acid`."""
     pairs = zip(alignment.walk(), row_struct(root).walk(), strict=True)
     columns = {part.source.column: node.column for part, node in pairs if part.source is not None}
     return columns | {column: column for column in range(ROW_COLUMN)} if acid else columns
@@ -149,26 +140,18 @@ def found_filters(reader: StripeReader, columns: Mapping[int, int]) -> Filters:
 
 
 def plan_actions(
-    stripes: Sequence[InputStripe],
-    options: FileOptions,
-    settings: RewriteSettings,
-    generation: Generation,
-    *,
-    split: Callable[[tuple[StripeFacts, ...]], tuple[StripeFacts, ...]] = tuple,
+    stripes: Sequence[InputStripe], options: FileOptions, settings: RewriteSettings, generation: Generation
 ) -> tuple[tuple[StripeAction, ...], FileOptions]:
-    """Return what becomes of the stripes, and the result's options with the sizes of its bloom filters.
-
-    split  makes the facts of what is planned of those of whole stripes: of a rebalance these are parts of them
-    """
+    """Return what becomes of the stripes, and the result's options with the sizes of its bloom filters."""
     facts, filtered = plan_filters(stripes, options.root, settings)
-    actions = plan_stripes(split(facts), settings)
+    actions = plan_stripes(facts, settings)
     return actions, replace(options, filters=filter_sizes(stripes, filtered, actions, options, generation, settings))
 
 
 def plan_filters(
     stripes: Sequence[InputStripe], root: TypeNode, settings: RewriteSettings
 ) -> tuple[tuple[StripeFacts, ...], frozenset[int]]:
-    """The facts of the stripes, where one lacks filters with that as a reason against copying; columns with filters.
+    """Return the facts of the stripes, with a lack of filters as a reason against copying, and columns with filters.
 
     A column of the result has filters when it has some, of whatever kind, in any of the stripes, or when the settings
     name it. `root`: the result's type tree.
@@ -180,21 +163,23 @@ def plan_filters(
     wanted = named_columns(root, settings.bloom_columns).union(
         column for stripe in stripes for column, found in stripe.filters.items() if found is not None
     )
-    return tuple(_checked(stripe, wanted, root) for stripe in stripes), wanted
-
-
-def _checked(stripe: InputStripe, wanted: frozenset[int], root: TypeNode) -> StripeFacts:
-    # columns that its file does not have are added to a copy, with filters
-    lacking = [column for column, found in stripe.filters.items() if column in wanted and not (found and found.good)]
-    if stripe.facts.no_copy is not None or not lacking:
-        return stripe.facts
-    column = min(lacking)
-    what = "no" if stripe.filters[column] is None else "an unsafe"
-    return replace(stripe.facts, no_copy=f"{what} bloom filter of column {_name(root, column)}")
+    planned = []
+    for stripe in stripes:
+        facts = stripe.facts
+        # columns that its file does not have are added to a copy, with filters
+        lacking = [
+            column for column, found in stripe.filters.items() if column in wanted and not (found and found.good)
+        ]
+        if facts.no_copy is None and lacking:
+            column = min(lacking)
+            what = "no" if stripe.filters[column] is None else "an unsafe"
+            facts = replace(facts, no_copy=f"{what} bloom filter of column {_name(root, column)}")
+        planned.append(facts)
+    return tuple(planned), wanted
 
 
 def _name(root: TypeNode, column: int) -> str:
-    """What a user calls the column, or the one around it."""
+    """Return what a user calls the column, or the one around it."""
     for parent in (row_struct(root), root):
         for name, child in zip(parent.field_names, parent.children, strict=True):
             if child.column <= column < child.column + child.columns:
@@ -203,7 +188,7 @@ def _name(root: TypeNode, column: int) -> str:
 
 
 def named_columns(root: TypeNode, names: str) -> frozenset[int]:
-    """The columns that `orc.bloom.filter.columns` means, with all below them (OrcUtils.includeColumns).
+    """Return the columns that `orc.bloom.filter.columns` means, with all below them (OrcUtils.includeColumns).
 
     Names are of the fields of the row, whatever their case; `a.b` is a field of the struct `a`. Unknown ones count for
     nothing.
@@ -235,12 +220,12 @@ def filter_sizes(
     generation: Generation,
     settings: RewriteSettings,
 ) -> dict[int, FilterSize]:
-    """The size of the filters of each column for the result's row groups; empty where no column is encoded.
+    """Return the size of the filters of each column for the result's row groups; empty where no column is encoded.
 
     By the settings' share of false positives; without one as in the first stripe of the same stride that has filters
     of the column, else by the default of Hive. Raises CorruptError for filters that cannot be read.
     """
-    if not columns or all(action.copy and action.stripes[0].regroup is None for action in actions):
+    if not columns or all(action.copy and action.stripes[0].column_changes is None for action in actions):
         return {}
     stride = options.stride
     default = filter_size(stride, settings.bloom_fpp or _FALSE_POSITIVES[generation])
@@ -254,9 +239,15 @@ def filter_sizes(
     return {column: sizes.get(column, default) for column in columns}
 
 
-def result_of_actions(unit: Unit | JoinUnit, actions: Sequence[StripeAction], files: Sequence[OpenInput]) -> UnitResult:
-    """The result of a unit of rows as far as it follows from its actions, whose stripes lie in `files`."""
+def row_counts(actions: Iterable[StripeAction]) -> tuple[int, int, int]:
+    """Return the rows of all stripes, and how many of them are deleted and aborted."""
     facts = [fact for action in actions for fact in action.stripes]
+    return sum(fact.rows for fact in facts), sum(fact.deleted for fact in facts), sum(fact.aborted for fact in facts)
+
+
+def result_of_actions(unit: Unit | JoinUnit, actions: Sequence[StripeAction], files: Sequence[OpenInput]) -> UnitResult:
+    """Return the result of a unit of rows as far as it follows from its actions, whose stripes lie in `files`."""
+    rows, deleted, aborted = row_counts(actions)
     copied = [action for action in actions if action.copy]
     rewritten = [action for action in actions if not action.copy]
     return UnitResult(
@@ -266,10 +257,10 @@ def result_of_actions(unit: Unit | JoinUnit, actions: Sequence[StripeAction], fi
         is_delete=False,
         path=None,
         length=0,
-        rows_in=sum(fact.rows for fact in facts),
-        rows_deleted=sum(fact.deleted for fact in facts),
-        rows_aborted=sum(fact.aborted for fact in facts),
-        rows_out=sum(fact.kept for fact in facts),
+        rows_in=rows,
+        rows_deleted=deleted,
+        rows_aborted=aborted,
+        rows_out=rows - deleted - aborted,
         bytes_copied=sum(action.length for action in copied),
         bytes_rewritten=sum(action.length for action in rewritten),
         stripes_copied=len(copied),
@@ -280,22 +271,23 @@ def result_of_actions(unit: Unit | JoinUnit, actions: Sequence[StripeAction], fi
 
 def _shown(action: StripeAction, files: Sequence[OpenInput]) -> PlannedAction:
     first = action.stripes[0]
+    rows, deleted, aborted = row_counts([action])
     return PlannedAction(
         path=files[first.file].tail.name,
         first_stripe=first.number,
         stripes=len(action.stripes),
         copy=action.copy,
         bytes=action.length,
-        rows=sum(stripe.rows for stripe in action.stripes),
-        deleted=sum(stripe.deleted for stripe in action.stripes),
-        aborted=sum(stripe.aborted for stripe in action.stripes),
+        rows=rows,
+        deleted=deleted,
+        aborted=aborted,
         reason=action.reason,
     )
 
 
 @contextmanager
 def new_file(data: DataFiles, path: str, *, durable: bool = True) -> Iterator[SinkFile]:
-    """A new data file, removed when the block raises; else durable, unless it lasts only until another is made."""
+    """Create a data file, removed when the block raises; else durable, unless it lasts only until another is made."""
     file = data.create(path)
     passing(Point.CREATED)
     with removed_on_error(file):
@@ -312,117 +304,3 @@ def removed_on_error(file: SinkFile) -> Iterator[None]:
     except BaseException:
         file.abort()
         raise
-
-
-def read_back(
-    path: str,
-    length: int,
-    data: DataFiles,
-    copied: set[int],
-    last_keys: Sequence[Key],
-    first_keys: Sequence[Key],
-    deleted: Keys,
-    *,
-    rows_in: int,
-    rows_deleted: int,
-    rows_aborted: int,
-    matched: int,
-    where: str,
-    events: DeleteEvents | None = None,
-) -> Proof:
-    """Read a result of this run as it lies there, and return what has to hold of it.
-
-    Of a copied stripe the bounds of its keys are compared, of others every key: against the one before, against the
-    delete set, and the last one against its key-index entry. For delete events every key has to be the expected one.
-    """
-    source = data.open(path, length)
-    try:
-        tail = read_tail(source)
-        entries = key_index(tail) or ()
-        file = result_input(source, tail, directory="delete_delta_" if events is not None else "")
-        ascending = entries == tuple(last_keys)
-        found_again = 0
-        before: Key | None = None
-        offset = 0
-        for number, stripe in enumerate(tail.stripes):
-            if number in copied:
-                ascending &= before is None or before < first_keys[number]
-            else:
-                ids = StripeKeys(file, number).ids()
-                keys, current = ids.keys, ids.current
-                if events is not None:
-                    part = slice(offset, offset + stripe.rows)
-                    ascending &= keys.equals(events.keys.select(part)) and np.array_equal(current, events.current[part])
-                else:
-                    ascending &= keys.ascending() and (before is None or before < keys.key(0))
-                    found_again += int(np.count_nonzero(keys.matches(deleted)))
-                ascending &= keys.key(-1) == last_keys[number]
-            before = last_keys[number]
-            offset += stripe.rows
-        return Proof(
-            rows_in=rows_in,
-            rows_deleted=rows_deleted,
-            rows_aborted=rows_aborted,
-            rows_out=tail.rows,
-            matched=matched,
-            found_again=found_again,
-            ascending=bool(ascending),
-            stripes=len(tail.stripes),
-            index_entries=len(entries),
-            where=where,
-        )
-    finally:
-        source.close()
-
-
-def result_input(source: SourceFile, tail: Tail, *, directory: str) -> OpenInput:
-    """Return a finished file as an input whose statistics do not count, so that its id columns are decoded."""
-    return OpenInput(
-        file=DataFile(path=source.name, directory=directory, length=source.length, bucket=0),
-        source=source,
-        tail=tail,
-        acid=True,
-        first_row=0,
-        ranges_true=False,
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proof:
-    """What has to hold for a bucket before it may be published.
-
-    found_again  rows of the result whose keys are in the delete set
-    matched      rows of the inputs whose keys are in the delete set
-    ascending    keys of the result ascend, strictly for rows
-    """
-
-    rows_in: int
-    rows_deleted: int
-    rows_aborted: int
-    rows_out: int
-    matched: int
-    found_again: int
-    ascending: bool
-    stripes: int
-    index_entries: int
-    where: str
-
-    def check(self) -> None:
-        """Raise CorruptError naming the first part that does not hold."""
-        expected = self.rows_in - self.rows_deleted - self.rows_aborted
-        if expected != self.rows_out:
-            raise self._broken(
-                f"{self.rows_in} rows in less {self.rows_deleted} deleted less {self.rows_aborted} aborted are not "
-                f"{self.rows_out} rows out"
-            )
-        if self.found_again:
-            raise self._broken(f"{self.found_again} rows of the result are in the delete set")
-        if self.matched != self.rows_deleted:
-            raise self._broken(f"{self.matched} rows are in the delete set and {self.rows_deleted} were deleted")
-        if self.stripes != self.index_entries:
-            raise self._broken(f"it has {self.stripes} stripes and {self.index_entries} key-index entries")
-        if not self.ascending:
-            raise self._broken("its keys do not ascend")
-
-    def _broken(self, reason: str) -> CorruptError:
-        return CorruptError(f"Cannot publish {self.where}: because {reason}; nothing was changed")

@@ -13,96 +13,64 @@ bucket and row id are new.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from acidlib.datafiles import DataFiles, SinkFile
+from acidlib.datafiles import DataFiles
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.location import Location
-from acidlib.model.units import MAX_BUCKET, DataFile, StripeAction, StripeFacts, Unit, UnitResult, encode_bucket
+from acidlib.model.snapshots import ValidWriteIdList
+from acidlib.model.units import MAX_BUCKET, DataFile, Unit, UnitResult, encode_bucket
 from acidlib.orc.columns import Longs, Mask
-from acidlib.orc.reader import read_tail
-from acidlib.orc.schema import TypeNode, acid_tree
-from acidlib.orc.writer import FileOptions, OrcWriter
+from acidlib.orc.schema import acid_tree
+from acidlib.orc.writer import FileOptions
 from acidlib.points import Point, passing
 from acidlib.rewrite.bucket import (
+    AlignedFile,
     Clock,
-    PlannedInput,
     RowStripe,
+    bucket_file,
     check_calendar,
     container_difference,
-    delete_set,
-    kept_rows,
-    open_bucket,
+    count_set,
+    delete_events,
+    kept_mask,
+    open_rows,
     planned_inputs,
     planned_result,
+    planned_stripe,
     result_row,
     row_masks,
 )
 from acidlib.rewrite.deletes import read_deletes
-from acidlib.rewrite.inputs import InputFiles, OpenInput, acid_metadata, key_index, open_inputs
-from acidlib.rewrite.keys import Keys, StripeIds, StripeKeys
-from acidlib.rewrite.output import (
-    file_options,
-    found_filters,
-    new_file,
-    plan_actions,
-    removed_on_error,
-    result_columns,
-    result_input,
-    result_of_actions,
-)
-from acidlib.rewrite.recode import KeptRows, encode_rows, graft, has_timestamps, may_be_grafted
+from acidlib.rewrite.inputs import InputFiles, OpenInput, open_inputs
+from acidlib.rewrite.keys import Keys, StripeKeys
+from acidlib.rewrite.output import file_options, plan_actions, result_of_actions, row_counts
+from acidlib.rewrite.recode import KeptRows, may_be_spliced
 
 _StripeName = tuple[int, int]
 """The number of an open file and of a stripe in it."""
 
-_Masks = tuple[Mask | None, Mask | None]
-"""Which rows of a stripe stay, None where all do; and which are aborted, None where none is."""
+Runs = NDArray[np.void]
+_FIELDS = (
+    *("source", "file", "stripe", "first", "rows"),
+    *("write_id", "bucket", "first_id", "last_id"),
+    *("live", "live_from", "live_to"),
+)
+RUN = np.dtype([(name, np.int64) for name in _FIELDS])
+"""A run.
 
-_NONE: Longs = np.zeros(0, dtype=np.int64)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Runs:
-    """n runs: int64 arrays of length n.
-
-    source, file, stripe  of which bucket, which of its files with rows, and which stripe of that, by their numbers
-    first, rows           the first row in the stripe, and how many
-    write_ids, buckets    what the rows have in common
-    first_ids, last_ids   the lowest and the highest row id
-    live                  rows that are neither deleted nor aborted
-    """
-
-    source: Longs
-    file: Longs
-    stripe: Longs
-    first: Longs
-    rows: Longs
-    write_ids: Longs
-    buckets: Longs
-    first_ids: Longs
-    last_ids: Longs
-    live: Longs
-
-    def __len__(self) -> int:
-        return len(self.first)
-
-    def select(self, chosen: Longs | slice) -> Runs:
-        """The runs at an index array or slice."""
-        return Runs(**{one.name: getattr(self, one.name)[chosen] for one in fields(self)})
-
-    @staticmethod
-    def joined(several: Sequence[Runs]) -> Runs:
-        """All of several, one after the other."""
-        return Runs(
-            **{
-                one.name: np.concatenate([_NONE, *(getattr(runs, one.name) for runs in several)])
-                for one in fields(Runs)
-            }
-        )
+source, file, stripe  of which bucket, which of its files with rows, and which stripe of that, by their numbers
+first, rows           the first row in the stripe, and how many
+write_id, bucket      what the rows have in common
+first_id, last_id     the lowest and the highest row id
+live                  rows that are neither deleted nor aborted
+live_from, live_to    which of these are meant: all or, at the edges of a bucket of the result, a part of them
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,11 +78,11 @@ class SourceBucket:
     """What a bucket holds before a rebalance.
 
     inputs   its files with rows, by the numbers that runs have for them
-    planned  what is known of the rows and delete events that were read
+    planned  what is known of the files and delete events that were read
     """
 
     unit: Unit
-    inputs: tuple[PlannedInput, ...]
+    inputs: tuple[AlignedFile, ...]
     runs: Runs
     planned: UnitResult
 
@@ -124,73 +92,44 @@ def find_runs(unit: Unit, source: int, data: DataFiles) -> SourceBucket:
 
     RefusedError or CorruptError for what cannot be rewritten.
     """
-    place = InputFiles(unit.location, data)
-    deletes, deleted = delete_set(unit, place)
-    found: list[Runs] = []
-    aborted_rows = deleted_rows = rows = 0
-    with open_bucket(unit, place) as bucket:
-        for number, file in enumerate(bucket.inputs.files):
+    files = InputFiles(unit.location, data)
+    events = delete_events(unit, files)
+    deleted = events.deleted_keys()
+    found = [np.zeros(0, dtype=RUN)]
+    with open_rows(unit, files) as inputs:
+        for number, file in enumerate(inputs.files):
             for stripe, facts in enumerate(file.tail.stripes):
-                if not facts.rows:
-                    continue
-                keys = StripeKeys(file, stripe)
-                keys.check()
-                runs, dropped, aborted = _runs_of(keys, deleted, unit, (source, number, stripe))
-                keys.forget()
-                found.append(runs)
-                rows += facts.rows
-                deleted_rows += dropped
-                aborted_rows += aborted
-        inputs = tuple(
-            PlannedInput(file=opened.file, first_row=opened.first_row, alignment=alignment)
-            for opened, alignment in zip(bucket.inputs.files, bucket.alignments, strict=True)
-        )
-        planned = replace(
-            planned_result(unit, bucket, (), deletes),
-            rows_in=rows,
-            rows_deleted=deleted_rows,
-            rows_aborted=aborted_rows,
-            rows_out=rows - deleted_rows - aborted_rows,
-        )
-    return SourceBucket(unit=unit, inputs=inputs, runs=Runs.joined(found), planned=planned)
+                if facts.rows:
+                    keys = StripeKeys(file, stripe)
+                    keys.check()
+                    runs = _runs_of(keys, deleted, unit.write_ids)
+                    keys.forget()
+                    runs["source"], runs["file"], runs["stripe"] = source, number, stripe
+                    found.append(runs)
+        planned = planned_result(unit, inputs, (), events)
+    return SourceBucket(unit=unit, inputs=inputs.aligned(), runs=np.concatenate(found), planned=planned)
 
 
-def _runs_of(keys: StripeKeys, deleted: Keys, unit: Unit, where: tuple[int, int, int]) -> tuple[Runs, int, int]:
-    """The runs of a stripe, and how many of its rows are deleted and aborted."""
-    deleted_mask, aborted_mask = row_masks(keys, deleted, unit.write_ids)
+def _runs_of(keys: StripeKeys, deleted: Keys, write_ids: ValidWriteIdList) -> Runs:
+    """Return the runs of a stripe."""
+    deleted_rows, aborted = row_masks(keys, deleted, write_ids)
     known = keys.known_range()
-    if known is not None and known[0][:2] == known[1][:2] and deleted_mask is None and aborted_mask is None:
+    if known is not None and known[0][:2] == known[1][:2] and deleted_rows is None and aborted is None:
         low, high = known
-        rows, last = np.array([keys.rows], dtype=np.int64), np.array([high[2]], dtype=np.int64)
-        common = Keys(*(np.array([part], dtype=np.int64) for part in low))
-        return _made(where, np.zeros(1, dtype=np.int64), rows, common, last, rows), 0, 0
-    ids = keys.ids().keys
+        return np.array([(0, 0, 0, 0, keys.rows, *low, high[2], keys.rows, 0, 0)], dtype=RUN)
+    ids, _ = keys.ids()
     if not ids.ascending():
         raise RefusedError(f"Cannot rebalance {keys.where}: because its keys do not ascend")
     changes = (ids.write_ids[1:] != ids.write_ids[:-1]) | (ids.buckets[1:] != ids.buckets[:-1])
-    first = np.concatenate([np.zeros(1, dtype=np.int64), np.flatnonzero(changes).astype(np.int64) + 1])
-    ends = np.append(first[1:], np.int64(keys.rows))
-    keep = kept_rows(deleted_mask, aborted_mask)
-    live = ends - first if keep is None else np.add.reduceat(keep, first, dtype=np.int64)
-    aborted = 0 if aborted_mask is None else int(np.count_nonzero(aborted_mask))
-    dropped = keys.rows - int(live.sum()) - aborted
-    return _made(where, first, ends - first, ids.select(first), ids.row_ids[ends - 1], live), dropped, aborted
-
-
-def _made(where: tuple[int, int, int], first: Longs, rows: Longs, common: Keys, last: Longs, live: Longs) -> Runs:
-    source, file, stripe = (np.full(len(first), number, dtype=np.int64) for number in where)
-    return Runs(
-        source=source,
-        file=file,
-        stripe=stripe,
-        first=first,
-        rows=rows,
-        write_ids=common.write_ids,
-        buckets=common.buckets,
-        first_ids=common.row_ids,
-        last_ids=last,
-        live=live,
-    )
+    first = np.flatnonzero(np.concatenate(([True], changes)))
+    ends = np.append(first[1:], keys.rows)
+    keep = kept_mask(deleted_rows, aborted)
+    runs = np.zeros(len(first), dtype=RUN)
+    runs["first"], runs["rows"] = first, ends - first
+    runs["write_id"], runs["bucket"] = ids.write_ids[first], ids.buckets[first]
+    runs["first_id"], runs["last_id"] = ids.row_ids[first], ids.row_ids[ends - 1]
+    runs["live"] = ends - first if keep is None else np.add.reduceat(keep, first, dtype=np.int64)
+    return runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,21 +140,16 @@ class RebalanceUnit:
     inputs     the same, by the numbers that the runs have for them
     deletes    for each bucket of theirs the files that may hold delete events of it
     runs       in the order in which their rows are to stand; `file` is a number among `inputs` alone
-    live_from, live_to  which of the live rows of each run are meant
     first_row  row id of the first row; from there on they are counted
-    rows       of the result
     length     input bytes, about
     found      of the buckets before, what one unit tells for all of them
     """
 
     unit: Unit
-    inputs: tuple[PlannedInput, ...]
+    inputs: tuple[AlignedFile, ...]
     deletes: Mapping[int, tuple[DataFile, ...]]
     runs: Runs
-    live_from: Longs
-    live_to: Longs
     first_row: int
-    rows: int
     length: int
     found: tuple[UnitResult, ...] = ()
 
@@ -234,9 +168,17 @@ class RebalanceUnit:
         """Name of the result's file."""
         return self.unit.file_name
 
+    def ids(self, start: int, rows: int) -> tuple[Keys, Longs]:
+        """Return keys and currentTransaction of so many rows of the result, from one on."""
+        ends = np.cumsum(self.runs["live_to"] - self.runs["live_from"])
+        taken = np.diff(np.clip(ends, start, start + rows), prepend=start)
+        write_ids = np.repeat(self.runs["write_id"], taken)
+        keys = Keys.sequence(0, encode_bucket(self.unit.bucket), self.first_row + start, rows)
+        return replace(keys, write_ids=write_ids), write_ids
+
 
 def distribute_rows(sources: Sequence[SourceBucket], buckets: int, *, directory: str) -> tuple[RebalanceUnit, ...]:
-    """The buckets of the result; none where no row is left.
+    """Return the buckets of the result; none where no row is left.
 
     All rows are counted by write id, bucket property and row id, and each bucket gets as many of them, in that order,
     as the number of all by the number of `buckets`, rounded up (Hive 4 `CompactionQueryBuilderForRebalance`); the last
@@ -248,8 +190,8 @@ def distribute_rows(sources: Sequence[SourceBucket], buckets: int, *, directory:
             f"to {MAX_BUCKET + 1}"
         )
     runs = _in_order(sources)
-    ends = np.cumsum(runs.live)
-    starts = ends - runs.live
+    ends = np.cumsum(runs["live"])
+    starts = ends - runs["live"]
     rows = int(ends[-1]) if len(ends) else 0
     if not rows:
         return ()
@@ -264,83 +206,74 @@ def distribute_rows(sources: Sequence[SourceBucket], buckets: int, *, directory:
         if number + 1 < len(lows):
             high = int(lows[number + 1])
             high += int(starts[high] < end)
-        chosen = slice(int(low), high)
-        mine = runs.select(chosen)
-        live_from = np.clip(int(first) - starts[chosen], 0, mine.live)
-        live_to = np.clip(end - starts[chosen], 0, mine.live)
-        made.append(_unit(sources, number, directory, mine, live_from, live_to, int(first), end - int(first)))
+        mine = runs[low:high].copy()
+        mine["live_from"] = np.clip(first - starts[low:high], 0, mine["live"])
+        mine["live_to"] = np.clip(end - starts[low:high], 0, mine["live"])
+        made.append(_unit(sources, number, directory, mine, int(first)))
     return (replace(made[0], found=tuple(source.planned for source in sources)), *made[1:])
 
 
 def _in_order(sources: Sequence[SourceBucket]) -> Runs:
-    runs = Runs.joined([source.runs for source in sources])
-    runs = runs.select(np.lexsort((runs.first_ids, runs.buckets, runs.write_ids)))
-    same = (runs.write_ids[1:] == runs.write_ids[:-1]) & (runs.buckets[1:] == runs.buckets[:-1])
-    wrong = np.flatnonzero(same & (runs.first_ids[1:] <= runs.last_ids[:-1]))
+    runs = np.concatenate([source.runs for source in sources])
+    runs = runs[np.lexsort((runs["first_id"], runs["bucket"], runs["write_id"]))]
+    before, after = runs[:-1], runs[1:]
+    same = (before["write_id"] == after["write_id"]) & (before["bucket"] == after["bucket"])
+    wrong = np.flatnonzero(same & (after["first_id"] <= before["last_id"]))
     if len(wrong):
-        before, after = (_where(sources, runs, int(wrong[0]) + step) for step in (0, 1))
-        raise CorruptError(f"Cannot rebalance {after}: because its row ids interleave with those of {before}")
+        one, other = (_where(sources, runs[int(wrong[0]) + step]) for step in (0, 1))
+        raise CorruptError(f"Cannot rebalance {other}: because its row ids interleave with those of {one}")
     return runs
 
 
-def _where(sources: Sequence[SourceBucket], runs: Runs, number: int) -> str:
-    source = sources[int(runs.source[number])]
-    return f"stripe {runs.stripe[number]} of {source.unit.location}/{source.inputs[int(runs.file[number])].file.path}"
+def _where(sources: Sequence[SourceBucket], run: Any) -> str:
+    source = sources[int(run["source"])]
+    file, _ = source.inputs[int(run["file"])]
+    return f"stripe {run['stripe']} of {source.unit.location}/{file.path}"
 
 
-def _unit(
-    sources: Sequence[SourceBucket],
-    bucket: int,
-    directory: str,
-    runs: Runs,
-    live_from: Longs,
-    live_to: Longs,
-    first_row: int,
-    rows: int,
-) -> RebalanceUnit:
-    pairs, places = np.unique(np.stack((runs.source, runs.file), axis=1), axis=0, return_inverse=True)
-    files = places.reshape(-1)
-    inputs = tuple(sources[source].inputs[file] for source, file in pairs.tolist())
-    length = 0
+def _unit(sources: Sequence[SourceBucket], bucket: int, directory: str, runs: Runs, first_row: int) -> RebalanceUnit:
+    """Return the unit of a bucket of the result; the runs get the numbers that its inputs have there."""
+    pairs, numbers = np.unique(np.stack((runs["source"], runs["file"]), axis=1), axis=0, return_inverse=True)
+    runs["file"] = numbers.reshape(-1)
+    taken = runs["live_to"] - runs["live_from"]
+    inputs, length = [], 0
     for number, (source, file) in enumerate(pairs.tolist()):
-        all_runs, mine = sources[source].runs, files == number
-        of_file = int(all_runs.live[all_runs.file == file].sum())
-        length += inputs[number].file.length * int((live_to - live_from)[mine].sum()) // max(1, of_file)
+        inputs.append(sources[source].inputs[file])
+        before = sources[source].runs
+        live = int(before["live"][before["file"] == file].sum())
+        length += inputs[-1][0].length * int(taken[runs["file"] == number].sum()) // max(1, live)
     used = dict.fromkeys(source for source, _ in pairs.tolist())
-    unit = sources[0].unit
+    unit = replace(
+        sources[0].unit,
+        directory=directory,
+        bucket=bucket,
+        inputs=tuple(file for file, _ in inputs),
+        deletes=(),
+        keep_empty=False,
+    )
     return RebalanceUnit(
-        unit=replace(
-            unit,
-            directory=directory,
-            bucket=bucket,
-            inputs=tuple(one.file for one in inputs),
-            deletes=(),
-            keep_empty=False,
-        ),
-        inputs=inputs,
+        unit=unit,
+        inputs=tuple(inputs),
         deletes={sources[source].unit.bucket: sources[source].unit.deletes for source in used},
-        runs=replace(runs, file=files.astype(np.int64)),
-        live_from=live_from,
-        live_to=live_to,
+        runs=runs,
         first_row=first_row,
-        rows=rows,
         length=length,
     )
 
 
 def run_rebalance(made: RebalanceUnit, data: DataFiles, path: str | None, clock: Clock) -> UnitResult:
     """Make the file at `path`, which must not exist; with `path` None only plan it. Raises as `run_unit` does."""
-    start = clock()
-    place = InputFiles(made.unit.location, data)
-    with planned_inputs(dict(enumerate(made.inputs)), place) as files:
-        deleted = {
-            bucket: _deleted_near(made, bucket, files, place) if deletes else Keys.empty()
-            for bucket, deletes in made.deletes.items()
-        }
-        job = _Job(made, files, deleted)
-        actions, spans, options = job.plan(result_row(made.unit, place))
+    start, unit = clock(), made.unit
+    files = InputFiles(unit.location, data)
+    with planned_inputs(dict(enumerate(made.inputs)), files) as inputs:
+        options = file_options(
+            acid_tree(result_row(unit, files)), [file.tail for file in inputs.values()], unit.generation, unit.settings
+        )
+        chosen = _ChosenRows(made, inputs, _deleted_near(made, inputs, files), options)
+        spans = chosen.spans()
+        actions, options = plan_actions(spans, options, unit.settings, unit.generation)
         result = replace(
-            result_of_actions(made.unit, actions, list(files.values())),
+            result_of_actions(unit, actions, list(inputs.values())),
             events_in=sum(one.events_in for one in made.found),
             events_aborted=sum(one.events_aborted for one in made.found),
             duplicate_events=sum(one.duplicate_events for one in made.found),
@@ -349,114 +282,84 @@ def run_rebalance(made: RebalanceUnit, data: DataFiles, path: str | None, clock:
         )
         if path is None:
             return replace(result, seconds=clock() - start)
-        with new_file(data, path) as sink:
-            written = job.write(sink, actions, spans, options)
-        with removed_on_error(sink):
-            _prove(made, data, sink, result, written)
+        by_place = {(span.facts.file, span.facts.number, span.facts.first): span for span in spans if span.facts.kept}
+        with bucket_file(data, path, unit, options, row_counts(actions), expected=made.ids) as bucket:
+            row = 0
+            for action in actions:
+                places = ((facts.file, facts.number, facts.first) for facts in action.stripes if facts.kept)
+                members = [by_place[place] for place in places]
+                rows = sum(span.facts.kept for span in members)
+                ids = made.ids(row, rows)
+                row += rows
+                if action.copy:
+                    bucket.copy(members[0], ids)
+                elif members:
+                    parts, order = chosen.parts(members, ids)
+                    bucket.write_rows(parts, members[0].facts.timezone, (ids[0].key(0), ids[0].key(-1)), order)
+                passing(Point.WRITTEN)
     passing(Point.PROVED)
-    return replace(result, path=path, length=sink.position, seconds=clock() - start)
+    return replace(result, path=path, length=bucket.length, seconds=clock() - start)
 
 
-def _deleted_near(made: RebalanceUnit, bucket: int, files: Mapping[int, OpenInput], place: InputFiles) -> Keys:
-    """The deleted rows of a bucket, at least those in the stripes that are read."""
-    stripes = np.unique(np.stack((made.runs.file, made.runs.stripe), axis=1), axis=0).tolist()
-    ranges = [
-        StripeKeys(files[file], stripe).key_range() for file, stripe in stripes if files[file].file.bucket == bucket
-    ]
-    with open_inputs(made.deletes[bucket], place) as opened:
-        return read_deletes(opened, bucket, made.unit.write_ids, near=ranges).deleted_keys()
+def _deleted_near(made: RebalanceUnit, inputs: Mapping[int, OpenInput], files: InputFiles) -> dict[int, Keys]:
+    """Return the deleted rows of each bucket, at least those in the stripes that are read."""
+    stripes = [StripeKeys(inputs[file], stripe) for file, stripe in np.unique(made.runs[["file", "stripe"]]).tolist()]
+    found = {}
+    for bucket, deletes in made.deletes.items():
+        near = [stripe.key_range() for stripe in stripes if deletes and stripe.file.file.bucket == bucket]
+        with open_inputs(deletes, files) as opened:
+            found[bucket] = read_deletes(opened, bucket, made.unit.write_ids, near).deleted_keys()
+    return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Span:
-    """Neighbouring rows of a stripe that stand together in the result: `start` to `end`, of which some may be dropped.
+class _ChosenRows:
+    """The rows of input stripes that a bucket of the result has."""
 
-    runs  their numbers among those of the unit
-    live  how many stay
-    """
-
-    stripe: _StripeName
-    start: int
-    end: int
-    runs: range
-    live: int
-
-
-@dataclass(slots=True)
-class _Written:
-    """The ids that were written: the write ids of the rows of each stripe, and where its first row stands."""
-
-    write_ids: list[Longs] = field(default_factory=list)
-    starts: list[int] = field(default_factory=list)
-    rows: int = 0
-
-    def add(self, write_ids: Longs) -> None:
-        """The write ids of one more stripe."""
-        self.write_ids.append(write_ids)
-        self.starts.append(self.rows)
-        self.rows += len(write_ids)
-
-    def ids(self, made: RebalanceUnit, number: int) -> StripeIds:
-        """The id columns of a stripe."""
-        write_ids, first = self.write_ids[number], made.first_row + self.starts[number]
-        keys = Keys.sequence(0, encode_bucket(made.unit.bucket), first, len(write_ids))
-        return StripeIds(keys=replace(keys, write_ids=write_ids), current=write_ids)
-
-    def all_ids(self, made: RebalanceUnit) -> Iterator[StripeIds]:
-        """Those of all stripes."""
-        return (self.ids(made, number) for number in range(len(self.write_ids)))
-
-
-class _Job:
-    """One file, from its plan to its bytes."""
-
-    def __init__(self, made: RebalanceUnit, files: Mapping[int, OpenInput], deleted: Mapping[int, Keys]) -> None:
+    def __init__(
+        self,
+        made: RebalanceUnit,
+        inputs: Mapping[int, OpenInput],
+        deleted: Mapping[int, Keys],
+        options: FileOptions,
+    ) -> None:
         """`deleted`: the deleted rows of each bucket."""
-        self._made, self._files, self._deleted = made, files, deleted
+        self._made, self._inputs, self._deleted, self._options = made, inputs, deleted, options
         self._stripes: dict[_StripeName, RowStripe] = {}
-        self._masks: dict[_StripeName, _Masks] = {}
-        self._amounts = made.live_to - made.live_from
+        # which rows of a stripe stay, None where all do; and which are aborted, None where none is
+        self._masks: dict[_StripeName, tuple[Mask | None, Mask | None]] = {}
 
-    def plan(self, row: TypeNode) -> tuple[tuple[StripeAction, ...], dict[StripeFacts, _Span], FileOptions]:
-        """What becomes of the rows, the spans of rows that this is about, and the options of the result."""
-        unit, tails = self._made.unit, [file.tail for file in self._files.values()]
-        options = file_options(acid_tree(row), tails, unit.generation, unit.settings)
-        spans = list(self._spans(options))
-        stripes = list(self._stripes.values())
-        by_facts: dict[StripeFacts, _Span] = {}
-
-        def split(checked: tuple[StripeFacts, ...]) -> tuple[StripeFacts, ...]:
-            facts = {(one.file, one.number): one for one in checked}
-            by_facts.update((self._facts(span, facts[span.stripe]), span) for span in spans)
-            self._masks.clear()
-            return tuple(by_facts)
-
-        actions, options = plan_actions(stripes, options, unit.settings, unit.generation, split=split)
-        return actions, by_facts, options
-
-    def _spans(self, options: FileOptions) -> Iterator[_Span]:
-        """The rows in their order, those together that stand together where they come from."""
-        runs, before = self._made.runs, None
-        for number in range(len(runs)):
-            name = int(runs.file[number]), int(runs.stripe[number])
+    def spans(self) -> list[RowStripe]:
+        """Return the rows in their order: of neighbours that stand together in a stripe, too, as parts of stripes."""
+        found: list[tuple[_StripeName, int, int, int]] = []
+        for run in self._made.runs:
+            name = int(run["file"]), int(run["stripe"])
             if name not in self._stripes:
-                self._stripes[name] = self._row_stripe(name, options)
-            start, end = self._bounds(name, number)
-            live = int(self._amounts[number])
-            if before is not None and before.stripe == name:  # and next to it: between them there is no other run
-                before = replace(before, end=end, runs=range(before.runs.start, number + 1), live=before.live + live)
-                continue
-            if before is not None:
-                yield before
-            before = _Span(stripe=name, start=start, end=end, runs=range(number, number + 1), live=live)
-        if before is not None:
-            yield before
+                self._stripes[name] = self._whole(name)
+            start, end = self._bounds(name, run)
+            live = int(run["live_to"] - run["live_from"])
+            if found and found[-1][0] == name:  # and next to it: between them there is no other run
+                _, start, _, before = found.pop()
+                live += before
+            found.append((name, start, end, live))
+        spans = [self._span(*one) for one in found]
+        self._masks.clear()
+        return spans
 
-    def _bounds(self, name: _StripeName, number: int) -> tuple[int, int]:
-        """The rows of a run that are meant, in their stripe; with the dropped ones before the first and behind."""
-        made, runs = self._made, self._made.runs
-        first, rows, live = int(runs.first[number]), int(runs.rows[number]), int(runs.live[number])
-        low, high = int(made.live_from[number]), int(made.live_to[number])
+    def _whole(self, name: _StripeName) -> RowStripe:
+        file, number = name
+        keys, (_, alignment) = StripeKeys(self._inputs[file], number), self._made.inputs[file]
+        check_calendar(keys, alignment, self._options)
+        no_copy: str | None = "columns that cannot be copied as they are"
+        if may_be_spliced(keys, alignment):
+            no_copy = container_difference(keys.file.tail, self._options, statistics_true=True)
+        return planned_stripe(
+            keys, alignment, self._options, file, no_copy=no_copy, changes="new row ids", new_ids=True
+        )
+
+    def _bounds(self, name: _StripeName, run: Any) -> tuple[int, int]:
+        """Return the rows of a run that are meant, in their stripe; with dropped ones before the first and behind."""
+        first, rows, live = int(run["first"]), int(run["rows"]), int(run["live"])
+        low, high = int(run["live_from"]), int(run["live_to"])
         if live == rows:
             return first + low, first + high
         keep, _ = self._masks_of(name)
@@ -466,137 +369,75 @@ class _Job:
         start = first if low == 0 else first + int(stays[low])
         return start, first + rows if high == live else first + int(stays[high])
 
-    def _row_stripe(self, name: _StripeName, options: FileOptions) -> RowStripe:
-        file, alignment = self._files[name[0]], self._made.inputs[name[0]].alignment
-        reader, keys = file.stripe(name[1]), StripeKeys(file, name[1])
-        check_calendar(file, keys, alignment, options)
-        no_copy: str | None = "columns that cannot be copied as they are"
-        if may_be_grafted(file, name[1], alignment, reader):
-            no_copy = container_difference(file.tail, options, statistics_true=True)
-        zones = has_timestamps(options.root)
-        facts = StripeFacts(
-            file=name[0],
-            number=name[1],
-            rows=keys.rows,
-            length=file.tail.stripes[name[1]].length,
-            deleted=0,
-            aborted=0,
-            timezone=reader.timezone if zones else "UTC",
-            no_copy=no_copy,
-            regroup="new row ids",
-        )
-        # the id columns are written anew, and filters of theirs with them
-        filters = found_filters(reader, result_columns(alignment, options.root, acid=False))
-        return RowStripe(keys=keys, file=file, alignment=alignment, facts=facts, filters=filters)
-
-    def _facts(self, span: _Span, stripe: StripeFacts) -> StripeFacts:
-        rows = span.end - span.start
-        deleted = aborted = 0
-        if span.live < rows:
-            _, mask = self._masks_of(span.stripe)
-            aborted = 0 if mask is None else int(np.count_nonzero(mask[span.start : span.end]))
-            deleted = rows - span.live - aborted
-        return replace(
-            stripe,
-            first=span.start,
-            rows=rows,
-            length=max(1, stripe.length * rows // stripe.rows),
-            deleted=deleted,
-            aborted=aborted,
-            no_copy=stripe.no_copy if rows == stripe.rows else "a part of a stripe",
-        )
-
-    def _masks_of(self, name: _StripeName) -> _Masks:
+    def _masks_of(self, name: _StripeName) -> tuple[Mask | None, Mask | None]:
         if name not in self._masks:
             keys = self._stripes[name].keys
-            deleted = self._deleted[keys.file.file.bucket]
-            found, aborted = row_masks(keys, deleted, self._made.unit.write_ids)
-            self._masks[name] = kept_rows(found, aborted), aborted
+            deleted, aborted = row_masks(keys, self._deleted[keys.file.file.bucket], self._made.unit.write_ids)
+            self._masks[name] = kept_mask(deleted, aborted), aborted
             keys.forget()
         return self._masks[name]
 
-    def _changed(self, name: _StripeName, what: str) -> CorruptError:
-        return CorruptError(f"Cannot rebalance {self._stripes[name].keys.where}: because {what}")
+    def _span(self, name: _StripeName, start: int, end: int, live: int) -> RowStripe:
+        stripe, rows = self._stripes[name], end - start
+        whole = stripe.facts
+        aborted = 0
+        if live < rows:
+            _, mask = self._masks_of(name)
+            aborted = 0 if mask is None else count_set(mask[start:end])
+        facts = replace(
+            whole,
+            first=start,
+            rows=rows,
+            length=max(1, whole.length * rows // whole.rows),
+            deleted=rows - live - aborted,
+            aborted=aborted,
+            no_copy=whole.no_copy if rows == whole.rows else "a part of a stripe",
+        )
+        return replace(stripe, facts=facts)
 
-    def write(
-        self,
-        sink: SinkFile,
-        actions: Sequence[StripeAction],
-        spans: Mapping[StripeFacts, _Span],
-        options: FileOptions,
-    ) -> _Written:
-        """Carry the actions out."""
-        writer, written = OrcWriter(sink, options), _Written()
-        for action in actions:
-            members = [spans[facts] for facts in action.stripes if spans[facts].live]
-            if action.copy:
-                self._copy(writer, members[0], written)
-            elif members:
-                self._recode(writer, members, action, options, written)
-            passing(Point.WRITTEN)
-        last_keys = [ids.keys.key(-1) for ids in written.all_ids(self._made)]
-        writer.finish(acid_metadata(last_keys, inserts=written.rows, deletes=0))
-        return written
-
-    def _copy(self, writer: OrcWriter, span: _Span, written: _Written) -> None:
-        stripe = self._stripes[span.stripe]
-        written.add(self._write_ids([span]))
-        graft(writer, stripe.file, stripe.keys, stripe.alignment, ids=written.ids(self._made, -1))
-
-    def _recode(
-        self,
-        writer: OrcWriter,
-        members: Sequence[_Span],
-        action: StripeAction,
-        options: FileOptions,
-        written: _Written,
-    ) -> None:
-        written.add(self._write_ids(members))
-        ids = written.ids(self._made, -1)
-        rows = len(ids.keys)
-        by_stripe: dict[_StripeName, list[int]] = {}
-        for number, span in enumerate(members):
-            by_stripe.setdefault(span.stripe, []).append(number)
-        ends = np.cumsum([span.live for span in members])
-        # for the rows as they are read, one stripe after the other: where each is to stand
-        places = [
-            np.arange(ends[number] - members[number].live, ends[number], dtype=np.int64)
-            for numbers in by_stripe.values()
-            for number in numbers
-        ]
-        place = np.concatenate(places)
-        order = np.empty(rows, dtype=np.int64)
-        order[place] = np.arange(rows, dtype=np.int64)
-        parts, start = [], 0
-        for name, numbers in by_stripe.items():
-            spans = [members[number] for number in numbers]
-            mine = place[start : start + sum(span.live for span in spans)]
-            start += len(mine)
+    def parts(self, members: Sequence[RowStripe], ids: tuple[Keys, Longs]) -> tuple[list[KeptRows], Longs | None]:
+        """Return the rows of spans, stripe by stripe, with their new ids, and the order in which they are to stand."""
+        keys, current = ids
+        by_stripe: dict[_StripeName, list[RowStripe]] = {}
+        places: dict[_StripeName, list[Longs]] = {}
+        end = 0
+        for span in members:
+            name = span.facts.file, span.facts.number
+            start, end = end, end + span.facts.kept
+            by_stripe.setdefault(name, []).append(span)
+            places.setdefault(name, []).append(np.arange(start, end, dtype=np.int64))
+        parts = []
+        for name, spans in by_stripe.items():
+            mine = np.concatenate(places[name])
+            stripe = self._stripes[name]
             parts.append(
                 KeptRows(
-                    reader=self._stripes[name].file.stripe(name[1]),
-                    alignment=self._stripes[name].alignment,
-                    rows=self._stripes[name].facts.rows,
+                    reader=stripe.file.stripe(name[1]),
+                    alignment=stripe.alignment,
+                    rows=stripe.facts.rows,
                     keep=self._chosen(name, spans),
-                    keys=ids.keys.select(mine),
-                    current=ids.current[mine],
+                    keys=keys.select(mine),
+                    current=current[mine],
                 )
             )
-        self._masks = {name: masks for name, masks in self._masks.items() if name == members[-1].stripe}
-        timezone = action.stripes[0].timezone
-        is_moved = len(by_stripe) < len(members)
-        encoded = encode_rows(parts, options, timezone, order=order if is_moved else None)
-        writer.write_stripe(encoded, rows=rows, timezone=timezone)
+        last = members[-1].facts.file, members[-1].facts.number
+        self._masks = {name: masks for name, masks in self._masks.items() if name == last}
+        if len(by_stripe) == len(members):
+            return parts, None
+        place = np.concatenate([rows for found in places.values() for rows in found])
+        order = np.empty(len(place), dtype=np.int64)
+        order[place] = np.arange(len(place), dtype=np.int64)
+        return parts, order
 
-    def _chosen(self, name: _StripeName, spans: Sequence[_Span]) -> Mask | None:
+    def _chosen(self, name: _StripeName, spans: Sequence[RowStripe]) -> Mask | None:
         """Return which rows of a stripe are meant; None where all are."""
-        rows, live = self._stripes[name].facts.rows, sum(span.live for span in spans)
+        rows, live = self._stripes[name].facts.rows, sum(span.facts.kept for span in spans)
         if live == rows:
             return None
         chosen = np.zeros(rows, dtype=np.bool_)
         for span in spans:
-            chosen[span.start : span.end] = True
-        if live < sum(span.end - span.start for span in spans):
+            chosen[span.facts.first : span.facts.first + span.facts.rows] = True
+        if live < sum(span.facts.rows for span in spans):
             keep, _ = self._masks_of(name)
             if keep is not None:
                 chosen &= keep
@@ -604,36 +445,5 @@ class _Job:
             raise self._changed(name, f"{np.count_nonzero(chosen)} rows are chosen, and {live} were counted")
         return chosen
 
-    def _write_ids(self, spans: Sequence[_Span]) -> Longs:
-        runs = self._made.runs
-        parts = [slice(span.runs.start, span.runs.stop) for span in spans]
-        found = [np.repeat(runs.write_ids[part], self._amounts[part]) for part in parts]
-        return found[0] if len(found) == 1 else np.concatenate(found)
-
-
-def _prove(made: RebalanceUnit, data: DataFiles, sink: SinkFile, planned: UnitResult, written: _Written) -> None:
-    """Check the finished file as it lies there: every id in it, its number of rows, and its key index."""
-    where = f"{made.unit.directory}/{made.unit.file_name}"
-    if (planned.rows_out, written.rows) != (made.rows, made.rows):
-        raise _broken(where, f"{planned.rows_out} rows were planned and {written.rows} written of {made.rows}")
-    source = data.open(sink.name, sink.position)
-    try:
-        tail = read_tail(source)
-        expected = list(written.all_ids(made))
-        if [len(ids.keys) for ids in expected] != [stripe.rows for stripe in tail.stripes]:
-            raise _broken(where, "its stripes do not have the rows that were written")
-        if key_index(tail) != tuple(ids.keys.key(-1) for ids in expected):
-            raise _broken(where, "its key index is not that of its last rows")
-        file = result_input(source, tail, directory="")
-        for number, wanted in enumerate(expected):
-            found = StripeKeys(file, number).ids()
-            if not (wanted.keys.ascending() and found.keys.equals(wanted.keys)):
-                raise _broken(where, f"the ids of its stripe {number} are not those that were written, or not in order")
-            if not np.array_equal(found.current, wanted.current):
-                raise _broken(where, f"stripe {number} names other transactions than those of its write ids")
-    finally:
-        source.close()
-
-
-def _broken(where: str, reason: str) -> CorruptError:
-    return CorruptError(f"Cannot publish {where}: because {reason}; nothing was changed")
+    def _changed(self, name: _StripeName, what: str) -> CorruptError:
+        return CorruptError(f"Cannot rebalance {self._stripes[name].keys.where}: because {what}")

@@ -15,14 +15,14 @@ import numpy as np
 
 from acidlib.orc.alignment import Alignment
 from acidlib.orc.columns import Column, Longs, Mask, concat_columns, filter_column, reorder_column
-from acidlib.orc.kernels.vectors import filter_values
+from acidlib.orc.kernels.vectors import filter_values, sums_before
 from acidlib.orc.proto import Kind
 from acidlib.orc.reader import StripeReader, null_column
 from acidlib.orc.schema import ROW_COLUMN, TypeNode, row_struct
 from acidlib.orc.statistics import copied_statistics, stripe_statistics_are_true
 from acidlib.orc.writer import EncodedColumn, FileOptions, OrcWriter, encode_column
 from acidlib.rewrite.inputs import OpenInput
-from acidlib.rewrite.keys import DELETE, INSERT, Keys, StripeIds, StripeKeys
+from acidlib.rewrite.keys import DELETE, INSERT, Keys, StripeKeys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -42,9 +42,9 @@ class KeptRows:
 
 
 def encode_rows(
-    parts: Sequence[KeptRows], options: FileOptions, timezone: str, *, order: Longs | None = None
+    parts: Sequence[KeptRows], options: FileOptions, timezone: str, order: Longs | None = None
 ) -> list[EncodedColumn]:
-    """All columns of the stripe that holds the kept rows of the parts: one part after the other, or in an `order`.
+    """Return all columns of the stripe of the kept rows of the parts: one part after the other, or in an `order`.
 
     order  the numbers of all kept rows, counted over the parts, as they are to stand
     """
@@ -71,7 +71,7 @@ def encode_rows(
     if order is not None:
         row = reorder_column(row, order)
     encoded += encode_column(row, replace(row_node, children=()), bounds, options, timezone)
-    child_bounds = bounds if row.present is None else _value_bounds(row.present, bounds)
+    child_bounds = bounds if row.present is None else sums_before(row.present.astype(np.int64), bounds)
     for position in range(len(row_node.children)):
         column = concat_columns(
             [_user_column(part, position, present) for part, present in zip(parts, row_present, strict=True)]
@@ -95,7 +95,7 @@ def _join(arrays: Sequence[Longs]) -> Longs:
 
 
 def _row_present(part: KeptRows) -> Mask | None:
-    """Which rows of an input stripe have a row struct at all; in an original file the root itself is the row."""
+    """Return which rows of an input stripe have a row struct at all; in an original file the root itself is the row."""
     row = row_struct(part.reader.tail.root)
     return part.reader.column(replace(row, children=()), part.rows).present
 
@@ -112,14 +112,8 @@ def _user_column(part: KeptRows, position: int, row_present: Mask | None) -> Col
     return filter_column(column, part.keep if row_present is None else filter_values(part.keep, row_present))
 
 
-def _value_bounds(present: Mask, bounds: Longs) -> Longs:
-    running = np.zeros(len(present) + 1, dtype=np.int64)
-    np.cumsum(present, out=running[1:])
-    return running[bounds]
-
-
 def encode_deletes(keys: Keys, current: Longs, options: FileOptions) -> list[EncodedColumn]:
-    """All columns of a stripe of delete events: id columns, and a row that is null throughout."""
+    """Return all columns of a stripe of delete events: id columns, and a row that is null throughout."""
     bounds = group_bounds(len(keys), options.stride)
     encoded = _encode_ids(keys, current, DELETE, bounds, options, "UTC")
     row = null_column(options.root.children[5], len(keys))
@@ -140,7 +134,7 @@ def _encode_ids(
 
 
 def group_bounds(rows: int, stride: int) -> Longs:
-    """First row of each row group, and the end."""
+    """Return the first row of each row group, and the end."""
     return np.append(np.arange(0, rows, stride, dtype=np.int64), np.int64(rows))
 
 
@@ -149,11 +143,12 @@ def has_timestamps(root: TypeNode) -> bool:
     return any(node.kind is Kind.TIMESTAMP for node in root.walk())
 
 
-def regrouped(file: OpenInput, number: int, alignment: Alignment, reader: StripeReader) -> str | None:
-    """What is done about the columns of a stripe that may be copied column by column, as words for people.
+def column_changes(stripe: StripeKeys, alignment: Alignment) -> str | None:
+    """Return what is done about the columns of a stripe that may be copied column by column, as words for people.
 
     None when that cannot be done, or when the stripe has the result's columns as they are.
     """
+    file = stripe.file
     present = [part.source for part in alignment.children if part.source is not None]
     missing = len(alignment.children) > len(present)
     added = [name for name, is_added in (("row ids", not file.acid), ("columns", missing)) if is_added]
@@ -162,13 +157,15 @@ def regrouped(file: OpenInput, number: int, alignment: Alignment, reader: Stripe
         what.append("columns that the table does not have")
     if present != sorted(present, key=lambda node: node.column):
         what.append("the order of columns")
-    return ", ".join(what) if what and may_be_grafted(file, number, alignment, reader) else None
+    return ", ".join(what) if what and may_be_spliced(stripe, alignment) else None
 
 
-def may_be_grafted(file: OpenInput, number: int, alignment: Alignment, reader: StripeReader) -> bool:
-    """Whether the streams of a stripe's columns may stand beside others than those of its file."""
+def may_be_spliced(stripe: StripeKeys, alignment: Alignment) -> bool:
+    """Return True if the streams of a stripe's columns may stand beside others than those of its file."""
+    file, number = stripe.file, stripe.number
     copyable = all(part.copyable for part in alignment.children if part.source is not None)
-    return copyable and not reader.is_nullable(file.row.column) and stripe_statistics_are_true(file.tail, number)
+    is_nullable = file.stripe(number).is_nullable(file.row.column)
+    return copyable and not is_nullable and stripe_statistics_are_true(file.tail, number)
 
 
 def copy_unchanged(writer: OrcWriter, file: OpenInput, number: int) -> None:
@@ -179,29 +176,28 @@ def copy_unchanged(writer: OrcWriter, file: OpenInput, number: int) -> None:
     writer.copy_stripe(file.source, file.tail, number, statistics)
 
 
-def graft(
-    writer: OrcWriter, file: OpenInput, keys: StripeKeys, alignment: Alignment, *, ids: StripeIds | None = None
+def splice_columns(
+    writer: OrcWriter, stripe: StripeKeys, alignment: Alignment, ids: tuple[Keys, Longs] | None = None
 ) -> None:
-    """Append a stripe for which `regrouped` names something, or one that gets other `ids`."""
-    options = writer.options
-    reader = file.stripe(keys.number)
+    """Append a stripe for which `column_changes` names something, or one that gets other `ids`."""
+    options, file = writer.options, stripe.file
+    reader = file.stripe(stripe.number)
+    bounds = group_bounds(stripe.rows, options.stride)
     columns: list[int | EncodedColumn] = []
     if ids is None and file.acid:
         columns += range(ROW_COLUMN)
     else:
-        ids = ids or keys.ids()
-        keys.forget()
-        bounds = group_bounds(len(ids.keys), options.stride)
-        columns += _encode_ids(ids.keys, ids.current, INSERT, bounds, options, reader.timezone)
+        keys, current = ids or stripe.ids()
+        stripe.forget()
+        columns += _encode_ids(keys, current, INSERT, bounds, options, reader.timezone)
     row = options.root.children[ROW_COLUMN - 1]
     columns.append(file.row.column)
     for node, part in zip(row.children, alignment.children, strict=True):
         if part.source is None:
-            bounds = group_bounds(reader.stripe.rows, options.stride)
-            columns += encode_column(null_column(node, reader.stripe.rows), node, bounds, options, reader.timezone)
+            columns += encode_column(null_column(node, stripe.rows), node, bounds, options, reader.timezone)
         else:
             columns += [below.column for below in part.source.walk()]
-    found = file.tail.stripe_statistics[keys.number]
+    found = file.tail.stripe_statistics[stripe.number]
     statistics = [
         column.statistics
         if isinstance(column, EncodedColumn)

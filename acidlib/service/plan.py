@@ -266,7 +266,11 @@ async def _shared(whole: Task, unit: Unit, staging: str, stores: Stores) -> Done
     if not parts:
         (done,) = await ran(whole)
         return done
-    made = await ran(*(Task(partial(run_part_task, part, staging, stores), part.length, REWRITE) for part in parts))
+    tasks = []
+    for part in parts:
+        length = sum(action.length for action in part.actions.values())
+        tasks.append(Task(partial(run_part_task, part, staging, stores), length, REWRITE))
+    made = await ran(*tasks)
     failed = next((one for one in made if one.error is not None), None)
     if failed is not None:
         return failed

@@ -10,7 +10,7 @@ from dataclasses import replace
 from acidlib.errors import AcidError, DefectError
 from acidlib.model.location import Location
 from acidlib.model.units import DataFile, JoinFacts, JoinUnit, JoinWay, Unit, UnitResult
-from acidlib.rewrite.bucket import BucketPlan, PartResult, PartUnit, join_parts, plan_bucket, run_part, run_unit
+from acidlib.rewrite.bucket import BucketPlan, PartResult, join_parts, plan_bucket, run_part, run_unit
 from acidlib.rewrite.deletes import event_buckets
 from acidlib.rewrite.inputs import InputFiles
 from acidlib.rewrite.join import join_facts, run_join
@@ -56,10 +56,10 @@ def plan_bucket_task(unit: Unit, stores: Stores, attempt: str) -> BucketPlan:
         return plan_bucket(unit, stores.data(unit.location), time.perf_counter)
 
 
-def run_part_task(part: PartUnit, staging: str, stores: Stores, attempt: str) -> PartResult:
+def run_part_task(part: BucketPlan, staging: str, stores: Stores, attempt: str) -> PartResult:
     """Make the file of one part of a large bucket."""
     unit = part.unit
-    path = attempt_path(staging, unit.directory, f"{unit.file_name}.part{part.numbers[0]}", attempt)
+    path = attempt_path(staging, unit.directory, f"{unit.file_name}.part{min(part.actions)}", attempt)
     with _defects_named(unit):
         return run_part(part, stores.data(unit.location), path, time.perf_counter)
 

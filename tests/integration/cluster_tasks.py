@@ -16,7 +16,7 @@ from servers.spark import is_executor
 from acidlib.errors import AcidError
 from acidlib.model.units import UnitResult
 from acidlib.points import KILL_AT, Point
-from acidlib.rewrite.bucket import PartResult, PartUnit
+from acidlib.rewrite.bucket import BucketPlan, PartResult
 from acidlib.service.tasks import AnyUnit, run_part_task, run_unit_task
 from acidlib.stores.stores import Stores
 from integration.spark_tasks import in_the_middle
@@ -80,7 +80,7 @@ def worker_killed(made: AnyUnit, staging: str | None, stores: Stores, attempt: s
 
 
 def executor_killed_once(
-    made: AnyUnit | PartUnit, staging: str | None, stores: Stores, attempt: str
+    made: AnyUnit | BucketPlan, staging: str | None, stores: Stores, attempt: str
 ) -> UnitResult | PartResult:
     """The executor of the first attempt dies in the middle of its file, which may be a part of one."""
     if not chosen(staging):
@@ -89,8 +89,8 @@ def executor_killed_once(
         return _run(made, staging, stores, attempt)
 
 
-def _run(made: AnyUnit | PartUnit, staging: str | None, stores: Stores, attempt: str) -> UnitResult | PartResult:
-    if isinstance(made, PartUnit):
+def _run(made: AnyUnit | BucketPlan, staging: str | None, stores: Stores, attempt: str) -> UnitResult | PartResult:
+    if isinstance(made, BucketPlan):
         assert staging is not None
         return run_part_task(made, staging, stores, attempt)
     return run_unit_task(made, staging, stores, attempt)

@@ -31,7 +31,6 @@ from acidlib.model.units import RewriteSettings, Unit
 from acidlib.planning import inputs
 from acidlib.points import Point
 from acidlib.rewrite.keys import Keys
-from acidlib.rewrite.output import Proof
 from acidlib.service import plan as prepare
 from acidlib.stores.renaming.store import RenameStage
 from integration.children import killed_at
@@ -130,7 +129,7 @@ def _parts(patch: Patch, change: Callable[[Any], Any]) -> None:
 
 def unnoticed(patch: Patch, fault: Callable[[Patch], None]) -> None:
     """A fault that the engine's own proof does not stop."""
-    patch.setattr(Proof, "check", lambda proof: None)
+    patch.setattr(UNIT.BucketWriter, "prove", lambda *_: None)
     fault(patch)
 
 
@@ -295,7 +294,7 @@ def test_a_name_that_readers_do_not_take_is_seen(
 ) -> None:
     there = names(table)
     monkeypatch.setattr(inputs, "_outputs", lambda *_: (name,))
-    monkeypatch.setattr(Proof, "check", lambda proof: None)
+    monkeypatch.setattr(UNIT.BucketWriter, "prove", lambda *_: None)
     ran = compact(jobs, table, kind, "--verify")
     assert (ran.status, ran.states) == (3, ["failed"])
     assert why in ran.told

@@ -73,7 +73,7 @@ def _in_parts(unit: Unit, folder: Path) -> bytes:
     found = plan_bucket(unit, data, time.perf_counter)
     if not found.planned.rows_out:
         return b""
-    rewritten = [number for number, action in enumerate(found.actions) if not action.copy]
+    rewritten = [number for number, action in found.actions.items() if not action.copy]
     parts = []
     for number in rewritten:
         parts.append(run_part(found.part([number]), data, f"{folder}/part_{unit.bucket}_{number}", time.perf_counter))

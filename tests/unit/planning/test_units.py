@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -335,23 +336,27 @@ def action(length: int, *, copy: bool = False) -> StripeAction:
     return StripeAction(copy=copy, stripes=(stripe(0, length),), reason="")
 
 
+def dealt(actions: Sequence[StripeAction], part_bytes: int) -> tuple[tuple[int, ...], ...]:
+    return shares(dict(enumerate(actions)), part_bytes)
+
+
 def test_little_is_left_to_one_task() -> None:
-    assert shares([action(100), action(99)], 100) == ()
-    assert shares([action(10_000)], 100) == ()
-    assert shares([action(10_000, copy=True), action(150)], 100) == ()
-    assert shares([action(1000), action(1000)], 0) == ()
+    assert dealt([action(100), action(99)], 100) == ()
+    assert dealt([action(10_000)], 100) == ()
+    assert dealt([action(10_000, copy=True), action(150)], 100) == ()
+    assert dealt([action(1000), action(1000)], 0) == ()
 
 
 def test_the_largest_are_dealt_first() -> None:
     lengths = [10, 90, 20, 80, 50, 50]
-    found = shares([action(length) for length in lengths], 100)
+    found = dealt([action(length) for length in lengths], 100)
     assert sorted(sum(lengths[number] for number in part) for part in found) == [100, 100, 100]
 
 
 @given(st.lists(st.tuples(st.integers(1, 1000), st.booleans())), st.integers(1, 2000))
 def test_every_rewriting_action_is_in_one_part(made: list[tuple[int, bool]], part_bytes: int) -> None:
     actions = [action(length, copy=copy) for length, copy in made]
-    found = shares(actions, part_bytes)
+    found = dealt(actions, part_bytes)
     numbers = [number for part in found for number in part]
     wanted = [number for number, (_, copy) in enumerate(made) if not copy]
     assert not found or sorted(numbers) == wanted

@@ -17,7 +17,7 @@ from acidlib.model.units import DataFile
 from acidlib.orc.proto import Compression
 from acidlib.orc.schema import acid_tree, row_struct
 from acidlib.orc.writer import OrcWriter
-from acidlib.rewrite.deletes import DeleteEvents, bucket_numbers, event_buckets, key_range, read_deletes
+from acidlib.rewrite.deletes import DeleteEvents, bucket_numbers, event_buckets, read_deletes
 from acidlib.rewrite.inputs import acid_metadata
 from acidlib.rewrite.keys import Keys
 from acidlib.rewrite.recode import encode_deletes
@@ -169,7 +169,8 @@ def test_more_events_than_memory_holds_are_corrupt(tmp_path: Path, monkeypatch: 
 def test_stripes_of_other_keys_than_those_wanted_are_left_out(tmp_path: Path) -> None:
     files = tuple(deletes(tmp_path, 5 + n, *((1, B0, row) for row in range(n * 10, n * 10 + 10))) for n in range(3))
     with open_all(files) as inputs:
-        assert [key_range(file) for file in inputs.files] == [((1, B0, n * 10), (1, B0, n * 10 + 9)) for n in range(3)]
+        ranges = read_deletes(inputs, 0, ids()).ranges
+        assert list(ranges.values()) == [((1, B0, n * 10), (1, B0, n * 10 + 9)) for n in range(3)]
         for near, expected in (
             ([(1, B0, 12)], range(10, 20)),
             ([(0, B3, 9), (1, B0, 30), (2, B0, 3)], ()),
@@ -183,8 +184,8 @@ def test_stripes_of_other_keys_than_those_wanted_are_left_out(tmp_path: Path) ->
 def test_without_true_statistics_every_stripe_may_hold_what_is_wanted(tmp_path: Path) -> None:
     file = deletes(tmp_path, 5, (1, B0, 1), (2, B0, 2), change=without_stride)
     with open_all((file,)) as inputs:
-        assert key_range(inputs.files[0]) is None
-        assert len(read_deletes(inputs, 0, ids(), [((7, B0, 0), (8, B0, 0))]).keys) == 2
+        found = read_deletes(inputs, 0, ids(), [((7, B0, 0), (8, B0, 0))])
+        assert (len(found.keys), list(found.ranges.values())) == (2, [None])
 
 
 def test_bucket_numbers_are_those_of_both_codecs() -> None:

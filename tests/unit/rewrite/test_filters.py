@@ -19,6 +19,7 @@ from acidlib.orc.proto import Compression, StreamKind
 from acidlib.orc.reader import JAVA_WRITER, StripeReader
 from acidlib.orc.schema import TypeNode, acid_tree, row_struct
 from acidlib.rewrite.bucket import RowStripe, row_stripes
+from acidlib.rewrite.inputs import OpenInputs
 from acidlib.rewrite.keys import Keys
 from acidlib.rewrite.output import (
     FoundFilter,
@@ -51,7 +52,9 @@ class Maker:
         found = replace(found, tail=replace(found.tail, writer=writer))
         options = file_options(ROOT, stride=1000, block_size=found.tail.block_size)
         alignment = aligned(row_struct(found.tail.root), found)
-        [stripe] = row_stripes([found], [alignment], Keys.empty(), ids(), options)
+        [stripe] = row_stripes(
+            OpenInputs(files=(found,), empty=(), alignments=(alignment,)), Keys.empty(), ids(), options
+        )
         return stripe
 
 
@@ -131,9 +134,11 @@ def test_columns_of_original_files_are_those_of_the_row(tmp_path: Path) -> None:
     with opened(original(tmp_path / "000000_0", rows(20))) as [file]:
         alignment = aligned(row_struct(file.tail.root), file)
         options = file_options(ROOT, stride=5, compression=Compression.NONE)
-        stripes = row_stripes([file], [alignment], Keys.empty(), ids(), options)
+        stripes = row_stripes(
+            OpenInputs(files=(file,), empty=(), alignments=(alignment,)), Keys.empty(), ids(), options
+        )
         assert len(stripes) == 2
-        assert [stripe.facts.regroup for stripe in stripes] == ["row ids that are added"] * 2
+        assert [stripe.facts.column_changes for stripe in stripes] == ["row ids that are added"] * 2
         assert planned(*stripes) == ([None, None], set())
         assert planned(*stripes, columns="s") == (["no bloom filter of column s"] * 2, {S})
         assert result_columns(alignment, ROOT, acid=False) == {0: 6, 1: A, 2: S}

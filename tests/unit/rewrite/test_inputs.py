@@ -44,7 +44,7 @@ def test_originals_are_numbered_on_in_path_order_and_raw_deltas_each_by_themselv
         original(tmp_path / "d" / "000000_0_copy_1", rows(2), **loaded),
     )
     with opened(*files) as inputs:
-        assert [file.first_row for file in inputs] == [0, 12, 0, 2]
+        assert [opened.file.first_row for opened in inputs] == [0, 12, 0, 2]
         stripes = [StripeKeys(file, number) for file in inputs for number in range(len(file.tail.stripes))]
         assert [key for stripe in stripes[:3] for key in all_keys(stripe)] == [(0, B0, row) for row in range(15)]
         raw = tables.bucket_property(0, 2)

@@ -39,7 +39,7 @@ def planned(table: Path) -> tuple[Unit, BucketPlan, list[int]]:
     """A unit, its plan, and the numbers of the actions that rewrite stripes."""
     _, [unit] = plan(table, MAJOR, settings=COPY)
     found = plan_bucket(unit, CountedFiles(), lambda: 0.0)
-    return unit, found, [number for number, action in enumerate(found.actions) if not action.copy]
+    return unit, found, [number for number, action in found.actions.items() if not action.copy]
 
 
 def ran(found: BucketPlan, number: int, path: Path) -> tuple[PartResult, CountedFiles]:

@@ -20,8 +20,8 @@ from acidlib.orc.proto import Calendar, Compression
 from acidlib.orc.reader import JAVA_WRITER, ORC_135
 from acidlib.orc.schema import acid_tree, row_struct
 from acidlib.orc.writer import FileOptions
-from acidlib.rewrite.bucket import check_calendar, dropped_rows, row_masks, row_stripes, why_not_copied
-from acidlib.rewrite.inputs import OpenInput
+from acidlib.rewrite.bucket import RowStripe, check_calendar, count_set, row_masks, row_stripes, why_not_copied
+from acidlib.rewrite.inputs import OpenInput, OpenInputs
 from acidlib.rewrite.keys import Keys, StripeKeys
 
 UNKNOWN, HYBRID, PROLEPTIC = map(int, Calendar)
@@ -47,11 +47,18 @@ def reason(file: OpenInput, target: OpenInput | None = None, **changes: Any) -> 
     """Why the first stripe is not copied under the options of the untouched file."""
     base = target or file
     alignment = aligned(row_struct(base.tail.root), file)
-    return why_not_copied(file, StripeKeys(file, 0), alignment, options_for(base, **changes), None)
+    return why_not_copied(StripeKeys(file, 0), alignment, options_for(base, **changes))
 
 
 def with_tail(file: OpenInput, **changes: Any) -> OpenInput:
     return replace(file, tail=replace(file.tail, **changes))
+
+
+def stripes_of(*files: OpenInput, deleted: Keys | None = None) -> tuple[RowStripe, ...]:
+    """The stripes of open files, of which the first has the table's columns."""
+    target = row_struct(files[0].tail.root)
+    inputs = OpenInputs(files=files, empty=(), alignments=tuple(aligned(target, file) for file in files))
+    return row_stripes(inputs, deleted or Keys.empty(), ids(), options_for(files[0]))
 
 
 def test_rows_without_acid_columns_need_them(tmp_path: Path) -> None:
@@ -121,7 +128,7 @@ def dated(tmp_path: Path, day: int | None, second: int | None, change: Any = Non
 
 def check(file: OpenInput, calendar: int) -> None:
     alignment = aligned(row_struct(file.tail.root), file)
-    check_calendar(file, StripeKeys(file, 0), alignment, options_for(file, calendar=calendar))
+    check_calendar(StripeKeys(file, 0), alignment, options_for(file, calendar=calendar))
 
 
 @pytest.mark.parametrize(
@@ -179,9 +186,9 @@ def test_a_row_both_deleted_and_aborted_counts_as_aborted(tmp_path: Path) -> Non
     found: list[tables.Event] = [(0, 5, B0, row, 5 + row % 2, (row, "x")) for row in range(6)]
     with opened(events(tmp_path / "delta_0000005_0000006" / "bucket_00000", found)) as inputs:
         keys = StripeKeys(inputs[0], 0)
-        assert dropped_rows(keys, key_set(0, 1, 2, write_id=5), ids(aborted="6")) == (2, 3)
-        assert dropped_rows(keys, key_set(0, 1, 2, write_id=5), ids()) == (3, 0)
-        assert dropped_rows(keys, Keys.empty(), ids(aborted="6")) == (0, 3)
+        for deleted, aborted, counts in (((0, 1, 2), "6", [2, 3]), ((0, 1, 2), "", [3, 0]), ((), "6", [0, 3])):
+            found = key_set(*deleted, write_id=5) if deleted else Keys.empty()
+            assert [count_set(mask) for mask in row_masks(keys, found, ids(aborted=aborted))] == counts
 
 
 def test_keys_that_do_not_ascend_are_refused_rather_than_searched(tmp_path: Path) -> None:
@@ -191,7 +198,7 @@ def test_keys_that_do_not_ascend_are_refused_rather_than_searched(tmp_path: Path
         opened(write(tmp_path / "delta_0000007_0000007_0000" / "bucket_00000", bad)) as inputs,
         pytest.raises(RefusedError, match=r"stripe 0 of \S*bucket_00000: its keys do not ascend; INSERT OVERWRITE"),
     ):
-        dropped_rows(StripeKeys(inputs[0], 0), key_set(2), ids())
+        row_masks(StripeKeys(inputs[0], 0), key_set(2), ids())
 
 
 def test_facts_of_every_stripe_in_order(tmp_path: Path) -> None:
@@ -201,12 +208,10 @@ def test_facts_of_every_stripe_in_order(tmp_path: Path) -> None:
         original(tmp_path / "000000_0", rows(4), write_id=8),
     )
     with opened(*files) as inputs:
-        target = row_struct(inputs[0].tail.root)
-        alignments = [aligned(target, file) for file in inputs]
-        found = row_stripes(inputs, alignments, key_set(12, 13), ids(), options_for(inputs[0]))
+        found = stripes_of(*inputs, deleted=key_set(12, 13))
         facts = [(s.facts.file, s.facts.number, s.facts.rows, s.facts.deleted, s.facts.no_copy) for s in found]
         assert facts == [(0, 0, 10, 0, None), (0, 1, 10, 2, None), (0, 2, 10, 0, None), (1, 0, 4, 0, None)]
-        assert [s.facts.regroup for s in found] == [None, None, None, "row ids that are added"]
+        assert [s.facts.column_changes for s in found] == [None, None, None, "row ids that are added"]
         assert [s.facts.length for s in found[:3]] == [stripe.length for stripe in inputs[0].tail.stripes]
         assert {s.facts.timezone for s in found} == {"UTC"}
 
@@ -216,14 +221,10 @@ def test_stripes_without_timestamps_have_one_zone_and_others_their_writers(tmp_p
         layout = tables.Layout(stride=5, timezone="Asia/Tokyo")
         data = tables.acid_bytes(columns, tables.inserts(7, [row]), layout)
         with opened(write(tmp_path / "delta_0000007_0000007_0000" / "bucket_00000", data)) as inputs:
-            alignment = aligned(row_struct(inputs[0].tail.root), inputs[0])
-            found = row_stripes(inputs, [alignment], Keys.empty(), ids(), options_for(inputs[0]))
-            assert found[0].facts.timezone == zone
+            assert stripes_of(*inputs)[0].facts.timezone == zone
 
 
 def test_a_stripe_of_another_bucket_stops_everything(tmp_path: Path) -> None:
     file = events(tmp_path / "delta_0000007_0000007_0000" / "bucket_00000", tables.inserts(7, rows(3), writer=1))
-    with opened(file) as inputs:
-        alignment = aligned(row_struct(inputs[0].tail.root), inputs[0])
-        with pytest.raises(CorruptError, match="rows of bucket 1"):
-            row_stripes(inputs, [alignment], key_set(0, bucket=B1), ids(), options_for(inputs[0]))
+    with opened(file) as inputs, pytest.raises(CorruptError, match="rows of bucket 1"):
+        stripes_of(*inputs, deleted=key_set(0, bucket=B1))
