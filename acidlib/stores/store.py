@@ -13,11 +13,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from acidlib.datafiles import DataFiles
-from acidlib.errors import AcidError, ConflictError, CorruptError
+from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError
 from acidlib.model.location import Location
+from acidlib.model.names import (
+    METADATA_ACID_FILE,
+    ORC_ACID_VERSION_FILE,
+    BaseDir,
+    Generation,
+    has_visibility_suffix,
+    parse_directory,
+)
+from acidlib.planning.publication import covering
 from acidlib.renewal import RENEWER
 from acidlib.stores.filesystem import FileSystem
 
@@ -196,8 +205,8 @@ class RolledForward:
     """The outcome for one publication that an earlier run recorded.
 
     `outcome` is "finished" (some of it was still to do), "was published" (only the staging directory was left) or
-    "discarded" (nothing had become visible and it may no longer be; `reason` says why). `leftover` says why its staging
-    directory could not be removed.
+    "discarded" (it may no longer become visible; `reason` says why). `leftover` says why its staging directory could
+    not be removed.
     """
 
     directories: tuple[str, ...]
@@ -208,24 +217,25 @@ class RolledForward:
     @property
     def note(self) -> str:
         """The line about it for people."""
-        what = f"publication of {', '.join(self.directories)} {self.outcome}"
-        return what if self.leftover is None else f"{what}; {self.leftover}"
+        why = "" if self.reason is None else f": {self.reason}"
+        left = "" if self.leftover is None else f"; {self.leftover}"
+        return f"publication of {', '.join(self.directories)} {self.outcome}{why}{left}"
 
 
-class Stage(Protocol):
+class Stage(ABC):
     """What one run has made for one place and no reader sees yet."""
 
-    @property
-    def is_readable(self) -> bool:
-        """Files that were accepted can be read below `path`, as `directory/file`, before they are published."""
+    is_readable: bool
+    """Files that were accepted can be read below `path`, as `directory/file`, before they are published."""
 
-    @property
-    def path(self) -> str:
-        """The directory where tasks write; see `attempt_path`."""
+    path: str
+    """The directory where tasks write; see `attempt_path`."""
 
+    @abstractmethod
     def accept(self, directory: str, attempts: Sequence[Attempt]) -> StagedDirectory:
         """Take these files, and no others, as `directory`. ConflictError for one that has been accepted before."""
 
+    @abstractmethod
     def publish(
         self, directories: Sequence[StagedDirectory], *, inputs: tuple[str, ...], last_check: Callable[[], None]
     ) -> Published:
@@ -238,8 +248,12 @@ class Stage(Protocol):
         UnknownOutcomeError where it cannot be said whether all is visible: the next run finishes it.
         """
 
+    @abstractmethod
     def publish_hidden(self, directories: Sequence[StagedDirectory], *, last_check: Callable[[], None]) -> Published:
-        """Publish under names with the suffix of an open transaction: its commit shows them all."""
+        """Publish under names with the suffix of an open transaction: its commit shows them all.
+
+        Otherwise as `publish`. Until the commit no reader takes them; what fails half-way is removed.
+        """
 
     def take_back(
         self, directories: tuple[str, ...], *, aside: str, inputs: tuple[str, ...], last_check: Callable[[], None]
@@ -249,80 +263,118 @@ class Stage(Protocol):
         inputs      what they were made of, by relative paths, and readers read from then on
         last_check  called when all is ready: it raises when the claim is lost or the place has changed
 
-        The stage is empty, and ends with it. ConflictError where one is gone, or another run has taken over.
-        RefusedError where nothing can be renamed.
+        The stage is empty, and ends with it. ConflictError where one is gone, or another run has taken over. To be
+        called where `Store.require_taking_back` raises nothing.
         """
+        raise NotImplementedError
 
+    @abstractmethod
     def discard(self) -> str | None:
         """Remove what is left, unless it is needed to finish a publication; return why something stays, if it does."""
 
 
-class Store(Protocol):
-    """The steps of a compaction that change a place, in one store."""
+_NO_TRASH = (
+    "because nothing can be moved in a bucket; without --trash it is removed, and a bucket with versions keeps it"
+)
 
-    @property
-    def shows_at_once(self) -> bool:
-        """A directory of several files becomes visible as a whole."""
 
-    @property
-    def fs(self) -> FileSystem:
-        """What reads and removes in this store."""
+class Store(ABC):
+    """The steps of a compaction that change a place, in one store.
 
+    What takes renames is refused, or left out, where a store has none: there an object that moves is copied.
+    """
+
+    fs: FileSystem
+    """What reads and removes in this store."""
+
+    shows_at_once: bool
+    """A directory of several files becomes visible as a whole."""
+
+    @abstractmethod
     def claim(self, location: Location, *, owner: str, token: str, now: float) -> Claim:
         """Claim a place for `owner`, a name for people, under a unique token; `now` is for people, too.
 
         ConflictError naming the holder while its claim is alive. How long it has been silent is told by the store's
-        own clock.
+        own clock. RefusedError for a location that is no directory, CorruptError without one.
         """
 
+    @abstractmethod
     def holder(self, location: Location, *, now: float) -> Holder | None:
         """Return the holder of the claim on a place, alive or not; None without one."""
 
+    @abstractmethod
     def revoke_others(self, location: Location) -> None:
         """Take from earlier runs what they have staged at a place that the caller has claimed: none can publish it.
 
         The caller has staged nothing yet. What has the record of a publication stays, as it is to be finished.
         """
 
+    @abstractmethod
     def stage(self, location: Location, *, unique: str, owner: str, now: float) -> Stage:
-        """Begin a stage at a place; `unique` is a text that no other run uses."""
+        """Begin a stage at a place; `unique` is a text that no other run uses. ConflictError when one has it."""
 
+    @abstractmethod
     def unfinished(self, location: Location) -> tuple[str, ...]:
         """Return the stages at a place whose publication was begun and not finished, by their paths."""
 
+    @abstractmethod
     def roll_forward(self, location: Location, *, visible_only: bool = False) -> tuple[RolledForward, ...]:
         """Finish or discard them; with `visible_only` those of which readers see a part already.
 
         The caller must hold the claim. Running it again is harmless. `CorruptError` where a person has to decide.
         """
 
-    def trash(self, location: Location, name: str) -> Callable[[str], str]:
-        """Return what moves a relative path of a place to the trash instead of removing it, and says where it is then.
-
-        RefusedError where nothing can be moved. The name is unique; ConflictError where a link or a file has the name
-        of the trash, or what is to be moved is gone.
-        """
-
-    def trash_place(self, location: Location) -> str:
-        """Return where that is, in words; RefusedError as for `trash`. Makes nothing."""
-
-    def take_out_of_sight(self, location: Location, relative: str, unique: str) -> str | None:
-        """Have readers pass over a file or directory of a place at once; return its relative path from then on.
-
-        None, and nothing has changed, where nothing can be renamed. ConflictError when it is gone.
-        """
-
-    def make_durable(self, location: Location) -> None:
-        """Have what was taken out of sight or removed directly in a place stay so after a loss of power."""
-
+    @abstractmethod
     def remove(self, location: Location, relative: str) -> None:
         """Remove a file or directory of a place, by its relative path; of what a run has staged nothing stays behind.
 
         See `FileSystem.remove_tree`.
         """
 
+    def trash(self, location: Location, name: str) -> Callable[[str], str]:  # noqa: ARG002 - for those who rename
+        """Return what moves a relative path of a place to the trash instead of removing it, and says where it is then.
+
+        RefusedError where nothing can be moved. The name is unique; ConflictError where a link or a file has the name
+        of the trash, or what is to be moved is gone.
+        """
+        raise RefusedError(f"Cannot move aside in {location}: {_NO_TRASH}")
+
+    def trash_place(self, location: Location) -> str:
+        """Return where that is, in words; RefusedError as for `trash`. Makes nothing."""
+        raise RefusedError(f"Cannot move aside in {location}: {_NO_TRASH}")
+
+    def take_out_of_sight(self, location: Location, relative: str, unique: str) -> str | None:  # noqa: ARG002 - as above
+        """Have readers pass over a file or directory of a place at once; return its relative path from then on.
+
+        None, and nothing has changed, where nothing can be renamed. ConflictError when it is gone.
+        """
+        return None
+
+    def make_durable(self, location: Location) -> None:  # noqa: B027 - where each answer of the store says that it is
+        """Have what was taken out of sight or removed directly in a place stay so after a loss of power."""
+
     def require_taking_back(self, location: Location) -> None:
         """Raise RefusedError where nothing can be renamed, so that a stage takes nothing back."""
+        raise RefusedError(
+            f"Cannot take a result back in {location}: because nothing can be renamed in a bucket: its objects would "
+            "go one by one, and what is left of a base still hides what it was made of"
+        )
+
+
+def marker_files(directory: str) -> dict[str, bytes]:
+    """Return the files that mark a result as Hive's compactor marks it, by their names, with their contents."""
+    markers = {ORC_ACID_VERSION_FILE: ORC_ACID_VERSION}
+    parsed = parse_directory(directory, Generation.HIVE4)
+    if isinstance(parsed, BaseDir) and parsed.visibility_txn == 0:
+        markers[METADATA_ACID_FILE] = METADATA_ACID
+    return markers
+
+
+def require_suffixes(directories: Iterable[StagedDirectory]) -> None:
+    """Raise ValueError unless the names of all directories hide them until a transaction commits."""
+    for directory in directories:
+        if not has_visibility_suffix(directory.name):
+            raise ValueError(f"{directory.name!r} has no visibility suffix")
 
 
 def refuse_existing(fs: FileSystem, location: Location, directories: Iterable[StagedDirectory]) -> None:
@@ -342,20 +394,22 @@ def missing_input(fs: FileSystem, location: Location, record: PublicationRecord)
     return next((path for path in record.inputs if not fs.exists(f"{location}/{path}")), None)
 
 
-def reason_to_discard(
-    fs: FileSystem, location: Location, record: PublicationRecord, wider: Callable[[], str | None]
-) -> str | None:
-    """Return why a publication of which nothing is visible must not be finished: its rows are in what is there.
+def covering_at(fs: FileSystem, location: Location, record: PublicationRecord) -> tuple[str | None, str | None]:
+    """Return the base and the delta at a place that make a publication obsolete; see `covering`."""
+    entries = fs.list_directory(str(location), missing=ConflictError)
+    there = [entry.name for entry in entries if entry.is_directory]
+    return covering(there, [directory.name for directory in record.directories], record.inputs)
 
-    wider  gives the name of a directory that makes what is recorded obsolete
-    """
+
+def reason_to_discard(fs: FileSystem, location: Location, record: PublicationRecord) -> str | None:
+    """Return why a publication of which nothing is visible must not be finished: its rows are in what is there."""
     if (path := missing_input(fs, location, record)) is not None:
         return f"its input {path} is gone, so something else stands for those rows"
     for directory in record.directories:
         if fs.exists(f"{location}/{directory.name}"):
             return f"{directory.name} already exists"
-    covering = wider()
-    return None if covering is None else f"{covering} covers it"
+    cover = next(filter(None, covering_at(fs, location, record)), None)
+    return None if cover is None else f"{cover} covers it"
 
 
 def remove_uncommitted(fs: FileSystem, location: Location, names: Iterable[str]) -> None:

@@ -101,7 +101,7 @@ def no_look_after_a_revocation(patch: pytest.MonkeyPatch) -> None:
 
 def no_look_after_a_publication(patch: pytest.MonkeyPatch) -> None:
     """An error of its rename is believed."""
-    patch.setattr(RenameStage, "_was_renamed", lambda *arguments: False)
+    patch.setattr(RenameStage, "_is_published", lambda *arguments: None)
 
 
 def parents_are_made(patch: pytest.MonkeyPatch) -> None:

@@ -33,28 +33,18 @@ directory does one rename of that directory, to a name that no run finishes and 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, UnknownOutcomeError
 from acidlib.model.location import Location
-from acidlib.model.names import (
-    METADATA_ACID_FILE,
-    ORC_ACID_VERSION_FILE,
-    BaseDir,
-    DeltaDir,
-    Generation,
-    parse_directory,
-)
+from acidlib.model.names import DeltaDir, Generation, parse_directory
 from acidlib.points import Point, passing
 from acidlib.stores.filesystem import FileSystem, RenameFileSystem, safe_parts
 from acidlib.stores.renaming.claims import claim, read_claim, renamed
 from acidlib.stores.store import (
     ATTEMPTS,
-    METADATA_ACID,
-    ORC_ACID_VERSION,
     OUT_OF_SIGHT,
     PUBLISH_RECORD,
     REVOKED,
@@ -67,17 +57,22 @@ from acidlib.stores.store import (
     PublicationRecord,
     Published,
     RolledForward,
+    Stage,
     StagedDirectory,
+    Store,
+    covering_at,
+    marker_files,
     missing_input,
     reason_to_discard,
     refuse_existing,
     remove_uncommitted,
+    require_suffixes,
 )
 
 _VERSION = 1
 
 
-class RenameStage:
+class RenameStage(Stage):
     """`Stage` in a directory of its own."""
 
     is_readable = True
@@ -104,23 +99,17 @@ class RenameStage:
     def publish(
         self, directories: Sequence[StagedDirectory], *, inputs: tuple[str, ...], last_check: Callable[[], None]
     ) -> Published:
-        """Make staged directories visible, durably.
+        """Make staged directories visible, durably, with the files that mark them; see `Stage.publish`.
 
-        Each must hold exactly the files it names, at their lengths (else `CorruptError`); `_orc_acid_version` is added,
-        and `_metadata_acid` to a base without visibility suffix, as Hive's compactor marks it. `inputs` are the
-        relative paths of what was compacted. `last_check` runs after everything is on disk and before the first
-        rename: it raises when the claim is lost or the partition has changed. An existing target raises
-        `ConflictError` and changes nothing. When the second of two renames fails, the first is taken back; where that
-        fails too, `UnknownOutcomeError` says that the next run finishes it.
+        Each must hold exactly the files it names, at their lengths, else `CorruptError`. `last_check` runs after
+        everything is on disk and before the first rename.
         """
-        if not 1 <= len(directories) <= 2:
-            raise ValueError(f"one or two directories are published together, not {len(directories)}")
         sealed = self._sealed(directories, last_check)
         names = tuple(directory.name for directory in sealed)
         if len(sealed) == 1:
-            self._rename_one(names[0])
+            self._rename(names[0])
             passing(Point.FIRST_RENAMED)
-            remove_staging(self._fs, self._location, self.path)
+            try_to_remove_staging(self._fs, self._location, self.path)
             return Published(directories=names, kind="one rename")
         write_record(self._fs, f"{self.path}/{PUBLISH_RECORD}", PublicationRecord(directories=sealed, inputs=inputs))
         self._fs.sync(str(self._location))
@@ -131,32 +120,25 @@ class RenameStage:
         return Published(directories=names, kind="two renames")
 
     def publish_hidden(self, directories: Sequence[StagedDirectory], *, last_check: Callable[[], None]) -> Published:
-        """Give staged directories their names with the suffix of a transaction that is open: its commit shows them all.
-
-        Otherwise as `publish`. Until the commit no reader takes them, so a failure between two renames needs no record:
-        those that have been renamed are removed.
-        """
-        for directory in directories:
-            parsed = parse_directory(directory.name, Generation.HIVE4)
-            if parsed is None or parsed.visibility_txn == 0:
-                raise ValueError(f"{directory.name!r} has no visibility suffix")
+        """Publish as `publish` does; but a failure between two renames needs no record: what was renamed is removed."""
+        require_suffixes(directories)
         names = tuple(directory.name for directory in self._sealed(directories, last_check))
         done: list[str] = []
         try:
             for name in names:
-                self._rename_one(name)
+                self._rename(name)
                 done.append(name)
                 passing(Point.FIRST_RENAMED if len(done) == 1 else Point.SECOND_RENAMED)
         except AcidError:
             remove_uncommitted(self._fs, self._location, done)
             raise
-        remove_staging(self._fs, self._location, self.path)
+        try_to_remove_staging(self._fs, self._location, self.path)
         return Published(directories=names, kind="commit")
 
     def discard(self) -> str | None:
         if not self._fs.exists(self.path) or self._fs.exists(f"{self.path}/{PUBLISH_RECORD}"):
             return None
-        return remove_staging(self._fs, self._location, self.path)
+        return try_to_remove_staging(self._fs, self._location, self.path)
 
     def _sealed(
         self, directories: Sequence[StagedDirectory], last_check: Callable[[], None]
@@ -166,10 +148,7 @@ class RenameStage:
         for directory in sorted(directories, key=_publication_order):
             path = f"{self.path}/{directory.name}"
             _verify_directory(self._fs, path, directory)
-            markers = {ORC_ACID_VERSION_FILE: ORC_ACID_VERSION}
-            parsed = parse_directory(directory.name, Generation.HIVE4)
-            if isinstance(parsed, BaseDir) and parsed.visibility_txn == 0:
-                markers[METADATA_ACID_FILE] = METADATA_ACID
+            markers = marker_files(directory.name)
             for name, data in markers.items():
                 self._fs.create(f"{path}/{name}", data, durable=False)
             self._fs.inherit(path, str(self._location))
@@ -183,71 +162,102 @@ class RenameStage:
         passing(Point.CHECKED)
         return tuple(sealed)
 
-    def _rename_one(self, name: str) -> None:
-        staged, target = f"{self.path}/{name}", f"{self._location}/{name}"
+    def _rename(self, name: str) -> None:
+        """Rename a staged directory to its place; UnknownOutcomeError where it cannot be said whether that was done."""
         try:
-            self._fs.rename_noreplace(staged, target, missing=ConflictError)
-        except ConflictError:
-            raise  # nothing was renamed: the name is taken, or our staging was taken from us
+            self._move(name)
         except AcidError as error:
-            unknown = UnknownOutcomeError(
-                f"Cannot tell whether {target} is published: because its rename failed ({error}); the next run "
-                "on this partition goes by what it finds"
-            )
-            if self._is_there(staged, lambda: unknown):
-                raise
-            if not self._was_renamed(name, error):
+            is_published = self._is_published(name, error)
+            if is_published is None:
                 raise UnknownOutcomeError(
-                    f"Cannot tell whether {target} would survive a loss of power: because after its rename: {error}"
+                    f"Cannot tell whether {self._location}/{name} is published, and would survive a loss of power: "
+                    f"because its rename failed ({error}); the next run on this partition goes by what it finds"
                 ) from error
+            if not is_published:
+                raise
+
+    def _move(self, name: str) -> None:
+        self._fs.rename_noreplace(f"{self.path}/{name}", f"{self._location}/{name}", missing=ConflictError)
+
+    def _is_published(self, name: str, error: AcidError) -> bool | None:
+        """Tell whether a rename that ended by an error was done, and is durable; None where that cannot be said.
+
+        | the error is  | what was staged is | target, our stage | then                                               |
+        |---------------|--------------------|-------------------|----------------------------------------------------|
+        | ConflictError | there or gone      |                   | no: the name is taken, or our stage was taken away |
+        | any other     | there              |                   | no                                                 |
+        | any other     | gone               | both there        | yes: only the answer was lost                      |
+        | any other     | gone               | one is gone       | not known: another run has a hand in it            |
+        | any other     | not to be seen     |                   | not known                                          |
+
+        A run that takes our stage from us renames it, with all that is in it: so a rename out of a stage that still
+        has its name was ours.
+        """
+        if isinstance(error, ConflictError):
+            return False
+        with suppress(AcidError):
+            if self._fs.exists(f"{self.path}/{name}"):
+                return False
+            if self._fs.is_directory(self.path) and self._fs.exists(f"{self._location}/{name}"):
+                self._fs.sync(str(self._location))
+                return True
+        return None
 
     def _rename_both(self, names: tuple[str, ...]) -> None:
+        """Rename two directories under their record.
+
+        | what fails         | and then                                | readers see   | what is raised                |
+        |--------------------|-----------------------------------------|---------------|-------------------------------|
+        | the first rename   | the record is removed                   | nothing       | the error                     |
+        |                    | the record cannot be removed            | nothing       | unknown: the next run goes on |
+        | the second rename  | the first is undone, the record removed | nothing       | the error                     |
+        |                    | another run has our stage, and finishes | all, at last  | the error, a conflict         |
+        |                    | the first cannot be undone              | the first     | unknown: the next run goes on |
+        | only an answer     | what was renamed is looked at           | all           | nothing                       |
+        |                    | nothing can be looked at                | all, or less  | unknown: the next run goes on |
+        """
         first, second = names
         try:
-            self._rename_first(names)
+            try:
+                self._move(first)
+            except AcidError as error:
+                is_published = self._is_published(first, error)
+                if is_published is None:
+                    raise self._unknown(names, error) from error
+                if not is_published:
+                    try:
+                        with suppress(ConflictError):  # our stage was taken away, and the record with it
+                            _remove_record(self._fs, self.path)
+                    except AcidError as another:
+                        raise self._unknown(names, error) from another
+                    raise
             passing(Point.FIRST_RENAMED)
             try:
-                self._fs.rename_noreplace(f"{self.path}/{second}", f"{self._location}/{second}", missing=ConflictError)
+                self._move(second)
             except AcidError as error:
-                if not self._was_renamed(second, error):
-                    self._undo_first_rename(names, error)
+                if not self._is_published(second, error):
+                    self._take_first_back(names, error)
                     raise
         except KeyboardInterrupt:
             # no half may stay visible: readers are kept away for this moment only
             with suppress(AcidError):
                 if not self._fs.exists(f"{self.path}/{first}") and self._fs.exists(f"{self.path}/{second}"):
-                    self._fs.rename_noreplace(f"{self.path}/{second}", f"{self._location}/{second}")
+                    self._move(second)
             raise
 
-    def _rename_first(self, names: tuple[str, ...]) -> None:
-        staged = f"{self.path}/{names[0]}"
-        try:
-            self._fs.rename_noreplace(staged, f"{self._location}/{names[0]}", missing=ConflictError)
-        except AcidError as error:
-            unknown = partial(self._unknown, names, error)
-            if self._is_there(staged, unknown):
-                try:
-                    _remove_record(self._fs, self.path)
-                except AcidError as another:
-                    raise unknown() from another  # it may be there still
-                raise
-            if isinstance(error, ConflictError):
-                raise  # another run has taken it over
-            if not self._was_renamed(names[0], error):
-                raise unknown() from error
-
-    def _undo_first_rename(self, names: tuple[str, ...], cause: AcidError) -> None:
-        """Undo the first rename: no half may stay visible until a later run comes, if that can be helped."""
+    def _take_first_back(self, names: tuple[str, ...], cause: AcidError) -> None:
+        """Undo the first rename unless another run sees to it: no half may stay visible until a later run comes."""
         fs, first, second = self._fs, f"{self._location}/{names[0]}", f"{self._location}/{names[1]}"
-        unknown = partial(self._unknown, names, cause)
-        if self._is_there(second, unknown) and not self._is_there(f"{self.path}/{names[1]}", unknown):
-            if isinstance(cause, ConflictError):
-                raise cause  # another run has finished it
-            raise unknown() from cause  # it was renamed, and only then something failed
-        removed = False
+        stage_is_gone = False
         try:
-            removed = not fs.is_directory(self.path)  # by another process, with the other half
-            if removed:
+            if fs.exists(second) and not fs.exists(f"{self.path}/{names[1]}"):
+                if isinstance(cause, ConflictError):
+                    return  # another run has finished it
+                raise cause  # it was renamed, and only then something failed
+            stage_is_gone = not fs.is_directory(self.path)
+            if stage_is_gone:
+                # the other half went with it. Under this name a run that has taken our stage has it, and then it is
+                # about to finish; else the half is hidden there
                 fs.rename_noreplace(first, self.path + REVOKED, missing=ConflictError)
                 if fs.exists(second):  # since the look at it, another run has finished all
                     fs.rename_noreplace(self.path + REVOKED, first)
@@ -255,32 +265,8 @@ class RenameStage:
                 fs.rename_noreplace(first, f"{self.path}/{names[0]}")
                 _remove_record(fs, self.path)
         except AcidError as error:
-            if removed and isinstance(error, ConflictError):
-                raise cause from error  # another run is about to finish it
-            raise self._unknown(names, error) from cause
-
-    def _is_there(self, path: str, unknown: Callable[[], AcidError]) -> bool:
-        """Tell whether something is there after a rename failed; raise what `unknown` makes when that is not known."""
-        try:
-            return self._fs.exists(path)
-        except AcidError as error:
-            raise unknown() from error
-
-    def _was_renamed(self, name: str, error: AcidError) -> bool:
-        """Tell whether only the answer of a rename was lost, and it is durable.
-
-        It was ours if our staging directory still has its name: who takes it from us takes it with all that is in it.
-        """
-        if isinstance(error, ConflictError):
-            return False
-        try:
-            is_gone = not self._fs.exists(f"{self.path}/{name}") and self._fs.is_directory(self.path)
-            if not is_gone or not self._fs.exists(f"{self._location}/{name}"):
-                return False
-            self._fs.sync(str(self._location))
-        except AcidError:
-            return False
-        return True
+            if not (stage_is_gone and isinstance(error, ConflictError)):
+                raise self._unknown(names, error) from cause
 
     def _unknown(self, names: tuple[str, ...], error: AcidError) -> UnknownOutcomeError:
         return UnknownOutcomeError(
@@ -305,7 +291,7 @@ class RenameStage:
         except BaseException:
             with suppress(AcidError):  # the first error is the one to report
                 if not fs.exists(f"{staging}/{PUBLISH_RECORD}"):
-                    remove_staging(fs, location, staging)
+                    try_to_remove_staging(fs, location, staging)
             raise
         passing(Point.UNDO_RECORDED)
         try:
@@ -343,9 +329,10 @@ class RenameStage:
             _remove_recorded_staging(fs, self._location, staging)
 
 
-class RenameStore:
+class RenameStore(Store):
     """`Store` of a file system with atomic renames."""
 
+    fs: RenameFileSystem
     shows_at_once = True
 
     def __init__(self, fs: RenameFileSystem) -> None:
@@ -362,14 +349,15 @@ class RenameStore:
         return Holder(owner=found.owner, token=found.token, start=found.start, is_stale=found.is_stale(now))
 
     def revoke_others(self, location: Location) -> None:
-        for entry in self.fs.list_directory(str(location), missing=ConflictError):
-            if entry.is_symlink or not entry.is_directory or not entry.name.startswith(STAGING_PREFIX):
-                continue
-            path = f"{location}/{entry.name}"
-            if entry.name.endswith(REVOKED) or not self.fs.exists(f"{path}/{STAGING_MARKER}"):
-                continue
-            if not self.fs.exists(f"{path}/{PUBLISH_RECORD}"):
+        for path in self._staging(location):
+            is_ours = not path.endswith(REVOKED) and self.fs.exists(f"{path}/{STAGING_MARKER}")
+            if is_ours and not self.fs.exists(f"{path}/{PUBLISH_RECORD}"):
                 revoke(self.fs, path)
+
+    def _staging(self, location: Location) -> Iterator[str]:
+        for entry in self.fs.list_directory(str(location), missing=ConflictError):
+            if entry.is_directory and entry.name.startswith(STAGING_PREFIX):
+                yield f"{location}/{entry.name}"
 
     def stage(self, location: Location, *, unique: str, owner: str, now: float) -> RenameStage:
         """Create `_tmp_<unique>` with its marker and the directory for attempts; `ConflictError` when that name exists.
@@ -384,13 +372,7 @@ class RenameStore:
         return RenameStage(self.fs, location, path)
 
     def unfinished(self, location: Location) -> tuple[str, ...]:
-        return tuple(
-            f"{location}/{entry.name}"
-            for entry in self.fs.list_directory(str(location), missing=ConflictError)
-            if entry.is_directory
-            and entry.name.startswith(STAGING_PREFIX)
-            and self.fs.exists(f"{location}/{entry.name}/{PUBLISH_RECORD}")
-        )
+        return tuple(path for path in self._staging(location) if self.fs.exists(f"{path}/{PUBLISH_RECORD}"))
 
     def roll_forward(self, location: Location, *, visible_only: bool = False) -> tuple[RolledForward, ...]:
         """Finish every publication that any earlier run recorded in `location` and did not complete.
@@ -423,32 +405,64 @@ class RenameStore:
     def _roll_one(self, location: Location, staging: str) -> RolledForward:
         fs, record = self.fs, read_record(self.fs, staging)
         waiting = self._waiting(staging, record)
-        published = tuple(item for item in record.directories if item not in waiting)
-        removed = next((item.name for item in published if not fs.is_directory(f"{location}/{item.name}")), None)
-        outcome, reason = "finished" if waiting else "was published", None
-        if not published:
-            reason = reason_to_discard(fs, location, record, lambda: _wider_delta(fs, location, record))
-        elif waiting and (covering := _covering_base(fs, location, record)) is not None:
-            reason = f"{covering} covers it: somebody else has compacted what was visible of it"
-        elif waiting and removed is not None:
-            _require_inputs(fs, location, staging, record, removed)
-            reason = f"{removed} was removed after it was published, and all its inputs are still there"
-        elif waiting:
-            _require_not_merged(fs, location, staging, record, waiting)
-            for directory in published:  # what has left staging must still be what it was: the rest belongs to it
-                _verify_directory(fs, f"{location}/{directory.name}", directory)
-        if reason is not None:
-            outcome = "discarded"
-        elif waiting:
+        reason = self._discard_reason(location, staging, record, waiting) if waiting else None
+        if reason is None:
             for directory in waiting:
                 _verify_directory(fs, f"{staging}/{directory.name}", directory)
             refuse_existing(fs, location, waiting)
             for directory in waiting:
                 if not renamed(fs, f"{staging}/{directory.name}", f"{location}/{directory.name}"):
                     raise ConflictError(f"Cannot publish {location}/{directory.name}: because it already exists")
-        leftover = _remove_recorded_staging(fs, location, staging)
-        names = tuple(directory.name for directory in record.directories)
-        return RolledForward(directories=names, outcome=outcome, reason=reason, leftover=leftover)
+        return RolledForward(
+            directories=tuple(directory.name for directory in record.directories),
+            outcome="discarded" if reason is not None else "finished" if waiting else "was published",
+            reason=reason,
+            leftover=_remove_recorded_staging(fs, location, staging),
+        )
+
+    def _discard_reason(
+        self, location: Location, staging: str, record: PublicationRecord, waiting: tuple[StagedDirectory, ...]
+    ) -> str | None:
+        """Return why what waits must not be published any more; None where it is to be.
+
+        A base above the visible half is no reason while that is whole: the base may be of a transaction that aborts,
+        and below a good one it harms no reader that the other half comes, too. Raises CorruptError where only a person
+        knows what holds the rows.
+        """
+        fs = self.fs
+        published = tuple(item for item in record.directories if item not in waiting)
+        if not published:
+            return reason_to_discard(fs, location, record)
+        base, delta = covering_at(fs, location, record)
+        if base is not None:
+            try:
+                for directory in published:
+                    _verify_directory(fs, f"{location}/{directory.name}", directory)
+            except CorruptError:
+                return f"{base} covers it: somebody else has compacted what was visible of it"
+            return None
+        removed = next((item.name for item in published if not fs.is_directory(f"{location}/{item.name}")), None)
+        if removed is not None:
+            missing = missing_input(fs, location, record)
+            if missing is None and delta is None:
+                return f"{removed} was removed after it was published, and all its inputs are still there"
+            why = f"{delta} covers its inputs" if missing is None else f"{missing}, one of its inputs, is gone as well"
+            raise CorruptError(
+                f"Cannot finish the publication in {staging}: because {removed}, its other half, was removed, and "
+                f"{why}. Put {location}/{removed} back and run again; or, if the rows in it are not missed, give the "
+                f"publication up by removing {staging} with all it holds"
+            )
+        if delta is not None:  # which would hide the other half for ever; only the record still shows what it lacks
+            left = " and ".join(directory.name for directory in waiting)
+            half = " and ".join(directory.name for directory in published)
+            raise CorruptError(
+                f"Cannot finish the publication in {staging}: because {delta} was made of {half} without {left}, so "
+                f"that rows which are deleted there are back. While all directories that {delta} was made of are still "
+                f"there, remove it and its twin and run again; else delete these rows again, and remove {staging}"
+            )
+        for directory in published:  # what has left staging must still be what it was: the rest belongs to it
+            _verify_directory(fs, f"{location}/{directory.name}", directory)
+        return None
 
     def trash(self, location: Location, name: str) -> Callable[[str], str]:
         """Make `_acidlib_trash/<name>/` in the place, which readers pass over; return what moves there."""
@@ -502,7 +516,7 @@ def revoke(fs: RenameFileSystem, staging: str) -> str:
     return staging + REVOKED
 
 
-def remove_staging(fs: FileSystem, location: Location, staging: str) -> str | None:
+def try_to_remove_staging(fs: FileSystem, location: Location, staging: str) -> str | None:
     """Remove a staging directory; return None, or why something of it is left (it is hidden and harmless)."""
     try:
         fs.remove_tree(str(location), staging.removeprefix(f"{location}/"))
@@ -518,7 +532,7 @@ def _remove_recorded_staging(fs: RenameFileSystem, location: Location, staging: 
     except AcidError as error:
         return str(error)
     passing(Point.UNRECORDED)
-    return remove_staging(fs, location, staging)
+    return try_to_remove_staging(fs, location, staging)
 
 
 def _remove_record(fs: RenameFileSystem, staging: str) -> None:
@@ -599,66 +613,4 @@ def _verify_directory(fs: FileSystem, path: str, directory: StagedDirectory) -> 
     raise CorruptError(
         f"Cannot publish {path}: because {wrong} has {length(found.get(wrong))}, "
         f"but {length(expected.get(wrong))} was written"
-    )
-
-
-def _deltas(record: PublicationRecord) -> list[DeltaDir]:
-    parsed = (parse_directory(directory.name, Generation.HIVE4) for directory in record.directories)
-    return [found for found in parsed if isinstance(found, DeltaDir)]
-
-
-def _wider_delta(fs: FileSystem, location: Location, record: PublicationRecord) -> str | None:
-    """Return a delta of either kind that makes what is recorded obsolete, and is neither an input of it nor a part."""
-    if not (deltas := _deltas(record)):
-        return None
-    low, high = min(delta.min_write_id for delta in deltas), max(delta.max_write_id for delta in deltas)
-    own = {*record.inputs, *(directory.name for directory in record.directories)}
-    for entry in fs.list_directory(str(location), missing=ConflictError):
-        found = parse_directory(entry.name, Generation.HIVE4) if entry.is_directory and entry.name not in own else None
-        if isinstance(found, DeltaDir) and found.min_write_id <= low and high <= found.max_write_id:
-            return entry.name
-    return None
-
-
-def _covering_base(fs: FileSystem, location: Location, record: PublicationRecord) -> str | None:
-    """Return the base that makes all of these obsolete, if there is one: no reader would see the other half."""
-    deltas = _deltas(record)
-    if len(deltas) != len(record.directories):
-        return None
-    highest = max(delta.max_write_id for delta in deltas)
-    for entry in fs.list_directory(str(location), missing=ConflictError):
-        found = parse_directory(entry.name, Generation.HIVE4) if entry.is_directory else None
-        if isinstance(found, BaseDir) and found.write_id >= highest:
-            return entry.name
-    return None
-
-
-def _require_not_merged(
-    fs: FileSystem, location: Location, staging: str, record: PublicationRecord, waiting: tuple[StagedDirectory, ...]
-) -> None:
-    """Raise CorruptError when the visible half was merged into a wider delta, which would hide the other half for ever.
-
-    Such a result lacks what the other half holds: deleted rows are back in it, and only the record still shows that.
-    """
-    if (wider := _wider_delta(fs, location, record)) is None:
-        return
-    left = " and ".join(directory.name for directory in waiting)
-    half = " and ".join(item.name for item in record.directories if item not in waiting)
-    raise CorruptError(
-        f"Cannot finish the publication in {staging}: because {wider} was made of {half} without {left}, so that rows "
-        f"which are deleted there are back. While all directories that {wider} was made of are still there, remove it "
-        f"and its twin and run again; else delete these rows again, and remove {staging}"
-    )
-
-
-def _require_inputs(fs: FileSystem, location: Location, staging: str, record: PublicationRecord, removed: str) -> None:
-    """Raise CorruptError unless the inputs of a half that was removed still hold its rows: a person knows what does."""
-    missing, wider = missing_input(fs, location, record), _wider_delta(fs, location, record)
-    if missing is None and wider is None:
-        return
-    why = f"{missing}, one of its inputs, is gone as well" if missing is not None else f"{wider} covers its inputs"
-    raise CorruptError(
-        f"Cannot finish the publication in {staging}: because {removed}, its other half, was removed, and {why}. Put "
-        f"{location}/{removed} back and run again; or, if the rows in it are not missed, give the publication up by "
-        f"removing {staging} with all it holds"
     )

@@ -42,14 +42,7 @@ from acidlib.errors import (
     UnknownOutcomeError,
 )
 from acidlib.model.location import Location
-from acidlib.model.names import (
-    METADATA_ACID_FILE,
-    ORC_ACID_VERSION_FILE,
-    BaseDir,
-    DeltaDir,
-    Generation,
-    parse_directory,
-)
+from acidlib.model.names import METADATA_ACID_FILE, DeltaDir, Generation, parse_directory
 from acidlib.points import Point, passing
 from acidlib.processes import has_ended, process_identity
 from acidlib.stores.filesystem import FileSystem
@@ -80,7 +73,6 @@ from acidlib.stores.store import (
     BEAT_SECONDS,
     CLAIM,
     METADATA_ACID,
-    ORC_ACID_VERSION,
     STAGING_MARKER,
     STAGING_PREFIX,
     STALE_SECONDS,
@@ -90,11 +82,16 @@ from acidlib.stores.store import (
     PublicationRecord,
     Published,
     RolledForward,
+    Stage,
     StagedDirectory,
+    Store,
+    covering_at,
     instant,
+    marker_files,
     missing_input,
     reason_to_discard,
     refuse_existing,
+    require_suffixes,
 )
 
 THREADS = 16
@@ -196,13 +193,13 @@ class State(StrEnum):
 class Recorded(PublicationRecord):
     """A publication that is decided: what is to be completed, the first upload before all others.
 
-    hidden  no reader sees it before a transaction commits, so that no other run has to finish it
-    closed  `_metadata_acid`, which is the first upload, keeps readers away until all is there, and is replaced last
+    hidden       no reader sees it before a transaction commits, so that no other run has to finish it
+    opened_last  `_metadata_acid`, the first upload, keeps readers away until all is there, and is replaced last
     """
 
     uploads: tuple[StagedUpload, ...]
     hidden: bool
-    closed: bool
+    opened_last: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,7 +256,7 @@ def _encoded(marker: Marker) -> bytes:
             "inputs": list(recorded.inputs),
             "uploads": [one.document() for one in recorded.uploads],
             "hidden": recorded.hidden,
-            "closed": recorded.closed,
+            "closed": recorded.opened_last,
         }
     return json.dumps(document, ensure_ascii=False, indent=1).encode()
 
@@ -283,7 +280,7 @@ def _decoded(staging: str, data: bytes, version: str) -> Marker:
                 inputs=tuple(str(item) for item in said["inputs"]),
                 uploads=tuple(StagedUpload.of_document(item, where=path) for item in said["uploads"]),
                 hidden=bool(said["hidden"]),
-                closed=bool(said["closed"]),
+                opened_last=bool(said["closed"]),
             )
         return Marker(
             staging=staging,
@@ -300,7 +297,7 @@ def _decoded(staging: str, data: bytes, version: str) -> Marker:
         ) from error
 
 
-class S3Stage:
+class S3Stage(Stage):
     """What a run stages at a place, until it is published or discarded."""
 
     is_readable = False  # of an upload nothing can be read before it is completed
@@ -311,8 +308,7 @@ class S3Stage:
         self._location = location
         self._marker = marker
         self._accepted: dict[tuple[str, str], StagedUpload] = {}
-        self._shown: tuple[StagedUpload, ...] = ()
-        self._ended = False
+        self._left: tuple[StagedUpload, ...] | None = None  # once published: what is noted in the staging directory
 
     def accept(self, directory: str, attempts: Sequence[Attempt]) -> StagedDirectory:
         """Take the attempts that count as the files of a directory. A second one for a file is a ConflictError."""
@@ -367,14 +363,7 @@ class S3Stage:
         return self._published(directories, inputs, last_check, hidden=False)
 
     def publish_hidden(self, directories: Sequence[StagedDirectory], *, last_check: Callable[[], None]) -> Published:
-        """Make directories with the suffix of a transaction that is open: its commit shows them all.
-
-        Otherwise as `publish`. Until the commit no reader takes them; what fails half-way is taken back.
-        """
-        for directory in directories:
-            parsed = parse_directory(directory.name, Generation.HIVE4)
-            if parsed is None or parsed.visibility_txn == 0:
-                raise ValueError(f"{directory.name!r} has no visibility suffix")
+        require_suffixes(directories)
         return self._published(directories, (), last_check, hidden=True)
 
     def discard(self) -> str | None:
@@ -383,11 +372,10 @@ class S3Stage:
         The marker first says that this run is revoked, so that not even a request of ours that is still on its way can
         record anything.
         """
-        if self._ended:
-            return None
         try:
-            if self._shown:
-                remove_staging(self._bucket, self.path, self._shown, is_settled=True)
+            if self._left is not None:
+                if self._left:
+                    remove_staging(self._bucket, self.path, self._left, is_settled=True)
                 return None
             found = read_marker(self._bucket, self.path)
             if found is not None and found.state is State.RECORDED:
@@ -400,10 +388,6 @@ class S3Stage:
         except AcidError as error:
             return str(error)
         return None
-
-    def take_back(self, directories: tuple[str, ...], **how: Any) -> None:
-        del directories, how
-        raise _no_taking_back(self._location)
 
     def _published(
         self,
@@ -422,17 +406,14 @@ class S3Stage:
             last_check()
             passing(Point.CHECKED)
             self._marker = move_marker(self._bucket, self._marker, State.RECORDED, recorded)
-        except ConflictError as error:
-            self._drop_small(recorded.uploads)
-            if not isinstance(error, ChangedError):
-                raise
+        except ChangedError as error:
             raise ConflictError(
                 f"Cannot publish in {self._location}: because another run has taken over what was staged"
             ) from error
         # after any other error the marker may still come to say that it is recorded, until `discard` decides
         passing(Point.RECORDED)
         try:
-            finish(self._bucket, recorded)
+            complete_all(self._bucket, recorded)
         except ConflictError as error:
             if any(is_ours(self._bucket, upload) for upload in recorded.uploads):
                 # never taken back from here: if we slept, another run could have published the same names since
@@ -440,7 +421,7 @@ class S3Stage:
                     f"Cannot tell whether {' and '.join(names)} in {self._location} can be published as a whole: "
                     f"because {error}; the next run there finishes it or takes it back"
                 ) from error
-            give_up(self._bucket, fs, self._location, recorded, error)
+            withdraw_or_refuse(self._bucket, fs, self._location, recorded, error)
             with suppress(AcidError):
                 remove_staging(self._bucket, self.path, is_settled=True)
             raise
@@ -450,11 +431,10 @@ class S3Stage:
                 f"request failed ({error}); the next run there finishes it"
             ) from error
         passing(Point.SECOND_RENAMED)
-        self._accepted.clear()
-        self._shown = recorded.uploads
+        self._left = recorded.uploads
         with suppress(AcidError):  # `discard` tries again, and tells
             remove_staging(self._bucket, self.path, recorded.uploads, is_settled=True)
-            self._ended = True
+            self._left = ()
         passing(Point.UNRECORDED)
         return Published(directories=names, kind="commit" if hidden else "completed uploads")
 
@@ -491,49 +471,36 @@ class S3Stage:
         made: list[StagedUpload] = []
         uploads: list[StagedUpload] = []
         sealed: list[StagedDirectory] = []
-        closed = False
-
-        def small(directory: str, file: str, data: bytes) -> StagedUpload:
-            key, mark = self._bucket.key(f"{self._location}/{directory}/{file}"), f"{self._marker.unique}/{file}"
-            planned = StagedUpload(directory=directory, file=file, key=key, mark=mark)
-            made.append(start_small(self._bucket, planned, data))
-            return made[-1]
-
+        opened_last = False
         try:
             for directory, files in zip(directories, accepted, strict=True):
-                marks = [small(directory.name, ORC_ACID_VERSION_FILE, ORC_ACID_VERSION)]
-                parsed = parse_directory(directory.name, Generation.HIVE4)
-                if not isinstance(parsed, BaseDir) or parsed.visibility_txn:
-                    uploads += [*files, *marks]
-                elif len(files) == 1:
-                    marks.append(small(directory.name, METADATA_ACID_FILE, METADATA_ACID))
-                    uploads += [*files, *marks]
-                else:
-                    closed = True
-                    unfinished = {
-                        "thisFileVersion": "0",
-                        "dataFormat": UNFINISHED_FORMAT,
-                        "run": self._marker.unique,
-                    }
-                    marks.append(small(directory.name, METADATA_ACID_FILE, json.dumps(unfinished).encode()))
-                    uploads += [marks[1], *files, marks[0]]
-                added = {upload.file: upload.length for upload in marks}
-                sealed.append(replace(directory, files={**directory.files, **added}))
+                markers = marker_files(directory.name)
+                if METADATA_ACID_FILE in markers and len(files) > 1:
+                    opened_last = True
+                    unfinished = {"thisFileVersion": "0", "dataFormat": UNFINISHED_FORMAT, "run": self._marker.unique}
+                    markers[METADATA_ACID_FILE] = json.dumps(unfinished).encode()
+                marked = {}
+                for file, data in markers.items():
+                    key, mark = self._bucket.key(f"{self._location}/{directory.name}/{file}"), self._marker.unique
+                    planned = StagedUpload(directory=directory.name, file=file, key=key, mark=f"{mark}/{file}")
+                    marked[file] = start_small(self._bucket, planned, data)
+                    made.append(marked[file])
+                first = [marked.pop(METADATA_ACID_FILE)] if opened_last else []
+                uploads += [*first, *files, *marked.values()]
+                lengths = {file: len(data) for file, data in markers.items()}
+                sealed.append(replace(directory, files={**directory.files, **lengths}))
             write_note(self._bucket, f"{self.path}/{_DRIVERS_NOTE}", made)
         except BaseException:
-            self._drop_small(made)
-            raise
-        return Recorded(directories=tuple(sealed), inputs=inputs, uploads=tuple(uploads), hidden=hidden, closed=closed)
-
-    def _drop_small(self, uploads: Sequence[StagedUpload]) -> None:
-        """Abort the uploads that were made here and are noted nowhere."""
-        for upload in uploads:
-            if (upload.directory, upload.file) not in self._accepted:
+            for upload in made:  # they are noted nowhere
                 with suppress(AcidError):
                     abort(self._bucket, upload.key, upload.upload)
+            raise
+        return Recorded(
+            directories=tuple(sealed), inputs=inputs, uploads=tuple(uploads), hidden=hidden, opened_last=opened_last
+        )
 
 
-class S3Store:
+class S3Store(Store):
     """Publication in one bucket, by multipart uploads. It may be pickled."""
 
     shows_at_once = False
@@ -677,7 +644,7 @@ class S3Store:
         for marker, recorded in self._recorded(location):
             if visible_only and not any(is_ours(self._bucket, upload) for upload in recorded.uploads):
                 continue
-            outcome, reason = self._settle(location, recorded)
+            outcome, reason = self._end(location, recorded)
             remove_staging(self._bucket, marker.staging, recorded.uploads, is_settled=True)
             names = tuple(directory.name for directory in recorded.directories)
             done.append(RolledForward(directories=names, outcome=outcome, reason=reason))
@@ -691,47 +658,35 @@ class S3Store:
             if marker.recorded is not None and not marker.recorded.hidden
         ]
 
-    def _settle(self, location: Location, recorded: Recorded) -> tuple[str, str | None]:
+    def _end(self, location: Location, recorded: Recorded) -> tuple[str, str | None]:
+        """Finish or discard a publication; return the outcome, and why it was discarded."""
         bucket, first = self._bucket, recorded.uploads[0]
         fates = [fate(bucket, upload) for upload in recorded.uploads]
         if all(one is Fate.VISIBLE for one in fates):
-            found = read_object(bucket, bucket.path(first.key)) if recorded.closed else None
-            if not recorded.closed or (found is not None and found.data == METADATA_ACID):
+            found = read_object(bucket, bucket.path(first.key)) if recorded.opened_last else None
+            if not recorded.opened_last or (found is not None and found.data == METADATA_ACID):
                 return "was published", None
         if fates[0] is Fate.OPEN:
-            reason = reason_to_discard(self.fs, location, recorded, lambda: _wider(self.fs, location, recorded))
+            reason = reason_to_discard(self.fs, location, recorded)
             if reason is not None:
                 abort(bucket, first.key, first.upload)
                 if not is_ours(bucket, first):  # else its run was faster, and its inputs were there then
-                    take_back(bucket, recorded.uploads)
+                    withdraw(bucket, recorded.uploads)
                     return "discarded", reason
         elif fates[0] is Fate.GONE and Fate.VISIBLE not in fates:
-            take_back(bucket, recorded.uploads)
+            withdraw(bucket, recorded.uploads)
             return "discarded", "its first file was given up before, or all of it was removed after it was published"
         try:
-            finish(bucket, recorded)
+            complete_all(bucket, recorded)
         except ConflictError as error:
-            if (wider := _wider(self.fs, location, recorded)) is not None:
+            cover = next(filter(None, covering_at(self.fs, location, recorded)), None)
+            if cover is not None:
                 for upload in recorded.uploads:
                     abort(bucket, upload.key, upload.upload)
-                return "discarded", f"{wider} covers it, and a part of it has been removed since"
-            give_up(bucket, self.fs, location, recorded, error)
+                return "discarded", f"{cover} covers it, and a part of it has been removed since"
+            withdraw_or_refuse(bucket, self.fs, location, recorded, error)
             return "discarded", f"it cannot be completed, and all its inputs are still there: {error}"
         return "finished", None
-
-    def trash(self, location: Location, name: str) -> Callable[[str], str]:
-        del name
-        raise _no_trash(location)
-
-    def trash_place(self, location: Location) -> str:
-        raise _no_trash(location)
-
-    def take_out_of_sight(self, location: Location, relative: str, unique: str) -> None:
-        """Do nothing: a bucket can rename nothing."""
-        del location, relative, unique
-
-    def make_durable(self, location: Location) -> None:
-        """Do nothing: it is as soon as the store has answered."""
 
     def remove(self, location: Location, relative: str) -> None:
         """Remove objects; of what a run has staged the uploads, too."""
@@ -740,23 +695,6 @@ class S3Store:
             if not self.fs.exists(f"{location}/{relative}"):
                 return
         self.fs.remove_tree(str(location), relative)
-
-    def require_taking_back(self, location: Location) -> None:
-        raise _no_taking_back(location)
-
-
-def _no_taking_back(location: Location) -> RefusedError:
-    return RefusedError(
-        f"Cannot take a result back in {location}: because nothing can be renamed in a bucket: its objects would go "
-        "one by one, and what is left of a base still hides what it was made of"
-    )
-
-
-def _no_trash(location: Location) -> RefusedError:
-    return RefusedError(
-        f"Cannot move aside in {location}: because nothing can be moved in a bucket; without --trash it is removed, "
-        "and a bucket with versions keeps it"
-    )
 
 
 def start_small(bucket: Bucket, planned: StagedUpload, data: bytes) -> StagedUpload:
@@ -776,7 +714,7 @@ def start_small(bucket: Bucket, planned: StagedUpload, data: bytes) -> StagedUpl
     return replace(upload.begun, length=len(data), parts=parts)
 
 
-def finish(bucket: Bucket, recorded: Recorded) -> None:
+def complete_all(bucket: Bucket, recorded: Recorded) -> None:
     """Complete all that is recorded. Whichever run does it, and how often, the result is the same.
 
     ConflictError when something of it can never become visible: it was aborted, or removed since.
@@ -797,7 +735,7 @@ def finish(bucket: Bucket, recorded: Recorded) -> None:
     for upload, is_there in zip(others, completed, strict=True):
         if not is_there:
             raise gone(upload)
-    if not recorded.closed:
+    if not recorded.opened_last:
         return
     # readers see a base once all of its files are there
     path = bucket.path(first.key)
@@ -856,8 +794,10 @@ def abort(bucket: Bucket, key: str, upload: str) -> None:
         bucket.client.abort_multipart_upload(Bucket=bucket.name, Key=key, UploadId=upload)
 
 
-def give_up(bucket: Bucket, fs: FileSystem, location: Location, recorded: Recorded, why: ConflictError) -> None:
-    """Take back what was recorded and can never be completed.
+def withdraw_or_refuse(
+    bucket: Bucket, fs: FileSystem, location: Location, recorded: Recorded, why: ConflictError
+) -> None:
+    """Withdraw what was recorded and can never be completed.
 
     CorruptError, and nothing is changed, when some of it is visible and an input of it is gone: then only a person
     knows what holds its rows.
@@ -870,10 +810,10 @@ def give_up(bucket: Bucket, fs: FileSystem, location: Location, recorded: Record
             f"{missing}, one of its inputs ({why}). Look whether another base or delta holds these rows; then remove "
             f"{names} and what the run staged, and run again"
         ) from why
-    take_back(bucket, recorded.uploads)
+    withdraw(bucket, recorded.uploads)
 
 
-def take_back(bucket: Bucket, uploads: Sequence[StagedUpload]) -> None:
+def withdraw(bucket: Bucket, uploads: Sequence[StagedUpload]) -> None:
     """Have nothing of these stay visible, or become so: first all uploads are aborted, then objects of ours removed.
 
     In this order, as a publisher that sleeps may go on completing: what it completes meanwhile is removed, too. What
@@ -956,42 +896,11 @@ def remove_staging(
     names = [entry.path for entry in tree if not entry.is_directory]
     for name in names:
         if name.startswith(NOTE_PREFIX) and f"{staging}/{name}" not in done:
-            _abort_noted(bucket, f"{staging}/{name}")
+            note = read_object(bucket, f"{staging}/{name}")
+            # what is not known any more the store's own rules end
+            with suppress(ValueError, TypeError):
+                for upload_key, upload in () if note is None else json.loads(note.data):
+                    abort(bucket, str(upload_key), str(upload))
     key, last = bucket.key(staging), bucket.key(f"{staging}/{STAGING_MARKER}")
     remove_keys(bucket, staging, [found for name in names if (found := f"{key}/{name}") != last])
     remove_keys(bucket, staging, [last])
-
-
-def _abort_noted(bucket: Bucket, path: str) -> None:
-    found = read_object(bucket, path)
-    try:
-        uploads = [] if found is None else [(str(key), str(upload)) for key, upload in json.loads(found.data)]
-    except (ValueError, TypeError):
-        return  # the store's own rules end what is not known any more
-    for key, upload in uploads:
-        abort(bucket, key, upload)
-
-
-def _wider(fs: FileSystem, location: Location, recorded: Recorded) -> str | None:
-    """Return a directory that makes the recorded one obsolete and is no input of it."""
-    (directory,) = recorded.directories
-    own = parse_directory(directory.name, Generation.HIVE4)
-    high = own.write_id if isinstance(own, BaseDir) else own.max_write_id if isinstance(own, DeltaDir) else None
-    if high is None:
-        return None
-    for entry in fs.list_directory(str(location), missing=ConflictError):
-        if not entry.is_directory or entry.name == directory.name or entry.name in recorded.inputs:
-            continue
-        found = parse_directory(entry.name, Generation.HIVE4)
-        if isinstance(found, BaseDir):
-            above = found.write_id > high or (found.write_id == high and isinstance(own, DeltaDir))
-            if above and found.visibility_txn == 0:
-                return entry.name
-        elif (
-            isinstance(found, DeltaDir)
-            and isinstance(own, DeltaDir)
-            and found.min_write_id <= own.min_write_id
-            and high <= found.max_write_id
-        ):
-            return entry.name
-    return None

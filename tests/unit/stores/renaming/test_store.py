@@ -429,11 +429,15 @@ TAKEN_UP = f"{BASE} covers it: somebody else has compacted what was visible of i
         pytest.param(
             (DELTA,), (DELTA,), (), "discarded", REMOVED, (), id="half that was removed, with all inputs there"
         ),
+        pytest.param(
+            (DELTA,), (*INPUTS[:1], DELTA), (BASE,), "discarded", TAKEN_UP, (BASE,), id="half that was cleaned with it"
+        ),
+        # the base may be that of a transaction which will be aborted
         *(
             pytest.param(
                 (DELTA,), (), (name,), "finished", None, (DELTA, DELETES, name), id=f"half, and {name} beside it"
             )
-            for name in ("delta_0000005_0000009", "delta_0000002_0000002_0000", "base_0000000")
+            for name in ("delta_0000005_0000009", "delta_0000002_0000002_0000", "base_0000000", BASE)
         ),
     ],
 )

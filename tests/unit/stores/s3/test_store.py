@@ -41,7 +41,7 @@ MARKER = Marker(
             ),
         ),
         hidden=False,
-        closed=True,
+        opened_last=True,
     ),
     version="e",
 )
