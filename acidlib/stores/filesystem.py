@@ -15,6 +15,7 @@ import os
 import pwd
 import stat
 import time
+import uuid
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -185,6 +186,13 @@ def safe_parts(root: str, relative: str) -> tuple[str, ...]:
     if any(part in ("", ".", "..") or "\0" in part for part in parts):
         raise RefusedError(f"Cannot touch {relative!r}: because it does not name something below {root}")
     return parts
+
+
+def beside(path: str) -> str:
+    """Return a hidden name in the same directory that no other run has."""
+    directory, _, name = path.rpartition("/")
+    hidden = name if name.startswith(("_", ".")) else f"_{name}"
+    return f"{directory}/{hidden}.{uuid.uuid4().hex}.tmp"
 
 
 _ABSENT = {

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import struct
 from collections import Counter
-from contextlib import suppress
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError
 from acidlib.model.listing import ListedFile, Listing, has_hidden_part
@@ -52,17 +51,10 @@ def list_location(
     """
     modified = fs.names_changed(str(location), missing=missing)
     entries = _listed(fs, location, missing)
-    if without_unfinished:
-        # with its staging gone no run finishes it, and people have to know
-        staged = any(entry.path.startswith(STAGING_PREFIX) for entry in entries)
-        closed = set()
-        for base, _, name in (entry.path.partition("/") for entry in entries if staged):
-            if base.startswith(BASE_PREFIX) and name == METADATA_ACID_FILE:
-                with suppress(ValueError, AttributeError):
-                    document = json.loads(fs.read(f"{location}/{base}/{name}", missing=ConflictError))
-                    if document.get("dataFormat") == UNFINISHED_FORMAT:
-                        closed.add(base)
-        entries = tuple(entry for entry in entries if entry.path.partition("/")[0] not in closed)
+    # with its staging gone no run finishes it, and people have to know
+    leave_out = without_unfinished and any(entry.path.startswith(STAGING_PREFIX) for entry in entries)
+    formats = _base_formats(fs, location, entries, may_be_unfinished=leave_out)
+    entries = tuple(one for one in entries if formats.get(one.path.partition("/")[0]) != UNFINISHED_FORMAT)
     return Listing(
         location=location,
         modified=modified,
@@ -72,7 +64,7 @@ def list_location(
             if not entry.is_directory
         ),
         directories=tuple(entry.path for entry in entries if entry.is_directory),
-        compacted_bases=_compacted_bases(fs, location, entries),
+        compacted_bases=frozenset(base for base, data_format in formats.items() if data_format == "compacted"),
     )
 
 
@@ -89,8 +81,26 @@ def _listed(fs: FileSystem, location: Location, missing: type[AcidError]) -> tup
                 raise
 
 
-def data_format(fs: FileSystem, path: str) -> str:
-    """Return the `dataFormat` of a `_metadata_acid` file, in lower case: compacted, truncated or dropped.
+def _base_formats(
+    fs: FileSystem, location: Location, entries: tuple[TreeEntry, ...], *, may_be_unfinished: bool
+) -> dict[str, str]:
+    """Return what the `_metadata_acid` of each base says that has one."""
+    files = {entry.path for entry in entries if not entry.is_directory}
+    found = {}
+    for entry in entries:
+        if not entry.is_directory or "/" in entry.path or not entry.path.startswith(BASE_PREFIX):
+            continue
+        path = f"{location}/{entry.path}/{METADATA_ACID_FILE}"
+        if f"{entry.path}/{METADATA_ACID_FILE}" in files:
+            found[entry.path] = _data_format(fs, path, may_be_unfinished=may_be_unfinished)
+        # hidden links are not listed; one that is left out here would make a compacted base an overwrite
+        elif fs.exists(path) and fs.entry(path, missing=ConflictError).is_symlink:
+            raise RefusedError(f"Cannot list {location}: {path} is a symbolic link; put the file there")
+    return found
+
+
+def _data_format(fs: FileSystem, path: str, *, may_be_unfinished: bool) -> str:
+    """Return the `dataFormat` of a `_metadata_acid` file, in lower case: compacted, truncated, dropped or ours.
 
     Source: Hive AcidUtils.MetaDataFile, which fails on any other value; so does this (`CorruptError`), because a base
     whose kind is not known may not be read as one that readers see.
@@ -101,6 +111,8 @@ def data_format(fs: FileSystem, path: str) -> str:
     except ValueError as error:
         raise CorruptError(f"Cannot read {path}: because it is not a JSON document") from error
     value = document.get("dataFormat") if isinstance(document, dict) else None
+    if value == UNFINISHED_FORMAT and may_be_unfinished:
+        return UNFINISHED_FORMAT
     if value == UNFINISHED_FORMAT:
         raise CorruptError(
             f"Cannot read {path}: because the base is still being published, and readers fail at it until a run on "
@@ -132,22 +144,6 @@ def flush_length(fs: FileSystem, path: str, physical_length: int) -> int:
             f"Cannot read {path}: because it gives the length {length} to a data file of {physical_length} bytes"
         )
     return int(length)
-
-
-def _compacted_bases(fs: FileSystem, location: Location, entries: tuple[TreeEntry, ...]) -> frozenset[str]:
-    files = {entry.path for entry in entries if not entry.is_directory}
-    found = set()
-    for entry in entries:
-        if not entry.is_directory or "/" in entry.path or not entry.path.startswith(BASE_PREFIX):
-            continue
-        path = f"{location}/{entry.path}/{METADATA_ACID_FILE}"
-        if f"{entry.path}/{METADATA_ACID_FILE}" not in files:
-            # hidden links are not listed; one that is left out here would make a compacted base an overwrite
-            if fs.exists(path) and fs.entry(path, missing=ConflictError).is_symlink:
-                raise RefusedError(f"Cannot list {location}: {path} is a symbolic link; put the file there")
-        elif data_format(fs, path) == "compacted":
-            found.add(entry.path)
-    return frozenset(found)
 
 
 def identity_file_of(listing: Listing, high_water_mark: int, generation: Generation) -> str:

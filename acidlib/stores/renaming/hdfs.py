@@ -7,7 +7,6 @@ was restarted. So such a call is repeated, and what the name node then says is h
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -19,7 +18,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_expo
 from acidlib.datafiles import SourceFile
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError, UnknownOutcomeError
 from acidlib.model.location import Location
-from acidlib.stores.filesystem import Entry, RenameFileSystem, UnreachableServers, safe_parts
+from acidlib.stores.filesystem import Entry, RenameFileSystem, UnreachableServers, beside, safe_parts
 from acidlib.stores.renaming.hdfs_client import (
     FINAL,
     Answer,
@@ -233,7 +232,7 @@ class HdfsFileSystem(RenameFileSystem):
         """
         status = self._status(path, "read", missing)
         with raising_acid_errors("read", path, missing=missing):
-            reader = self._asked(lambda: self._client.read(self._cut(path)))
+            reader = self._asked(lambda: self._client.read(self._node.inside(path)))
             refuse_unfinished(path, status.length, len(reader))
             return _asked_twice(lambda: reader.read_range(0, len(reader)))
 
@@ -242,9 +241,9 @@ class HdfsFileSystem(RenameFileSystem):
         written: list[str] = []  # under each name only once, as an answer may be lost
 
         def write() -> None:
-            written.append(_beside(path))
+            written.append(beside(path))
             try:
-                file = self._client.inner.create(self._cut(written[-1]), self._node.write_options())
+                file = self._client.inner.create(self._node.inside(written[-1]), self._node.write_options())
                 try:
                     file.write(data)
                     file.close()
@@ -268,11 +267,13 @@ class HdfsFileSystem(RenameFileSystem):
 
     def make_directory(self, path: str) -> None:
         """Rename a directory of our own to the name: a name node makes one that exists without a word."""
-        temporary = _beside(path)
+        temporary = beside(path)
         mode = self._node.mode(is_directory=True)
         try:
             with raising_acid_errors("create", path):
-                self._changed(temporary, lambda: self._client.mkdirs(self._cut(temporary), mode, create_parent=False))
+                self._changed(
+                    temporary, lambda: self._client.mkdirs(self._node.inside(temporary), mode, create_parent=False)
+                )
                 self._rename(temporary, path)
         except BaseException:
             self._remove_quietly(temporary)
@@ -334,7 +335,7 @@ class HdfsFileSystem(RenameFileSystem):
         """
         with raising_acid_errors("look for the trash of", path):
             try:
-                self._asked(lambda: self._client.trash(self._cut(_beside(f"{path}/trash"))))
+                self._asked(lambda: self._client.trash(self._node.inside(beside(f"{path}/trash"))))
             except TrashNotEnabledError:
                 return False
             except FileNotFoundError:
@@ -351,7 +352,7 @@ class HdfsFileSystem(RenameFileSystem):
         """
         move = f"{path} to the trash"
         try:
-            moved = self._client.trash(self._cut(path))
+            moved = self._client.trash(self._node.inside(path))
         except TrashNotEnabledError as error:
             raise RetryError(f"Cannot move {move}: because the name node keeps none any more") from error
         except OSError as error:
@@ -375,22 +376,18 @@ class HdfsFileSystem(RenameFileSystem):
             raise _ToldError(reason)
         return self._node.client
 
-    def _cut(self, path: str) -> str:
-        """Return the path as the name node has it."""
-        return self._node.inside(path)
-
     def _found(self, path: str) -> FileStatus | None:
         try:
-            return self._asked(lambda: self._client.get_file_info(self._cut(path)))
+            return self._asked(lambda: self._client.get_file_info(self._node.inside(path)))
         except FileNotFoundError:
             return None
 
     def _status(self, path: str, action: str, missing: type[AcidError]) -> FileStatus:
         with raising_acid_errors(action, path, missing=missing):
-            return self._asked(lambda: self._client.get_file_info(self._cut(path)))
+            return self._asked(lambda: self._client.get_file_info(self._node.inside(path)))
 
     def _statuses(self, path: str, missing: type[AcidError]) -> list[FileStatus]:
-        inside = self._cut(path)
+        inside = self._node.inside(path)
         with raising_acid_errors("list", path, missing=missing):
             found = self._asked(lambda: list(self._client.list_status(inside)))
         if [status.path for status in found] == [inside]:  # what it tells of a file
@@ -422,7 +419,7 @@ class HdfsFileSystem(RenameFileSystem):
                 raise
 
     def _rename(self, source: str, target: str) -> None:
-        before = self._asked(lambda: self._client.get_file_info(self._cut(source)))
+        before = self._asked(lambda: self._client.get_file_info(self._node.inside(source)))
 
         def was_done() -> bool:
             if self._found(source) is not None:
@@ -430,7 +427,9 @@ class HdfsFileSystem(RenameFileSystem):
             after = self._found(target)
             return after is not None and _identity(after) == _identity(before)
 
-        self._changed(source, lambda: self._client.rename(self._cut(source), self._cut(target)), was_done=was_done)
+        self._changed(
+            source, lambda: self._client.rename(self._node.inside(source), self._node.inside(target)), was_done=was_done
+        )
 
     def _deleted(self, path: str, *, recursive: bool) -> bool:
         """Tell whether anything was there; what is gone after a lost answer, was."""
@@ -439,7 +438,7 @@ class HdfsFileSystem(RenameFileSystem):
         def delete() -> bool:
             nonlocal lost
             try:
-                return self._client.delete(self._cut(path), recursive) or lost
+                return self._client.delete(self._node.inside(path), recursive) or lost
             except OSError as error:
                 lost = lost or not (isinstance(error, FINAL) or was_not_sent(error))
                 raise
@@ -448,7 +447,7 @@ class HdfsFileSystem(RenameFileSystem):
 
     def _remove_quietly(self, path: str) -> None:
         with suppress(OSError, RuntimeError):
-            self._client.delete(self._cut(path), recursive=False)  # what is left is hidden
+            self._client.delete(self._node.inside(path), recursive=False)  # what is left is hidden
 
     def _asked(self, question: Callable[[], Answer]) -> Answer:
         """Return the answer of the name node to a question; note where it is waited for in vain."""
@@ -555,28 +554,19 @@ def _entry(status: FileStatus) -> Entry:
     )
 
 
-def _beside(path: str) -> str:
-    """Return a hidden name in the same directory that no other run has."""
-    directory, _, name = path.rpartition("/")
-    prefix = "" if name.startswith(("_", ".")) else "_"
-    return f"{directory}/{prefix}{name}.{uuid.uuid4().hex}.tmp"
-
-
 class HdfsStore(RenameStore):
     """`Store` of one name node or name service, with the trash that its name node keeps for each user."""
 
-    def __init__(self, fs: HdfsFileSystem) -> None:
-        super().__init__(fs)
-        self._hdfs = fs
+    fs: HdfsFileSystem
 
     def trash(self, location: Location, name: str) -> Callable[[str], str]:
         """Return the user's where the name node keeps one, so that it is emptied; else a directory in the place."""
-        if not self._hdfs.keeps_trash(str(location)):
+        if not self.fs.keeps_trash(str(location)):
             return super().trash(location, name)
-        return lambda path: self._hdfs.move_to_trash("/".join((str(location), *safe_parts(str(location), path))))
+        return lambda path: self.fs.move_to_trash("/".join((str(location), *safe_parts(str(location), path))))
 
     def trash_place(self, location: Location) -> str:
         """Return it in words: where the home directory is, the name node alone knows."""
-        if self._hdfs.keeps_trash(str(location)):
+        if self.fs.keeps_trash(str(location)):
             return f"the trash of this user on hdfs://{location.authority}"
         return super().trash_place(location)

@@ -13,7 +13,6 @@ import os
 import pwd
 import re
 import stat
-import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
-from acidlib.stores.filesystem import Entry, RenameFileSystem, as_acid_error, raising_acid_errors, safe_parts
+from acidlib.stores.filesystem import Entry, RenameFileSystem, as_acid_error, beside, raising_acid_errors, safe_parts
 from acidlib.stores.store import TaskFiles, require_inside
 
 _COPY_AT_MOST = 1 << 30
@@ -174,10 +173,7 @@ class LocalSink:
         if not isinstance(source, LocalSource):
             self.write(source.read(offset, size))
             return
-        if offset < 0 or size < 0 or offset + size > source.length:
-            raise CorruptError(
-                f"Cannot copy from {source.name}: because bytes {offset} to {offset + size} are outside it"
-            )
+        require_inside(source.name, source.length, offset, size)
         self._write_waiting()
         with raising_acid_errors("write", self.name):
             while size:
@@ -313,9 +309,7 @@ class LocalFileSystem(RenameFileSystem):
             return b"".join(parts)
 
     def create(self, path: str, data: bytes, *, durable: bool = True) -> None:
-        directory, _, name = path.rpartition("/")
-        hidden = name if name.startswith(("_", ".")) else f"_{name}"
-        temporary = f"{directory}/{hidden}.{uuid.uuid4().hex}.tmp"
+        temporary = beside(path)
         try:
             with raising_acid_errors("write", path):
                 with _opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as handle:
@@ -334,7 +328,7 @@ class LocalFileSystem(RenameFileSystem):
             _unlink_quietly(temporary)
             raise
         if durable:
-            self.sync(directory)
+            self.sync(path.rpartition("/")[0])
 
     def make_directory(self, path: str) -> None:
         with raising_acid_errors("create", path):

@@ -21,7 +21,7 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_right
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -30,10 +30,12 @@ from datetime import datetime
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any
 
+from botocore.exceptions import ClientError
+
 from acidlib.datafiles import SinkFile, SourceFile
 from acidlib.errors import AcidError, ConflictError, CorruptError, DefectError, RefusedError, RetryError
 from acidlib.stores.filesystem import Entry, TreeEntry, safe_parts
-from acidlib.stores.s3.client import Bucket, ChangedError, seconds
+from acidlib.stores.s3.client import Bucket, ChangedError, code_of, seconds
 from acidlib.stores.store import STAGING_MARKER, STAGING_PREFIX, TaskFiles, require_inside
 from acidlib.wording import plural
 
@@ -49,7 +51,7 @@ class S3FileSystem:
         self._bucket = bucket
 
     def exists(self, path: str) -> bool:
-        return self._file(path, _name(path)) is not None or self.is_directory(path)
+        return self._file(path) is not None or self.is_directory(path)
 
     def is_directory(self, path: str) -> bool:
         key = self._bucket.key(path)
@@ -58,10 +60,9 @@ class S3FileSystem:
         return bool(found.get("Contents")) or not key
 
     def entry(self, path: str, *, missing: type[AcidError] = CorruptError) -> Entry:
-        name = _name(path)
-        found = self._file(path, name)
+        name, found = path.rstrip("/").rpartition("/")[2], self._file(path)
         if found is not None:
-            return found
+            return _entry(name, found["ContentLength"], found["LastModified"])
         if self.is_directory(path):
             return _directory(name)
         raise missing(f"Cannot look at {path}: because there is no such object, and none below it")
@@ -129,7 +130,7 @@ class S3FileSystem:
         path = f"{root}/{relative}"
         key = self._bucket.key(path)
         keys = [item["Key"] for item in self._objects(path, _below(key))]
-        if self._file(path, key) is not None:
+        if self._file(path) is not None:
             keys.append(key)
         if not keys:
             raise ConflictError(f"Cannot remove {path}: because there is no such object, and none below it")
@@ -139,9 +140,8 @@ class S3FileSystem:
             )
         remove_keys(self._bucket, path, keys)
 
-    def _file(self, path: str, name: str) -> Entry | None:
-        found = self._bucket.head(path) if self._bucket.key(path) else None
-        return None if found is None else _entry(name, found["ContentLength"], found["LastModified"])
+    def _file(self, path: str) -> Any | None:
+        return self._bucket.head(path) if self._bucket.key(path) else None
 
     def _objects(self, path: str, prefix: str) -> Iterator[Any]:
         for page in self._pages(path, prefix):
@@ -183,10 +183,6 @@ def _below(key: str) -> str:
     return f"{key}/" if key else ""
 
 
-def _name(path: str) -> str:
-    return path.rstrip("/").rpartition("/")[2]
-
-
 def _relative(key: str, prefix: str) -> str:
     return key.removeprefix(prefix).removesuffix("/")
 
@@ -197,6 +193,136 @@ def _directory(name: str) -> Entry:
 
 def _entry(name: str, length: int, modified: datetime) -> Entry:
     return Entry(name=name, is_directory=False, is_symlink=False, length=length, modified=seconds(modified))
+
+
+END_BYTES = 256 << 10
+"""What is fetched of the end of an object at once: footers lie there, and they are read from the last one forward."""
+
+FIRST_AHEAD, MOST_AHEAD = 64 << 10, 4 << 20
+"""What is fetched by a small read; it doubles while reads go on where the last one ended."""
+
+MOST_KEPT = 64 << 20
+"""Bytes that the sources of one task keep together."""
+
+_NEAR = 64 << 10
+
+
+class Windows:
+    """Ranges that were fetched of objects, for all sources of a task; those not used for longest go first."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[S3Source, int], bytes] = OrderedDict()
+        self._starts: defaultdict[S3Source, list[int]] = defaultdict(list)
+        self._bytes = 0
+
+    def find(self, source: S3Source, offset: int, size: int) -> bytes | None:
+        """Return a range of an object, if a window of it has that."""
+        for start in self._starts.get(source, ()):
+            window = self._kept[source, start]
+            if start <= offset and offset + size <= start + len(window):
+                self._kept.move_to_end((source, start))
+                return window[offset - start : offset - start + size]
+        return None
+
+    def keep(self, source: S3Source, start: int, window: bytes) -> None:
+        """Keep a window; others may go."""
+        self._drop(source, start)
+        self._kept[source, start] = window
+        self._starts[source].append(start)
+        self._bytes += len(window)
+        while self._bytes > MOST_KEPT and len(self._kept) > 1:
+            self._drop(*next(iter(self._kept)))
+
+    def forget(self, source: S3Source) -> None:
+        """Forget all windows of a source."""
+        for start in self._starts.pop(source, ()):
+            self._bytes -= len(self._kept.pop((source, start)))
+
+    def _drop(self, source: S3Source, start: int) -> None:
+        if (source, start) in self._kept:
+            self._bytes -= len(self._kept.pop((source, start)))
+            self._starts[source].remove(start)
+
+
+class S3Source:
+    """An object of a known logical length. All that is read of it is of the version that the first request saw."""
+
+    def __init__(self, bucket: Bucket, path: str, length: int, windows: Windows, version: str | None = None) -> None:
+        self.name = path
+        self.length = length
+        self.bucket = bucket
+        self.key = bucket.key(path)
+        self._windows = windows
+        self._version = version
+        self._ahead = FIRST_AHEAD
+        self._end = -1
+
+    @property
+    def version(self) -> str:
+        """The ETag of the object; one request if nothing was read of it yet."""
+        if self._version is None:
+            with self.bucket.raising("read", self.name):
+                found = self.bucket.client.head_object(Bucket=self.bucket.name, Key=self.key)
+            self._check_size(found["ContentLength"])
+            self._version = found["ETag"]
+        return self._version
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return exactly `size` bytes at `offset`; CorruptError when they are not all inside the logical length."""
+        require_inside(self.name, self.length, offset, size)
+        if not size:
+            return b""
+        found = self._windows.find(self, offset, size)
+        if found is None:
+            found = self._fetch(offset, size)
+        self._end = offset + size
+        return found
+
+    def close(self) -> None:
+        """Forget what was kept of it."""
+        self._windows.forget(self)
+
+    def _fetch(self, offset: int, size: int) -> bytes:
+        if size >= MOST_AHEAD:
+            return self._get(offset, size)
+        goes_on = 0 <= offset - self._end <= _NEAR
+        self._ahead = min(MOST_AHEAD, 2 * self._ahead) if goes_on else FIRST_AHEAD
+        start, end = offset, min(self.length, offset + max(size, self._ahead))
+        if offset >= self.length - END_BYTES:
+            start, end = max(0, self.length - END_BYTES), self.length
+        window = self._get(start, end - start)
+        self._windows.keep(self, start, window)
+        return window[offset - start : offset - start + size]
+
+    def _get(self, offset: int, size: int) -> bytes:
+        """Return a range by one request."""
+        condition: Any = {} if self._version is None else {"IfMatch": self._version}
+        try:
+            with self.bucket.raising("read", self.name):
+                answer, data = self.bucket.get(self.name, Range=f"bytes={offset}-{offset + size - 1}", **condition)
+        except ChangedError as error:
+            raise CorruptError(
+                f"Cannot read {self.name}: because another object took its place while it was read"
+            ) from error
+        except RetryError as error:
+            if isinstance(error.__cause__, ClientError) and code_of(error.__cause__) == "InvalidRange":
+                raise CorruptError(
+                    f"Cannot read {self.name}: because it has less than {offset + 1} bytes and was listed with "
+                    f"{self.length}"
+                ) from error
+            raise
+        self._check_size(int(answer["ContentRange"].rpartition("/")[2]))
+        if self._version is None:
+            self._version = answer["ETag"]
+        if len(data) != size:
+            raise CorruptError(f"Cannot read {self.name}: because it has fewer bytes than it says")
+        return data
+
+    def _check_size(self, size: int) -> None:
+        if size < self.length:
+            raise CorruptError(
+                f"Cannot read {self.name}: because it has {size} bytes and was listed with {self.length}"
+            )
 
 
 OUTPUTS = "_outputs"
@@ -305,135 +431,6 @@ def write_note(bucket: Bucket, path: str, uploads: Iterable[StagedUpload]) -> No
     data = json.dumps([[one.key, one.upload] for one in uploads]).encode()
     with bucket.raising("write", path):
         bucket.client.put_object(Bucket=bucket.name, Key=bucket.key(path), Body=data, **bucket.created)
-
-
-END_BYTES = 256 << 10
-"""What is fetched of the end of an object at once: footers lie there, and they are read from the last one forward."""
-
-FIRST_AHEAD, MOST_AHEAD = 64 << 10, 4 << 20
-"""What is fetched by a small read; it doubles while reads go on where the last one ended."""
-
-MOST_KEPT = 64 << 20
-"""Bytes that the sources of one task keep together."""
-
-_NEAR = 64 << 10
-
-
-class Windows:
-    """Ranges of objects that were fetched, of all sources of a task; those not used for longest go first."""
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, int], bytes] = OrderedDict()
-        self._bytes = 0
-
-    def find(self, path: str, offset: int, size: int, starts: list[int]) -> bytes | None:
-        """Return a range of an object, if a window that starts at one of `starts` has it; starts that are gone go."""
-        for start in list(starts):
-            window = self._kept.get((path, start))
-            if window is None:
-                starts.remove(start)
-            elif start <= offset and offset + size <= start + len(window):
-                self._kept.move_to_end((path, start))
-                return window[offset - start : offset - start + size]
-        return None
-
-    def keep(self, path: str, start: int, window: bytes) -> None:
-        """Keep a window; others may go."""
-        self.drop(path, start)
-        self._kept[path, start] = window
-        self._bytes += len(window)
-        while self._bytes > MOST_KEPT and len(self._kept) > 1:
-            self.drop(*next(iter(self._kept)))
-
-    def drop(self, path: str, start: int) -> None:
-        """Forget a window."""
-        self._bytes -= len(self._kept.pop((path, start), b""))
-
-
-class S3Source:
-    """An object of a known logical length. All that is read of it is of the version that the first request saw."""
-
-    def __init__(self, bucket: Bucket, path: str, length: int, windows: Windows, version: str | None = None) -> None:
-        self.name = path
-        self.length = length
-        self.bucket = bucket
-        self.key = bucket.key(path)
-        self._windows = windows
-        self._version = version
-        self._starts: list[int] = []
-        self._ahead = FIRST_AHEAD
-        self._end = -1
-
-    @property
-    def version(self) -> str:
-        """The ETag of the object; one request if nothing was read of it yet."""
-        if self._version is None:
-            with self.bucket.raising("read", self.name):
-                found = self.bucket.client.head_object(Bucket=self.bucket.name, Key=self.key)
-            self._check_size(found["ContentLength"])
-            self._version = found["ETag"]
-        return self._version
-
-    def read(self, offset: int, size: int) -> bytes:
-        """Return exactly `size` bytes at `offset`; CorruptError when they are not all inside the logical length."""
-        require_inside(self.name, self.length, offset, size)
-        if not size:
-            return b""
-        found = self._windows.find(self.name, offset, size, self._starts)
-        if found is None:
-            found = self._fetch(offset, size)
-        self._end = offset + size
-        return found
-
-    def close(self) -> None:
-        """Forget what was kept of it."""
-        for start in self._starts:
-            self._windows.drop(self.name, start)
-        self._starts.clear()
-
-    def _fetch(self, offset: int, size: int) -> bytes:
-        if size >= MOST_AHEAD:
-            return self._get(offset, size)
-        goes_on = 0 <= offset - self._end <= _NEAR
-        self._ahead = min(MOST_AHEAD, 2 * self._ahead) if goes_on else FIRST_AHEAD
-        start, end = offset, min(self.length, offset + max(size, self._ahead))
-        if offset >= self.length - END_BYTES:
-            start, end = max(0, self.length - END_BYTES), self.length
-        window = self._get(start, end - start)
-        self._windows.keep(self.name, start, window)
-        if start not in self._starts:
-            self._starts.append(start)
-        return window[offset - start : offset - start + size]
-
-    def _get(self, offset: int, size: int) -> bytes:
-        """Return a range by one request."""
-        condition: Any = {} if self._version is None else {"IfMatch": self._version}
-        try:
-            with self.bucket.raising("read", self.name):
-                answer, data = self.bucket.get(self.name, Range=f"bytes={offset}-{offset + size - 1}", **condition)
-        except ChangedError as error:
-            raise CorruptError(
-                f"Cannot read {self.name}: because another object took its place while it was read"
-            ) from error
-        except RetryError as error:
-            if "InvalidRange" in str(error):
-                raise CorruptError(
-                    f"Cannot read {self.name}: because it has less than {offset + 1} bytes and was listed with "
-                    f"{self.length}"
-                ) from error
-            raise
-        self._check_size(int(answer["ContentRange"].rpartition("/")[2]))
-        if self._version is None:
-            self._version = answer["ETag"]
-        if len(data) != size:
-            raise CorruptError(f"Cannot read {self.name}: because it has fewer bytes than it says")
-        return data
-
-    def _check_size(self, size: int) -> None:
-        if size < self.length:
-            raise CorruptError(
-                f"Cannot read {self.name}: because it has {size} bytes and was listed with {self.length}"
-            )
 
 
 MIB = 1 << 20

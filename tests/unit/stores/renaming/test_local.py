@@ -317,7 +317,7 @@ def test_a_source_that_shrinks_while_it_is_copied_is_corrupt(
 
 @pytest.mark.parametrize(("offset", "size"), [(0, len(CONTENT) + 1), (len(CONTENT), 1), (-1, 1), (5, -1)])
 def test_nothing_outside_the_source_is_copied(file: Path, offset: int, size: int) -> None:
-    with pytest.raises(CorruptError, match=f"Cannot copy from {file}: because bytes {offset} to {offset + size} are"):
+    with pytest.raises(CorruptError, match=f"Cannot read {file}: because bytes {offset} to {offset + size} are"):
         copied(file, offset, size)
 
 
