@@ -20,12 +20,11 @@ from acidlib.model.units import ColumnMatching, DataFile, FileForm, JoinUnit, Jo
 from acidlib.planning.inputs import CompactionInputs, Publication, Refusal
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.rewrite.join import run_join
-from acidlib.rewrite.rebalance import RebalanceUnit
 from acidlib.service.places import CASE_SENSITIVE, FULL, POSITIONAL, Interpretation, Target
-from acidlib.service.plan import Prepared, collect_results, prepare, rebalanced
+from acidlib.service.plan import Prepared, collect_results, files_to_make, prepare
 from acidlib.service.schedule import Steps
 from acidlib.service.services import Task, attempt
-from acidlib.service.tasks import look_task, run_unit_task
+from acidlib.service.tasks import AnyUnit, run_unit_task
 from acidlib.stores.listing import list_location
 from acidlib.stores.renaming.local import LocalDataFiles
 from acidlib.stores.stores import Stores
@@ -97,18 +96,22 @@ def units_of(
     matching: ColumnMatching | None = None,
     stores: Stores | None = None,
 ) -> tuple[Unit, ...]:
-    """The units of a compaction; with `matching` for readers that find columns otherwise than Hive's."""
-    stores, location = stores or Stores(), found.place.target.location
-    looked = {file.path: look_task(stores, location, file, ways, "look") for file, ways in found.files_to_read()}
-    units = found.units(looked, settings or RewriteSettings(), site_settings(matching))
-    return tuple(unit for unit in units if isinstance(unit, Unit))
+    """The units of a compaction that is no rebalance; see `files_of`."""
+    return tuple(unit for unit in files_of(found, settings, matching, stores) if isinstance(unit, Unit))
 
 
-def rebalanced_units(
-    found: Prepared, units: Sequence[Unit], buckets: int | None = None, stores: Stores | None = None
-) -> tuple[RebalanceUnit, ...]:
-    """The units of a rebalance, of those that a major would have."""
-    return to_its_end(rebalanced(stores or Stores(), found, units, buckets))
+def files_of(
+    found: Prepared,
+    settings: RewriteSettings | None = None,
+    matching: ColumnMatching | None = None,
+    stores: Stores | None = None,
+    buckets: int | None = None,
+) -> tuple[AnyUnit, ...]:
+    """The files to make; with `matching` for readers that find columns otherwise than Hive's."""
+    steps = files_to_make(
+        stores or Stores(), found, settings or RewriteSettings(), site_settings(matching), buckets=buckets
+    )
+    return to_its_end(steps)
 
 
 def to_its_end(steps: Steps[Ended]) -> Ended:
@@ -166,10 +169,7 @@ def compact_directory(
     """
     stores, place = stores or Stores(), place_of(location)
     found = prepared(location, kind, write_ids, generation, visibility_txn, minor_as_major_bytes, row_type, stores)
-    before = units_of(found, settings, matching, stores)
-    # where no row is left, it is what a major makes of it
-    spread = rebalanced_units(found, before, buckets, stores) if kind is REBALANCE else ()
-    units: Sequence[Unit | RebalanceUnit] = spread or before
+    units = files_of(found, settings, matching, stores, buckets)
     stage = stores.store(place).stage(place, unique="test", owner="test", now=time.time())
     try:
         results = tuple(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from acidlib.errors import AcidError, ConflictError, RefusedError
+from acidlib.errors import AcidError, ConflictError
 from acidlib.model.listing import Listing
 from acidlib.model.location import NOWHERE, Location
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts
@@ -40,33 +40,8 @@ def nowhere(request: CompactionRequest) -> Target:
     return Target(ref=request.ref, location=NOWHERE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
-    """A request that no run works on yet, and what it is about; `error` where that cannot be found out."""
-
-    request: CompactionRequest
-    target: Target
-    error: AcidError | None = None
-
-    @classmethod
-    def at(cls, request: CompactionRequest, place: Target | AcidError) -> Waiting:
-        """Return a request for a place, or for one that cannot be found for a reason."""
-        try:
-            request.require_understood("compact")
-        except RefusedError as error:
-            place = error
-        if isinstance(place, AcidError):
-            return cls(request=request, target=nowhere(request), error=place)
-        return cls(request=request, target=place)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
-    """A request that is ours; `is_new` where this run has queued it for itself."""
-
-    request: CompactionRequest
-    target: Target
-    is_new: bool = False
+Waiting = tuple[CompactionRequest, Target | AcidError]
+"""A request that no run works on yet, and its place, or why that cannot be found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,23 +246,26 @@ class Backend(ABC):
         return []
 
     @abstractmethod
-    def take(self, waiting: Waiting) -> Taken | None:
-        """Take this request; None when it is not to be had. In an ordered queue it may be another one."""
+    def take(self, request: CompactionRequest) -> CompactionRequest | None:
+        """Take a request, and return it as it is then; None when it is not to be had.
+
+        In an ordered queue it may be another one.
+        """
 
     @abstractmethod
-    def submit(self, place: ListedPlace, kind: CompactionType, *, buckets: int | None = None) -> Taken:
-        """Queue a request for what is named and take it at once. ConflictError when another one is in the way.
+    def submit(self, place: ListedPlace, kind: CompactionType, *, buckets: int | None = None) -> CompactionRequest:
+        """Queue a request for what is named, and return it, taken at once. ConflictError when another is in the way.
 
         buckets  into how many it is rebalanced, where that is stated
         """
 
     @abstractmethod
-    def refuse(self, waiting: Waiting, reason: str) -> None:
+    def refuse(self, request: CompactionRequest, reason: str) -> None:
         """End a request that cannot be understood, unless another worker has it."""
 
     @abstractmethod
-    def hold(self, taken: Taken) -> CompactionHold:
-        """Return the hold by which a request that is ours is carried out."""
+    def hold(self, request: CompactionRequest, target: Target) -> CompactionHold:
+        """Return the hold by which a request that is ours is carried out, at the place as it was when it was taken."""
 
     @abstractmethod
     def attempts(self, targets: Sequence[Target]) -> Attempts:

@@ -31,7 +31,7 @@ from acidlib.service.removals import (
     would_go,
 )
 from acidlib.service.rolled_back import RolledBack
-from acidlib.service.services import Services, as_done
+from acidlib.service.services import Services, as_done, value_of
 from acidlib.stores.listing import list_location
 from acidlib.stores.removing import Litter, find_orphans, may_be_litter
 from acidlib.stores.store import CLAIM, STAGING_PREFIX, original_staging_name
@@ -262,7 +262,7 @@ def _at_places(
     done = 0
     try:
         for _, portion in as_done(work, portions, on_interrupt=pace.stop):
-            for result in portion.get():
+            for result in value_of(portion):
                 done += 1
                 services.progress.advance(done)
                 yield result
@@ -558,7 +558,7 @@ def run_orphans(
         services.progress.advance(number)
         target = targets[place]
         try:
-            orphans = done.get()
+            orphans = value_of(done)
             if not orphans:
                 continue
             if remove:

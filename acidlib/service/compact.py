@@ -21,29 +21,22 @@ from acidlib.model.location import NOWHERE
 from acidlib.model.names import LONG_MAX, DeltaDir, parse_directory
 from acidlib.model.requests import CompactionType, RequestFacts
 from acidlib.model.tables import TableRef
-from acidlib.model.units import RewriteSettings, Unit, UnitResult
+from acidlib.model.units import Unit, UnitResult
 from acidlib.planning.clean import is_reached
-from acidlib.planning.inputs import CompactionInputs, Publication, Refusal, lacks_number, overlapping_outputs
+from acidlib.planning.inputs import Publication, Refusal, lacks_number, overlapping_outputs
 from acidlib.planning.results import digest_of_inputs
 from acidlib.planning.units import part_bytes_on
 from acidlib.points import Point, passing
-from acidlib.report.progress import ERROR, INFO, WARNING, TerminalProgress
+from acidlib.report.progress import ERROR, INFO, WARNING
 from acidlib.report.results import CompactionResult, Outcome, Verification, outcome_of
 from acidlib.service.attempts import fingerprint, note_of
 from acidlib.service.backend import Backend, CompactionHold, finish_claimed
 from acidlib.service.places import ListedPlace, Target
-from acidlib.service.plan import (
-    Prepared,
-    collect_results,
-    file_task,
-    filled_directories,
-    prepare,
-    rebalanced,
-)
+from acidlib.service.plan import Prepared, collect_results, file_task, files_to_make, filled_directories, prepare
 from acidlib.service.run_queue import CompactionRun, Job, RunQueue, Tell, not_begun
-from acidlib.service.schedule import Flow, ran
-from acidlib.service.services import Services, Task
-from acidlib.service.tasks import AnyUnit, look_task
+from acidlib.service.schedule import Flow, Steps, ran
+from acidlib.service.services import Services
+from acidlib.service.tasks import AnyUnit
 from acidlib.service.verify import Compacted, Verifier, made_by
 from acidlib.stores.listing import list_location
 from acidlib.stores.store import Published, Stage, StagedDirectory, remove_uncommitted
@@ -52,7 +45,10 @@ from acidlib.wording import human_bytes, plural
 IN_FLIGHT = "acidlib.places.in.flight"
 LATELY = 2.0
 """Seconds."""
-_FEWEST, _FOR_EACH_SLOT, _MANY, _AT_LEAST = 32, 4, 1000, 2
+_FEWEST, _AT_LEAST = 32, 2
+"""Places under way beside those for slots, and those for each slot however many slots there are."""
+_FOR_EACH_SLOT, _MANY = 4, 1000
+"""Places for each slot as long as there are few, and from how many places on `_AT_LEAST` will do."""
 MAX_LOCK_TRIES = 3
 
 
@@ -63,51 +59,26 @@ def run_compaction(services: Services, backend: Backend, run: CompactionRun, tel
 
     An interrupt is raised again once all is given back, and says what has become of how many places.
     """
-    given, ended_lately, ready = services.settings.integer(IN_FLIGHT), EndedLately(services.clock), 0.0
-
-    def tasks_can_run() -> None:
-        nonlocal ready
-        ready = services.clock()
-
-    flow: Flow[CompactionResult] = Flow(
-        services.runner,
-        limit=lambda slots: given or places_in_flight(slots, ended_lately=ended_lately.count()),
-        name=lambda places: f"{services.host}-compactor-{places}",
-        started=tasks_can_run,
-    )
-    verifier = Verifier(services, release_held=run.release_held)
-    progress = RunProgress(services.progress, lambda: flow.in_flight)
-    ended_here = 0
-
-    def begin(places: int) -> None:
-        if places:
-            most = places if run.budget.partitions is None else min(places, run.budget.partitions)
-            progress.begin("planning" if run.dry_run else "compacting", most)
-
-    def show_and_record(result: CompactionResult) -> None:
-        progress.add(result)
-        tell(result)
-
     notes = [] if run.dry_run else backend.recover()
-    queue = RunQueue(services, backend, run, tell=show_and_record, begin=begin)
+    under_way = _Run(services, run, tell)
+    queue = RunQueue(services, backend, run, tell=under_way.tell, begin=under_way.begin)
+    verifier = Verifier(services, release_held=run.release_held)
+    flow = under_way.flow
     places = (
-        PlaceCompaction(job, services, backend, verifier, run.rewrite, ready=lambda: ready) for job in queue.jobs()
+        PlaceCompaction(job, run, services, backend, verifier, ready=lambda: under_way.ready) for job in queue.jobs()
     )
     try:
-        with closing(flow.run(places, while_waiting=progress.show)) as results:
+        with closing(flow.run(places, while_waiting=under_way.show)) as results:
             for result in results:
-                ended_lately.add()
-                ended_here += 1
-                show_and_record(result)
+                under_way.compaction_ended(result)
     except (AcidError, KeyboardInterrupt) as stop:
         # what was done is reported all the same
         for result in flow.late_results():
-            ended_here += 1
-            show_and_record(result)
-        what_became = progress.when_stopped(flow.given_back)
+            under_way.compaction_ended(result)
+        what_became = under_way.what_became()
         if isinstance(stop, KeyboardInterrupt):
             raise KeyboardInterrupt(what_became) from None
-        if not ended_here:
+        if not under_way.compactions:
             if flow.given_back:
                 raise type(stop)(f"{stop}; {what_became}") from stop
             raise
@@ -126,6 +97,80 @@ def run_compaction(services: Services, backend: Backend, run: CompactionRun, tel
     return notes
 
 
+class _Run:
+    """A run that is under way: the flow of its compactions and its figures, which are shown as results come."""
+
+    def __init__(self, services: Services, run: CompactionRun, tell: Tell) -> None:
+        given = services.settings.integer(IN_FLIGHT)
+        self.flow: Flow[CompactionResult] = Flow(
+            services.runner,
+            limit=lambda slots: given or places_in_flight(slots, ended_lately=self._ended_lately()),
+            name=lambda places: f"{services.host}-compactor-{places}",
+            started=self._tasks_can_run,
+        )
+        self.ready = 0.0
+        """When tasks could be run; until then a compaction has waited for that."""
+        self.compactions = 0
+        """How many have ended."""
+        self._services = services
+        self._run = run
+        self._tell = tell
+        self._ends: deque[float] = deque()
+        self._ended: Counter[Outcome] = Counter()
+        self._places = self._bytes = 0
+
+    def _tasks_can_run(self) -> None:
+        self.ready = self._services.clock()
+
+    def begin(self, places: int) -> None:
+        """Show that so many places are to be done, as far as that is known now."""
+        if places:
+            most = self._run.budget.partitions
+            self._places = places if most is None else min(places, most)
+            what = "planning" if self._run.dry_run else "compacting"
+            self._services.progress.start(f"{what} {plural(self._places, 'place')}", self._places)
+
+    def compaction_ended(self, result: CompactionResult) -> None:
+        """Tell the result of a compaction that was under way."""
+        self.compactions += 1
+        self._ends.append(self._services.clock())
+        self.tell(result)
+
+    def tell(self, result: CompactionResult) -> None:
+        """Tell a result, and show it among the others."""
+        self._ended[result.state] += 1
+        self._bytes += (result.total("bytes_copied") or 0) + (result.total("bytes_rewritten") or 0)
+        self._services.progress.note(
+            f"{result.state.value}, {result.reason}", level=level_of(result), place=str(result.ref)
+        )
+        self.show()
+        self._tell(result)
+
+    def show(self) -> None:
+        """Show the figures as they are now."""
+        bad = self._ended[Outcome.FAILED] + self._ended[Outcome.CONFLICT]
+        parts = [f"{self.flow.in_flight:,} in flight", f"{bad:,} failed" if bad else ""]
+        parts.append(human_bytes(self._bytes) if self._bytes else "")
+        self._services.progress.advance(self._ended.total(), detail=", ".join(part for part in parts if part))
+
+    def what_became(self) -> str:
+        """Return what has become of how many places of a run that was stopped."""
+        given_back = self.flow.given_back
+        not_begun = max(0, self._places - self._ended.total() - given_back)
+        counts = [(state.value, count) for state, count in self._ended.items()]
+        counts += [("given back", given_back), ("not begun", not_begun)]
+        told = [f"{count:,} {what}" for what, count in counts if count]
+        if not told:
+            return "no place was begun"
+        return f"of {plural(sum(count for _, count in counts), 'place')} {', '.join(told)}"
+
+    def _ended_lately(self) -> int:
+        now = self._services.clock()
+        while self._ends and not 0 <= now - self._ends[0] <= LATELY:  # the clock may be set back
+            self._ends.popleft()
+        return len(self._ends)
+
+
 def places_in_flight(slots: int, *, ended_lately: int = 0) -> int:
     """Return how many places are under way at a time: enough to keep executors busy with small ones, and no more.
 
@@ -141,68 +186,11 @@ def places_in_flight(slots: int, *, ended_lately: int = 0) -> int:
     return _FEWEST + max(min(_MANY, _FOR_EACH_SLOT * slots), _AT_LEAST * slots) + ended_lately
 
 
-class EndedLately:
-    """Places that have ended within the last `LATELY` seconds, by a clock in seconds."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._ends: deque[float] = deque()
-
-    def add(self) -> None:
-        """Count one more."""
-        self._ends.append(self._clock())
-
-    def count(self) -> int:
-        """Return how many have."""
-        now = self._clock()
-        while self._ends and not 0 <= now - self._ends[0] <= LATELY:  # the clock may be set back
-            self._ends.popleft()
-        return len(self._ends)
-
-
-class RunProgress:
-    """The figures of a run, shown as its results come.
-
-    in_flight  how many places are under way
-    """
-
-    def __init__(self, progress: TerminalProgress, in_flight: Callable[[], int]) -> None:
-        self._progress = progress
-        self._in_flight = in_flight
-        self._ended: Counter[Outcome] = Counter()
-        self._places = self._bytes = 0
-
-    def begin(self, what: str, places: int) -> None:
-        """Show that so many places are to be done, as far as that is known now."""
-        self._places = places
-        self._progress.start(f"{what} {plural(places, 'place')}", places)
-
-    def add(self, result: CompactionResult) -> None:
-        """Count one more result; that a place is compact already is no trouble."""
-        self._ended[result.state] += 1
-        self._bytes += (result.total("bytes_copied") or 0) + (result.total("bytes_rewritten") or 0)
-        level = WARNING if result.state in (Outcome.REFUSED, Outcome.CONFLICT) else INFO
-        if result.state is Outcome.FAILED or result.unverified:
-            level = ERROR
-        self._progress.note(f"{result.state.value}, {result.reason}", level=level, place=str(result.ref))
-        self.show()
-
-    def show(self) -> None:
-        """Show the figures as they are now."""
-        bad = self._ended[Outcome.FAILED] + self._ended[Outcome.CONFLICT]
-        parts = [f"{self._in_flight():,} in flight", f"{bad:,} failed" if bad else ""]
-        parts.append(human_bytes(self._bytes) if self._bytes else "")
-        self._progress.advance(self._ended.total(), detail=", ".join(part for part in parts if part))
-
-    def when_stopped(self, given_back: int) -> str:
-        """Return what has become of how many places of a run that was stopped."""
-        not_begun = max(0, self._places - self._ended.total() - given_back)
-        counts = [(state.value, count) for state, count in self._ended.items()]
-        counts += [("given back", given_back), ("not begun", not_begun)]
-        told = [f"{count:,} {what}" for what, count in counts if count]
-        if not told:
-            return "no place was begun"
-        return f"of {plural(sum(count for _, count in counts), 'place')} {', '.join(told)}"
+def level_of(result: CompactionResult) -> str:
+    """Return the level of the line about a result; that a place is compact already is no trouble."""
+    if result.state is Outcome.FAILED or result.unverified:
+        return ERROR
+    return WARNING if result.state in (Outcome.REFUSED, Outcome.CONFLICT) else INFO
 
 
 class PlaceCompaction:
@@ -217,58 +205,52 @@ class PlaceCompaction:
     def __init__(
         self,
         job: Job,
+        run: CompactionRun,
         services: Services,
         backend: Backend,
         verifier: Verifier,
-        settings: RewriteSettings,
         *,
         ready: Callable[[], float],
     ) -> None:
         self.job = job
+        self.name = str(job.target.ref)
+        self._run = run
         self._services = services
         self._backend = backend
         self._verifier = verifier
-        self._settings = settings
         self._ready = ready
         self._start = 0.0
         self._target = job.target
         self._place: ListedPlace | None = None
-        self._inputs: CompactionInputs | None = None
+        self._plan: Prepared | None = None
         self._units: tuple[UnitResult, ...] | None = None
         self._published: Published | None = None
         self._verification: Verification | None = None
         self._may_be_visible = False
-
-    @property
-    def name(self) -> str:
-        """The place's."""
-        return str(self.job.target.ref)
+        self._why = None if run.named else job.request.facts.reason
+        """The initiator's reason, where it asks for this."""
+        self._no_lock_granted = job.request.facts.lock_tries >= MAX_LOCK_TRIES
+        """An exclusive lock for two renames was not to be had often enough: a major of any base needs none."""
 
     def give_back(self) -> None:
         """Let another carry out what was not begun."""
-        if self.job.taken is not None:
+        if not self._run.dry_run:
             with suppress(AcidError):  # it is found to be dead later
-                self._backend.hold(self.job.taken).abandon()
+                self._backend.hold(self.job.request, self._target).abandon()
 
     async def steps(self) -> CompactionResult:
         """Carry the job out, or plan it. Closed before its end, it gives its request and its place back."""
         self._start = self._services.clock()
-        if self.job.taken is None:
-            try:
-                return await self._plan_alone()
-            except Exception as error:
-                return self._ended_by(error, None)
-        hold = self._backend.hold(self.job.taken)
+        if self._run.dry_run:
+            return await self._to_its_end(self._plan_alone(), None)
+        hold = self._backend.hold(self.job.request, self._target)
         try:
-            try:
-                try:
-                    result = await self._carry_out(hold)
-                except Exception as error:
-                    result = self._ended_by(error, hold)
-            except BaseException:
-                with suppress(AcidError):  # the queue knows how it ended, or it is found to be dead later
-                    hold.abandon(may_be_visible=self._may_be_visible)
-                raise
+            result = await self._to_its_end(self._carry_out(hold), hold)
+        except BaseException:
+            with suppress(AcidError):  # the queue knows how it ended, or it is found to be dead later
+                hold.abandon(may_be_visible=self._may_be_visible)
+            raise
+        else:
             return self._end(hold, result)
         finally:
             try:
@@ -277,10 +259,10 @@ class PlaceCompaction:
                 self._services.progress.note(str(error), place=self.name)
 
     async def _plan_alone(self) -> CompactionResult:
-        services, target = self._services, self._target
-        place = self.job.listed
+        services, target, place = self._services, self._target, self.job.listed
         if place is None:
             place = target.listed(list_location(services.fs(target.location), target.location, missing=RefusedError))
+        self._place = place
         if place.holds_staging and services.store(target.location).unfinished(target.location):
             raise RefusedError(
                 f"Cannot plan a compaction of {target.ref}: a publication there is unfinished; a run without "
@@ -288,21 +270,20 @@ class PlaceCompaction:
             )
         why_not = self._verifier.why_not(self._backend.unverified(place.target, place.listing), place.target)
         if why_not is not None:
-            return self._at_held_place(why_not)
-        plan = self._planned(place)
+            return self._quarantined(why_not)
+        plan = self._prepare(place)
         if isinstance(plan, Refusal):
             return self._nothing_to_merge(plan)
-        results = await self._made(await self._files_to_make(plan), None)
-        return self._result(Outcome.PLANNED, self._why_so(plan), units=results)
+        self._units = await self._made(await self._files_to_make(plan), None)
+        return self._result(Outcome.PLANNED, self._why_so(plan))
 
     async def _carry_out(self, hold: CompactionHold) -> CompactionResult:
         passing(Point.TAKEN)
-        place = self._held(hold)
-        self._place = place
+        place = self._place = self._take_place(hold)
         why_not, self._verification, share = await self._verifier.released(hold, place)
         if why_not is not None:
-            return self._at_held_place(why_not)
-        plan = self._planned(place)
+            return self._quarantined(why_not)
+        plan = self._prepare(place)
         if isinstance(plan, Refusal):
             return self._left_to_clean(hold, place, plan) or self._nothing_to_merge(plan)
         inputs = plan.inputs
@@ -327,25 +308,36 @@ class PlaceCompaction:
                 results = (*kept, *results[1:])
             directories = collect_results(stage, inputs, results)
             passing(Point.ACCEPTED)
-            done = made_by(plan, units, directories, stage)
-            if self._verifier.is_wanted and stage.is_readable:
-                await self._verify_unseen(hold, done, share)
-            is_late = self._verifier.is_wanted and not stage.is_readable
-            with self._verifier.around_publication(hold, done.results) if is_late else nullcontext():
+            done = made_by(plan, units, directories, stage) if self._verifier.is_wanted else None
+            counts_at_once = done is None or stage.is_readable
+            if done is not None and counts_at_once:
+                hold.will_verify(())
+                try:
+                    self._verification = await self._verifier.compare(done, hold.request.id, share)
+                except UnverifiedError:
+                    hold.assert_mine()  # or another run has taken the stage away
+                    raise
+                passing(Point.VERIFIED)
+            names = tuple(directory.name for directory in directories)
+            with nullcontext() if counts_at_once else self._verifier.around_publication(hold, names):
                 self._may_be_visible = True
-                published = self._publish(hold, plan, stage, directories, marks=not is_late)
-        if is_late:
-            self._units, self._published = results, published
-            await self._verify_seen(hold, plan, done, share)
-        result = self._result(Outcome.READY_FOR_CLEANING, self._why_so(plan), units=results, published=published)
+                published = self._publish(hold, plan, stage, directories, counts_at_once=counts_at_once)
+        self._units, self._published = results, published
+        if done is not None and not counts_at_once:
+            await self._verify_published(hold, plan, done, share)
+        result = self._result(Outcome.READY_FOR_CLEANING, self._why_so(plan))
         return replace(result, statistics=hold.update_statistics(published.directories, result.total("rows_out")))
 
-    def _held(self, hold: CompactionHold) -> ListedPlace:
-        """Take the place. What the run has listed before holds if it has not changed since."""
+    def _take_place(self, hold: CompactionHold) -> ListedPlace:
+        """Take the place. What the run has listed before holds if it has not changed since.
+
+        Whether it has is asked before the claim, which changes the place itself; and there is nothing to finish then,
+        for no staging was listed.
+        """
         services, before = self._services, self.job.listed
         if before is not None and (before.holds_staging or not _is_unchanged(services, before)):
             before = None
-        if self.job.kind is CompactionType.REBALANCE:
+        if self.job.request.type is CompactionType.REBALANCE:
             before = None  # what was deleted before the lock was had has to be known, or it would be back
         hold.begin()
         target = self._target = hold.target
@@ -357,45 +349,33 @@ class PlaceCompaction:
             services.progress.note(record.note, place=str(target.ref))
         return target.listed(list_location(services.fs(location), location, missing=RefusedError))
 
-    def _planned(self, place: ListedPlace) -> Prepared | Refusal:
-        services, self._place = self._services, place
-        limit = services.settings.integer("acidlib.minor.as.major.bytes")
-        if self._lock_tries >= MAX_LOCK_TRIES:
-            limit = LONG_MAX  # two renames failed for want of a lock often enough: a major of any base
+    def _prepare(self, place: ListedPlace) -> Prepared | Refusal:
+        services = self._services
+        limit = LONG_MAX if self._no_lock_granted else services.settings.integer("acidlib.minor.as.major.bytes")
         plan = prepare(
             services.stores,
             place,
-            self.job.kind,
+            self.job.request.type,
             minor_as_major_bytes=limit,
-            automatic=self.job.why is not None,
+            automatic=self._why is not None,
         )
         if isinstance(plan, Prepared):
-            self._inputs = plan.inputs
+            self._plan = plan
         return plan
 
-    @property
-    def _lock_tries(self) -> int:
-        """How often an exclusive lock for two renames was not granted."""
-        return 0 if self.job.taken is None else self.job.taken.request.facts.lock_tries
-
     async def _files_to_make(self, plan: Prepared) -> tuple[AnyUnit, ...]:
-        """Return the files to make, once has been looked into what decides them."""
-        stores, location = self._services.stores, plan.place.target.location
-        files, checks = plan.files_to_read(), self._verifier.tasks()
-        looks = [Task(partial(look_task, stores, location, *one), one[0].length, "look") for one in files]
-        found = [answer.get() for answer in await ran(*checks, *looks)][len(checks) :]
-        values = {file.path: value for (file, _), value in zip(files, found, strict=True)}
-        part_bytes = part_bytes_on(self._services.runner.slots, self._settings.part_bytes)
-        units = plan.units(values, replace(self._settings, part_bytes=part_bytes), self._services.settings)
-        if plan.inputs.kind is not CompactionType.REBALANCE:
-            return units
-        before = tuple(unit for unit in units if isinstance(unit, Unit))
-        # where no row is left, it is what a major makes of it
-        return await rebalanced(stores, plan, before, self.job.buckets) or before
+        services, settings = self._services, self._run.rewrite
+        return await files_to_make(
+            services.stores,
+            plan,
+            replace(settings, part_bytes=part_bytes_on(services.runner.slots, settings.part_bytes)),
+            services.settings,
+            buckets=self.job.request.bucket_count,
+            checks=self._verifier.tasks(),
+        )
 
     async def _made(self, units: Sequence[AnyUnit], staging: str | None) -> tuple[UnitResult, ...]:
-        answers = await ran(*(file_task(unit, staging, self._services.stores) for unit in units))
-        return tuple(answer.get() for answer in answers)
+        return tuple(await ran(*(file_task(unit, staging, self._services.stores) for unit in units)))
 
     @contextmanager
     def _staged(self) -> Iterator[Stage]:
@@ -419,16 +399,6 @@ class PlaceCompaction:
                 note = f"{left}; a cleaning removes it when it is a day old"
                 services.progress.note(note, level=WARNING, place=str(self._target.ref))
 
-    async def _verify_unseen(self, hold: CompactionHold, done: Compacted, share: float) -> None:
-        """Compare what is staged with what was there, before any reader sees it."""
-        hold.will_verify(())
-        try:
-            self._verification = await self._verifier.compare(done, hold.request.id, share)
-        except UnverifiedError:
-            hold.assert_mine()  # or another run has taken the stage away
-            raise
-        passing(Point.VERIFIED)
-
     def _publish(
         self,
         hold: CompactionHold,
@@ -436,66 +406,61 @@ class PlaceCompaction:
         stage: Stage,
         directories: tuple[StagedDirectory, ...],
         *,
-        marks: bool,
+        counts_at_once: bool,
     ) -> Published:
-        """Make the results visible; `marks`: they count from then on."""
+        """Make the results visible; unless `counts_at_once` they are verified before they count."""
         location, inputs = hold.target.location, plan.inputs
         fs = self._services.fs(location)
 
         def last_check() -> None:
             hold.assert_mine()
             now = list_location(fs, location, missing=ConflictError)
-            overlapping = partial(overlapping_outputs, now, inputs, plan.place.state, generation=plan.place.generation)
-            reason = overlapping()
-            if reason is not None:  # unless that is of a transaction that was aborted, which is not asked in vain
-                reason = overlapping(txns=hold.transactions_now())
-            if reason is not None:
+            found = partial(overlapping_outputs, now, inputs, plan.place.state, generation=plan.place.generation)
+            # outputs of aborted transactions do not count; which these are is asked where there is an output at all
+            if found() is not None and (reason := found(txns=hold.transactions_now())) is not None:
                 raise ConflictError(f"Cannot publish {hold.target.ref}: {reason}; nothing was published, call again")
 
-        is_hidden = inputs.publication is Publication.COMMIT
         way = inputs.publication
         if way is Publication.FILE_BY_FILE and sum(len(directory.files) for directory in directories) == 1:
             way = Publication.ONE_RENAME  # the rows come with one file: there is nothing to keep readers from
         with hold.publishing(way):
-            if is_hidden:
+            if inputs.publication is Publication.COMMIT:
                 published = stage.publish_hidden(directories, last_check=last_check)
             else:
                 read = tuple(entry.path for entry in inputs.directories if entry.path)
                 published = stage.publish(directories, inputs=read, last_check=last_check)
             passing(Point.PUBLISHED)
-            if marks:
-                self._mark(hold, published.directories, is_hidden=is_hidden)
+            if counts_at_once:
+                self._let_count(hold, plan, published.directories)
         return published
 
-    def _mark(self, hold: CompactionHold, directories: tuple[str, ...], *, is_hidden: bool) -> None:
+    def _let_count(self, hold: CompactionHold, plan: Prepared, directories: tuple[str, ...]) -> None:
         """Let what is published count, and have what it replaces cleaned."""
-        location = hold.target.location
         try:
             hold.published(directories)
         except UnknownOutcomeError:
             raise
         except AcidError:
-            # a transaction that can never commit: no reader has seen these
-            if is_hidden:
-                remove_uncommitted(self._services.fs(location), location, directories)
+            self._remove_hidden(hold, plan, directories)
             raise
 
-    async def _verify_seen(self, hold: CompactionHold, plan: Prepared, done: Compacted, share: float) -> None:
+    async def _verify_published(self, hold: CompactionHold, plan: Prepared, done: Compacted, share: float) -> None:
         """Compare what is published with what was there, and only then let it count."""
-        is_hidden, location = plan.inputs.publication is Publication.COMMIT, hold.target.location
         try:
             self._verification = await self._verifier.compare(done, hold.request.id, share)
             passing(Point.VERIFIED)
             hold.assert_mine()
         except AcidError:
-            if is_hidden:  # it never commits
-                remove_uncommitted(self._services.fs(location), location, done.results)
+            self._remove_hidden(hold, plan, done.results)
             raise
-        self._mark(hold, done.results, is_hidden=is_hidden)
+        self._let_count(hold, plan, done.results)
 
-    # --- how it ends ----------------------------------------------------------------------------------------------
+    def _remove_hidden(self, hold: CompactionHold, plan: Prepared, directories: tuple[str, ...]) -> None:
+        """Remove results of a transaction that can never commit: no reader has seen them."""
+        if plan.inputs.publication is Publication.COMMIT:
+            remove_uncommitted(self._services.fs(hold.target.location), hold.target.location, directories)
 
-    def _at_held_place(self, why_not: str) -> CompactionResult:
+    def _quarantined(self, why_not: str) -> CompactionResult:
         """Return the result at a place that is quarantined: the status calls that an error, and so does the run."""
         return replace(self._result(Outcome.REFUSED, why_not), unverified=True)
 
@@ -514,34 +479,36 @@ class PlaceCompaction:
         reason = f"{refusal.reason}; what is obsolete there is left to the cleaner"
         return self._result(Outcome.READY_FOR_CLEANING, reason)
 
-    def _ended_by(self, error: Exception, hold: CompactionHold | None) -> CompactionResult:
-        """Return the result of a compaction that ended by an error."""
-        if not isinstance(error, AcidError):
+    async def _to_its_end(self, steps: Steps[CompactionResult], hold: CompactionHold | None) -> CompactionResult:
+        """Return the result of these steps, also where they end by an error."""
+        try:
+            return await steps
+        except UnverifiedError as error:
+            return replace(self._result(outcome_of(error), str(error)), unverified=True)
+        except AcidError as error:
+            state, reason = outcome_of(error), str(error)
+            if isinstance(error, BusyError) and not self._run.named:
+                # a run that drains the queue leaves to another what that one has; who names a place wants to know
+                state = Outcome.SKIPPED
+            if state is Outcome.FAILED and hold is not None and not isinstance(error, UnknownOutcomeError):
+                try:
+                    hold.assert_claimed()
+                except ConflictError as lost:  # another run has the place now, and what it changed there is why
+                    state, reason = Outcome.CONFLICT, f"{lost}; then: {reason}"
+                except AcidError:
+                    pass  # the first error is the one to tell
+            return self._result(state, reason)
+        except Exception as error:
             # a fault of ours in one partition must not keep the others from being done
             fault = f"Cannot compact {self._target.ref}: because of an unexpected {type(error).__name__}: {error}"
             return self._result(Outcome.FAILED, str(DefectError(fault)))
-        state, reason = outcome_of(error), str(error)
-        if isinstance(error, BusyError) and not self.job.named:
-            # a run that drains the queue leaves to another what that one has; who names a place wants to know
-            state = Outcome.SKIPPED
-        if isinstance(error, UnverifiedError):
-            result = self._result(state, reason, units=self._units, published=self._published)
-            return replace(result, unverified=True)
-        if state is Outcome.FAILED and hold is not None and not isinstance(error, UnknownOutcomeError):
-            try:
-                hold.assert_claimed()
-            except ConflictError as lost:  # another has the place now, and what he changed there is why
-                return self._result(Outcome.CONFLICT, f"{lost}; then: {reason}")
-            except AcidError:
-                pass  # the first error is the one to tell
-        return self._result(state, reason)
 
     def _why_so(self, plan: Prepared) -> str:
         """Return why this was done, in this way."""
         inputs = plan.inputs
         changed = inputs.kind is not inputs.requested
-        parts = [] if self.job.why is None else [self.job.why]
-        if changed and self._lock_tries >= MAX_LOCK_TRIES:
+        parts = [] if self._why is None else [self._why]
+        if changed and self._no_lock_granted:
             parts.append(
                 f"an exclusive lock for two renames was not granted {MAX_LOCK_TRIES} times, so it is done as a major"
             )
@@ -549,29 +516,29 @@ class PlaceCompaction:
             parts.append(inputs.reason)
         return "; ".join(parts)
 
-    def _result(
-        self,
-        state: Outcome,
-        reason: str,
-        *,
-        units: tuple[UnitResult, ...] | None = None,
-        published: Published | None = None,
-    ) -> CompactionResult:
+    def _result(self, state: Outcome, reason: str) -> CompactionResult:
         """Return the result of a compaction that ends like this, now."""
-        inputs, listed, taken = self._inputs, self._place or self.job.listed, self.job.taken
+        units, published, listed = self._units, self._published, self._place or self.job.listed
         result = replace(
-            not_begun(state, self._target, self.job.kind, reason),
-            id=None if taken is None else taken.request.id,
+            not_begun(state, self._target, self.job.request.type, reason),
+            id=None if self._run.dry_run else self.job.request.id,
             units=units,
             start_ms=int(self._start * 1000),
             seconds=max(0.0, self._services.clock() - max(self._start, self._ready())),
             deltas_before=None if listed is None else listed.deltas,
             verification=self._verification,
         )
-        if inputs is None:
+        if self._plan is None:
             return replace(result, deltas_after=None if result.is_bad else result.deltas_before)
+        place, inputs = self._plan.place, self._plan.inputs
         directories = () if units is None else filled_directories(inputs, units)
         visible = directories if published is None else published.directories
+        deltas_after = None
+        if units is not None:
+            # those that a reader has to merge when the results have taken the place of their inputs
+            merged = {entry.path for entry in inputs.directories}
+            deltas_after = sum(delta.path not in merged for delta in place.state.deltas)
+            deltas_after += sum(isinstance(parse_directory(name, place.generation), DeltaDir) for name in visible)
         return replace(
             result,
             type=inputs.kind.label.lower(),
@@ -582,14 +549,14 @@ class PlaceCompaction:
             inputs=tuple(entry.path or "original files" for entry in inputs.directories),
             empty_files=inputs.empty_files,
             output_directories=visible,
-            deltas_after=None if units is None or listed is None else _deltas_after(listed, inputs, visible),
+            deltas_after=deltas_after,
             bytes_in=sum(file.length for entry in inputs.directories for file in entry.files),
         )
 
     def _end(self, hold: CompactionHold, result: CompactionResult) -> CompactionResult:
         """Tell the queue and give the place back. Nothing here can undo what was published."""
         try:
-            note = hold.end(result.state, result.reason, named=self.job.named, noted=self._noted(result))
+            note = hold.end(result.state, result.reason, named=self._run.named, noted=self._noted(result))
             passing(Point.ENDED)
             if note is not None:
                 result = replace(result, reason=f"{result.reason}; {note}")
@@ -610,13 +577,6 @@ class PlaceCompaction:
         if place is not None and state in (Outcome.REFUSED, Outcome.FAILED, Outcome.CONFLICT):
             files = note_of(fingerprint(place, self._services.settings), is_conflict=state is Outcome.CONFLICT)
         return RequestFacts(files=files, differs=state is Outcome.FAILED and result.unverified)
-
-
-def _deltas_after(place: ListedPlace, inputs: CompactionInputs, results: Sequence[str]) -> int:
-    """Return how many deltas a reader has to merge when results have taken the place of their inputs."""
-    merged = {entry.path for entry in inputs.directories}
-    left = sum(delta.path not in merged for delta in place.state.deltas)
-    return left + sum(isinstance(parse_directory(name, place.generation), DeltaDir) for name in results)
 
 
 def _is_unchanged(services: Services, place: ListedPlace) -> bool:

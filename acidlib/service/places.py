@@ -30,7 +30,7 @@ from acidlib.planning.stated_write_ids import (
     signs_of_aborts,
 )
 from acidlib.report.progress import WARNING
-from acidlib.service.services import Done, Services, in_threads
+from acidlib.service.services import Services, in_threads, value_of
 from acidlib.stores.listing import identity_file_of, list_location
 from acidlib.stores.store import CLAIM, STAGING_PREFIX
 from acidlib.wording import duration_text, plural, size_words, utc_words
@@ -482,7 +482,7 @@ def look_at(
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> tuple[list[ListingOutcome], list[PassedOver]]:
     """List every target; those that have changed within `idle_seconds` are passed over."""
-    found: list[Done[Listing]] = in_threads(
+    found = in_threads(
         lambda target: list_location(services.fs(target.location), target.location, without_unfinished=True),
         targets,
         on_progress=on_progress,
@@ -520,9 +520,9 @@ def _advance(services: Services, before: int, done: int) -> None:
     services.progress.advance(before + done)
 
 
-def _listed(target: Target, done: Done[Listing]) -> ListingOutcome:
+def _listed(target: Target, listing: Listing | AcidError) -> ListingOutcome:
     try:
-        return target.listed(done.get())
+        return target.listed(value_of(listing))
     except AcidError as error:
         return Unlisted(target=target, error=error)
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import cast
 
 from acidlib.config.settings import Settings
 from acidlib.errors import AcidError, CorruptError, RefusedError
 from acidlib.model.location import Location
 from acidlib.model.names import SIDE_FILE_SUFFIX, Generation
 from acidlib.model.requests import CompactionType
-from acidlib.model.units import DataFile, FileForm, JoinUnit, JoinWay, RewriteSettings, Unit, UnitResult
+from acidlib.model.units import DataFile, FileForm, RewriteSettings, Unit, UnitResult
 from acidlib.orc.proto import MAGIC
 from acidlib.orc.schema import is_acid, parse_row_type
 from acidlib.planning.inputs import CompactionInputs, InputDirectory, Publication, Refusal, compaction_inputs
@@ -32,11 +32,12 @@ from acidlib.rewrite.inputs import InputFiles
 from acidlib.rewrite.rebalance import RebalanceUnit, distribute_rows
 from acidlib.service.places import FULL, ListedPlace, Target
 from acidlib.service.schedule import Subtask, ran
-from acidlib.service.services import Done, Task
+from acidlib.service.services import Task
 from acidlib.service.tasks import (
     AnyUnit,
     find_runs_task,
     join_parts_task,
+    look_task,
     plan_bucket_task,
     run_part_task,
     run_unit_task,
@@ -62,49 +63,6 @@ class Prepared:
     inputs: CompactionInputs
     schema: DataFile | None
 
-    def files_to_read(self) -> tuple[tuple[DataFile, frozenset[JoinWay] | None], ...]:
-        """Those to read before units are known: all of insert-only tables, with ways to join them; else deletes."""
-        target = self.place.target
-        if target.is_insert_only:
-            ways = ways_of(target.storage, target.properties)
-            return tuple((file, ways) for file in input_files(self.inputs))
-        return tuple((file, None) for file in delete_files(self.inputs))
-
-    def units(
-        self, found: Mapping[str, Any], settings: RewriteSettings, common: Settings
-    ) -> tuple[Unit, ...] | tuple[JoinUnit, ...]:
-        """The files to make. `found`: what was read of each file, by its path; `common`: the settings of the run.
-
-        RefusedError where these could not become visible at once.
-        """
-        made = self._units(found, settings, common)
-        txn = self.place.target.interpretation.visibility_txn
-        if self.inputs.publication is Publication.FILE_BY_FILE and txn is not None and len(made) > 1:
-            raise RefusedError(
-                f"Cannot compact {self.place.target.ref}: because in a bucket its {len(made)} files cannot become "
-                "visible at once, and a name with a transaction hides them from nobody; leave --visibility-txn out"
-            )
-        return made
-
-    def _units(
-        self, found: Mapping[str, Any], settings: RewriteSettings, common: Settings
-    ) -> tuple[Unit, ...] | tuple[JoinUnit, ...]:
-        target, generation = self.place.target, self.place.generation
-        settings = target.rewrite_settings(settings, generation)
-        if target.is_insert_only:
-            return join_units(self.inputs, found, location=target.location, generation=generation, settings=settings)
-        return compaction_units(
-            self.inputs,
-            schema=self.schema,
-            delete_buckets=found,
-            location=target.location,
-            generation=generation,
-            write_ids=self.place.write_ids.for_compactor(),
-            settings=settings,
-            matching=target.matching(common, generation),
-            row_type=target.row_type(),
-        )
-
 
 def prepare(
     stores: Stores,
@@ -114,7 +72,7 @@ def prepare(
     minor_as_major_bytes: int,
     automatic: bool,
 ) -> Prepared | Refusal:
-    """What a compaction of a place, as it is listed, would read and write, or why there is none.
+    """Return what a compaction of a place, as it is listed, would read and write, or why there is none.
 
     automatic  an initiator asked for it, not a person
 
@@ -164,33 +122,28 @@ def require_rebalanceable(target: Target, generation: Generation) -> None:
 def with_logical_lengths(
     fs: FileSystem, location: Location, directories: tuple[InputDirectory, ...]
 ) -> tuple[InputDirectory, ...]:
-    """The same directories with each file as long as readers take it to be."""
+    """Return the same directories with each file as long as readers take it to be."""
+
+    def as_readers_take_it(file: DataFile) -> DataFile:
+        if file.flush_length is None:
+            return file
+        try:
+            return replace(file, length=flush_length(fs, f"{location}/{file.flush_length.path}", file.length))
+        except CorruptError:
+            if not file.aborted:
+                raise
+            return replace(file, length=0)  # its writer died before it noted a length, and its rows are left out anyway
+
     for directory in directories:
         for side in () if directory.wholly_aborted else directory.lone_side_files:
             data = side.removesuffix(SIDE_FILE_SUFFIX)
             if flush_length(fs, f"{location}/{side}", 1 << 62):
                 raise CorruptError(f"Cannot compact {location}: because {side} is there and {data} is missing")
-    if all(file.flush_length is None for directory in directories for file in directory.files):
-        return directories
-    return tuple(
-        replace(directory, files=tuple(_with_logical_length(fs, location, file) for file in directory.files))
-        for directory in directories
-    )
-
-
-def _with_logical_length(fs: FileSystem, location: Location, file: DataFile) -> DataFile:
-    if file.flush_length is None:
-        return file
-    try:
-        return replace(file, length=flush_length(fs, f"{location}/{file.flush_length.path}", file.length))
-    except CorruptError:
-        if not file.aborted:
-            raise
-        return replace(file, length=0)  # its writer died before it noted a length, and its rows are left out anyway
+    return tuple(replace(one, files=tuple(map(as_readers_take_it, one.files))) for one in directories)
 
 
 def _holds_events(place: ListedPlace, files: InputFiles) -> bool:
-    """Whether a file proves the table full ACID, or the caller says so: else nothing of it may be removed either."""
+    """Return True if a file proves the table full ACID, or the caller says so: else nothing of it may be removed."""
     if place.target.interpretation.table_kind == FULL:
         return True
     for file in place.listing.files:
@@ -204,39 +157,98 @@ def _holds_events(place: ListedPlace, files: InputFiles) -> bool:
 
 def _prove_full_acid(target: Target, inputs: CompactionInputs, place: InputFiles) -> None:
     """Refuse what is not proven to hold ACID events: the engine must not treat an insert-only table as another."""
+    cannot = f"Cannot compact {target.ref}: because"
+    instead = "if the table is insert-only, give --table-kind insert-only"
     files = [file for directory in inputs.directories for file in directory.files]
     for file in files:
         if file.form is FileForm.EVENTS and file.length and not file.aborted:
             if is_acid(place.tail(file).root):
                 return
-            raise RefusedError(
-                f"Cannot compact {target.ref}: because {file.path} has no ACID columns; if the table is insert-only, "
-                "give --table-kind insert-only"
-            )
-    if target.interpretation.table_kind == FULL:
-        first = next((file for file in files if file.length), None)
-        if first is not None:
-            _refuse_other_formats(target, first, place)
-    elif files:
-        raise RefusedError(
-            f"Cannot compact {target.ref}: because no file proves whether the table is full ACID or insert-only; give "
-            "--table-kind"
-        )
-
-
-def _refuse_other_formats(target: Target, file: DataFile, place: InputFiles) -> None:
-    """Rows of a table that is said to be full ACID can only be in ORC files."""
-    with closing(place.open(file)) as source:
-        head = source.read(0, min(file.length, 4))
-    cannot, instead = (
-        f"Cannot compact {target.ref}: because",
-        "if the table is insert-only, give --table-kind insert-only",
-    )
+            raise RefusedError(f"{cannot} {file.path} has no ACID columns; {instead}")
+    if files and target.interpretation.table_kind != FULL:
+        raise RefusedError(f"{cannot} no file proves whether the table is full ACID or insert-only; give --table-kind")
+    first = next((file for file in files if file.length), None)
+    if first is None:
+        return
+    # rows of a table that is said to be full ACID can only be in ORC files
+    with closing(place.open(first)) as source:
+        head = source.read(0, min(first.length, 4))
     found = next((name for magic, name in _FORMATS.items() if head.startswith(magic)), None)
     if found is not None:
-        raise RefusedError(f"{cannot} {file.path} is {found}, and a full ACID table is ORC; {instead}")
+        raise RefusedError(f"{cannot} {first.path} is {found}, and a full ACID table is ORC; {instead}")
     if not head.startswith(MAGIC):
-        raise CorruptError(f"{cannot} {file.path} does not begin as an ORC file does; {instead}")
+        raise CorruptError(f"{cannot} {first.path} does not begin as an ORC file does; {instead}")
+
+
+async def files_to_make(
+    stores: Stores,
+    plan: Prepared,
+    settings: RewriteSettings,
+    common: Settings,
+    *,
+    buckets: int | None = None,
+    checks: Sequence[Task] = (),
+) -> tuple[AnyUnit, ...]:
+    """Return the files to make, after reading what decides them: how files can be joined, and what deletes belong to.
+
+    common   the settings of the run
+    buckets  into how many a rebalance is to spread the rows; None = as many as there are
+    checks   tasks that have to go well before anything is made
+
+    RefusedError where the files could not become visible at once.
+    """
+    place, inputs = plan.place, plan.inputs
+    target, generation = place.target, place.generation
+    settings = target.rewrite_settings(settings, generation)
+    ways = ways_of(target.storage, target.properties) if target.is_insert_only else None
+    files = delete_files(inputs) if ways is None else input_files(inputs)
+    looks = [Task(partial(look_task, stores, target.location, file, ways), file.length, "look") for file in files]
+    answers = await ran(*checks, *looks)
+    found = {file.path: answer for file, answer in zip(files, answers[len(checks) :], strict=True)}
+    units: tuple[AnyUnit, ...]
+    if ways is not None:
+        units = join_units(inputs, found, location=target.location, generation=generation, settings=settings)
+    else:
+        units = before = compaction_units(
+            inputs,
+            schema=plan.schema,
+            delete_buckets=found,
+            location=target.location,
+            generation=generation,
+            write_ids=place.write_ids.for_compactor(),
+            settings=settings,
+            matching=target.matching(common, generation),
+            row_type=target.row_type(),
+        )
+        if inputs.kind is CompactionType.REBALANCE:
+            # where no row is left, it is what a major makes of it
+            units = await _rebalanced(stores, plan, before, buckets) or before
+    txn = target.interpretation.visibility_txn
+    if inputs.publication is Publication.FILE_BY_FILE and txn is not None and len(units) > 1:
+        raise RefusedError(
+            f"Cannot compact {target.ref}: because in a bucket its {len(units)} files cannot become visible at once, "
+            "and a name with a transaction hides them from nobody; leave --visibility-txn out"
+        )
+    return units
+
+
+async def _rebalanced(
+    stores: Stores, plan: Prepared, buckets_before: Sequence[Unit], wanted: int | None
+) -> tuple[RebalanceUnit, ...]:
+    """Find the rows bucket by bucket, and share them out; return no file where no row is left.
+
+    buckets_before  the place's, as a major would make each of them
+    wanted          into how many buckets; None = as many as there are
+    """
+    tasks = []
+    for number, unit in enumerate(buckets_before):
+        # for the ids of the rows at most about an eighth is read
+        length = sum(file.length for file in (*unit.inputs, *unit.deletes)) // 8
+        tasks.append(Task(partial(find_runs_task, unit, number, stores), length, "look"))
+    sources = await ran(*tasks)
+    (output,) = plan.inputs.outputs
+    buckets = wanted or present_buckets(plan.place.listing, plan.inputs)
+    return distribute_rows(sources, buckets, directory=output.name) if sources else ()
 
 
 REWRITE = "rewrite"
@@ -256,29 +268,21 @@ def file_task(unit: AnyUnit, staging: str | None, stores: Stores) -> Task | Subt
     return _shared(whole, unit, staging, stores) if 0 < 2 * unit.settings.part_bytes <= length else whole
 
 
-async def _shared(whole: Task, unit: Unit, staging: str, stores: Stores) -> Done[UnitResult]:
-    length = whole.length
-    (planned,) = await ran(Task(partial(plan_bucket_task, unit, stores), int(length * PLANNING), "plan parts"))
-    if planned.error is not None:
-        return planned
-    plan: BucketPlan = planned.get()
+async def _shared(whole: Task, unit: Unit, staging: str, stores: Stores) -> UnitResult:
+    planning, joining = int(whole.length * PLANNING), int(whole.length * JOINING)
+    plan: BucketPlan
+    (plan,) = await ran(Task(partial(plan_bucket_task, unit, stores), planning, "plan parts"))
     parts = [plan.part(numbers) for numbers in shares(plan.actions, unit.settings.part_bytes)]
     if not parts:
-        (done,) = await ran(whole)
-        return done
+        (result,) = await ran(whole)
+        return cast("UnitResult", result)
     tasks = []
     for part in parts:
         length = sum(action.length for action in part.actions.values())
         tasks.append(Task(partial(run_part_task, part, staging, stores), length, REWRITE))
-    made = await ran(*tasks)
-    failed = next((one for one in made if one.error is not None), None)
-    if failed is not None:
-        return failed
-    results = tuple(one.get() for one in made)
-    (done,) = await ran(
-        Task(partial(join_parts_task, plan, results, staging, stores), int(length * JOINING), "join parts")
-    )
-    return done
+    made = tuple(await ran(*tasks))
+    (result,) = await ran(Task(partial(join_parts_task, plan, made, staging, stores), joining, "join parts"))
+    return cast("UnitResult", result)
 
 
 def collect_results(
@@ -301,22 +305,3 @@ def filled_directories(inputs: CompactionInputs, results: Sequence[UnitResult]) 
     planned = [output.name for output in inputs.outputs]
     filled = [path for path in planned if any(result.has_content for result in results if result.directory == path)]
     return tuple(filled or planned[:1])
-
-
-async def rebalanced(
-    stores: Stores, plan: Prepared, buckets_before: Sequence[Unit], wanted: int | None
-) -> tuple[RebalanceUnit, ...]:
-    """Return the files of a rebalance: its rows are found, bucket by bucket, and shared out; none where no row is left.
-
-    buckets_before  the place's, as a major would make each of them
-    wanted          into how many buckets; None = as many as there are
-    """
-    tasks = []
-    for number, unit in enumerate(buckets_before):
-        # for the ids of the rows at most about an eighth is read
-        length = sum(file.length for file in (*unit.inputs, *unit.deletes)) // 8
-        tasks.append(Task(partial(find_runs_task, unit, number, stores), length, "look"))
-    sources = [answer.get() for answer in await ran(*tasks)]
-    buckets = wanted or present_buckets(plan.place.listing, plan.inputs)
-    (output,) = plan.inputs.outputs
-    return distribute_rows(sources, buckets, directory=output.name) if sources else ()

@@ -8,11 +8,11 @@ from itertools import chain, takewhile
 
 from acidlib.errors import AcidError, RefusedError
 from acidlib.model.location import Location
-from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts
+from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.tables import TableRef
 from acidlib.model.units import RewriteSettings
 from acidlib.report.results import CompactionResult, Outcome, outcome_of
-from acidlib.service.backend import Backend, Taken, Waiting
+from acidlib.service.backend import Backend, Waiting, nowhere
 from acidlib.service.places import (
     PORTION,
     Budget,
@@ -64,22 +64,15 @@ class CompactionRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One compaction to carry out.
+    """One compaction to carry out or, in a dry run, to plan.
 
-    taken    our request; None plans only (dry run)
-    named    asked for by name in this run: after a conflict it is not left in the queue
-    why      the initiator's reason, where there is one
+    request  ours; in a dry run one that waits, or for what is named one that was never queued (its id is 0)
     listed   the place as the run has listed it before, where it has
-    buckets  into how many it is to be rebalanced, where that is stated
     """
 
+    request: CompactionRequest
     target: Target
-    kind: CompactionType
-    taken: Taken | None
-    named: bool
-    why: str | None = None
     listed: ListedPlace | None = None
-    buckets: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,12 +86,6 @@ class Candidate:
     place: ListingOutcome
     done: str | None = None
     tried: CompactionRequest | None = None
-
-
-def _turn(one: Candidate) -> tuple[bool, bool, int]:
-    """Order candidates that are listed together."""
-    later = one.tried is not None or isinstance(one.place, Unlisted) or one.place.is_claimed
-    return one.done is None, later, 0 if one.tried is None else one.tried.id
 
 
 class RunQueue:
@@ -142,8 +129,12 @@ class RunQueue:
         """What ended the run before its last place, if anything did."""
         return self._spending.stopped
 
+    def _over(self, outcome: Outcome, target: Target, reason: str) -> None:
+        """Tell the result of a place that is over without a compaction."""
+        self._tell(not_begun(outcome, target, self._run.kind, reason))
+
     def _named_jobs(self) -> Iterator[Job]:
-        run, backend, tell = self._run, self._backend, self._tell
+        run, backend = self._run, self._backend
         if run.kind is CompactionType.REBALANCE and not backend.can_rebalance:
             raise RefusedError(
                 "Cannot rebalance: only a metastore of Hive 4 locks out who changes rows meanwhile; name one by "
@@ -155,34 +146,26 @@ class RunQueue:
         if not run.dry_run:
             doubts.require_vouched()
         for passed in selected.passed_over:
-            tell(not_begun(Outcome.SKIPPED, passed.target, run.kind, passed.reason))
+            self._over(Outcome.SKIPPED, passed.target, passed.reason)
         candidates = self._candidates(selected.targets, doubts, {})
         for one in self._within_budget(one for one in candidates if not self._finished_without_run(one)):
             place = one.place
-            if isinstance(place, Unlisted):
-                continue  # finished
+            assert isinstance(place, ListedPlace)  # any other is finished
             if run.dry_run:
-                yield Job(target=place.target, kind=run.kind, taken=None, named=True, listed=place, buckets=run.buckets)
-                continue
-            try:
-                taken = backend.submit(place, run.kind, buckets=run.buckets)
-            except AcidError as error:
-                if one.done is None:
-                    self._spending.unspent(place.bytes)
-                elif isinstance(error, RefusedError):
-                    # Hive 4 takes no second request for what it was compacted for, until that is cleaned
-                    tell(not_begun(Outcome.ALREADY_COMPACT, place.target, run.kind, one.done))
-                    continue
-                tell(not_begun(outcome_of(error), place.target, run.kind, str(error)))
+                request = CompactionRequest(id=0, ref=place.target.ref, type=run.kind, bucket_count=run.buckets)
             else:
-                yield Job(
-                    target=taken.target,
-                    kind=run.kind,
-                    taken=taken,
-                    named=True,
-                    listed=place,
-                    buckets=taken.request.bucket_count,
-                )
+                try:
+                    request = backend.submit(place, run.kind, buckets=run.buckets)
+                except AcidError as error:
+                    if one.done is None:
+                        self._spending.unspent(place.bytes)
+                    elif isinstance(error, RefusedError):
+                        # Hive 4 takes no second request for what it was compacted for, until that is cleaned
+                        self._over(Outcome.ALREADY_COMPACT, place.target, one.done)
+                        continue
+                    self._over(outcome_of(error), place.target, str(error))
+                    continue
+            yield Job(request=request, target=place.target, listed=place)
         doubts.end()
         if self._places > 1 and not self._fresh:
             tried = f" but {self._tried} that could not be done before, and have not changed since"
@@ -192,75 +175,79 @@ class RunQueue:
         """Tell of a named place that cannot be listed, or that holds nothing for a cleaner either."""
         place = one.place
         if isinstance(place, Unlisted):
-            self._tell(not_begun(outcome_of(place.error), place.target, self._run.kind, str(place.error)))
+            self._over(outcome_of(place.error), place.target, str(place.error))
         elif one.done is not None and place.leaves_nothing:
-            self._tell(not_begun(Outcome.ALREADY_COMPACT, place.target, self._run.kind, one.done))
+            self._over(Outcome.ALREADY_COMPACT, place.target, one.done)
         else:
             return False
         return True
 
     def _chosen_jobs(self) -> Iterator[Job]:
-        """What waits in the queue, in the order that was asked for. Not all of it is listed before the first begins."""
+        """Yield what waits in the queue, in the order that was asked for; not all is listed before the first begins."""
         run, backend = self._run, self._backend
-        found = self._understood(backend.waiting(run.kind))
-        waiting = {_place(one.target): one for one in found}
-        targets, nothing_stated = [one.target for one in found], Doubts(self._services, run.selection, ())
+        found = self._found(backend.waiting(run.kind))
+        targets, nothing_stated = [target for _, target in found], Doubts(self._services, run.selection, ())
+        waiting = {_place(target): request for request, target in found}
+        as_queued = {_place(target): target for target in targets}
         for one in self._within_budget(self._candidates(targets, nothing_stated, waiting)):
-            request = waiting[_place(one.place.target)]
-            listed = one.place if isinstance(one.place, ListedPlace) else None
-            if run.dry_run:
-                yield _queued_job(run.kind, request, None, listed)
-            elif (taken := backend.take(request)) is not None:
-                yield _queued_job(run.kind, taken, taken, listed)
+            place = _place(one.place.target)
+            request = waiting[place] if run.dry_run else backend.take(waiting[place])
+            if request is not None:
+                listed = one.place if isinstance(one.place, ListedPlace) else None
+                yield Job(request=request, target=as_queued[place], listed=listed)
 
     def _jobs_in_order(self) -> Iterator[Job]:
-        """What waits in a queue that hands requests out by their order, of whatever kind, until none of ours waits.
+        """Yield what waits in a queue that hands requests out in its own order, until none of ours waits.
 
-        A request that was given back in this run stands at the end again: whoever meets it has seen the whole queue.
+        They may be of either kind. A request that was given back in this run stands at the end again: whoever meets it
+        has seen the whole queue.
         """
         run, backend = self._run, self._backend
         met: set[TableRef] = set()
-        while fresh := list(takewhile(lambda one: one.request.ref not in met, backend.waiting(run.kind))):
-            found = self._understood(fresh) if run.dry_run else fresh
-            self._begin(len(met) + len(found))
-            for one, place in zip(found, self._measured(found), strict=True):
+        while fresh := list(takewhile(lambda one: one[0].ref not in met, backend.waiting(run.kind))):
+            if run.dry_run:
+                fresh = [*self._found(fresh)]
+            self._begin(len(met) + len(fresh))
+            for (request, target), place in zip(fresh, self._measured(fresh), strict=True):
                 done = None
                 if isinstance(place, ListedPlace):
-                    done = place.nothing_to_merge(one.request.type, automatic=one.request.facts.reason is not None)
+                    done = place.nothing_to_merge(request.type, automatic=request.facts.reason is not None)
                 if not self._spending.lets_start(0 if place is None else place.bytes, is_free=done is not None):
                     return
-                if run.dry_run:
-                    yield _queued_job(one.request.type, one, None)
-                    continue
-                taken = backend.take(one)
+                taken = request if run.dry_run else backend.take(request)
                 if taken is None:
                     return
-                met.add(taken.request.ref)
-                yield _queued_job(taken.request.type, taken, taken)
+                met.add(taken.ref)
+                if taken.id != request.id or isinstance(target, AcidError):
+                    target = nowhere(taken)
+                yield Job(request=taken, target=target)
             if run.dry_run:
                 return
 
-    def _measured(self, found: Sequence[Waiting]) -> Iterator[ListingOutcome | None]:
+    def _measured(self, waiting: Sequence[Waiting]) -> Iterator[ListingOutcome | None]:
         """List the places of requests, some at a time; None without a budget, which alone needs the listing."""
         if self._run.budget.bytes is None and self._run.budget.partitions is None:
-            yield from [None] * len(found)
+            yield from [None] * len(waiting)
             return
-        for start in range(0, len(found), PORTION):
-            some = found[start : start + PORTION]
-            listed, _ = look_at(self._services, [one.target for one in some if one.error is None], None)
+        for start in range(0, len(waiting), PORTION):
+            some = [target for _, target in waiting[start : start + PORTION]]
+            listed, _ = look_at(self._services, [target for target in some if isinstance(target, Target)], None)
             by_place = {_place(one.target): one for one in listed}
-            yield from (by_place.get(_place(one.target)) for one in some)
+            yield from (by_place.get(_place(target)) if isinstance(target, Target) else None for target in some)
 
-    def _understood(self, waiting: Iterable[Waiting]) -> list[Waiting]:
+    def _found(self, waiting: Iterable[Waiting]) -> list[tuple[CompactionRequest, Target]]:
         """Return the requests whose place is known; tell of the others, and end them."""
         found = []
-        for one in waiting:
-            if one.error is None:
-                found.append(one)
-                continue
-            self._tell(not_begun(outcome_of(one.error), one.target, one.request.type, str(one.error)))
-            if not self._run.dry_run:
-                self._backend.refuse(one, str(one.error))
+        for request, target in waiting:
+            try:
+                request.require_understood("compact")
+                if isinstance(target, AcidError):
+                    raise target
+                found.append((request, target))
+            except AcidError as error:
+                self._tell(not_begun(outcome_of(error), nowhere(request), request.type, str(error)))
+                if not self._run.dry_run:
+                    self._backend.refuse(request, str(error))
         return found
 
     def _within_budget(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
@@ -270,7 +257,7 @@ class RunQueue:
         )
 
     def _candidates(
-        self, targets: Sequence[Target], doubts: Doubts, waiting: Mapping[_Place, Waiting]
+        self, targets: Sequence[Target], doubts: Doubts, waiting: Mapping[_Place, CompactionRequest]
     ) -> Iterator[Candidate]:
         """Yield the places in their order.
 
@@ -287,7 +274,7 @@ class RunQueue:
                 done = tried = None
                 if isinstance(place, ListedPlace):
                     request = waiting.get(_place(place.target))
-                    is_automatic = request is not None and request.request.facts.reason is not None
+                    is_automatic = request is not None and request.facts.reason is not None
                     done = place.nothing_to_merge(kind, automatic=is_automatic)
                     tried = None if done else attempts.last(place, kind)
                     self._places += 1
@@ -300,7 +287,7 @@ class RunQueue:
         yield from sorted(last, key=_turn)
 
     def _portions(
-        self, targets: Sequence[Target], doubts: Doubts, waiting: Mapping[_Place, Waiting]
+        self, targets: Sequence[Target], doubts: Doubts, waiting: Mapping[_Place, CompactionRequest]
     ) -> Iterator[list[ListingOutcome]]:
         """Yield what is listed together, the most urgent first."""
         order, idle_seconds = self._run.order, self._run.selection.idle_seconds
@@ -309,14 +296,15 @@ class RunQueue:
             found, passed_over = listed
             doubts.look(found)
             for one in passed_over:
-                self._tell(not_begun(Outcome.SKIPPED, one.target, self._run.kind, one.reason))
+                self._over(Outcome.SKIPPED, one.target, one.reason)
             return found
 
         ranked: list[tuple[float, Target]] = []
         if order is Order.NAME:
             ranked = [(0, target) for target in targets]
-        elif order in _NOTED and waiting:  # what the initiator has noted of each
-            noted = [_NOTED[order](waiting[_place(target)].request.facts) for target in targets]
+        elif order in (Order.DELTAS, Order.BYTES) and waiting:  # what the initiator has noted of each
+            facts = [waiting[_place(target)].facts for target in targets]
+            noted = [one.deltas if order is Order.DELTAS else one.bytes for one in facts]
             ranked = [(figure, target) for figure, target in zip(noted, targets, strict=True) if figure is not None]
         if len(ranked) < len(targets):
             looks = map(kept, look_in_portions(self._services, targets, idle_seconds))
@@ -333,23 +321,14 @@ class RunQueue:
             yield kept(look_at(self._services, [target for _, target in ranked[start : start + PORTION]], idle_seconds))
 
 
-_NOTED: dict[Order, Callable[[RequestFacts], int | None]] = {
-    Order.DELTAS: lambda facts: facts.deltas,
-    Order.BYTES: lambda facts: facts.bytes,
-}
-
-
 def _place(target: Target) -> _Place:
     return target.ref, target.location
 
 
-def _queued_job(
-    kind: CompactionType, request: Waiting | Taken, taken: Taken | None, listed: ListedPlace | None = None
-) -> Job:
-    facts, buckets = request.request.facts, None if taken is None else taken.request.bucket_count
-    return Job(
-        target=request.target, kind=kind, taken=taken, named=False, why=facts.reason, listed=listed, buckets=buckets
-    )
+def _turn(one: Candidate) -> tuple[bool, bool, int]:
+    """Order candidates that are listed together."""
+    later = one.tried is not None or isinstance(one.place, Unlisted) or one.place.is_claimed
+    return one.done is None, later, 0 if one.tried is None else one.tried.id
 
 
 def not_begun(state: Outcome, target: Target, kind: CompactionType, reason: str) -> CompactionResult:

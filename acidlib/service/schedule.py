@@ -25,7 +25,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from acidlib.admission import THREADS
 from acidlib.errors import AcidError
 from acidlib.planning.units import BATCH_TASKS, SMALL_BYTES, alike, batches
-from acidlib.service.services import Done, Runner, Task, started_threads
+from acidlib.service.services import Runner, Task, started_threads, value_of
 from acidlib.service.stopping import STOPPING
 
 Found = TypeVar("Found")
@@ -44,17 +44,17 @@ _STEPS_AHEAD = 2
 _CANCEL_SECONDS = 0.2
 _WAITING_SECONDS = 1.0
 
-Subtask = Coroutine["tuple[Task | Subtask, ...]", Any, Done[Any]]
-"""Tasks that follow from one another, such as the parts of a large file; it ends with what became of the whole."""
+Subtask = Coroutine["tuple[Task | Subtask, ...]", Any, Any]
+"""Tasks that follow from one another, such as the parts of a large file; it ends with the value of the whole."""
 Asked = Task | Subtask
 Steps = Coroutine[tuple[Asked, ...], Any, Result]
 """The steps of a piece of work: it awaits `ran(...)`, and ends with its result."""
 
 
 @coroutine
-def ran(*asked: Asked) -> Generator[tuple[Asked, ...], list[Done[Any]], list[Done[Any]]]:
-    """Have tasks and subtasks run; return what became of each, in order."""
-    return (yield asked) if asked else []
+def ran(*asked: Asked) -> Generator[tuple[Asked, ...], list[Any], list[Any]]:
+    """Have tasks and subtasks run, all to their ends; return their values in order, or raise the first one's error."""
+    return [value_of(answer) for answer in (yield asked)] if asked else []
 
 
 class Piece(Protocol[Result]):
@@ -198,7 +198,7 @@ class Flow(Generic[Result]):
             else:
                 self._go_on(_Running(asked, one.piece, parent=one, place=place))
 
-    def _answer(self, one: _Running, place: int, answer: Done[Any]) -> None:
+    def _answer(self, one: _Running, place: int, answer: Any) -> None:
         one.answers[place] = answer
         one.missing -= 1
         if not one.missing:
@@ -225,7 +225,7 @@ class Flow(Generic[Result]):
             tasks = [[one.task for one in batch] for batch in job]
             self._threads.job(partial(self._runner.run, tasks, group=group), partial(self._job_ended, job))
 
-    def _job_ended(self, job: Sequence[Sequence[_Waiting]], found: list[list[Done[Any]]]) -> None:
+    def _job_ended(self, job: Sequence[Sequence[_Waiting]], found: list[list[Any]]) -> None:
         self._batches_running -= len(job)
         for batch, answers in zip(job, found, strict=True):
             for one, answer in zip(batch, answers, strict=True):
@@ -265,6 +265,10 @@ class _Running:
             self.asked = self.steps.send(self.answers)
         except StopIteration as end:
             self.result, self.has_ended = end.value, True
+        except AcidError as error:
+            if self.parent is None:
+                raise
+            self.result, self.has_ended = error, True
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,8 @@
-"""What the services work with, handed in once by the job, and the interface by which tasks are run."""
+"""What all parts of a run work with, handed in once by the job: so nothing below reads a clock or the environment.
+
+Beside it how work is done elsewhere: tasks by a runner, and what mostly waits by threads of the driver. In both an
+error is a value.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Barrier, Event
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from acidlib.admission import OF_THIS_PROCESS, THREADS, AdaptiveLimit
 from acidlib.config.settings import Settings
@@ -19,172 +23,8 @@ from acidlib.stores.filesystem import FileSystem
 from acidlib.stores.store import Claim, Store
 from acidlib.stores.stores import Stores
 
-# --- runner -----------------------------------------------------------------------------------------------------------
-# How tasks are run: one small interface, with Spark or this process behind it.
-
 Item = TypeVar("Item")
 Value = TypeVar("Value")
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """A function that is given a text unique to each attempt, and its input bytes. It is sent to another process.
-
-    step  what it does, for people
-    """
-
-    work: Callable[[str], Any]
-    length: int
-    step: str = "task"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done(Generic[Value]):
-    """What became of one item: its value, or the error that kept it from having one."""
-
-    outcome: Value | AcidError
-
-    @property
-    def error(self) -> AcidError | None:
-        """The error; None where there is a value."""
-        return self.outcome if isinstance(self.outcome, AcidError) else None
-
-    def get(self) -> Value:
-        """Return the value, or raise the error."""
-        if isinstance(self.outcome, AcidError):
-            raise self.outcome
-        return self.outcome
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Application:
-    """Which application of Spark ran the tasks, and where it can be looked at; None for none, or none that is known."""
-
-    id: str | None = None
-    tracking_url: str | None = None
-
-
-class Runner(Protocol):
-    """Runs tasks. May be used by several threads at once."""
-
-    @property
-    def application(self) -> Application:
-        """Where the tasks were run, so far; also once it has ended."""
-
-    @property
-    def slots(self) -> int:
-        """How many tasks run at the same time, as far as that is known now; 0 where the caller's thread runs them."""
-
-    def start(self) -> None:
-        """Have the place where tasks run, and what they are run with. RetryError where it cannot be had."""
-
-    def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Done[Any]]]:
-        """Return what became of each task, in order. A task run twice counts once.
-
-        batches  the tasks of each are run one after the other, at the same place
-        group    shown as the name of the work
-        """
-
-    def cancel(self) -> None:
-        """End what is being run: it fails, and soon."""
-
-
-def attempt(work: Callable[[Item], Value], item: Item) -> Done[Value]:
-    """Do one piece of work; an error becomes a value, so that it never takes others with it."""
-    try:
-        return Done(outcome=work(item))
-    except AcidError as error:
-        return Done(outcome=error)
-    except Exception as error:
-        fault = f"Cannot finish a task: because of an unexpected {type(error).__name__}: {error}"
-        return Done(outcome=DefectError(fault))
-
-
-@contextmanager
-def started_threads(number: int, name: str) -> Iterator[ThreadPoolExecutor]:
-    """Start a pool of threads, which are waited for at the end.
-
-    An interrupt that comes while a thread is started is raised before the pool knows it, so it would not be waited for.
-    """
-    with ThreadPoolExecutor(number, thread_name_prefix=name) as pool:
-        all_there = Barrier(number)
-        try:
-            for one in [pool.submit(all_there.wait) for _ in range(number)]:
-                one.result()
-        except BaseException:
-            all_there.abort()
-            raise
-        yield pool
-
-
-def as_done(
-    work: Callable[[Item], Value],
-    items: Sequence[Item],
-    *,
-    on_interrupt: Callable[[], None] = lambda: None,
-    admission: AdaptiveLimit = OF_THIS_PROCESS,
-) -> Iterator[tuple[int, Done[Value]]]:
-    """Yield which item is done and what became of it, as they come: for work that waits more than it computes.
-
-    An interrupt does not wait for what has not begun; `on_interrupt` may shorten what has.
-    """
-    if not items:
-        return
-    interrupted = Event()
-
-    def admitted(item: Item) -> Value:
-        with admission:
-            if interrupted.is_set():
-                raise CancelledError
-            return work(item)
-
-    with started_threads(min(THREADS, len(items)), "acidlib-look") as pool:
-        try:
-            numbers = {pool.submit(attempt, admitted, item): number for number, item in enumerate(items)}
-            for one in as_completed(list(numbers)):
-                STOPPING.look()
-                yield numbers.pop(one), one.result()
-        except BaseException:
-            interrupted.set()
-            on_interrupt()
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
-def in_threads(
-    work: Callable[[Item], Value], items: Sequence[Item], *, on_progress: Callable[[int], None]
-) -> list[Done[Value]]:
-    """Return what became of each item, in order; see `as_done`."""
-    found: dict[int, Done[Value]] = {}
-    for number, done in as_done(work, items):
-        found[number] = done
-        on_progress(len(found))
-    return [found[number] for number in range(len(items))]
-
-
-class LocalRunner:
-    """Runs tasks one after the other in the caller's thread: for a library's caller, for tests and benches."""
-
-    application = Application()
-    slots = 0
-
-    def __init__(self, unique: Callable[[], str]) -> None:
-        self._unique = unique
-
-    def start(self) -> None:
-        """It is here."""
-
-    def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Done[Any]]]:
-        """See Runner."""
-        del group
-        return [[attempt(task.work, self._unique()) for task in batch] for batch in batches]
-
-    def cancel(self) -> None:
-        """Nothing runs but what the caller waits for."""
-
-
-# --- services ---------------------------------------------------------------------------------------------------------
-# What the services work with: handed in once by the job, so that nothing below reads a clock or the environment.
 
 WORKER_PREFIX = "acidlib-"
 """Every worker id, and every private pool, of this engine begins with it."""
@@ -241,3 +81,127 @@ class Services:
     def now_ms(self) -> int:
         """Epoch milliseconds."""
         return int(self.clock() * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A function that is given a text unique to each attempt, and its input bytes. It is sent to another process.
+
+    step  what it does, for people
+    """
+
+    work: Callable[[str], Any]
+    length: int
+    step: str = "task"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Application:
+    """Which application of Spark ran the tasks, and where it can be looked at; None for none, or none that is known."""
+
+    id: str | None = None
+    tracking_url: str | None = None
+
+
+class Runner(Protocol):
+    """Runs tasks. May be used by several threads at once."""
+
+    @property
+    def application(self) -> Application:
+        """Where the tasks were run, so far; also once it has ended."""
+
+    @property
+    def slots(self) -> int:
+        """How many tasks run at the same time, as far as that is known now; 0 where the caller's thread runs them."""
+
+    def start(self) -> None:
+        """Have the place where tasks run, and what they are run with. RetryError where it cannot be had."""
+
+    def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Any]]:
+        """Return the value or the error (an AcidError) of each task, in order. A task run twice counts once.
+
+        batches  the tasks of each are run one after the other, at the same place
+        group    shown as the name of the work
+        """
+
+    def cancel(self) -> None:
+        """End what is being run: it fails, and soon."""
+
+
+def attempt(work: Callable[[Item], Value], item: Item) -> Value | AcidError:
+    """Do one piece of work; an error becomes a value, so that it never takes others with it."""
+    try:
+        return work(item)
+    except AcidError as error:
+        return error
+    except Exception as error:
+        return DefectError(f"Cannot finish a task: because of an unexpected {type(error).__name__}: {error}")
+
+
+def value_of(answer: Value | AcidError) -> Value:
+    """Return what an attempt came to, or raise the error that it ended by."""
+    if isinstance(answer, AcidError):
+        raise answer
+    return answer
+
+
+@contextmanager
+def started_threads(number: int, name: str) -> Iterator[ThreadPoolExecutor]:
+    """Start a pool of threads, which are waited for at the end.
+
+    An interrupt that comes while a thread is started is raised before the pool knows it, so it would not be waited for.
+    """
+    with ThreadPoolExecutor(number, thread_name_prefix=name) as pool:
+        all_there = Barrier(number)
+        try:
+            for one in [pool.submit(all_there.wait) for _ in range(number)]:
+                one.result()
+        except BaseException:
+            all_there.abort()
+            raise
+        yield pool
+
+
+def as_done(
+    work: Callable[[Item], Value],
+    items: Sequence[Item],
+    *,
+    on_interrupt: Callable[[], None] = lambda: None,
+    admission: AdaptiveLimit = OF_THIS_PROCESS,
+) -> Iterator[tuple[int, Value | AcidError]]:
+    """Yield which item is done and what it came to, as they come: for work that waits more than it computes.
+
+    An interrupt does not wait for what has not begun; `on_interrupt` may shorten what has.
+    """
+    if not items:
+        return
+    interrupted = Event()
+
+    def admitted(item: Item) -> Value:
+        with admission:
+            if interrupted.is_set():
+                raise CancelledError
+            return work(item)
+
+    with started_threads(min(THREADS, len(items)), "acidlib-look") as pool:
+        try:
+            numbers = {pool.submit(attempt, admitted, item): number for number, item in enumerate(items)}
+            for one in as_completed(list(numbers)):
+                STOPPING.look()
+                yield numbers.pop(one), one.result()
+        except BaseException:
+            interrupted.set()
+            on_interrupt()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def in_threads(
+    work: Callable[[Item], Value], items: Sequence[Item], *, on_progress: Callable[[int], None]
+) -> list[Value | AcidError]:
+    """Return what each item came to, in order; see `as_done`."""
+    found: dict[int, Value | AcidError] = {}
+    for number, done in as_done(work, items):
+        found[number] = done
+        on_progress(len(found))
+    return [found[number] for number in range(len(items))]

@@ -23,7 +23,7 @@ from pyspark import SparkConf, SparkContext, TaskContext
 from acidlib.config.files import CHECKOUT
 from acidlib.errors import RefusedError, RetryError
 from acidlib.planning.units import SMALL_BYTES
-from acidlib.service.services import Application, Done, Task, attempt
+from acidlib.service.services import Application, Task, attempt
 from acidlib.service.spark_driver import (
     OF_THIS_PROCESS,
     SHELL,
@@ -93,7 +93,7 @@ class SparkRunner:
         """Have a context, and a Python worker with all that tasks need; see Runner."""
         self._one_job([[Task(work=nothing, length=0)]], "the start of a Python worker")
 
-    def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Done[Any]]]:
+    def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Any]]:
         """Run all tasks; see Runner.
 
         What Spark gives up is done again in halves, until a task that it gives up is alone in its job. So one bucket
@@ -103,12 +103,12 @@ class SparkRunner:
         cancelled = self._cancelled
         tries = _MOST_GIVEN_UP
 
-        def halved(tasks: Sequence[Task], error: RetryError) -> list[Done[Any]]:
+        def halved(tasks: Sequence[Task], error: RetryError) -> list[Any]:
             nonlocal tries
             if len(tasks) == 1 or tries <= 0 or self._cancelled != cancelled:
-                return [Done(outcome=error)] * len(tasks)
+                return [error] * len(tasks)
             middle = len(tasks) // 2
-            found: list[Done[Any]] = []
+            found: list[Any] = []
             for half in (tasks[:middle], tasks[middle:]):
                 try:
                     found += [done for (done,) in self._one_job([[task] for task in half], group)]
@@ -136,7 +136,7 @@ class SparkRunner:
                 with suppress(Exception):  # what runs no more needs no end
                     context.cancelJobGroup(group)
 
-    def _one_job(self, batches: Sequence[Sequence[Task]], group: str) -> list[list[Done[Any]]]:
+    def _one_job(self, batches: Sequence[Sequence[Task]], group: str) -> list[list[Any]]:
         """Run all batches as one job. RetryError when Spark gives it up."""
         if not batches:
             return []
@@ -158,7 +158,7 @@ class SparkRunner:
             self._groups.discard(group_id)
 
 
-def _attempts(batches: Iterable[Sequence[Task]]) -> Iterator[list[Done[Any]]]:
+def _attempts(batches: Iterable[Sequence[Task]]) -> Iterator[list[Any]]:
     context = TaskContext.get()
     number = context.taskAttemptId() if context is not None else 0
     for batch in batches:

@@ -172,7 +172,7 @@ async def _compare(services: Services, done: Compacted, found: Verification, req
     chosen = chosen_buckets(buckets, share, place=str(location), request=request_id)
     views = [_view(services, done, about, side, bucket) for bucket in chosen for side in (done.directories, now)]
     tasks = [Task(partial(view_task, one, services.stores), one.length, "verify") for one in views]
-    tallies: list[Tally] = [answer.get() for answer in await ran(*tasks)]
+    tallies: list[Tally] = await ran(*tasks)
     pairs = dict(zip(chosen, zip(tallies[::2], tallies[1::2], strict=True), strict=True))
     if rebalanced:
         before, now_there = (reduce(Tally.with_more, tallies[side::2], Tally()) for side in (0, 1))
@@ -236,7 +236,7 @@ async def _buckets_of_deletes(
     }
     look = partial(delete_look_task, services.stores, done.target.location)
     answers = await ran(*(Task(partial(look, file), file.length, "look") for file in files.values()))
-    return {path: answer.get() for path, answer in zip(files, answers, strict=True)}
+    return dict(zip(files, answers, strict=True))
 
 
 def _view(

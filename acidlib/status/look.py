@@ -58,7 +58,7 @@ from acidlib.service.places import (
     look_in_portions,
     target_of,
 )
-from acidlib.service.services import Services, in_threads
+from acidlib.service.services import Services, in_threads, value_of
 from acidlib.service.surroundings.alone import select_targets
 from acidlib.service.surroundings.catalog import Catalog
 from acidlib.service.surroundings.hive3 import concerns
@@ -300,7 +300,7 @@ def _listed(
 
     for looked, _ in look_in_portions(services, sorted(targets, key=order)[:most_places], None):
         for done in in_threads(figures, looked, on_progress=lambda _: None):  # of what is due files are looked into
-            one = done.get()
+            one = value_of(done)
             if one is not None:
                 yield one
 

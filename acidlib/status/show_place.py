@@ -101,7 +101,7 @@ def _rows(services: Services, place: ListedPlace, paths: Sequence[str]) -> dict[
         return None
 
     done = in_threads(rows_of, paths, on_progress=lambda _: None)
-    return {path: one.outcome for path, one in zip(paths, done, strict=True)}
+    return dict(zip(paths, done, strict=True))
 
 
 def _part(part: SeenPart, rows: Sequence[_Rows]) -> dict[str, Any]:

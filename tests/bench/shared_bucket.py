@@ -25,14 +25,14 @@ from acidlib.cli.options import Size
 from acidlib.model.units import Unit
 from acidlib.service.plan import file_task
 from acidlib.service.schedule import Flow, Subtask, ran
-from acidlib.service.services import Application, Done, Task, attempt
+from acidlib.service.services import Application, Task, attempt
 from acidlib.stores.renaming.local import LocalFileSystem
 from acidlib.stores.renaming.store import RenameStore, remove_staging
 from acidlib.stores.stores import Stores
 from bench.rewrite_once import unit_of
 
 
-def _attempts(batch: Sequence[Task]) -> list[Done[Any]]:
+def _attempts(batch: Sequence[Task]) -> list[Any]:
     return [attempt(task.work, uuid.uuid4().hex) for task in batch]
 
 
@@ -47,7 +47,7 @@ class _Processes:
     def start(self) -> None:
         """It is here."""
 
-    def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Done[Any]]]:
+    def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Any]]:
         del group
         return list(self._pool.map(_attempts, batches))
 
@@ -63,8 +63,7 @@ class _Bucket:
     name: str = "bucket"
 
     async def steps(self) -> None:
-        (done,) = await ran(self.made)
-        done.get()
+        await ran(self.made)
 
     def give_back(self) -> None:
         """Nothing is given up here."""

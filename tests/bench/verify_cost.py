@@ -46,10 +46,11 @@ def once(place: Path) -> str:
         units = units_of(plan, stores=stores)
         made = [run_unit_task(unit, stage.path, stores, str(number)) for number, unit in enumerate(units)]
         staged = collect_results(stage, plan.inputs, made)
-        return units, stage.publish(staged, inputs=(), last_check=lambda: None)
+        done = made_by(plan, tuple(units), staged, stage)
+        stage.publish(staged, inputs=(), last_check=lambda: None)
+        return done
 
-    (units, published), compacting = timed(compact)
-    done = made_by(plan, units, published.directories)
+    done, compacting = timed(compact)
     services: Any = _Services(stores)
     verifier = Verifier(services, release_held=False)
     found, verifying = timed(lambda: to_its_end(verifier.compare(done, 1, 1.0)))

@@ -23,13 +23,14 @@ from claim_directories import claims_at_time
 from click.testing import CliRunner
 from conformance.hive_tables import FIXTURES
 from judges import merge
+from runners import LocalRunner
 from servers.java import SMALL
 
 from acidlib.cli import jobs
 from acidlib.cli.command import Machine
 from acidlib.metastore.options import KerberosLogin
 from acidlib.queue.sql import SqlQueue
-from acidlib.service.services import LocalRunner, Runner
+from acidlib.service.services import Runner
 from acidlib.service.spark import SparkRunner, SparkSession, hadoop_in_jvm
 from acidlib.service.spark_driver import SparkOptions
 from acidlib.stores.renaming.store import RenameStage

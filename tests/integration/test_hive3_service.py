@@ -21,9 +21,9 @@ from judges import merge, tables
 from judges.plain_rows import insert_only_rows
 from located import at
 from long_runs import amount
+from runners import ThreadRunner
 from servers.fleet import Servers
 from servers.metastore import Metastore
-from thread_runner import ThreadRunner
 
 from acidlib.metastore import holding
 from acidlib.model.names import Generation

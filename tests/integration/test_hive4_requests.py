@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pyorc
 import pytest
 from judges.tables import Transaction, delta_name, inserts, write_dir
-from thread_runner import ThreadRunner
+from runners import ThreadRunner
 
 from acidlib.errors import ConflictError, RetryError, UnknownOutcomeError
 from acidlib.metastore.connection import interface

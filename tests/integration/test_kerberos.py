@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from long_runs import LONG, in_a_long_run
+from runners import LocalRunner
 from servers.fleet import Servers
 from servers.kdc import Kdc
 from servers.metastore import SERVICE, Metastore
@@ -36,7 +37,7 @@ from acidlib.metastore.transactions import TxnType
 from acidlib.metastore.transport import Transport
 from acidlib.model.names import Generation
 from acidlib.model.tables import TableRef
-from acidlib.service.services import Done, LocalRunner, Task
+from acidlib.service.services import Task
 from integration.conftest import KERBEROS
 from integration.harness import AROUND, ROOT, Jobs
 from integration.hive4_jobs import Service, only_line
@@ -327,7 +328,7 @@ class SlowRunner(LocalRunner):
         super().__init__(lambda: uuid.uuid4().hex)
         self._seconds = seconds
 
-    def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Done[Any]]]:
+    def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Any]]:
         time.sleep(self._seconds)
         return super().run(batches, group=group)
 

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from thread_runner import ThreadRunner
+from runners import ThreadRunner
 
 from acidlib.errors import RetryError
 from acidlib.points import Point

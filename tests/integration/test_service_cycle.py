@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 from claim_directories import lay_claim
 from judges import merge
+from runners import LocalRunner
 
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.tables import TableRef
 from acidlib.service import initiate as initiator
-from acidlib.service.services import Done, LocalRunner, Task
+from acidlib.service.services import Task
 from integration.harness import Jobs, at_time, fixture, names, tree, use_runner, visible, within
 
 LISTS = (
@@ -116,7 +117,7 @@ class NoSpark(LocalRunner):
     def slots(self) -> int:
         raise AssertionError("Spark was started to learn how many tasks it runs")
 
-    def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Done[Any]]]:
+    def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Any]]:
         raise AssertionError(f"Spark was started for {group}")
 
 

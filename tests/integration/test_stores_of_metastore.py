@@ -19,12 +19,12 @@ from hdfs_tables import mount_table
 from judges import merge
 from judges.tables import delta_name
 from long_runs import amount
+from runners import ThreadRunner
 from servers.hdfs import Hdfs
 from servers.metastore import Metastore
 from servers.postgres import Postgres
 from servers.process import free_port
 from servers.s3 import S3Server
-from thread_runner import ThreadRunner
 
 from acidlib.model.location import HDFS, S3, VIEWFS
 from acidlib.stores.s3.store import S3Stage

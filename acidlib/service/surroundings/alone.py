@@ -14,7 +14,7 @@ from acidlib.planning.results import holding
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.queue.sql import SqlQueue
 from acidlib.service.attempts import Attempts
-from acidlib.service.backend import Decided, Hold, Selected, Taken, Waiting, finish_publications
+from acidlib.service.backend import Decided, Hold, Selected, Waiting, finish_publications
 from acidlib.service.clean import ListedRequest, ReplacedError
 from acidlib.service.places import (
     CleanerOptions,
@@ -129,28 +129,28 @@ class StandaloneBackend(SqlBackend):
 
     def waiting(self, kind: CompactionType) -> list[Waiting]:
         """Return what waits in our queue."""
-        found = []
+        found: list[Waiting] = []
         for request in filter(self.ours, self.queue.waiting(kind)):
             try:
-                found.append(Waiting.at(request, target_of(request)))
+                found.append((request, target_of(request)))
             except AcidError as error:
-                found.append(Waiting.at(request, error))
+                found.append((request, error))
         return found
 
-    def submit(self, place: ListedPlace, kind: CompactionType, *, buckets: int | None = None) -> Taken:
+    def submit(self, place: ListedPlace, kind: CompactionType, *, buckets: int | None = None) -> CompactionRequest:
         """Queue it, understood as it is now, and take it."""
         del buckets
         if place.holds_staging:
             finish_publications(self.services, place.target.location)
-        return self.queue_and_take(request_of(place, kind, initiator=f"{self.services.host}-manual"), place.target)
+        return self.queue_and_take(request_of(place, kind, initiator=f"{self.services.host}-manual"))
 
     def decided_request(self, decided: Decided) -> CompactionRequest:
         """Return a request with all that a later worker and cleaner need."""
         return with_figures(request_of(decided.place, decided.kind, initiator=self.services.initiator_id), decided)
 
-    def hold(self, taken: Taken) -> StandaloneHold:
+    def hold(self, request: CompactionRequest, target: Target) -> StandaloneHold:
         """Return what works on a request of our queue."""
-        return StandaloneHold(self, taken.request, taken.target, is_new=taken.is_new)
+        return StandaloneHold(self, request, target)
 
     def attempts(self, targets: Sequence[Target]) -> Attempts:
         """Remember also where anything has failed."""

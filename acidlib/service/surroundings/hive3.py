@@ -34,7 +34,7 @@ from acidlib.planning.inputs import Publication
 from acidlib.queue.metastore_database import MetastoreDatabase
 from acidlib.queue.sql import SqlQueue
 from acidlib.report.results import Statistics
-from acidlib.service.backend import Decided, Hold, Selected, Taken, Waiting, finish_publications, nowhere
+from acidlib.service.backend import Decided, Hold, Selected, Waiting, finish_publications, nowhere
 from acidlib.service.clean import ListedRequest, each_alone
 from acidlib.service.places import CleanerOptions, ListedPlace, Selection, Target
 from acidlib.service.services import Services
@@ -191,22 +191,23 @@ class Hive3Backend(SqlBackend):
     def waiting(self, kind: CompactionType) -> list[Waiting]:
         """Return the requests of this kind that no run works on."""
         rows = list(filter(self.ours, self.queue.waiting(kind)))
-        return [Waiting.at(row, place) for row, place in zip(rows, self.catalog.places(rows), strict=True)]
+        return list(zip(rows, self.catalog.places(rows), strict=True))
 
-    def submit(self, place: ListedPlace, kind: CompactionType, *, buckets: int | None = None) -> Taken:
+    def submit(self, place: ListedPlace, kind: CompactionType, *, buckets: int | None = None) -> CompactionRequest:
         """Queue it and take it."""
         del buckets
         request = self.request_for(place.target, kind, initiator=f"{self.services.host}-manual")
-        return self.queue_and_take(request, place.target)
+        return self.queue_and_take(request)
 
     def decided_request(self, decided: Decided) -> CompactionRequest:
         """Return a request with its figures only where the queue is ours, for Hive's has little room."""
         request = self.request_for(decided.place.target, decided.kind, initiator=self.services.initiator_id)
         return with_figures(request, decided) if self.own_queue else request
 
-    def hold(self, taken: Taken) -> Hive3Hold:
-        """Return the hold of a request that is ours."""
-        return Hive3Hold(self, taken.request, is_new=taken.is_new)
+    def hold(self, request: CompactionRequest, target: Target) -> Hive3Hold:
+        """Return the hold of a request that is ours, whose place is looked up once it is locked."""
+        del target
+        return Hive3Hold(self, request)
 
     def undo_target(self, request: CompactionRequest) -> Target:
         """Return the very table that was compacted, where it lay."""
@@ -245,8 +246,8 @@ class Hive3Hold(SqlHold):
     doing = "compact"
     """What messages say cannot be done."""
 
-    def __init__(self, backend: Hive3Backend, request: CompactionRequest, *, is_new: bool = False) -> None:
-        super().__init__(backend, request, nowhere(request), is_new=is_new)
+    def __init__(self, backend: Hive3Backend, request: CompactionRequest) -> None:
+        super().__init__(backend, request, nowhere(request))
         self._hive3 = backend
         self._locks: list[CompactorLock] = []
         self._since = 0.0

@@ -39,7 +39,7 @@ from acidlib.queue.metastore_database import MetastoreDatabase
 from acidlib.queue.rules import failed_attempts_reason
 from acidlib.report.results import Outcome, Statistics
 from acidlib.service.attempts import Attempts, awaited_marks
-from acidlib.service.backend import Backend, CompactionHold, Decided, Selected, Taken, Waiting, nowhere
+from acidlib.service.backend import Backend, CompactionHold, Decided, Selected, Waiting, nowhere
 from acidlib.service.places import ListedPlace, Selection, Target
 from acidlib.service.plan import require_rebalanceable
 from acidlib.service.services import WORKER_PREFIX, Services
@@ -152,14 +152,14 @@ class Hive4Backend(Backend):
 
         A run that does majors does rebalances, too.
         """
-        rows = [
+        rows: list[CompactionRequest] = [
             row
             for row in reversed(self.hms.show_compactions())
             if row.state is State.INITIATED and self._pool == (None if row.pool in ("", "default") else row.pool)
         ]
         while rows and rows[-1].type is not kind and not (kind.makes_base and rows[-1].type.makes_base):
             rows.pop()
-        return [Waiting.at(row, place) for row, place in zip(rows, self.catalog.places(rows), strict=True)]
+        return list(zip(rows, self.catalog.places(rows), strict=True))
 
     def cautions(self) -> list[str]:
         """Warn that in the default pool requests are taken that only Hive's own workers can do."""
@@ -170,15 +170,12 @@ class Hive4Backend(Backend):
             "Hive's own workers can do are refused. --pool gives this engine a pool of its own"
         ]
 
-    def take(self, waiting: Waiting) -> Taken | None:
+    def take(self, request: CompactionRequest) -> CompactionRequest | None:
         """Take whatever request the metastore hands out next."""
-        found = self.hms.find_next_compaction(self.services.worker_id, __version__, self._pool)
-        if found is None:
-            return None
-        target = waiting.target if waiting.request.id == found.id else nowhere(found)
-        return Taken(request=found, target=target)
+        del request
+        return self.hms.find_next_compaction(self.services.worker_id, __version__, self._pool)
 
-    def submit(self, place: ListedPlace, kind: CompactionType, *, buckets: int | None = None) -> Taken:
+    def submit(self, place: ListedPlace, kind: CompactionType, *, buckets: int | None = None) -> CompactionRequest:
         """Queue it in a pool that only this run takes from, so that what is handed out is what was asked for."""
         target = place.target
         # one of its own for each request: after a lost answer nothing else can be handed out for it
@@ -208,17 +205,18 @@ class Hive4Backend(Backend):
                 raise
         if found is None or found.id != answer.id:
             raise taken_by_another(str(target.ref), answer.id)
-        return Taken(request=found, target=target)
+        return found
 
     def _in_pool(self, pool: str) -> ShownRequest | None:
         return next((row for row in self.hms.show_compactions() if row.pool == pool), None)
 
-    def refuse(self, waiting: Waiting, reason: str) -> None:
+    def refuse(self, request: CompactionRequest, reason: str) -> None:
         """Do nothing: only a request that was handed out can be refused."""
 
-    def hold(self, taken: Taken) -> Hive4Hold:
-        """Return the hold of a request that was handed out to us."""
-        return Hive4Hold(self, taken.request)
+    def hold(self, request: CompactionRequest, target: Target) -> Hive4Hold:
+        """Return the hold of a request that was handed out to us, whose place is looked up once it is locked."""
+        del target
+        return Hive4Hold(self, request)
 
     def attempts(self, targets: Sequence[Target]) -> Attempts:
         """Ask the metastore's queue and its history."""

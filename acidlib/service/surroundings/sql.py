@@ -30,7 +30,7 @@ from acidlib.queue.rules import Retention
 from acidlib.queue.sql import SqlQueue
 from acidlib.report.results import Outcome
 from acidlib.service.attempts import COUNTED, Attempts, awaited_marks
-from acidlib.service.backend import Backend, CompactionHold, Decided, Hold, Taken, Waiting, finish_publications
+from acidlib.service.backend import Backend, CompactionHold, Decided, Hold, finish_publications
 from acidlib.service.clean import Cleaning
 from acidlib.service.places import CleanerOptions, Target
 from acidlib.service.services import WORKER_PREFIX, Services
@@ -47,6 +47,8 @@ class SqlBackend(Backend):
     def __init__(self, services: Services, queue: SqlQueue) -> None:
         super().__init__(services)
         self.queue = queue
+        self.queued_here: set[int] = set()
+        """The requests that this run has queued for itself, which are withdrawn when it gives up."""
 
     @abstractmethod
     def ours(self, row: CompactionRequest) -> bool:
@@ -123,27 +125,27 @@ class SqlBackend(Backend):
         is_stale = holder is None or holder.is_stale
         return is_stale and (took_long or (holder is not None and holder.owner == row.worker_id))
 
-    def take(self, waiting: Waiting) -> Taken | None:
+    def take(self, request: CompactionRequest) -> CompactionRequest | None:
         """Claim the request by its id; None when another worker has it."""
-        claimed = self.queue.claim_id(waiting.request.id, self.services.worker_id, self.services.now_ms())
-        return None if claimed is None else Taken(request=claimed, target=waiting.target)
+        return self.queue.claim_id(request.id, self.services.worker_id, self.services.now_ms())
 
-    def refuse(self, waiting: Waiting, reason: str) -> None:
+    def refuse(self, request: CompactionRequest, reason: str) -> None:
         """End a request as refused, unless another worker has it."""
-        number, worker, now_ms = waiting.request.id, self.services.worker_id, self.services.now_ms()
-        if self.queue.claim_id(number, worker, now_ms):
-            self.queue.end(number, State.REFUSED, now_ms, worker_id=worker, reason=reason)
+        worker, now_ms = self.services.worker_id, self.services.now_ms()
+        if self.queue.claim_id(request.id, worker, now_ms):
+            self.queue.end(request.id, State.REFUSED, now_ms, worker_id=worker, reason=reason)
 
-    def queue_and_take(self, request: CompactionRequest, target: Target) -> Taken:
-        """Return a request for this place that is now ours and ends with this run; ConflictError for one in the way.
+    def queue_and_take(self, request: CompactionRequest) -> CompactionRequest:
+        """Queue a request for a named place, and return it: it is ours now, and ends with this run.
 
-        One of its kind that waits already is taken over.
+        One of its kind that waits already is taken over. ConflictError for any other one in the way.
         """
         queue, worker, now_ms = self.queue, self.services.worker_id, self.services.now_ms()
         request = replace(request, facts=request.facts.updated(RequestFacts(process=process_identity())))
         answer = queue.enqueue(request, now_ms=now_ms, worker_id=worker)
         if answer.working is not None:
-            return Taken(request=answer.working, target=target, is_new=True)
+            self.queued_here.add(answer.working.id)
+            return answer.working
         waiting = queue.find(answer.id) if answer.state is State.INITIATED else None
         if waiting is None or waiting.type is not request.type:
             raise in_the_way(str(request.ref), answer.reason)
@@ -152,7 +154,7 @@ class SqlBackend(Backend):
             raise taken_by_another(str(request.ref), answer.id)
         # what is stated now is newer than what the waiting request was made with
         queue.change(answer.id, worker, facts=request.facts)
-        return Taken(request=replace(claimed, facts=claimed.facts.updated(request.facts)), target=target)
+        return replace(claimed, facts=claimed.facts.updated(request.facts))
 
     def attempts(self, targets: Sequence[Target]) -> Attempts:
         """Return what our requests and their history say, whichever queue it is."""
@@ -277,14 +279,10 @@ def history_retention(settings: Settings) -> Retention:
 class SqlHold(CompactionHold):
     """The place of a request in a SQL queue. A request that this run does not work on is only read."""
 
-    def __init__(
-        self, backend: SqlBackend, request: CompactionRequest, target: Target, *, is_new: bool = False
-    ) -> None:
-        """`is_new`: this run has queued the request for itself."""
+    def __init__(self, backend: SqlBackend, request: CompactionRequest, target: Target) -> None:
         super().__init__(backend.services, request, target)
         self._backend = backend
         self._queue = backend.queue
-        self._is_new = is_new
         self._mark: int | None = None
         self._inputs: str | None = None
         self._noted_unverified = bool(request.facts.unverified)
@@ -377,7 +375,8 @@ class SqlHold(CompactionHold):
 
     def abandon(self, *, may_be_visible: bool = False) -> None:
         """Give the request back to the queue, or withdraw it."""
-        end = self._queue.withdraw if self._is_new and not may_be_visible else self._queue.give_back
+        is_new = self.request.id in self._backend.queued_here
+        end = self._queue.withdraw if is_new and not may_be_visible else self._queue.give_back
         end(self.request.id, self._services.worker_id)
 
 

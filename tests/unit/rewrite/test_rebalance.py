@@ -16,9 +16,8 @@ from compaction import (
     Compacted,
     bucket_files,
     compact_directory,
+    files_of,
     prepared,
-    rebalanced_units,
-    units_of,
 )
 from judges import bloom, merge
 from judges import orc_tail as o
@@ -43,6 +42,7 @@ import acidlib.rewrite.bucket
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.names import Generation
 from acidlib.model.units import RewriteSettings
+from acidlib.rewrite.rebalance import RebalanceUnit
 from acidlib.rewrite.recode import KeptRows
 
 NESTED = "struct<id:int,v:string,l:array<struct<k:bigint,s:string>>,m:map<string,double>,d:date>"
@@ -236,7 +236,7 @@ def test_a_bucket_weighs_as_much_as_its_share_of_the_files(tmp_path: Path) -> No
     built = build(tmp_path / "t", WIDE, [Transaction(inserts=tuple(wide_rows(0, 12)))], writers=2)
     found = prepared(built.location, REBALANCE, built.write_ids, Generation.HIVE4, TXN)
     total = sum(path.stat().st_size for path in built.location.rglob("bucket_*"))
-    lengths = [unit.length for unit in rebalanced_units(found, units_of(found), 3)]
+    lengths = [unit.length for unit in files_of(found, buckets=3) if isinstance(unit, RebalanceUnit)]
     assert lengths == [pytest.approx(total / 3, rel=0.01)] * 3
 
 

@@ -10,6 +10,7 @@ from compaction import MAJOR, MINOR, prepared, units_of
 from judges import tables
 
 from acidlib.model.requests import CompactionType
+from acidlib.planning.units import delete_files
 from acidlib.rewrite.bucket import run_unit
 from acidlib.rewrite.deletes import event_buckets
 from acidlib.rewrite.inputs import InputFiles
@@ -38,11 +39,12 @@ def test_a_major_compaction_reads_thirteen_tails_of_nine_files(table: Path) -> N
     driver = CountedFiles()
     found = prepared(table, MAJOR, stores=opened_by(driver))
     assert driver.tails_below(table) == once(ROWS[0], ROWS[-1])  # what proves it full ACID, and what tells the columns
-    for file, _ in found.files_to_read():
+    deletes = delete_files(found.inputs)
+    for file in deletes:
         looking = CountedFiles()
         assert event_buckets(file, InputFiles(str(table), looking)) == {0}
         assert looking.tails_below(table) == once(file.directory)
-    assert len(found.files_to_read()) == 2
+    assert len(deletes) == 2
     [unit] = units_of(found)
     made = table / "made"
     rewriting = CountedFiles()

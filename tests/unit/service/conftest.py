@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from runners import LocalRunner
 
 from acidlib.config.settings import default_settings
 from acidlib.report.progress import TerminalProgress
-from acidlib.service.services import LocalRunner, Services
+from acidlib.service.services import Services
 from acidlib.stores.stores import Stores
 
 

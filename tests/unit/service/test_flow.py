@@ -11,12 +11,12 @@ from functools import partial
 from typing import Any
 
 import pytest
-from thread_runner import ThreadRunner
+from runners import LocalRunner, ThreadRunner
 
 from acidlib.errors import ConflictError, RetryError
 from acidlib.planning.units import SMALL_BYTES
 from acidlib.service.schedule import Flow, Piece, ran
-from acidlib.service.services import Done, LocalRunner, Task
+from acidlib.service.services import Task
 from acidlib.service.stopping import STOPPING
 
 SECONDS = 20
@@ -42,7 +42,7 @@ class Doubled:
             self.before()
             (done,) = await ran(Task(partial(self.work, self.number), self.length))
             self.log.append(f"{self.name} ended")
-            return done.get()
+            return done
         except GeneratorExit:
             self.log.append(f"{self.name} closed")
             raise
@@ -127,13 +127,13 @@ def test_of_large_tasks_those_that_end_a_subtask_go_first_and_then_the_longest()
 
     class Twice(Doubled):
         async def steps(self) -> int:
-            async def both() -> Done[Any]:
+            async def both() -> Any:
                 await ran(Task(partial(held, -1), SMALL_BYTES))
                 (done,) = await ran(Task(partial(self.work, self.number), SMALL_BYTES))
                 return done
 
             (done,) = await ran(both())
-            return done.get()
+            return done
 
     runner = ThreadRunner(slots=1)
     waiting = [Doubled(number, length=number * SMALL_BYTES, before=lambda: both_run.wait(SECONDS)) for number in (3, 9)]
@@ -145,16 +145,15 @@ def test_of_large_tasks_those_that_end_a_subtask_go_first_and_then_the_longest()
 
 
 def test_a_subtask_may_ask_again_and_a_piece_may_ask_for_nothing() -> None:
-    async def twice(item: int) -> Done[Any]:
+    async def twice(item: int) -> Any:
         (first,) = await ran(Task(lambda _: item + 1, 1))
-        left, right = await ran(Task(lambda _: first.get(), 1), Task(lambda _: -first.get(), 1))
-        return Done(outcome=(left.get(), right.get()))
+        left, right = await ran(Task(lambda _: first, 1), Task(lambda _: -first, 1))
+        return left, right
 
     class Asking(Doubled):
         async def steps(self) -> Any:
             assert await ran() == []
-            answers = await ran(twice(1), twice(5))
-            return [answer.get() for answer in answers]
+            return await ran(twice(1), twice(5))
 
     for runner in (ThreadRunner(), LocalRunner(str)):
         assert list(flow(runner).run(iter([Asking(0)]))) == [[(2, -2), (6, -6)]]
@@ -163,8 +162,10 @@ def test_a_subtask_may_ask_again_and_a_piece_may_ask_for_nothing() -> None:
 def test_an_error_of_a_task_is_its_pieces_answer() -> None:
     class Told(Doubled):
         async def steps(self) -> Any:
-            (done,) = await ran(Task(partial(self.work, self.number), 1))
-            return str(done.error)
+            try:
+                return await ran(Task(partial(self.work, self.number), 1))
+            except ConflictError as error:
+                return str(error)
 
     def refused(item: int, _: str) -> int:
         raise ConflictError("Cannot double: because of the test")
@@ -246,7 +247,7 @@ def test_what_ends_while_the_run_is_given_up_has_its_result() -> None:
             (done,) = await ran(Task(partial(self.work, self.number), self.length))
             running.set()
             assert runner.cancelled.wait(SECONDS)
-            return done.get()
+            return done
 
     pieces = flow(runner)
     late = Doubled(3, before=lambda: runner.cancelled.wait(SECONDS))

@@ -25,7 +25,7 @@ from acidlib.model.requests import NO_FACTS, CompactionRequest, CompactionType, 
 from acidlib.model.snapshots import ValidTxnList
 from acidlib.model.tables import TableRef
 from acidlib.report.results import Outcome
-from acidlib.service.backend import CompactionHold, Taken, nowhere
+from acidlib.service.backend import CompactionHold, nowhere
 from acidlib.service.places import Target
 from acidlib.service.services import Services
 from acidlib.service.surroundings.alone import StandaloneBackend
@@ -98,13 +98,12 @@ def hms(server: LockServer, place: Path) -> Metastore:
 @pytest.fixture
 def hold(services: Services, hms: Metastore) -> Iterator[CompactionHold]:
     given: Any = hms
-    taken = Taken(request=ROW, target=nowhere(ROW))
     beats = Heartbeater(lambda: hms, interval_seconds=100, timeout_seconds=TIMEOUT, clock=lambda: 0.0)
     with beats:
         if hms.generation is Generation.HIVE4:
-            yield Hive4Backend(services, given, beats).hold(taken)
+            yield Hive4Backend(services, given, beats).hold(ROW, nowhere(ROW))
         else:
-            yield Hive3Backend(services, NOTHING, given, beats, name="m").hold(taken)
+            yield Hive3Backend(services, NOTHING, given, beats, name="m").hold(ROW, nowhere(ROW))
 
 
 HIVE3 = pytest.mark.parametrize("server", [Generation.HIVE3], indirect=True)
@@ -224,7 +223,7 @@ def test_what_may_have_been_committed_is_neither_aborted_nor_ended(
 def test_a_directory_is_claimed_only_as_long_as_its_hold(services: Services, place: Path) -> None:
     target = Target(ref=TableRef("d", "t"), location=at(place))
     request = replace(ROW, facts=replace(ROW.facts, witness='["base_0000009/bucket_00000", 1, 1.0]'))
-    hold = StandaloneBackend(services, NOTHING).hold(Taken(request=request, target=target))
+    hold = StandaloneBackend(services, NOTHING).hold(request, target)
     with pytest.raises(RefusedError, match="the table was made anew"):
         hold.begin()
     assert (place / CLAIM).exists()
