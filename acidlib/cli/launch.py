@@ -45,10 +45,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A job: a command in `acidlib.cli.jobs`, a line in `JOBS`, and unless it is for `acidlib` alone a file in jobs/.
+    """A job: a command, a line in `JOBS`, and unless it is for `acidlib` alone a file in jobs/.
 
     name     as the command `acidlib` has it
-    module   in `acidlib.cli.jobs`, and of the file
+    module   of the file, and the name in the module `code`
     summary  one line about it
     spark    options of spark-submit mean something to it
     stays    its driver is on this machine, whatever --deploy-mode says
@@ -61,10 +61,11 @@ class Job:
     spark: bool = True
     stays: bool = False
     file: bool = True
+    code: str = "acidlib.cli.jobs"
 
     def load(self) -> click.Command:
         """Return its command, loaded now."""
-        command: click.Command = getattr(importlib.import_module("acidlib.cli.jobs"), self.module)
+        command: click.Command = getattr(importlib.import_module(self.code), self.module)
         return command
 
 
@@ -84,8 +85,22 @@ JOBS: Sequence[Job] = (
     ),
     Job(name="doctor", module="doctor", summary="Look whether jobs can work here.", stays=True, file=False),
     Job(name="status", module="status", summary="Show how all tables are doing, and what is wrong.", stays=True),
-    Job(name="warm", module="warm", summary="Compile the kernels, once for an installation.", spark=False, file=False),
-    Job(name="pack", module="pack", summary="Make one archive for --archives.", spark=False, file=False),
+    Job(
+        name="warm",
+        module="warm",
+        summary="Compile the kernels, once for an installation.",
+        spark=False,
+        file=False,
+        code="acidlib.cli.pack",
+    ),
+    Job(
+        name="pack",
+        module="pack",
+        summary="Make one archive for --archives.",
+        spark=False,
+        file=False,
+        code="acidlib.cli.pack",
+    ),
     Job(name="quickstart", module="quickstart", summary="Show each step on a copy of two tables that Hive wrote."),
 )
 
@@ -104,45 +119,14 @@ _WITH_SPARK_ENV = ("/bin/bash", "-c", '. "$0" >&2; exec "$@"')
 """What stands before a command that is to have the variables of `spark-env.sh`, as all that Spark's scripts start."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Installation:
-    """What a job is started with.
-
-    python         the interpreter of this environment
-    spark_home     of the Spark to use
-    has_spark_env  a file spark-env.sh has variables for what runs on it
-    log4j          the file that says what Spark itself writes; None leaves that to Spark
-    checkout       where the package lies if nothing installed it there; None for an installed one
-    """
-
-    python: Path
-    spark_home: Path
-    has_spark_env: bool
-    log4j: Path | None
-    checkout: Path | None
-
-
-@dataclass(frozen=True, slots=True)
-class Submission:
-    """A command line, and all variables of its environment."""
-
-    command: tuple[str, ...]
-    environment: Mapping[str, str]
-
-
 def start_driver(spark: SparkOptions, words: Sequence[str]) -> NoReturn:
     """Become the driver of a job, or what starts it. RefusedError where there is nothing to become.
 
     words  the file with the job, and what stands behind that
     """
-    here = Installation(
-        python=Path(sys.executable),
-        spark_home=spark_home(os.environ),
-        has_spark_env=not is_what_a_job_finds(os.environ),
-        log4j=conf_file("log4j2.properties", os.environ),
-        checkout=CHECKOUT,
-    )
-    start(submission(spark, words, here, os.environ, queue=queue_of_yarn(spark, words)))
+    queue = queue_of_yarn(spark, words)
+    log4j = conf_file("log4j2.properties", os.environ)
+    start(*driver(spark, words, os.environ, python=sys.executable, log4j=log4j, checkout=CHECKOUT, queue=queue))
 
 
 def is_what_a_job_finds(environment: Mapping[str, str]) -> bool:
@@ -178,28 +162,36 @@ def assignments(words: Sequence[str]) -> list[str]:
     return [text for text in behind if text]
 
 
-def submission(
-    spark: SparkOptions, words: Sequence[str], here: Installation, environment: Mapping[str, str], *, queue: str = ""
-) -> Submission:
-    """Return how a job is started.
+def driver(
+    spark: SparkOptions,
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    python: str,
+    log4j: Path | None,
+    checkout: Path | None,
+    queue: str = "",
+) -> tuple[list[str], dict[str, str]]:
+    """Return the command line that starts a job, and all variables of its environment.
 
     words        the file with the job, and what stands behind that
     environment  of the caller; what it says of Spark and Python wins
+    python       the interpreter of this environment
+    log4j        the file that says what Spark itself writes; None leaves that to Spark
+    checkout     where the package lies if nothing installed it there; None for an installed one
     queue        of YARN, for a driver that it starts and for which no option names one; empty: that of YARN's choice
     """
     stated = dict(environment)
     java: list[str] = []
-    if here.log4j is not None and not spark.driver_is_placed:
-        java.append(f"-Dlog4j2.configurationFile=file:{here.log4j}")
+    if log4j is not None and not spark.driver_is_placed:
+        java.append(f"-Dlog4j2.configurationFile=file:{log4j}")
     if spark.is_local:
         # this JVM starts workers and passes bytes on: to optimise its code takes longer than to run it as it is
         java.append("-XX:TieredStopAtLevel=1")
         # no other machine has to find this driver
         stated[_ADDRESS] = stated.get(_ADDRESS) or "127.0.0.1"
     options = ["--driver-java-options", " ".join(java)] if java else []
-    if not stated.get("SPARK_HOME"):
-        stated["SPARK_HOME"] = str(here.spark_home)
-    driver = spark.property(DRIVER_PYTHON) or stated.get(_DRIVER) or str(here.python)
+    stated["SPARK_HOME"] = stated.get("SPARK_HOME") or str(spark_home(environment))
     executors = spark.property(PYTHON) or stated.get(_EXECUTORS)
     if not executors and spark.has_environment and not spark.is_local:
         executors = f"./{ENVIRONMENT}/bin/python"
@@ -207,34 +199,33 @@ def submission(
         options += ["--conf", f"{PYTHON}={executors}"]
     if not (spark.driver_is_placed and spark.has_environment):
         # by a variable, which is all that PySpark looks at in a driver that it has not started
-        stated[_EXECUTORS] = executors or str(here.python)
+        stated[_EXECUTORS] = executors or python
     if queue:
         options += [QUEUE, queue]
-    if here.checkout is not None:
+    if checkout is not None:
         # first in the path, or not in it at all: YARN's executors see it before what is in an archive
-        checkout = str(here.checkout)
-        parts = [part for part in stated.pop(_PATH, "").split(os.pathsep) if part and part != checkout]
+        parts = [part for part in stated.pop(_PATH, "").split(os.pathsep) if part and part != str(checkout)]
         if not spark.archives:
-            parts.insert(0, checkout)
+            parts.insert(0, str(checkout))
         if parts:
             stated[_PATH] = os.pathsep.join(parts)
     options += spark.words
     if spark.driver_is_placed:
-        return Submission((str(Path(stated["SPARK_HOME"], "bin", "spark-submit")), *options, *words), stated)
+        return [f"{stated['SPARK_HOME']}/bin/spark-submit", *options, *words], stated
     stated[SUBMIT_ARGS] = shlex.join([*options, SHELL])
-    command = (driver, *words)
-    if here.has_spark_env:
-        command = (*_WITH_SPARK_ENV, str(Path(stated["SPARK_HOME"], "bin", "load-spark-env.sh")), *command)
-    return Submission(command, stated)
+    command = [spark.property(DRIVER_PYTHON) or stated.get(_DRIVER) or python, *words]
+    if not is_what_a_job_finds(environment):
+        command = [*_WITH_SPARK_ENV, f"{stated['SPARK_HOME']}/bin/load-spark-env.sh", *command]
+    return command, stated
 
 
-def start(submission: Submission) -> NoReturn:
+def start(command: list[str], environment: Mapping[str, str]) -> NoReturn:
     """Become that process. RefusedError where there is none to become."""
     try:
-        os.execvpe(submission.command[0], submission.command, dict(submission.environment))  # noqa: S606 - no shell
+        os.execvpe(command[0], command, environment)  # noqa: S606 - no shell
     except OSError as error:
         raise RefusedError(
-            f"Cannot start Spark: {submission.command[0]} cannot be run: {error.strerror}; "
+            f"Cannot start Spark: {command[0]} cannot be run: {error.strerror}; "
             "SPARK_HOME names where Spark is, PYSPARK_DRIVER_PYTHON the Python of the driver"
         ) from error
 

@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -29,6 +29,7 @@ from acidlib.config.settings import load_settings
 from acidlib.errors import CorruptError
 from acidlib.model.location import local_location
 from acidlib.model.requests import CompactionType
+from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.units import RewriteSettings
 from acidlib.planning.stated_write_ids import stated_write_ids
 from acidlib.queue.sql import SqlQueue
@@ -109,7 +110,7 @@ def show_all_steps(home: Path) -> None:
         show.show()
         page.step("Your own table", _NEXT)
         one_table = f"  {called('major-compact')} --location /path/to/table --all-committed"
-        page.lines((f"{one_table} --dry-run", one_table, f"  {called('cleaner')} --dry-run", ""))
+        page.lines(f"{one_table} --dry-run", one_table, f"  {called('cleaner')} --dry-run", "")
 
 
 class Quickstart:
@@ -120,13 +121,20 @@ class Quickstart:
         self.found = found
         self.where = where
         self.page = page
-        self.tables: Sequence[Facts] = ()
+        self.tables: Tables = {}
         self.seen: tuple[Place, ...] = ()
 
-    def load(self, tables: Sequence[Facts]) -> None:
-        """Add Hive's transactions up to a mark, and show what a reader then sees."""
-        _add_transactions(self.warehouse, tables)
+    def load(self, tables: Tables) -> None:
+        """Add the directories that Hive wrote up to each table's mark, and show what a reader then sees."""
+        for table, ids in tables.items():
+            source = DATA / table / "table"
+            for directory in sorted(path for path in source.glob("**/*delta_*") if path.is_dir()):
+                target = self.warehouse / table / directory.relative_to(source)
+                match = _DIRECTORY.fullmatch(directory.name)
+                if match and int(match[3]) <= ids.high_water_mark and not target.exists():
+                    shutil.copytree(directory, target)
         self.tables = tables
+        (self.warehouse / "_write_ids.txt").write_text(self._write_ids(), encoding="utf-8")
         before, self.seen = self.seen, look(self.warehouse, tables)
         self.page.directories(self.seen, before)
         self.page.table(
@@ -159,7 +167,7 @@ class Quickstart:
             run_initiator(self.found, backend, selection, dry_run=dry_run, force=False, tell=results.append)
         self.page.table(
             ("Place", "Decision", "Request", "Why"),
-            [(_short(str(item.ref)), item.type or "none", str(item.queued or "-"), item.reason) for item in results],
+            [(_short(item), item.type or "none", str(item.queued or "-"), item.reason) for item in results],
             right=("Request",),
         )
         first = results[0]
@@ -178,22 +186,27 @@ class Quickstart:
             run_compaction(self.found, backend, run, results.append)
         self.page.table(
             ("Place", "Result", "Rows in", "Deleted", "Aborted", "Rows out", "Copied", "Rewritten"),
-            [_row(result) for result in results],
+            [
+                (
+                    _short(result),
+                    result.type,
+                    *(f"{result.total(name):,}" for name in ("rows_in", "rows_deleted", "rows_aborted", "rows_out")),
+                    *(human_bytes(result.total(name)) for name in ("bytes_copied", "bytes_rewritten")),
+                )
+                for result in results
+            ],
             right=("Rows in", "Deleted", "Aborted", "Rows out", "Copied", "Rewritten"),
         )
         if len(results) != len(self.seen) or any(item.state is not Outcome.READY_FOR_CLEANING for item in results):
             raise CorruptError("Cannot go on: because not everything was compacted: " + results[0].reason)
         for table in self.tables:
-            self._stripes(next(item for item in results if item.ref.table == table.table))
-        self.page.lines([""])
-
-    def _stripes(self, result: CompactionResult) -> None:
-        self.page.lines(["", f"What became of the stripes of {_short(str(result.ref))}, and why:"])
-        for unit in result.units or ():
-            for action in unit.actions:
+            result = next(item for item in results if item.ref.table == table)
+            self.page.lines("", f"What became of the stripes of {_short(result)}, and why:")
+            for action in (action for unit in result.units or () for action in unit.actions):
                 file = action.path.removeprefix(f"{result.location}/")
                 verb = "copied" if action.copy else "rewritten"
-                self.page.lines([f"  {verb:<9} {action.bytes:>4} bytes  {file}: {action.reason}"])
+                self.page.lines(f"  {verb:<9} {action.bytes:>4} bytes  {file}: {action.reason}")
+        self.page.lines("")
 
     def clean(self) -> None:
         """Run the cleaner, which does not wait."""
@@ -206,7 +219,7 @@ class Quickstart:
             [
                 (
                     str(item.id),
-                    _short(str(item.ref)),
+                    _short(item),
                     item.state.value,
                     plural(len(item.removed), "directory", "directories"),
                     f"{item.document()['bytes_removed']:,}",
@@ -215,7 +228,7 @@ class Quickstart:
             ],
             right=("Request", "Bytes"),
         )
-        self.page.lines([""])
+        self.page.lines("")
         if any(item.state is not Outcome.SUCCEEDED for item in results):
             raise CorruptError("Cannot go on: because something obsolete was left: " + results[0].reason)
 
@@ -239,26 +252,22 @@ class Quickstart:
 
     def judge(self) -> None:
         """Compare with what Hive itself returned. Raises CorruptError."""
-        wrong = [facts.table for facts in self.tables if differs_from_hive(self.seen, facts.table)]
+        wrong = [table for table in self.tables if differs_from_hive(self.seen, table)]
         if wrong:
             raise CorruptError(
                 f"Cannot vouch for {', '.join(wrong)}: because its rows are not those that Hive returned"
             )
         self.page.say("The rows and row ids are exactly those that Hive 3.1.3 returned for these tables.", "green")
 
+    def _write_ids(self) -> str:
+        return "".join(f"{ids.format()}\n" for ids in self.tables.values())
+
     def _interpretation(self) -> Interpretation:
-        text = "".join(f"{facts.write_ids()}\n" for facts in self.tables)
-        return Interpretation(write_ids=stated_write_ids(text=None, file_text=text, everything=False))
+        return Interpretation(write_ids=stated_write_ids(text=None, file_text=self._write_ids(), everything=False))
 
 
-def _short(name: str) -> str:
-    return name.removeprefix("default.")
-
-
-def _row(result: CompactionResult) -> tuple[str, ...]:
-    figures = (f"{result.total(name):,}" for name in ("rows_in", "rows_deleted", "rows_aborted", "rows_out"))
-    sizes = (human_bytes(result.total(name)) for name in ("bytes_copied", "bytes_rewritten"))
-    return (_short(str(result.ref)), result.type, *figures, *sizes)
+def _short(result: InitiatorResult | CompactionResult | CleaningResult) -> str:
+    return str(result.ref).removeprefix("default.")
 
 
 DATA = Path(__file__).resolve().parent / "quickstart_data"
@@ -266,42 +275,16 @@ WIDTH = 100
 _DIRECTORY = re.compile(r"(base|delta|delete_delta)_(\d+)(?:_(\d+))?(?:_\d+)?")
 
 RowId = tuple[int, int, int]
+Tables = Mapping[str, ValidWriteIdList]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """A table of the quickstart at one moment: how far its write ids go, and which of them were rolled back."""
-
-    table: str
-    high_water_mark: int
-    aborted: frozenset[int] = frozenset()
-
-    def write_ids(self) -> str:
-        """Return Hive's text for it: table, high-water mark, lowest open id (none), open ids (none), aborted ids."""
-        aborted = ",".join(str(number) for number in sorted(self.aborted))
-        return f"default.{self.table}:{self.high_water_mark}:{2**63 - 1}::{aborted}"
+def _ids(table: str, mark: int, *aborted: int) -> ValidWriteIdList:
+    return ValidWriteIdList(table=f"default.{table}", high_water_mark=mark, aborted_ids=aborted)
 
 
-EARLY = (
-    Facts(table="b_part", high_water_mark=3),
-    Facts(table="f_abort", high_water_mark=2, aborted=frozenset({2})),
-)
-ALL = (
-    Facts(table="b_part", high_water_mark=6),
-    Facts(table="f_abort", high_water_mark=7, aborted=frozenset({2, 3, 6})),
-)
-
-
-def _add_transactions(warehouse: Path, tables: Sequence[Facts]) -> None:
-    """Copy the directories that Hive wrote up to each table's mark, as far as they are not there, and state the ids."""
-    for facts in tables:
-        source = DATA / facts.table / "table"
-        for directory in sorted(path for path in source.glob("**/*delta_*") if path.is_dir()):
-            target = warehouse / facts.table / directory.relative_to(source)
-            match = _DIRECTORY.fullmatch(directory.name)
-            if match and int(match[3]) <= facts.high_water_mark and not target.exists():
-                shutil.copytree(directory, target)
-    (warehouse / "_write_ids.txt").write_text("".join(f"{facts.write_ids()}\n" for facts in tables), encoding="utf-8")
+EARLY = {"b_part": _ids("b_part", 3), "f_abort": _ids("f_abort", 2, 2)}
+ALL = {"b_part": _ids("b_part", 6), "f_abort": _ids("f_abort", 7, 2, 3, 6)}
+"""The tables of the quickstart at two moments: how far their write ids go, and which of them were rolled back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,24 +303,27 @@ class Place:
         return hashlib.sha256(repr(sorted(self.rows.items())).encode()).hexdigest()[:16]
 
 
-def look(warehouse: Path, tables: Sequence[Facts]) -> tuple[Place, ...]:
+def look(warehouse: Path, tables: Tables) -> tuple[Place, ...]:
     """Return all places, by name."""
     found = []
-    for facts in tables:
-        table = warehouse / facts.table
-        partitions = sorted(path for path in table.iterdir() if "=" in path.name)
-        found += [_place(warehouse, path, facts) for path in partitions or [table]]
+    for table, ids in tables.items():
+        partitions = sorted(path for path in (warehouse / table).iterdir() if "=" in path.name)
+        found += [_place(warehouse, path, ids) for path in partitions or [warehouse / table]]
     return tuple(found)
 
 
-def _place(warehouse: Path, path: Path, facts: Facts) -> Place:
+def _place(warehouse: Path, path: Path, ids: ValidWriteIdList) -> Place:
     names = sorted(entry.name for entry in path.iterdir() if entry.is_dir() and entry.name[0] not in "_.")
     read = _current(names)
     rows: dict[RowId, tuple[Any, ...]] = {}
     deleted: set[RowId] = set()
     for name in read:
         for file in sorted((path / name).glob("bucket_*")):
-            for row_id, event in _events(file, facts):
+            for event in orc.ORCFile(str(file)).read().to_pylist():
+                writer = event["currentTransaction"]
+                if writer > ids.high_water_mark or writer in ids.aborted_ids:
+                    continue
+                row_id = (event["originalTransaction"], event["bucket"], event["rowId"])
                 if name.startswith("delete_delta_"):
                     deleted.add(row_id)
                 elif row_id in rows:
@@ -345,7 +331,7 @@ def _place(warehouse: Path, path: Path, facts: Facts) -> Place:
                         f"Cannot take the rows of {path}: because {row_id} is there twice, again in {file}"
                     )
                 else:
-                    rows[row_id] = event
+                    rows[row_id] = tuple((event["row"] or {}).values())
     return Place(
         name=str(path.relative_to(warehouse)),
         read=tuple(read),
@@ -368,14 +354,6 @@ def _current(names: Sequence[str]) -> list[str]:
         if any(wide != (low, high) and wide[0] <= low and high <= wide[1] for wide in ranges.values())
     }
     return [*filter(None, [base]), *(name for name in ranges if name not in covered)]
-
-
-def _events(file: Path, facts: Facts) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
-    for event in orc.ORCFile(str(file)).read().to_pylist():
-        writer = event["currentTransaction"]
-        if writer <= facts.high_water_mark and writer not in facts.aborted:
-            row = tuple((event["row"] or {}).values())
-            yield (event["originalTransaction"], event["bucket"], event["rowId"]), row
 
 
 def differs_from_hive(places: Sequence[Place], table: str) -> bool:
@@ -445,10 +423,10 @@ class Page:
         """Print a paragraph."""
         self._console.print(Text(" ".join(text.split()), style=style))
 
-    def lines(self, lines: Sequence[str], style: str = "") -> None:
+    def lines(self, *lines: str) -> None:
         """Print lines as they are."""
         for line in lines:
-            self._console.print(Text(line, style=style))
+            self._console.print(Text(line))
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()) -> None:
         """Print a table with a header."""

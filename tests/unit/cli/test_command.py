@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 from acidlib.cli import launch
 from acidlib.cli import main as command
-from acidlib.cli.launch import JOBS, Job, Submission
+from acidlib.cli.launch import JOBS, Job
 from acidlib.documents import ROOT
 from acidlib.errors import RefusedError
 from acidlib.metastore.options import KerberosLogin
@@ -36,9 +36,9 @@ class Submitted:
         self.words: list[str] = []
         self.of_spark: list[str] = []
 
-    def __call__(self, submission: Submission) -> None:
-        self.words = list(submission.command[1:])
-        self.of_spark = shlex.split(submission.environment.get(SUBMIT_ARGS, ""))
+    def __call__(self, command: list[str], environment: dict[str, str]) -> None:
+        self.words = command[1:]
+        self.of_spark = shlex.split(environment.get(SUBMIT_ARGS, ""))
         raise SystemExit(0)
 
     @property
@@ -190,7 +190,7 @@ def test_a_shell_completes_commands_options_and_values(line: str, completed: set
 @pytest.fixture
 def run_by_file(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
     """What ./spark-submit.sh does with words: the exit status and what is said."""
-    monkeypatch.setattr(launch, "start", lambda submission: sys.exit(f"started {shlex.join(submission.command)}"))
+    monkeypatch.setattr(launch, "start", lambda command, environment: sys.exit(f"started {shlex.join(command)}"))
     monkeypatch.chdir(ROOT)
 
     def called(*words: str) -> tuple[int, str]:

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,11 @@ import pytest
 
 from acidlib.cli.launch import (
     IN_A_CONTAINER,
-    Installation,
-    Submission,
     assignments,
+    driver,
     log_file,
     queue_of_yarn,
     run_logged,
-    submission,
     tell_starting,
 )
 from acidlib.documents import ROOT
@@ -30,31 +27,29 @@ from acidlib.errors import RetryError, UsageError
 from acidlib.report.progress import ERROR, INFO, NOTE, WARNING, LogFormat, LogLines
 from acidlib.service.spark_driver import SUBMIT_ARGS, SparkOptions
 
-INSTALLED = Installation(
-    python=Path("/env/bin/python"),
-    spark_home=Path("/spark"),
-    has_spark_env=False,
-    log4j=Path("/conf/log4j2.properties"),
-    checkout=None,
-)
-CHECKOUT = replace(INSTALLED, checkout=Path("/src"))
 ARCHIVE = "--archives /tmp/a.tar.gz#environment"
 LOG = ("--driver-java-options", "-Dlog4j2.configurationFile=file:/conf/log4j2.properties")
 LOCAL = (LOG[0], f"{LOG[1]} -XX:TieredStopAtLevel=1")
 
 
-def submitted(line: str, here: Installation = INSTALLED, **environment: str) -> Submission:
-    return submission(SparkOptions(tuple(line.split())), ["job.py", "--x"], here, environment)
+class Submitted:
+    """The command line of a job, and the variables of its environment."""
+
+    def __init__(self, line: str, words: tuple[str, ...] = ("job.py", "--x"), **environment: str) -> None:
+        how: dict[str, Any] = {"python": "/env/bin/python", "log4j": Path("/conf/log4j2.properties"), "checkout": None}
+        how |= {name: environment.pop(name) for name in ("python", "checkout", "queue") if name in environment}
+        given = {"SPARK_HOME": "/spark"} | environment
+        self.command, self.environment = driver(SparkOptions(tuple(line.split())), words, given, **how)
 
 
-def of_spark(found: Submission) -> list[str]:
+def of_spark(found: Submitted) -> list[str]:
     """The words for the JVM that the driver starts."""
     return shlex.split(found.environment[SUBMIT_ARGS])
 
 
 def test_a_driver_here_is_python_and_is_told_how_to_start_spark() -> None:
-    found = submitted("--master local[2]", HOME="/h")
-    assert found.command == ("/env/bin/python", "job.py", "--x")
+    found = Submitted("--master local[2]", HOME="/h")
+    assert found.command == ["/env/bin/python", "job.py", "--x"]
     assert of_spark(found) == [*LOCAL, "--master", "local[2]", "pyspark-shell"]
     assert {name: text for name, text in found.environment.items() if name != SUBMIT_ARGS} == {
         "HOME": "/h",
@@ -66,19 +61,19 @@ def test_a_driver_here_is_python_and_is_told_how_to_start_spark() -> None:
 
 def test_a_driver_elsewhere_is_started_by_spark() -> None:
     words = ("--master", "yarn", "--deploy-mode", "cluster")
-    found = submitted(" ".join(words))
-    assert found.command == ("/spark/bin/spark-submit", *words, "job.py", "--x")
+    found = Submitted(" ".join(words))
+    assert found.command == ["/spark/bin/spark-submit", *words, "job.py", "--x"]
     assert SUBMIT_ARGS not in found.environment
 
 
 def test_what_is_stated_is_not_changed() -> None:
     stated = {"SPARK_HOME": "/s", "SPARK_LOCAL_IP": "::1", "PYSPARK_PYTHON": "p", "PYSPARK_DRIVER_PYTHON": "d"}
     for line in ("", "--master yarn", f"--master yarn {ARCHIVE}"):
-        found = submitted(line, **stated)
+        found = Submitted(line, **stated)
         assert found.environment == {**stated, SUBMIT_ARGS: found.environment[SUBMIT_ARGS]}
         assert of_spark(found) == [*(LOG if line else LOCAL), *line.split(), "pyspark-shell"]
-        assert found.command == ("d", "job.py", "--x")
-    by_property = submitted("--conf spark.pyspark.driver.python=/p", **stated)
+        assert found.command == ["d", "job.py", "--x"]
+    by_property = Submitted("--conf spark.pyspark.driver.python=/p", **stated)
     assert by_property.command[0] == "/p", "as in spark-submit"
 
 
@@ -88,8 +83,12 @@ def test_variables_of_spark_env_are_those_of_the_driver_too(tmp_path: Path) -> N
     script.parent.mkdir()
     script.write_text("echo loaded\nexport HADOOP_CONF_DIR='of spark'\n")
     shows = "import os, sys; print(os.environ['HADOOP_CONF_DIR'], sys.argv[1:])"
-    here = replace(INSTALLED, python=Path(sys.executable), spark_home=tmp_path, has_spark_env=True)
-    found = submission(SparkOptions(()), ["-c", shows, "a b"], here, dict(os.environ) | {"SPARK_HOME": str(tmp_path)})
+    conf = tmp_path / "conf" / "spark-env.sh"
+    conf.parent.mkdir()
+    conf.write_text("export HADOOP_CONF_DIR='of spark'\n")
+    variables = {name: text for name, text in os.environ.items() if not name.startswith("SPARK_")}
+    variables |= {"SPARK_HOME": str(tmp_path), "python": sys.executable}
+    found = Submitted("", ("-c", shows, "a b"), **variables)
     ran = subprocess.run(found.command, env=found.environment, check=True, capture_output=True, text=True)
     assert (ran.stdout, ran.stderr) == ("of spark ['a b']\n", "loaded\n")
 
@@ -100,24 +99,24 @@ def test_variables_of_spark_env_are_those_of_the_driver_too(tmp_path: Path) -> N
 )
 def test_the_driver_can_be_reached_from_a_cluster(line: str, address: str) -> None:
     """An address that only its own machine has is for executors that are there, too."""
-    assert submitted(line, SPARK_LOCAL_IP="").environment["SPARK_LOCAL_IP"] == address
+    assert Submitted(line, SPARK_LOCAL_IP="").environment["SPARK_LOCAL_IP"] == address
 
 
 def test_a_driver_elsewhere_is_told_nothing_of_this_machine() -> None:
-    found = submitted(f"--master yarn --deploy-mode cluster {ARCHIVE}")
+    found = Submitted(f"--master yarn --deploy-mode cluster {ARCHIVE}")
     assert not any("/env/" in word or "/conf/" in word for word in (*found.command, *found.environment.values()))
     assert "spark.pyspark.python=./environment/bin/python" in found.command
 
 
 def test_executors_have_the_python_of_the_archive_and_the_driver_its_own() -> None:
-    found = submitted(f"--master yarn {ARCHIVE}")
+    found = Submitted(f"--master yarn {ARCHIVE}")
     assert "spark.pyspark.python=./environment/bin/python" in of_spark(found)
     assert found.environment["PYSPARK_PYTHON"] == "./environment/bin/python", "a driver here looks at nothing else"
     assert found.command[0] == "/env/bin/python"
-    named = submitted(f"--master yarn {ARCHIVE} --conf spark.pyspark.python=/p", PYSPARK_PYTHON="/other")
+    named = Submitted(f"--master yarn {ARCHIVE} --conf spark.pyspark.python=/p", PYSPARK_PYTHON="/other")
     assert of_spark(named).count("--conf") == 1
     assert named.environment["PYSPARK_PYTHON"] == "/p", "as in spark-submit"
-    here = submitted(ARCHIVE)
+    here = Submitted(ARCHIVE)
     assert "--conf" not in of_spark(here), "on this machine it is not unpacked where Python is started"
     assert here.environment["PYSPARK_PYTHON"] == "/env/bin/python"
 
@@ -133,14 +132,14 @@ def test_executors_have_the_python_of_the_archive_and_the_driver_its_own() -> No
     ],
 )
 def test_a_checkout_stands_first_but_never_before_an_archive(line: str, before: str, after: str) -> None:
-    assert submitted(line, CHECKOUT, PYTHONPATH=before).environment.get("PYTHONPATH", "") == after
-    assert submitted(line, INSTALLED, PYTHONPATH=before).environment["PYTHONPATH"] == before
+    assert Submitted(line, checkout="/src", PYTHONPATH=before).environment.get("PYTHONPATH", "") == after
+    assert Submitted(line, PYTHONPATH=before).environment["PYTHONPATH"] == before
 
 
 def test_a_driver_is_started_in_the_queue_of_yarn_that_settings_name() -> None:
-    words = SparkOptions(("--master", "yarn", "--deploy-mode", "cluster"))
-    assert "--queue" not in submission(words, ["job.py"], INSTALLED, {}).command
-    command = submission(words, ["job.py"], INSTALLED, {}, queue="nightly").command
+    line = "--master yarn --deploy-mode cluster"
+    assert "--queue" not in Submitted(line).command
+    command = Submitted(line, queue="nightly").command
     assert command[command.index("--queue") + 1] == "nightly"
     assert command.index("--queue") < command.index("job.py")
 

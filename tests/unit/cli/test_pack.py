@@ -10,7 +10,7 @@ import pytest
 import venv_pack
 from click.testing import CliRunner, Result
 
-from acidlib.cli import jobs
+from acidlib.cli import pack
 
 
 class Environment:
@@ -34,12 +34,12 @@ class Environment:
 @pytest.fixture(autouse=True)
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("acidlib.rewrite.warm.main", lambda: None)
-    monkeypatch.setattr(jobs, "_linked_packages", list)
+    monkeypatch.setattr(pack, "_linked_packages", list)
     monkeypatch.setattr(venv_pack, "Env", Environment)
 
 
 def packed(path: Path, *words: str) -> Result:
-    return CliRunner().invoke(jobs.pack, [str(path), *words])
+    return CliRunner().invoke(pack.pack, [str(path), *words])
 
 
 def test_it_tells_how_it_is_used(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_nothing_half_made_stays(
 def test_what_would_be_missing_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert packed(tmp_path / "a.zip").exit_code == 2
     with monkeypatch.context() as patch:
-        patch.setattr(jobs, "_linked_packages", lambda: ["acidlib"])
+        patch.setattr(pack, "_linked_packages", lambda: ["acidlib"])
         assert "because acidlib is only linked into it" in packed(tmp_path / "a.tar.gz").stderr
     assert list(tmp_path.iterdir()) == []
 

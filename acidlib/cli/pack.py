@@ -1,0 +1,86 @@
+"""What prepares an installation: `warm` compiles its kernels, `pack` makes one archive of it. Neither starts Spark."""
+
+from __future__ import annotations
+
+import json
+import sys
+import sysconfig
+from pathlib import Path
+
+import click
+
+from acidlib.cli.command import JobCommand
+from acidlib.errors import RefusedError, RetryError
+from acidlib.wording import human_bytes
+
+
+@click.command("warm", cls=JobCommand, help="Compile the kernels, once for an installation and a kind of processor.")
+def warm() -> None:
+    """Compile what is not compiled yet; where that is kept, a line on standard error says."""
+    from acidlib.rewrite.warm import main as compile_all
+
+    compile_all()
+    click.echo("The kernels are compiled for this processor.")
+
+
+_NOT_PACKED = ("*/site-packages/pyspark/jars/*", "*/site-packages/pyspark/examples/*")
+"""A machine that unpacks the archive has a Spark."""
+_ENDING = ".tar.gz"
+
+
+@click.command("pack", cls=JobCommand, help="Make one archive of this Python environment, with compiled kernels.")
+@click.argument("output", type=click.Path(path_type=Path), default=f"acidlib{_ENDING}")
+@click.option(
+    "--python-prefix",
+    metavar="DIR",
+    help="Where Python itself is on the machines of the cluster, e.g. /usr; default: where it is here.",
+)
+@click.option("--force", is_flag=True, help="Replace an archive that is there.")
+def pack(*, output: Path, python_prefix: str | None, force: bool) -> None:
+    """Make the archive, and tell how it is used."""
+    if not output.name.endswith(_ENDING):
+        raise click.UsageError(f"{output} does not end in {_ENDING}")
+    if output.exists() and not force:
+        raise RefusedError(f"Cannot write {output}: because it is there already; --force replaces it")
+    if linked := _linked_packages():
+        raise RefusedError(
+            f"Cannot pack {sys.prefix}: because {', '.join(linked)} is only linked into it (pip install --editable), "
+            "so the archive would lack it; install wheels into an environment of their own"
+        )
+    try:
+        import venv_pack  # missed here, before anything is compiled
+    except ImportError:
+        raise RefusedError(
+            f"Cannot pack {sys.prefix}: because venv-pack is not installed there: pip install 'acidlib[pack]'"
+        ) from None
+    from acidlib.rewrite.warm import main as compile_all
+
+    compile_all()
+    half = output.with_name(f".{output.name}.half{_ENDING}")
+    try:
+        environment = venv_pack.Env(sys.prefix)
+        for pattern in _NOT_PACKED:
+            environment = environment.exclude(pattern)
+        environment.pack(str(half), format="tar.gz", python_prefix=python_prefix, force=True)
+        half.chmod(0o644)  # for whoever may read its directory, as the environment is
+        half.replace(output)
+    except venv_pack.VenvPackException as error:
+        raise RefusedError(f"Cannot pack {sys.prefix}: because {error}") from error
+    except OSError as error:
+        raise RetryError(f"Cannot write {output}: because the operating system said: {error.strerror}") from error
+    finally:
+        half.unlink(missing_ok=True)
+    click.echo(f"{output}: {human_bytes(output.stat().st_size)}. For example:")
+    click.echo(f"  acidlib --master yarn --archives {output}#environment major-compact --time-budget 40m")
+
+
+def _linked_packages() -> list[str]:
+    """Return the packages of the environment that lie somewhere else."""
+    import importlib.metadata  # takes a while, too
+
+    found = set()
+    for package in importlib.metadata.distributions(path=[sysconfig.get_path(name) for name in ("purelib", "platlib")]):
+        text = package.read_text("direct_url.json")
+        if text and json.loads(text).get("dir_info", {}).get("editable"):
+            found.add(str(package.name))
+    return sorted(found)
