@@ -61,7 +61,7 @@ LONG = (
     *("conformance/test_conversions", "property/test_histories", "integration/test_columns_random"),
     *("conformance/test_types", "property/test_compaction_property", "integration/test_zombies"),
     *("conformance/test_java_written", "integration/test_installation", "conformance/test_parquet_joined"),
-    *("unit/storage/test_claims", "conformance/test_output_files", "conformance/test_hive_pruning"),
+    *("unit/stores/renaming/test_claims", "conformance/test_output_files", "conformance/test_hive_pruning"),
     *("conformance/test_odd_files", "integration/test_kill_points", "integration/test_damaged_input"),
 )
 FIRST = [*GROUPS, *(f"tests/{name}.py" for name in LONG)]
