@@ -30,7 +30,7 @@ apilevel, threadsafety, paramstyle = "2.0", 1, "qmark"
 
 
 class Error(Exception):
-    """What Derby or its driver said; `sqlstate` is the standard's code."""
+    """An error of Derby or its driver; `sqlstate` is the standard's code."""
 
     sqlstate: str | None = None
 
@@ -40,7 +40,7 @@ class InterfaceError(Error):
 
 
 class DatabaseError(Error):
-    """Whatever else went wrong."""
+    """Any other error."""
 
 
 def connect(*, jvm: Callable[[], Any], url: str, user: str | None, password: str | None) -> JdbcConnection:
@@ -65,7 +65,7 @@ def connect(*, jvm: Callable[[], Any], url: str, user: str | None, password: str
 
 
 def _said(call: Callable[[], Any]) -> Any:
-    """What a call into Java gives; DatabaseError with what Java's exception says."""
+    """Return what a call into Java gives; DatabaseError with what Java's exception says."""
     try:
         return call()
     except Exception as error:
@@ -161,7 +161,7 @@ class _Compiler(SQLCompiler):
 
 
 class DerbyDialect(DefaultDialect):
-    """What SQLAlchemy has to know of Derby. Names in upper case are quoted, as Hive has them."""
+    """The dialect of Derby for SQLAlchemy. Names in upper case are quoted, as Hive has them."""
 
     name = "derby"
     driver = "jdbc"

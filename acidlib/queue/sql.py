@@ -331,7 +331,7 @@ class SqlQueue:
     def enqueue_all(
         self, requests: Sequence[CompactionRequest], *, now_ms: int, worker_id: str | None = None
     ) -> list[Enqueued]:
-        """As `enqueue`, each of several in turn, in one transaction."""
+        """Do as `enqueue` with each of several in turn, in one transaction."""
         wanted = [self._named(request) for request in requests]
 
         def work(connection: Connection) -> list[Enqueued]:

@@ -38,6 +38,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import mysql
 from sqlalchemy.schema import CreateTable
+from sqlalchemy.types import TypeEngine
 
 from acidlib.errors import AcidError, CorruptError, RefusedError, RetryError
 from acidlib.model.location import Location
@@ -74,29 +75,46 @@ def _name(length: int) -> String:
     return String(length).with_variant(exact, "mysql", "mariadb")
 
 
-def _request_table(name: str, prefix: str, *further: Column[Any]) -> Table:
+_COLUMNS: dict[str, tuple[str, TypeEngine[Any]]] = {
+    "ID": ("id", _Long),
+    "DATABASE": ("database", _name(128)),
+    "TABLE": ("table", _name(256)),
+    "PARTITION": ("partition", _name(767)),
+    "STATE": ("state", _name(1)),
+    "TYPE": ("type", _name(1)),
+    "TBLPROPERTIES": ("properties", _LongText),
+    "WORKER_ID": ("worker_id", _name(128)),
+    "START": ("start_ms", _Long),
+    "RUN_AS": ("run_as", _name(128)),
+    "HIGHEST_WRITE_ID": ("highest_write_id", _Long),
+    "HADOOP_JOB_ID": ("hadoop_job_id", _name(32)),
+    "ENQUEUE_TIME": ("enqueue_ms", _Long),
+    "ERROR_MESSAGE": ("error_message", _LongText),
+    "COMMIT_TIME": ("commit_ms", _Long),
+    "INITIATOR_ID": ("initiator_id", _name(128)),
+    "POOL_NAME": ("pool", _name(128)),
+    "CLEANER_START": ("cleaner_start_ms", _Long),
+    "RETRY_RETENTION": ("retry_retention_ms", _Long),
+    "END": ("end_ms", _Long),
+}
+"""The field of a request and its type by the end of a column's name; which columns there are differs by table."""
+
+
+def _request_table(name: str, prefix: str, *without: str) -> Table:
+    more: dict[str, dict[str, Any]] = {
+        "ID": {"primary_key": True, "autoincrement": False},
+        **{end: {"nullable": False} for end in ("DATABASE", "TABLE", "STATE", "TYPE")},
+        "RETRY_RETENTION": {"nullable": False, "server_default": "0"},
+    }
     return Table(
         name,
         _OURS,
-        Column(f"{prefix}_ID", _Long, primary_key=True, autoincrement=False),
-        Column(f"{prefix}_DATABASE", _name(128), nullable=False),
-        Column(f"{prefix}_TABLE", _name(256), nullable=False),
-        Column(f"{prefix}_PARTITION", _name(767)),
-        Column(f"{prefix}_STATE", _name(1), nullable=False),
-        Column(f"{prefix}_TYPE", _name(1), nullable=False),
-        Column(f"{prefix}_TBLPROPERTIES", _LongText),
-        Column(f"{prefix}_WORKER_ID", _name(128)),
-        Column(f"{prefix}_START", _Long),
-        Column(f"{prefix}_RUN_AS", _name(128)),
-        Column(f"{prefix}_HIGHEST_WRITE_ID", _Long),
+        *(
+            Column(f"{prefix}_{end}", kind, **more.get(end, {}))
+            for end, (_, kind) in _COLUMNS.items()
+            if end not in without
+        ),
         Column(f"{prefix}_META_INFO", LargeBinary),
-        Column(f"{prefix}_HADOOP_JOB_ID", _name(32)),
-        Column(f"{prefix}_ENQUEUE_TIME", _Long),
-        Column(f"{prefix}_ERROR_MESSAGE", _LongText),
-        Column(f"{prefix}_COMMIT_TIME", _Long),
-        Column(f"{prefix}_INITIATOR_ID", _name(128)),
-        Column(f"{prefix}_POOL_NAME", _name(128)),
-        *further,
         # a constraint that always holds: every kind of database makes an index of it together with the table
         Column(f"{prefix}_{ENTITY}", _name(_KEY_WIDTH), nullable=False),
         UniqueConstraint(f"{prefix}_{ENTITY}", f"{prefix}_ID"),
@@ -105,13 +123,8 @@ def _request_table(name: str, prefix: str, *further: Column[Any]) -> Table:
     )
 
 
-COMPACTION_QUEUE = _request_table(
-    "COMPACTION_QUEUE",
-    "CQ",
-    Column("CQ_CLEANER_START", _Long),
-    Column("CQ_RETRY_RETENTION", _Long, nullable=False, server_default="0"),
-)
-_COMPLETED_COMPACTIONS = _request_table("COMPLETED_COMPACTIONS", "CC", Column("CC_END", _Long))
+COMPACTION_QUEUE = _request_table("COMPACTION_QUEUE", "CQ", "END")
+_COMPLETED_COMPACTIONS = _request_table("COMPLETED_COMPACTIONS", "CC", "CLEANER_START", "RETRY_RETENTION")
 _NEXT_COMPACTION_QUEUE_ID = Table("NEXT_COMPACTION_QUEUE_ID", _OURS, Column("NCQ_NEXT", _Long, nullable=False))
 _AUX_TABLE = Table(
     "AUX_TABLE",
@@ -127,30 +140,6 @@ _OPTIONAL_ENDS = (
     *("CLEANER_START", "RETRY_RETENTION", ENTITY, PLACE),
 )
 _OPTIONAL_COLUMNS = frozenset(f"{prefix}_{end}" for prefix in ("CQ", "CC") for end in _OPTIONAL_ENDS)
-
-_FIELDS = {
-    "ID": "id",
-    "DATABASE": "database",
-    "TABLE": "table",
-    "PARTITION": "partition",
-    "STATE": "state",
-    "TYPE": "type",
-    "TBLPROPERTIES": "properties",
-    "WORKER_ID": "worker_id",
-    "START": "start_ms",
-    "RUN_AS": "run_as",
-    "HIGHEST_WRITE_ID": "highest_write_id",
-    "HADOOP_JOB_ID": "hadoop_job_id",
-    "ENQUEUE_TIME": "enqueue_ms",
-    "ERROR_MESSAGE": "error_message",
-    "COMMIT_TIME": "commit_ms",
-    "INITIATOR_ID": "initiator_id",
-    "POOL_NAME": "pool",
-    "CLEANER_START": "cleaner_start_ms",
-    "RETRY_RETENTION": "retry_retention_ms",
-    "END": "end_ms",
-}
-"""The fields of a request by the ends of their columns' names; which there are differs by table."""
 
 
 def metastore_table(name: str, **columns: type[BigInteger | Integer | String | Text]) -> Table:
@@ -197,7 +186,7 @@ class RequestTable:
         self.of_hive = of_hive
         self._limits = limits
         self._prefix = "CQ" if "CQ_ID" in table.c else "CC"
-        self._fields = {end: field for end, field in _FIELDS.items() if self._has(end)}
+        self._fields = {end: field for end, (field, _) in _COLUMNS.items() if self._has(end)}
         self._keeps_errors = self._has("ERROR_MESSAGE")
         self._meta_info = [self.column("META_INFO")] if self._has("META_INFO") else []
 
@@ -258,7 +247,7 @@ class RequestTable:
 
         Raises RefusedError when one is longer than its column.
         """
-        wanted = set(fields) or set(_FIELDS.values())
+        wanted = set(fields or self._fields.values())
         if "facts" in wanted or ("error_message" in wanted and not self._keeps_errors):
             wanted.add("properties")
         values = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -100,7 +101,7 @@ class Catalog:
         return Selected(targets=targets, passed_over=tuple(passed_over), notes=tuple(notes))
 
     def require_named(self, selection: Selection, known: Collection[TableRef]) -> list[str]:
-        """Notes about what --table, and --partition beside it, name and does not exist; raises as `select` does."""
+        """Return notes about what --table and --partition name and does not exist; raise as `select` does."""
         tables, notes = self._named(selection, known)
         if selection.partitions and tables and not known and not any(map(partial(self._has, selection), tables)):
             notes.append(self._no_partition(selection, tables))
@@ -157,7 +158,7 @@ class Catalog:
         return replace(target, request_properties=dict(request.properties))
 
     def whereabouts(self, request: CompactionRequest) -> Target:
-        """See `place`, without what is committed there: which table it is, and where it lies."""
+        """Do as `place`, without what is committed there: which table it is, and where it lies."""
         ref = request.ref
         found = self._of_table({ref}, self._hms.table(ref), self._other_catalog(ref))[ref]
         if isinstance(found, AcidError):
@@ -263,7 +264,10 @@ class Catalog:
         )
 
     def _tables(self, selection: Selection) -> Iterator[tuple[Database, Table]]:
-        for name in self._databases(selection):
+        databases = {pattern.partition(".")[0].lower() for pattern in selection.tables}
+        if not databases or any(set(name) & set("*?[") for name in databases):
+            databases = set(self._hms.database_names())
+        for name in sorted(databases):
             database = self._database(name)
             if database is None:
                 continue  # dropped meanwhile, or never there: the caller tells
@@ -281,12 +285,6 @@ class Catalog:
             for database, of_database in names.items()
             for name, catalog in self._hms.of_other_catalogs(database, of_database).items()
         }
-
-    def _databases(self, selection: Selection) -> list[str]:
-        literal = {pattern.partition(".")[0].lower() for pattern in selection.tables}
-        if literal and not any(set(name) & set("*?[") for name in literal):
-            return sorted(literal)
-        return sorted(self._hms.database_names())
 
     def _places(
         self, database: Database, table: Table, selection: Selection, busy: Collection[TableRef]
@@ -329,7 +327,7 @@ class Catalog:
         )
 
     def _warnings(self, targets: Iterable[Target]) -> list[str]:
-        """Properties of the tables and databases that look like settings of a compactor and are none."""
+        """Return warnings about tables' and databases' properties that look like settings of a compactor and are none."""
         found: dict[str, None] = {}
         by_table = {target.ref.whole_table: target.facts for target in targets if target.facts is not None}
         for ref, facts in by_table.items():
@@ -371,7 +369,7 @@ def _passed_over(
 
 
 def require_no_cleaner_of_another_catalog(hms: Hms) -> None:
-    """Raises RefusedError where Hive's own cleaner would forget what was aborted in tables of the catalog.
+    """Raise RefusedError where Hive's own cleaner would forget what was aborted in tables of the catalog.
 
     It looks into the default catalog of its metastore alone, and what it does not find there it marks as cleaned: rows
     of aborted transactions that still lie in the table are then committed to every reader. Source: Hive `Cleaner`, from
@@ -399,7 +397,7 @@ def require_unchanged(before: Target, now: Target, doing: str) -> None:
 
 
 def run_as_user(services: Services, target: Target) -> str:
-    """Whom a compaction runs as (Hive `Initiator.resolveUserToRunAs`); Hive's own cleaner fails on a row without.
+    """Return the user that a compaction runs as (Hive `Initiator.resolveUserToRunAs`); Hive's cleaner fails without one.
 
     `metastore.compactor.run.as.user`, else the owner of the table's directory, else the table's owner.
     """
@@ -464,7 +462,7 @@ class CleaningPlaces:
         return request, place
 
     def require_unmoved(self, request: CompactionRequest, target: Target) -> None:
-        """Its table is still that one, lies where it lay, and may be cleaned; ConflictError or NotOursError if not."""
+        """Raise ConflictError unless its table is still that one, where it lay; NotOursError if it may not be cleaned."""
         try:
             now = self._catalog.whereabouts(request)
         except GoneError as error:
@@ -473,24 +471,19 @@ class CleaningPlaces:
         _require_allowed(now)
 
     def _known(self, request: CompactionRequest) -> Target | None:
+        """Return the place of an expected request; the first call asks for all of them."""
         with self._mutex:
             if self._found is None:
-                self._found = self._all()
+                found: dict[TableRef, Target] = {}
+                by_snapshot: dict[ValidTxnList | None, list[CompactionRequest]] = {}
+                for expected in self._expected:
+                    by_snapshot.setdefault(self._snapshot(expected), []).append(expected)
+                for snapshot, requests in by_snapshot.items():
+                    with suppress(AcidError):  # each is asked for alone: what is wrong with one costs no other
+                        places = zip(requests, self._catalog.places(requests, snapshot), strict=True)
+                        found.update((request.ref, place) for request, place in places if isinstance(place, Target))
+                self._found = found
             return self._found.get(request.ref)
-
-    def _all(self) -> dict[TableRef, Target]:
-        by_snapshot: dict[ValidTxnList | None, list[CompactionRequest]] = {}
-        for request in self._expected:
-            by_snapshot.setdefault(self._snapshot(request), []).append(request)
-        known: dict[TableRef, Target] = {}
-        for snapshot, requests in by_snapshot.items():
-            try:
-                places = self._catalog.places(requests, snapshot)
-            except AcidError:
-                continue  # each is asked for alone: what is wrong with one of them costs no other
-            found = zip(requests, places, strict=True)
-            known.update({request.ref: place for request, place in found if isinstance(place, Target)})
-        return known
 
 
 def _require_allowed(place: Target) -> None:
@@ -500,9 +493,9 @@ def _require_allowed(place: Target) -> None:
 
 
 def retention_of(settings: Settings, options: CleanerOptions) -> float:
-    """Seconds: what was asked for, else our setting where somebody gave one, else Hive's delayed cleanup (or none).
+    """Return seconds: what was asked for, else our setting if it is not the default, else Hive's delayed cleanup or 0.
 
-    Where transactions prove that nobody reads, no retention is needed.
+    Where transactions prove that no query reads, no retention is needed.
     """
     if options.retention_seconds is not None:
         return options.retention_seconds
@@ -516,7 +509,7 @@ def retention_of(settings: Settings, options: CleanerOptions) -> float:
 def about_named(
     catalog: Catalog, options: CleanerOptions, requests: Callable[[], Iterable[CompactionRequest]]
 ) -> list[str]:
-    """Notes about tables and partitions that are named and do not exist, unless a request is about them.
+    """Return notes about tables and partitions that are named and do not exist, unless a request is about them.
 
     requests  all that the queue and its history have; asked for where something is missing
 

@@ -244,7 +244,7 @@ class Hive3Hold(SqlHold):
     """A place that is claimed, and locked against other compactors in the metastore."""
 
     doing = "compact"
-    """What messages say cannot be done."""
+    """The verb in messages about what cannot be done."""
 
     def __init__(self, backend: Hive3Backend, request: CompactionRequest) -> None:
         super().__init__(backend, request, nowhere(request))
@@ -434,21 +434,17 @@ class Hive3Cleaning(SqlCleaning):
         hms, now_ms = self.backend.hms, self.services.now_ms()
         txns = hms.open_txns()
         locks = [lock for lock in hms.show_locks() if concerns(lock, request.ref)]
-        still_read = {}
-        newest: Evidence | None = None
-        for name, evidence in seen.items():
-            newest = evidence.newer(newest)
-            reason = still_to_end(evidence, txns, locks, now_ms=now_ms, retention_ms=self._retention_ms)
-            if reason is not None:
-                still_read[name] = reason
+        waited_for = dict(seen)
+        for evidence in seen.values():  # of the newest publication, whatever it left
+            waited_for[""] = evidence.newer(waited_for.get(""))
+        reasons = {
+            name: still_to_end(evidence, txns, locks, now_ms=now_ms, retention_ms=self._retention_ms)
+            for name, evidence in waited_for.items()
+        }
+        still_read = {name: reason for name, reason in reasons.items() if reason is not None}
         for name in listing.top_directories():
             if name not in seen:
                 still_read[name] = "what covers it is seen for the first time; the next run goes on from there"
-        if newest is not None:
-            reason = still_to_end(newest, txns, locks, now_ms=now_ms, retention_ms=self._retention_ms)
-            still_read.pop("", None)
-            if reason is not None:
-                still_read[""] = reason
         plan = cleanable(
             listing,
             looked.mark,

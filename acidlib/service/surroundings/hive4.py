@@ -282,6 +282,9 @@ def _dead_reason(services: Services, row: ShownRequest, txns: ValidTxnList) -> s
     waiting             in a private pool whose process has ended, or for longer than a worker waits for it there
     worked on           the process of its private pool has ended; or its worker is of this engine, took it long ago
                         and has no open transaction, of which a worker tells soon after it took a request
+
+    Times are the server's, and now is ours: with a clock that is ahead a request may be ended whose worker is about to
+    tell its transaction, which then notices it.
     """
     if row.state is State.READY_FOR_CLEANING:
         lost = row.txn_id is not None and row.next_txn_id is None and txns.is_txn_aborted(row.txn_id)
@@ -303,7 +306,7 @@ def _dead_reason(services: Services, row: ShownRequest, txns: ValidTxnList) -> s
 
 
 class RequestEnd(enum.Enum):
-    """What is told the metastore of a request that did not end by the commit of its transaction."""
+    """The end of a request that did not end by the commit of its transaction."""
 
     FAILED = enum.auto()
     REFUSED = enum.auto()

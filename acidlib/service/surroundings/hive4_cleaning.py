@@ -48,7 +48,7 @@ class Readers:
         self._registry = registry
         self._unique = unique
         self.goes_by_names = registry is not None
-        """What is said of a table does not hold under another name of it."""
+        """An answer about a table does not hold under another name of it."""
 
     @cached_property
     def txns(self) -> ValidTxnList:
@@ -142,7 +142,7 @@ class Hive4Cleaning(Cleaning):
         self._hms = hms = backend.hms
         self.notes = about_named(backend.catalog, options, hms.show_compactions)
         self._left_to_hive: str | None = None
-        """Why all cleaning is left to Hive's own cleaner: readers register where this run cannot look."""
+        """The reason to leave all cleaning to Hive's own cleaner: readers register where this run cannot look."""
         database, registry = backend.database, None
         if hms.config_value(MIN_HISTORY, "unknown").strip().lower() != "false":  # where unknown, they may register
             registry = database

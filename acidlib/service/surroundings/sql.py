@@ -42,7 +42,7 @@ class SqlBackend(Backend):
     """Requests in a SQL queue, of which some are `ours`: others may be of other metastores."""
 
     knows_readers = True
-    """Whether a metastore tells which queries may read a place."""
+    """A metastore tells which queries may read a place."""
 
     def __init__(self, services: Services, queue: SqlQueue) -> None:
         super().__init__(services)
