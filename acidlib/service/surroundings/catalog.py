@@ -327,7 +327,7 @@ class Catalog:
         )
 
     def _warnings(self, targets: Iterable[Target]) -> list[str]:
-        """Return warnings about tables' and databases' properties that look like settings of a compactor and are none."""
+        """Return warnings about properties that look like settings of a compactor and are none."""
         found: dict[str, None] = {}
         by_table = {target.ref.whole_table: target.facts for target in targets if target.facts is not None}
         for ref, facts in by_table.items():
@@ -397,7 +397,7 @@ def require_unchanged(before: Target, now: Target, doing: str) -> None:
 
 
 def run_as_user(services: Services, target: Target) -> str:
-    """Return the user that a compaction runs as (Hive `Initiator.resolveUserToRunAs`); Hive's cleaner fails without one.
+    """Return the user that a compaction runs as (Hive `Initiator.resolveUserToRunAs`); Hive's cleaner needs one.
 
     `metastore.compactor.run.as.user`, else the owner of the table's directory, else the table's owner.
     """
@@ -462,7 +462,7 @@ class CleaningPlaces:
         return request, place
 
     def require_unmoved(self, request: CompactionRequest, target: Target) -> None:
-        """Raise ConflictError unless its table is still that one, where it lay; NotOursError if it may not be cleaned."""
+        """Raise ConflictError unless it is the same table at the same place; NotOursError if cleaning is forbidden."""
         try:
             now = self._catalog.whereabouts(request)
         except GoneError as error:
