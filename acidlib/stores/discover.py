@@ -27,20 +27,23 @@ _NOTHING = "neither it nor a partition below it holds a base_, delta_ or delete_
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionLocation:
-    """The place of one partition; `name` is None for the one location of a table without partitions."""
-
-    name: PartitionName | None
-    location: Location
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TableLocation:
-    """A table proven to be ACID and its partitions in path order; names are lower case, as Hive's identity is."""
+    """A table proven to be ACID; names are lower case, as Hive's identity is.
+
+    partitions  names and locations in path order; of a table without partitions one without a name
+    """
 
     ref: TableRef
     location: Location
-    partitions: tuple[PartitionLocation, ...]
+    partitions: tuple[tuple[PartitionName | None, Location], ...]
+
+
+class _NoTableError(RefusedError):
+    """A directory is no table that can be compacted."""
+
+    def __init__(self, path: Location, reason: str) -> None:
+        super().__init__(f"Cannot compact {path}: because {reason}")
+        self.reason = reason
 
 
 Skipped = dict[Location, str]
@@ -108,7 +111,7 @@ def discover_location(fs: FileSystem, location: Location, *, may_be_empty: bool 
         if not (content.has_files or content.others or content.links):
             raise MissingError(f"Cannot compact {location}: because it is empty")
         reason = _NOT_PROVEN if content.has_files else _tables_below(fs, location, content) or _NOTHING
-        raise RefusedError(f"Cannot compact {location}: because {reason}")
+        raise _NoTableError(location, reason)
     values: list[str] = []
     table = location
     while not table.parent.is_root and is_partition_directory(table.name):
@@ -120,11 +123,7 @@ def discover_location(fs: FileSystem, location: Location, *, may_be_empty: bool 
         values.insert(0, table.name)
         table = table.parent
     name = PartitionName.parse("/".join(values)) if values else None
-    return TableLocation(
-        ref=_named(table),
-        location=table,
-        partitions=(PartitionLocation(name=name, location=location),),
-    )
+    return TableLocation(ref=_named(table), location=table, partitions=((name, location),))
 
 
 def _tables_below(fs: FileSystem, location: Location, content: _Content) -> str | None:
@@ -143,22 +142,19 @@ def _tables_below(fs: FileSystem, location: Location, content: _Content) -> str 
 
 
 def _take(fs: FileSystem, path: Location, tables: list[TableLocation], skipped: Skipped) -> None:
+    """Add the table at a path to the tables, or the path to what is skipped."""
     try:
-        tables.append(_table(fs, path, skipped))
+        content = _content(fs, path)
+        if content.has_acid:
+            tables.append(TableLocation(ref=_named(path), location=path, partitions=((None, path),)))
+        elif content.levels:
+            tables.append(_partitioned(fs, path, content, skipped))
+        else:
+            skipped[path] = _NOT_PROVEN if content.has_files else _NOTHING
+    except _NoTableError as error:
+        skipped[path] = error.reason
     except AcidError as error:
-        before, because, after = str(error).partition("because ")
-        is_ours = because and isinstance(error, RefusedError) and before.startswith("Cannot compact")
-        skipped[path] = after if is_ours else str(error)
-
-
-def _table(fs: FileSystem, path: Location, skipped: Skipped) -> TableLocation:
-    content = _content(fs, path)
-    if content.has_acid:
-        whole = PartitionLocation(name=None, location=path)
-        return TableLocation(ref=_named(path), location=path, partitions=(whole,))
-    if content.levels:
-        return _partitioned(fs, path, content, skipped)
-    raise RefusedError(f"Cannot compact {path}: because {_NOT_PROVEN if content.has_files else _NOTHING}")
+        skipped[path] = str(error)
 
 
 def _partitioned(
@@ -188,16 +184,16 @@ def _partitioned(
     errors = {values: leaf for values, leaf in leaves if isinstance(leaf, AcidError)}
     filled = [values for values, leaf in known if not leaf.is_empty]
     if not any(leaf.has_acid for _, leaf in known) and (filled or not may_be_empty or errors):
-        raise next(iter(errors.values()), RefusedError(f"Cannot compact {path}: because {_NOTHING}"))
+        raise next(iter(errors.values()), _NoTableError(path, _NOTHING))
     keys = {_keys(values) for values in filled or (values for values, _ in known)}
     if len(keys) > 1:
         shown = " and ".join(sorted("/".join(key) for key in keys))
-        raise RefusedError(f"Cannot compact {path}: because its partitions have different keys: {shown}")
+        raise _NoTableError(path, f"its partitions have different keys: {shown}")
     partitions = []
     for values, _ in leaves:
         here = path.child("/".join(values))
         if _keys(values) in keys:
-            partitions.append(PartitionLocation(name=PartitionName.parse("/".join(values)), location=here))
+            partitions.append((PartitionName.parse("/".join(values)), here))
         elif values in errors:
             raise errors[values]  # partitions may lie below it
         else:

@@ -164,12 +164,16 @@ class Hadoop:
             raise _as_acid_error(name, says, f"Cannot open {uri}") from error
 
     def _jvm(self, uri: str) -> tuple[Any, Any]:
-        if self._start is None:
-            raise RefusedError(f"Cannot open {uri}: because only the driver, with the JVM of its Spark, can do so")
         with self._starting:
             if self._started is None:
-                self._started = self._start()
+                self._started = _started(self._start, f"open {uri}")
             return self._started
+
+
+def _started(start: Start | None, what: str) -> tuple[Any, Any]:
+    if start is None:
+        raise RefusedError(f"Cannot {what}: because only the driver, with the JVM of its Spark, can do so")
+    return start()
 
 
 def _server(uri: str) -> str:
@@ -280,7 +284,7 @@ class JavaSecrets:
         Raises `RefusedError` where it cannot be read or has none, `RetryError` where no JVM can be started.
         """
         failed = f"Cannot use the truststore {path}: because"
-        jvm, _ = self._jvm(f"the truststore {path}")
+        jvm, _ = _started(self._start, f"read the truststore {path}")
         try:
             store = jvm.java.security.KeyStore
             opened = store.getInstance(kind or store.getDefaultType())
@@ -309,7 +313,7 @@ class JavaSecrets:
 
     def _asked(self, names: list[str], providers: str) -> dict[str, str | None]:
         failed = f"Cannot read passwords from {providers}: because"
-        jvm, configuration = self._jvm(providers)
+        jvm, configuration = _started(self._start, f"read {providers}")
         try:
             own = jvm.org.apache.hadoop.conf.Configuration(configuration)
             for key, value in self._properties.items():
@@ -326,11 +330,6 @@ class JavaSecrets:
         except Py4JError as error:
             name, says = said(error)
             raise RefusedError(f"{failed} Hadoop said {name}: {says}") from None
-
-    def _jvm(self, what: str) -> tuple[Any, Any]:
-        if self._start is None:
-            raise RefusedError(f"Cannot read {what}: because only the driver, with the JVM of its Spark, can do so")
-        return self._start()
 
 
 FILE_VARIABLE = "HADOOP_TOKEN_FILE_LOCATION"

@@ -56,7 +56,9 @@ class Claim(ABC):
     Use it as a context manager. Call `assert_mine` right before anything becomes visible or is deleted.
     """
 
-    def __init__(self, location: Location, token: str, beat_seconds: float) -> None:
+    beat_seconds = BEAT_SECONDS
+
+    def __init__(self, location: Location, token: str) -> None:
         """Begin to renew: what `renew` needs has to be there.
 
         location  the place that is claimed
@@ -66,7 +68,7 @@ class Claim(ABC):
         self.token = token
         self._lock = threading.Lock()
         self._lost: str | None = None
-        RENEWER.add(self._beat, beat_seconds)
+        RENEWER.add(self._beat, self.beat_seconds)
 
     @abstractmethod
     def renew(self) -> bool:

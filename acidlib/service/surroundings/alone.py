@@ -72,13 +72,13 @@ def select_targets(
     notes += selection.absent([*(table.ref for table in chosen), *known], "no ACID table there")
     targets = [
         Target(
-            ref=table.ref._replace(partition=None if place.name is None else place.name.path),
-            location=place.location,
+            ref=table.ref._replace(partition=None if name is None else name.path),
+            location=location,
             interpretation=interpretation,
         )
         for table in chosen
-        for place in table.partitions
-        if not selection.partitions or (place.name is not None and matches(place.name, selection.partitions))
+        for name, location in table.partitions
+        if not selection.partitions or (name is not None and matches(name, selection.partitions))
     ]
     if selection.partitions and chosen and not (targets or known):
         notes.append(selection.note_of(selection.no_partition([str(one.ref) for one in chosen])))

@@ -33,7 +33,7 @@ from acidlib.errors import WHEN_FREE, AcidError, BusyError, ConflictError, Refus
 from acidlib.model.location import Location
 from acidlib.processes import has_ended, process_identity
 from acidlib.stores.filesystem import FileSystem, RenameFileSystem
-from acidlib.stores.store import BEAT_SECONDS, CLAIM, STALE_SECONDS, Claim, instant
+from acidlib.stores.store import CLAIM, STALE_SECONDS, Claim, instant
 
 TRIES_TO_CLAIM = 5
 """How often a run makes its own directory before it leaves the place to others."""
@@ -80,9 +80,7 @@ class _SeenClaim:
     names: tuple[str, ...]
 
 
-def claim(
-    fs: RenameFileSystem, location: Location, *, owner: str, token: str, beat_seconds: float = BEAT_SECONDS
-) -> RenameClaim:
+def claim(fs: RenameFileSystem, location: Location, *, owner: str, token: str) -> RenameClaim:
     """Claim a place for `owner` (a name for people) under the unique `token`.
 
     Raises `ConflictError` naming the holder while its claim is alive, or when other runs are always faster;
@@ -94,7 +92,7 @@ def claim(
     for _ in range(TRIES_TO_CLAIM):
         generation = _try_to_claim(fs, location, owner, token)
         if generation is not None:
-            return RenameClaim(fs, location, token, generation, beat_seconds)
+            return RenameClaim(fs, location, token, generation)
     raise BusyError(f"Cannot claim {location}: other runs have just worked there; {WHEN_FREE}")
 
 
@@ -145,13 +143,11 @@ def _take_over(fs: RenameFileSystem, path: str, token: str, stale: int, stale_to
 class RenameClaim(Claim):
     """A claim that is a directory, see above."""
 
-    def __init__(
-        self, fs: RenameFileSystem, location: Location, token: str, generation: int, beat_seconds: float
-    ) -> None:
+    def __init__(self, fs: RenameFileSystem, location: Location, token: str, generation: int) -> None:
         self._fs = fs
         self._path = f"{location}/{CLAIM}"
         self._generation = generation
-        super().__init__(location, token, beat_seconds)
+        super().__init__(location, token)
 
     def renew(self) -> bool:
         """Rename the generation to the next one.

@@ -506,7 +506,11 @@ class Upload:
             del self._waiting[:size]
 
     def _settle_range(self) -> None:
-        """Copy the range that waits: by the store, where it is large enough for that, else through here."""
+        """Copy the range that waits, by the store but for what a part of the least size lacks before it.
+
+        That goes through here, and so does a range that is too small for a part of its own. The rest goes in as few
+        pieces as may be copied by one request each, all of about the same size.
+        """
         found, self._range = self._range, None
         if found is None:
             return
@@ -520,14 +524,12 @@ class Upload:
             self._waiting.clear()
         carried = max(0, self._least - len(self._waiting)) if self._waiting else 0
         if size - carried < self._least:
-            self._carry(source, offset, size)
-            return
+            carried = size
         self._carry(source, offset, carried)
-        if self._waiting:
+        offset, size = offset + carried, size - carried
+        if size and self._waiting:
             self._send_part(bytes(self._waiting))
             self._waiting.clear()
-        # in as few pieces as may be copied by one request each, all of about the same size
-        offset, size = offset + carried, size - carried
         count = -(-size // COPIED_PART)
         for piece in range(count):
             start, end = size * piece // count, size * (piece + 1) // count

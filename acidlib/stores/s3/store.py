@@ -70,7 +70,6 @@ from acidlib.stores.s3.files import (
     write_note,
 )
 from acidlib.stores.store import (
-    BEAT_SECONDS,
     CLAIM,
     METADATA_ACID,
     STAGING_MARKER,
@@ -150,7 +149,7 @@ class S3Claim(Claim):
         self._path = f"{location}/{CLAIM}"
         self._record = record
         self._version = version
-        super().__init__(location, record.token, BEAT_SECONDS)
+        super().__init__(location, record.token)
 
     def renew(self) -> bool:
         """Count one renewal more."""

@@ -43,8 +43,7 @@ def test_discovery_of_a_warehouse(tmp_path: Path) -> None:
     ]
     by_day = tables[1]
     assert [
-        (part.name and part.name.pairs, str(part.location).removeprefix(str(by_day.location)))
-        for part in by_day.partitions
+        (name and name.pairs, str(location).removeprefix(str(by_day.location))) for name, location in by_day.partitions
     ] == [
         ((("ds", "2024-01-01"), ("h", "1:2")), "/ds=2024-01-01/h=1%3A2"),
         ((("ds", "2024-01-01"), ("h", "2")), "/ds=2024-01-01/h=2"),
@@ -74,17 +73,17 @@ def test_discovery_of_a_missing_warehouse(tmp_path: Path) -> None:
 def test_a_named_location_is_a_table_or_a_partition(tmp_path: Path) -> None:
     put(tmp_path, "w.db/T/ds=1/h=2/delta_1_1/bucket_00000", "w.db/u/base_0000002/bucket_00000", "w.db/u/000000_0")
     whole = discover_location(FS, at(f"{tmp_path}/w.db/T"))
-    assert [str(part.location) for part in whole.partitions] == [f"{tmp_path}/w.db/T/ds=1/h=2"]
+    assert [str(location) for _, location in whole.partitions] == [f"{tmp_path}/w.db/T/ds=1/h=2"]
     assert whole == discover_location(FS, at(f"{tmp_path}/w.db/T/ds=1/h=2"))
     assert (whole.ref.database, whole.ref.table) == ("w", "t")
     unpartitioned = discover_location(FS, at(f"{tmp_path}/w.db/u"))
-    assert [part.name for part in unpartitioned.partitions] == [None]
+    assert [name for name, _ in unpartitioned.partitions] == [None]
 
 
 def test_a_table_may_be_called_like_a_partition(tmp_path: Path) -> None:
     put(tmp_path, "x=1/delta_1_1/bucket_00000", "file")
     found = discover_location(FS, at(f"{tmp_path}/x=1"))
-    assert (found.ref.table, found.partitions[0].name) == ("x=1", None)
+    assert (found.ref.table, found.partitions[0][0]) == ("x=1", None)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +127,7 @@ def test_a_partition_that_cannot_be_listed_hides_no_other(
     monkeypatch.setattr(LocalFileSystem, "list_directory", listed)
     if found is not None:
         table = discover_location(FS, at(f"{tmp_path}/t"))
-        assert [part.name and part.name.path for part in table.partitions] == found
+        assert [name and name.path for name, _ in table.partitions] == found
     else:
         with pytest.raises(RetryError, match=f"{closed.split()[0]}: the permission is missing"):
             discover_location(FS, at(f"{tmp_path}/t"))
@@ -136,7 +135,7 @@ def test_a_partition_that_cannot_be_listed_hides_no_other(
 
 def test_the_partitioned_fixture() -> None:
     found = discover_location(FS, at(FIXTURES / "hive3/b_part/before"))
-    assert [part.name and part.name.path for part in found.partitions] == [
+    assert [name and name.path for name, _ in found.partitions] == [
         "dt=2024-01-01",
         "dt=2024-01-02",
         "dt=2024-01-03",

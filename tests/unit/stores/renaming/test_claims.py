@@ -18,7 +18,7 @@ from racing import race
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.processes import process_identity
 from acidlib.stores.removing import find_litter
-from acidlib.stores.renaming.claims import claim, read_claim
+from acidlib.stores.renaming.claims import RenameClaim, claim, read_claim
 from acidlib.stores.renaming.local import LocalFileSystem
 from acidlib.stores.store import CLAIM, Claim
 from unit.stores.places import FS
@@ -38,8 +38,8 @@ def names(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
 
-def taken(location: Path, token: str, **more: Any) -> Claim:
-    return claim(FS, str(location), owner=f"owner of {token}", token=token, beat_seconds=3600, **more)
+def taken(location: Path, token: str) -> Claim:
+    return claim(FS, str(location), owner=f"owner of {token}", token=token)
 
 
 def test_one_holder_at_a_time(tmp_path: Path) -> None:
@@ -123,7 +123,11 @@ def test_a_claim_that_was_removed_is_lost(tmp_path: Path, whole: bool) -> None:
 
 
 def test_the_claim_is_renewed_in_the_background(tmp_path: Path) -> None:
-    with claim(FS, str(tmp_path), owner="a", token="t", beat_seconds=0.01):
+    class Quick(RenameClaim):
+        beat_seconds = 0.01
+
+    claim(FS, str(tmp_path), owner="a", token="t")
+    with Quick(FS, str(tmp_path), "t", 1):
         deadline = time.monotonic() + 30
         while names(tmp_path / CLAIM)[0] < "3.t":
             assert time.monotonic() < deadline
