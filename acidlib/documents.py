@@ -54,9 +54,6 @@ def _with_section(document: str, name: str, lines: Iterable[str]) -> str:
     return "\n".join([f"{before}{begin}", "", *lines, "", f"{end}{after}"])
 
 
-# --- settings ---------------------------------------------------------------------------------------------------------
-
-
 def _toml_entry(key: Key) -> str:
     meaning = f"Without effect: {key.meaning}" if key.inert else key.meaning
     if (where := _in_tables(key)) != "no":
@@ -97,9 +94,6 @@ def _metric_table() -> Iterator[str]:
         labels = ", ".join(f"`{label}`" for label in metric.labels)
         hives = re.sub(r"\b\w+_\w+\b", r"`\g<0>`", metric.hive)
         yield _row(f"`{metric.name}`", labels, metric.help, hives)
-
-
-# --- options ----------------------------------------------------------------------------------------------------------
 
 
 def _option_tables() -> Iterator[str]:

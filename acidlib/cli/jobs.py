@@ -64,7 +64,6 @@ from acidlib.report.results import (
     CleaningResult,
     InitiatorResult,
     Outcome,
-    cancel_exit_status,
     cancellations_document,
 )
 from acidlib.report.run import CleanerReport, CompactionsReport, InitiatorReport
@@ -141,7 +140,7 @@ def _compaction(kind: CompactionType, job: str) -> click.Command:
         rebalance: bool = False,
         buckets: int | None = None,
     ) -> Any:
-        del force
+        del force  # so that one set of options serves all jobs of a workflow
         by_options = {
             "acidlib.lock.timeout": None if lock_timeout is None else f"{round(lock_timeout * 1000)}ms",
             "acidlib.minor.as.major.bytes": None if minor_as_major_bytes is None else str(minor_as_major_bytes),
@@ -277,14 +276,14 @@ def cleaner(
 ) -> Any:
     """Run the cleaner once."""
     warehouse = which["warehouse"]
-    if not orphans and (delete or older_than is not None or warehouse is not None):
-        raise click.UsageError("--warehouse, --older-than and --delete go with --orphans")
     if orphans and (retention is not None or force):
         raise click.UsageError("--orphans excludes --retention and --force: --older-than says how old an orphan is")
+    if not orphans and (delete or older_than is not None or warehouse is not None):
+        raise click.UsageError("--warehouse, --older-than and --delete go with --orphans")
     environment, selection = selected(environment, **which)
     if not environment.metastore and warehouse is None and (which["tables"] or which["exclude"] or which["partitions"]):
         raise click.UsageError("--table, --exclude and --partition need a metastore; without one give --location")
-    if orphans and delete and (trash or dry_run):
+    if delete and (trash or dry_run):
         raise click.UsageError("--delete excludes --trash and --dry-run")
     if orphans and not environment.metastore and selection.location is None and warehouse is None:
         raise click.UsageError("--orphans needs --metastore-uri, --warehouse or --location")
@@ -297,7 +296,7 @@ def cleaner(
         report = report_of(CleanerReport, environment, found, dry_run=not remove if orphans else dry_run)
 
         def add(result: CleaningResult) -> None:
-            if result.is_bad and not orphans:
+            if result.state.is_bad and not orphans:
                 found.progress.note(f"{result.state.value}, {result.reason}", level=ERROR, place=str(result.ref))
             report.add(result.document())
 
@@ -353,7 +352,7 @@ def undo(*, environment: Environment, request: int, nobody_reads: bool, dry_run:
         )
     document = run_head(environment, found.worker_id) | {"undo": result.document()}
     print_pieces([json_text(document) if environment.json else undo_text(document["undo"])])
-    raise SystemExit(result.exit_status())
+    raise SystemExit(EXIT_NOT_DONE if result.state.is_bad else EXIT_DONE)
 
 
 @click.command(
@@ -373,7 +372,9 @@ def cancel(*, environment: Environment, requests: tuple[int, ...], dry_run: bool
     found = service.cancel(environment, requests, now_ms=int(Machine.current().clock() * 1000), dry_run=dry_run)
     document = run_head(environment) | cancellations_document(found)
     print_pieces([json_text(document) if environment.json else cancellations_text(document["cancellations"])])
-    raise SystemExit(cancel_exit_status(found))
+    if all(one.state in (Outcome.PLANNED, Outcome.CANCELLED) for one in found):
+        raise SystemExit(EXIT_DONE)
+    raise SystemExit(EXIT_NOT_DONE if len(found) == 1 else EXIT_SOME_FAILED)
 
 
 @click.command(
@@ -507,7 +508,7 @@ def doctor(*, environment: Environment, locations: tuple[str, ...]) -> Any:
         for warning in environment.settings.warnings:
             tell(warning, level=WARNING)
         print_pieces([checks_text(document)])
-    raise SystemExit(EXIT_NOT_DONE if document["totals"]["wrong"] else 0)
+    raise SystemExit(EXIT_NOT_DONE if document["totals"]["wrong"] else EXIT_DONE)
 
 
 @click.command("status", cls=JobCommand, help="Show how all tables are doing, and what is wrong. Changes nothing.")

@@ -52,6 +52,11 @@ class Outcome(enum.Enum):
     CANCELLED = "cancelled"
     MISSING = "missing"
 
+    @property
+    def is_bad(self) -> bool:
+        """True where something failed, or another was at work there."""
+        return self in (Outcome.FAILED, Outcome.CONFLICT)
+
 
 COMPACTION_OUTCOMES = (
     Outcome.PLANNED,
@@ -66,14 +71,6 @@ COMPACTION_OUTCOMES = (
 DECISION_OUTCOMES = (Outcome.DUE, Outcome.LEFT_ALONE, Outcome.REFUSED, Outcome.HELD_BACK, Outcome.FAILED)
 """Of a place that the initiator looked at: REFUSED is what no compaction can be made of until its owner changes it,
 FAILED what may go well the next time."""
-UNDO_OUTCOMES = (
-    Outcome.PLANNED,
-    Outcome.UNDONE,
-    Outcome.WAS_UNDONE,
-    Outcome.REFUSED,
-    Outcome.CONFLICT,
-    Outcome.FAILED,
-)
 CANCEL_OUTCOMES = (Outcome.PLANNED, Outcome.CANCELLED, Outcome.REFUSED, Outcome.MISSING)
 
 
@@ -162,11 +159,6 @@ class CompactionResult:
     verification: Verification | None = None
     unverified: bool = False
     statistics: Statistics | None = None
-
-    @property
-    def is_bad(self) -> bool:
-        """True where it failed, or another was at work there."""
-        return self.state in (Outcome.FAILED, Outcome.CONFLICT)
 
     def total(self, figure: str) -> Any:
         """Return the sum of one figure of the units; None without units, or where one of them does not know it."""
@@ -308,11 +300,6 @@ class CleaningResult:
     blocked: tuple[str, ...] = ()
     is_busy: bool = False
 
-    @property
-    def is_bad(self) -> bool:
-        """True where it failed, or another was at work there."""
-        return self.state in (Outcome.FAILED, Outcome.CONFLICT)
-
     def document(self) -> dict[str, Any]:
         """Return an entry of `cleanings`."""
         return {
@@ -355,10 +342,6 @@ class UndoResult:
         """Return `undo`."""
         return {"id": self.id} | fields_of(self) | {"state": self.state.value}
 
-    def exit_status(self) -> int:
-        """Return 0 where it is or was done, or was refused; 1 where the only place that is named failed or is held."""
-        return EXIT_NOT_DONE if self.state in (Outcome.CONFLICT, Outcome.FAILED) else EXIT_DONE
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancellation:
@@ -378,13 +361,6 @@ def cancellations_document(found: Sequence[Cancellation]) -> dict[str, Any]:
         "cancellations": [{"id": one.id} | fields_of(one) | {"state": one.state.value} for one in found],
         "totals": {"cancellations": len(found), "states": states},
     }
-
-
-def cancel_exit_status(found: Sequence[Cancellation]) -> int:
-    """Return 0 when all are withdrawn; else 1 where one is named, and 3 where several are."""
-    if all(one.state in (Outcome.PLANNED, Outcome.CANCELLED) for one in found):
-        return EXIT_DONE
-    return EXIT_NOT_DONE if len(found) == 1 else EXIT_SOME_FAILED
 
 
 def names_of(ref: TableRef | None) -> dict[str, str | None]:

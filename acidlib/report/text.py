@@ -65,14 +65,13 @@ def aligned(rows: Sequence[Sequence[str]], *, right: Iterable[int] = ()) -> list
 
 
 def fitted(rows: Sequence[Sequence[str]], *, right: Iterable[int] = (), indent: str = "") -> list[str]:
-    """Return lines as `aligned` does; too wide ones in two, with the first cell of each row on a line alone."""
+    """Return a text for each row, as `aligned` does; where one is too wide, each has its first cell on a line alone."""
     to_right = tuple(right)
     lines = [indent + line for line in aligned(rows, right=to_right)]
     if max(map(cell_len, lines), default=0) <= WIDTH:
         return lines
     others = aligned([row[1:] for row in rows], right=[i - 1 for i in to_right])
-    pairs = zip(rows, others, strict=True)
-    return [line for row, rest in pairs for line in (f"{indent}{row[0]}".rstrip(), f"{indent}  {rest}")]
+    return [f"{indent}{row[0]}".rstrip() + f"\n{indent}  {rest}" for row, rest in zip(rows, others, strict=True)]
 
 
 def wrapped(text: str, indent: str = "", hanging: str | None = None) -> list[str]:
@@ -224,11 +223,10 @@ def decision_lines(entries: Sequence[Entry]) -> Iterator[str]:
         request, deltas = known(one["queued"], "{}"), known(one["deltas"])
         sizes = (size(one["delta_bytes"]), size(one["base_bytes"]), known(one["ratio"], "{:,.2%}"))
         rows.append((one_line(name_of(one)), decision, request, deltas, *sizes))
-    table = fitted(rows, right=(2, 3, 4, 5, 6))
-    each = len(table) // len(rows)
-    yield from table[:each]
-    for number, one in enumerate(entries, start=1):
-        yield from table[number * each : (number + 1) * each]
+    head, *shown = fitted(rows, right=(2, 3, 4, 5, 6))
+    yield head
+    for one, row in zip(entries, shown, strict=True):
+        yield row
         why = one["reason"]
         if one["outcome"] == "failed" and one["location"] not in why:
             why = f"{why} ({one['location']})"
@@ -319,11 +317,10 @@ def _place_lines(place: Entry) -> Iterator[str]:
         count = "" if part["reader"] == "hidden" else "?" if part["rows"] is None else f"{part['rows']:,}"
         sizes = f"{part['files']:,}", human_bytes(part["bytes"]), count
         rows.append((one_line(part["path"]), part["reader"], ids, *sizes))
-    lines = fitted(rows, right=(3, 4, 5), indent="  ")
-    each = len(lines) // len(rows)
-    yield from lines[:each]
-    for number, part in enumerate(parts, start=1):
-        yield from lines[number * each : (number + 1) * each]
+    head, *shown = fitted(rows, right=(3, 4, 5), indent="  ")
+    yield head
+    for part, row in zip(parts, shown, strict=True):
+        yield row
         yield from wrapped("" if part["reader"] == "read" else part["why"], "      ")
         yield from wrapped(part["damage"] or "", "      ")
     read = [part for part in parts if part["reader"] == "read"]
@@ -383,7 +380,7 @@ def _transactions(document: Entry) -> Iterator[Fact]:
     for label, kind in (("Transactions", "open"), ("", "aborted")):
         holder, oldest = "", txns[f"oldest_{kind}"]
         if oldest is not None:
-            since = "" if oldest["age"] is None else f" since {age_words(oldest['age'])}"
+            since = aged(" since", oldest["age"])
             holder = f", the oldest {oldest['id']}{since}: {oldest['user']} at {oldest['host']}"
         yield label, f"{txns[kind]:,} {kind}{holder}"
     if aborted_ids is not None:
@@ -402,12 +399,10 @@ def holders_of(blockers: Iterable[Entry] | None) -> list[Entry]:
 def _blockers(holders: Sequence[Entry]) -> Iterator[Fact]:
     label = "In the way"
     for one in holders[:_SHOWN_OF_A_KIND]:
-        since = "" if one["age"] is None else f", there since {age_words(one['age'])}"
+        since = aged(", there since", one["age"])
         more = f" and {one['cleanings'] - 1:,} more" if one["cleanings"] > 1 else ""
-        yield (
-            label,
-            f"{one['kind']} {one['id']} of {one['user']} at {one['host']}{since}: of cleaning {name_of(one)}{more}",
-        )
+        holder = f"{one['kind']} {one['id']} of {one['user']} at {one['host']}{since}"
+        yield label, f"{holder}: of cleaning {name_of(one)}{more}"
         label = ""
     if len(holders) > _SHOWN_OF_A_KIND:
         yield "", f"and {len(holders) - _SHOWN_OF_A_KIND:,} more; --output json tells of each"

@@ -529,7 +529,7 @@ class PlaceCompaction:
             verification=self._verification,
         )
         if self._plan is None:
-            return replace(result, deltas_after=None if result.is_bad else result.deltas_before)
+            return replace(result, deltas_after=None if result.state.is_bad else result.deltas_before)
         place, inputs = self._plan.place, self._plan.inputs
         directories = () if units is None else filled_directories(inputs, units)
         visible = directories if published is None else published.directories

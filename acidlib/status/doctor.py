@@ -16,7 +16,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -84,7 +84,7 @@ def checks(
     unique   gives a text that nothing else has
     """
     home = str(Path(acidlib.__file__).parent)
-    java, spark = look_at_java(), look_at_spark()
+    java, spark = java_check(), spark_check()
     yield java
     found = f"version {platform.python_version()} ({sys.executable}), acidlib in {home}"
     yield Check("Python", State.OK, found)
@@ -97,7 +97,7 @@ def checks(
     if java.advice or spark.advice:
         yield Check("executors", State.UNCHECKED, "without Java and Spark there are none")
     else:
-        yield _executors(session, master)
+        yield executors_check(session, master)
     generation: Generation | None = None
     locations = list(places)
     if not environment.metastore:
@@ -110,7 +110,7 @@ def checks(
                 version = "3.1" if generation is Generation.HIVE3 else "4"
                 yield Check("metastore", State.OK, f"Hive {version} at {', '.join(environment.metastore)}")
                 yield _or_unchecked("Hive's compactor", lambda: compactor_check(hives_compactor(hms)))
-                yield _or_unchecked("clock", lambda: clock_check(seconds_ahead(hms, clock)))
+                yield _or_unchecked("clock", lambda: clock_check(hms, clock))
                 if warehouse := hms.config_value(WAREHOUSE, "").strip():
                     locations.append(warehouse)
         except AcidError as error:
@@ -123,38 +123,30 @@ def checks(
     yield _queue(environment, generation)
 
 
-def look_at_java() -> Check:
+def java_check() -> Check:
     """Look at Java as the scripts of Spark find it."""
     home = os.environ.get("JAVA_HOME")
     program = str(Path(home, "bin", "java")) if home else "java"
+    advice = f"install a JDK {_OLDEST_JAVA} or newer, and put it on the PATH or name it in JAVA_HOME"
     try:
         ran = subprocess.run([program, "-version"], check=False, capture_output=True, text=True)  # noqa: S603 - as Spark does
     except OSError:
-        return java_check(program, None)
-    return java_check(program, ran.stderr + ran.stdout)
+        return Check("Java", State.WRONG, f"{program} cannot be run", advice)
+    match = _JAVA.search(ran.stderr + ran.stdout)
+    if match is None:
+        return Check("Java", State.WRONG, f"{program} does not tell its version", advice)
+    if int(match[1]) < _OLDEST_JAVA:
+        return Check("Java", State.WRONG, f"{program} is version {match[1]}", advice)
+    return Check("Java", State.OK, f"version {match[1]} ({program})")
 
 
-def java_check(program: str, output: str | None) -> Check:
-    """Judge Java by what it says of its version; `output` is None where it cannot be run."""
-    match = _JAVA.search(output or "")
-    if match is not None and int(match[1]) >= _OLDEST_JAVA:
-        return Check("Java", State.OK, f"version {match[1]} ({program})")
-    found = f"is version {match[1]}" if match else "cannot be run" if output is None else "does not tell its version"
-    advice = f"install a JDK {_OLDEST_JAVA} or newer, and put it on the PATH or name it in JAVA_HOME"
-    return Check("Java", State.WRONG, f"{program} {found}", advice)
-
-
-def look_at_spark() -> Check:
-    """Look at the Spark that jobs are started with."""
-    client = importlib.metadata.distribution("pyspark")
-    home = Path(os.environ.get("SPARK_HOME") or str(client.locate_file("pyspark")))
-    jars = [path.name for path in (home / "jars").glob("spark-core_*.jar")]
-    return spark_check(str(home), jars, client.version)
-
-
-def spark_check(home: str, jars: Sequence[str], client: str) -> Check:
-    """Judge Spark in its folder, by the names of files in its jars/, against PySpark, which is of version `client`."""
-    versions = sorted({match[1] for jar in jars if (match := _CORE.fullmatch(jar))})
+def spark_check() -> Check:
+    """Look at the Spark that jobs are started with, by the names of its jars: it has to be of PySpark's version."""
+    distribution = importlib.metadata.distribution("pyspark")
+    client = distribution.version
+    home = Path(os.environ.get("SPARK_HOME") or str(distribution.locate_file("pyspark")))
+    jars = [_CORE.fullmatch(path.name) for path in (home / "jars").glob("spark-core_*.jar")]
+    versions = sorted({match[1] for match in jars if match})
     if versions == [client]:
         return Check("Spark", State.OK, f"version {client} ({home})")
     if not versions:
@@ -192,18 +184,15 @@ def look_around(attempt: str) -> Executor:
     )
 
 
-def _executors(session: Callable[[], Runner], master: Callable[[], str]) -> Check:
+def executors_check(session: Callable[[], Runner], master: Callable[[], str]) -> Check:
+    """Compare what tasks find where they run with the driver."""
     try:
         tasks = [[Task(look_around, 0)] for _ in range(_LOOKS)]
         found = [value_of(done) for (done,) in session().run(tasks, group="acidlib doctor")]
     except AcidError as error:
         advice = "--executor-memory, --archives and the like stand before `doctor`; docs/clusters.md has what they need"
         return Check("executors", State.WRONG, str(error), advice)
-    return executors_check(master(), look_around(""), found)
-
-
-def executors_check(master: str, driver: Executor, found: Sequence[Executor]) -> Check:
-    """Judge executors against the driver."""
+    driver = look_around("")
     for one in found:
         if (one.python, one.package) != (driver.python, driver.package):
             return Check(
@@ -214,10 +203,10 @@ def executors_check(master: str, driver: Executor, found: Sequence[Executor]) ->
                 "give them the environment of the driver: an archive of `acidlib pack`, or the same installation",
             )
     if slow := sorted({one.host for one in found if not one.compiled}):
-        text = f"at {master}; the kernels are not compiled for the processor of {', '.join(slow)}"
+        text = f"at {master()}; the kernels are not compiled for the processor of {', '.join(slow)}"
         return Check("executors", State.NOTE, text, f"{_COMPILE}, on such a machine")
     hosts = ", ".join(sorted({one.host for one in found}))
-    return Check("executors", State.OK, f"at {master}, looked at on {hosts}")
+    return Check("executors", State.OK, f"at {master()}, looked at on {hosts}")
 
 
 def _or_unchecked(name: str, check: Callable[[], Check]) -> Check:
@@ -251,8 +240,8 @@ def compactor_check(working: str) -> Check:
     return Check("Hive's compactor", State.NOTE, f"on: {working}", advice)
 
 
-def seconds_ahead(hms: Hms, clock: Callable[[], float]) -> float:
-    """Return how far this clock is ahead of the metastore's, which notes when a transaction is opened.
+def clock_check(hms: Hms, clock: Callable[[], float]) -> Check:
+    """Compare this machine's clock with the metastore's, which notes when a transaction is opened.
 
     RetryError where that is not to be seen.
     """
@@ -267,15 +256,10 @@ def seconds_ahead(hms: Hms, clock: Callable[[], float]) -> float:
     if started is None:
         raise RetryError("Cannot tell the metastore's time: because it does not say when a transaction was opened")
     at = started / 1000
-    return before - at if at < before else min(0.0, after - at)
-
-
-def clock_check(ahead_seconds: float) -> Check:
-    """Judge this machine's clock against the metastore's; `ahead_seconds` is negative where it is behind."""
-    apart = abs(ahead_seconds)
-    if apart <= _MOST_APART_SECONDS:
+    ahead = before - at if at < before else min(0.0, after - at)
+    if abs(ahead) <= _MOST_APART_SECONDS:
         return Check("clock", State.OK, f"within {_MOST_APART_SECONDS:.0f} s of the metastore's")
-    found = f"{apart:,.0f} s {'ahead of' if ahead_seconds > 0 else 'behind'} the metastore's"
+    found = f"{abs(ahead):,.0f} s {'ahead of' if ahead > 0 else 'behind'} the metastore's"
     advice = "set both by NTP: retentions and what is too old are counted by these clocks"
     return Check("clock", State.WRONG, found, advice)
 
@@ -307,29 +291,26 @@ def broken_promises(stores: Stores, location: Location, unique: str) -> list[str
     if location.kind == S3:
         stores.require_conditions(location, unique=name)
         return []
-    try:
-        return _broken_by_renames(stores, location, location.child(name))
-    finally:
-        with suppress(ConflictError):  # it is not there
-            stores.fs(location).remove_tree(str(location), name)
-
-
-def _broken_by_renames(stores: Stores, location: Location, probe: Location) -> list[str]:
+    probe = location.child(name)
     fs = stores.renaming_files(location)
     broken = []
     one, other, file = (str(probe.child(name)) for name in ("one", "other", "file"))
-    fs.make_directory(str(probe))
-    fs.create(file, b"once")
-    if _is_done(lambda: fs.create(file, b"twice")):
-        broken.append("a file that exists was created again")
-    fs.make_directory(one)
-    fs.make_directory(other)
-    fs.create(f"{other}/file", b"")
-    if _is_done(lambda: fs.rename_noreplace(one, other)):
-        broken.append("a directory was renamed onto one that exists")
-    fs.rename_noreplace(other, str(probe.child("third")))
-    if fs.exists(other) or not fs.exists(str(probe.child("third/file"))):
-        broken.append("a directory was renamed, and is not there as a whole")
+    try:
+        fs.make_directory(str(probe))
+        fs.create(file, b"once")
+        if _is_done(lambda: fs.create(file, b"twice")):
+            broken.append("a file that exists was created again")
+        fs.make_directory(one)
+        fs.make_directory(other)
+        fs.create(f"{other}/file", b"")
+        if _is_done(lambda: fs.rename_noreplace(one, other)):
+            broken.append("a directory was renamed onto one that exists")
+        fs.rename_noreplace(other, str(probe.child("third")))
+        if fs.exists(other) or not fs.exists(str(probe.child("third/file"))):
+            broken.append("a directory was renamed, and is not there as a whole")
+    finally:
+        with suppress(ConflictError):  # it is not there
+            fs.remove_tree(str(location), name)
     return broken
 
 
@@ -362,8 +343,6 @@ def checks_document(checks: Sequence[Check]) -> dict[str, Any]:
         "job": "doctor",
         "version": acidlib.__version__,
         "run_id": None,
-        "checks": [
-            {"name": one.name, "state": one.state.value, "found": one.found, "advice": one.advice} for one in checks
-        ],
+        "checks": [asdict(check) | {"state": check.state.value} for check in checks],
         "totals": {"checks": len(checks), "wrong": sum(one.state is State.WRONG for one in checks)},
     }

@@ -68,16 +68,16 @@ def write_metrics(status: Entry, path: str) -> None:
         raise RetryError(f"Cannot write the metrics to {path}: because {error.strerror or error}") from error
 
 
-def _value(figures: Entry, path: tuple[str, ...]) -> float | None:
-    """Return what stands at a path; None where something on it is not known."""
-    found: Any = figures
-    for name in path:
-        found = None if found is None else found[name]
-    return None if found is None else float(found)
-
-
 def _one(*path: str) -> Callable[[Entry], Iterable[Sample]]:
-    return lambda status: [((), _value(status, path))]
+    """Return what takes the figure at a path of a status: none where something on it is not known."""
+
+    def samples(status: Entry) -> Iterable[Sample]:
+        found: Any = status
+        for name in path:
+            found = None if found is None else found[name]
+        return [((), found)]
+
+    return samples
 
 
 def _totals(value: Callable[[Entry], float | None]) -> Callable[[Entry], Iterable[Sample]]:

@@ -33,21 +33,8 @@ def show_places(services: Services, backend: Backend, selection: Selection) -> d
     return {"places": places, "totals": {"places": len(places), "damaged": len(damaged)}}
 
 
-def _unknown(target: Target, error: str) -> dict[str, Any]:
-    """Return the entry of a place that cannot be shown."""
-    return {
-        **target.ref._asdict(),
-        "location": str(target.location),
-        "hive_version": None,
-        "high_water_mark": None,
-        "open_write_ids": [],
-        "aborted_write_ids": [],
-        "error": error,
-        "parts": [],
-    }
-
-
 def _entry(services: Services, target: Target) -> dict[str, Any]:
+    """Return the entry of a place, as far as it can be shown."""
     try:
         listing = list_location(services.fs(target.location), target.location, without_unfinished=True)
         place = target.listed(listing)
@@ -67,15 +54,26 @@ def _entry(services: Services, target: Target) -> dict[str, Any]:
     parts = seen_parts(listing, state, place.generation)
     rows = _rows(services, place, [path for part in parts if part.role is not Role.HIDDEN for path in part.files])
     write_ids = place.write_ids
-    return {
-        **target.ref._asdict(),
-        "location": str(target.location),
+    return _unknown(target, error) | {
         "hive_version": place.generation.value,
         "high_water_mark": None if write_ids.high_water_mark == LONG_MAX else write_ids.high_water_mark,
         "open_write_ids": list(write_ids.open_ids),
         "aborted_write_ids": list(write_ids.aborted_ids),
-        "error": error,
         "parts": [_part(part, [rows[path] for path in part.files if path in rows]) for part in parts],
+    }
+
+
+def _unknown(target: Target, error: str | None) -> dict[str, Any]:
+    """Return the entry of a place of which no more is known."""
+    return {
+        **target.ref._asdict(),
+        "location": str(target.location),
+        "hive_version": None,
+        "high_water_mark": None,
+        "open_write_ids": [],
+        "aborted_write_ids": [],
+        "error": error,
+        "parts": [],
     }
 
 

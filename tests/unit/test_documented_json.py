@@ -25,7 +25,6 @@ from acidlib.planning.health import CleaningBlocker, FindingKind
 from acidlib.report.results import (
     CANCEL_OUTCOMES,
     COMPACTION_OUTCOMES,
-    UNDO_OUTCOMES,
     Cancellation,
     Outcome,
     Statistics,
@@ -40,6 +39,14 @@ from acidlib.status.doctor import State as CheckState
 
 from .report.documents import ABOUT, DOCUMENTS, DONE, PLACE, document_of
 
+UNDO_OUTCOMES = (
+    Outcome.PLANNED,
+    Outcome.UNDONE,
+    Outcome.WAS_UNDONE,
+    Outcome.REFUSED,
+    Outcome.CONFLICT,
+    Outcome.FAILED,
+)
 UNDONE = UndoResult(id=1, **PLACE, type="major", state=Outcome.UNDONE, reason="undone by a person")
 CANCELLED = Cancellation(id=1, state=Outcome.MISSING, reason="there is none")
 COMPACTED = replace(DONE, verification=Verification(share=1.0), statistics=Statistics())

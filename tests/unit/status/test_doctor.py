@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 from contextlib import suppress
 from dataclasses import replace
@@ -19,8 +20,6 @@ from acidlib.model.location import local_location
 from acidlib.model.names import Generation
 from acidlib.status import doctor
 from acidlib.status.doctor import (
-    Check,
-    Executor,
     State,
     broken_promises,
     clock_check,
@@ -28,15 +27,14 @@ from acidlib.status.doctor import (
     executors_check,
     hives_compactor,
     java_check,
-    look_at_java,
-    look_at_spark,
-    seconds_ahead,
+    look_around,
     spark_check,
 )
 from acidlib.stores.renaming.local import LocalFileSystem
 from acidlib.stores.stores import Stores
 
 AT = 1_700_000_000.0
+SPARK = importlib.metadata.version("pyspark")
 
 
 @pytest.mark.parametrize(
@@ -62,6 +60,9 @@ def test_promises_that_a_store_does_not_keep(
     assert list(tmp_path.iterdir()) == []
 
 
+OK, NOTE, WRONG = State.OK, State.NOTE, State.WRONG
+
+
 def hms(started_ms: int | None, ended: list[int]) -> Any:
     return SimpleNamespace(
         generation=Generation.HIVE4,
@@ -71,26 +72,70 @@ def hms(started_ms: int | None, ended: list[int]) -> Any:
     )
 
 
-@pytest.mark.parametrize(("moment", "ahead"), [(0.5, 0.0), (-3.0, 3.0), (61.0, -60.0)])
-def test_the_metastores_time_is_that_of_a_transaction(moment: float, ahead: float) -> None:
+@pytest.mark.parametrize(
+    ("moment", "state", "words"),
+    [
+        (0.5, OK, "within 5 s of the metastore's"),
+        (-4.9, OK, "within 5 s of the metastore's"),
+        (-6.0, WRONG, "6 s ahead of the metastore's"),
+        (7201.0, WRONG, "7,200 s behind the metastore's"),
+    ],
+)
+def test_the_metastores_time_is_that_of_a_transaction(moment: float, state: State, words: str) -> None:
     ended: list[int] = []
     clock = iter((AT, AT + 1))
-    assert seconds_ahead(hms(int((AT + moment) * 1000), ended), lambda: next(clock)) == pytest.approx(ahead)
+    check = clock_check(hms(int((AT + moment) * 1000), ended), lambda: next(clock))
+    assert (check.state, check.found, bool(check.advice)) == (state, words, state is WRONG)
     assert ended == [7]
 
 
 def test_a_metastore_that_does_not_say_when() -> None:
     ended: list[int] = []
     with pytest.raises(RetryError, match="does not say when a transaction was opened"):
-        seconds_ahead(hms(None, ended), lambda: AT)
+        clock_check(hms(None, ended), lambda: AT)
     assert ended == [7]
 
 
-def test_java_and_spark_are_looked_for_where_spark_looks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("said", "state", "words"),
+    [
+        ('openjdk version "17.0.9" 2026-01-01', OK, "version 17 ({0})"),
+        ('openjdk version "25" 2026-01-01', OK, "version 25 ({0})"),
+        ('openjdk version "1.8.0_402" 2026-01-01', WRONG, "{0} is version 8"),
+        ("a shell", WRONG, "{0} does not tell its version"),
+        (None, WRONG, "{0} cannot be run"),
+    ],
+)
+def test_java_is_looked_for_where_spark_looks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: str | None, state: State, words: str
+) -> None:
+    java = tmp_path / "bin" / "java"
+    if said is not None:
+        java.parent.mkdir()
+        java.write_text(f"#!/bin/sh\necho '{said}' >&2\n")
+        java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert look_at_java().found == f"{tmp_path}/bin/java cannot be run"
+    check = java_check()
+    assert (check.state, check.found, bool(check.advice)) == (state, words.format(java), state is WRONG)
+
+
+@pytest.mark.parametrize(
+    ("jars", "state", "words"),
+    [
+        ([f"spark-core_2.13-{SPARK}.jar"], OK, f"version {SPARK} ({{0}})"),
+        (["spark-core_2.12-3.1.1.jar", "x.jar"], WRONG, f"{{0}} is version 3.1.1, and PySpark here is {SPARK}"),
+        (["x.jar"], WRONG, "{0} holds no Spark"),
+    ],
+)
+def test_spark_is_that_of_spark_home(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, jars: list[str], state: State, words: str
+) -> None:
+    (tmp_path / "jars").mkdir()
+    for name in jars:
+        (tmp_path / "jars" / name).touch()
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
-    assert look_at_spark().found == f"{tmp_path} holds no Spark"
+    check = spark_check()
+    assert (check.state, check.found, bool(check.advice)) == (state, words.format(tmp_path), state is WRONG)
 
 
 def called(tmp_path: Path, *words: str) -> Result:
@@ -120,36 +165,10 @@ def test_without_java_no_executors_are_started(tmp_path: Path, monkeypatch: pyte
     assert ("unchecked", "executors") in [tuple(line.split()[:2]) for line in ran.stdout.splitlines() if line]
 
 
-OK, NOTE, WRONG = State.OK, State.NOTE, State.WRONG
-DRIVER = Executor(host="one", python="3.11", package="0.1.0", compiled=True)
-JAVA = 'openjdk version "{}" 2026-01-01\nOpenJDK Runtime Environment'
-
-
-@pytest.mark.parametrize(
-    ("check", "state", "words"),
-    [
-        (java_check("java", JAVA.format("17.0.9")), OK, "version 17 (java)"),
-        (java_check("/j/bin/java", JAVA.format("25")), OK, "version 25 (/j/bin/java)"),
-        (java_check("java", JAVA.format("1.8.0_402")), WRONG, "java is version 8"),
-        (java_check("java", "a shell"), WRONG, "java does not tell its version"),
-        (java_check("java", None), WRONG, "java cannot be run"),
-        (spark_check("/s", ["spark-core_2.13-4.0.1.jar"], "4.0.1"), OK, "version 4.0.1 (/s)"),
-        (
-            spark_check("/s", ["spark-core_2.12-3.5.1.jar", "x.jar"], "4.0.1"),
-            WRONG,
-            "/s is version 3.5.1, and PySpark here is 4.0.1",
-        ),
-        (spark_check("/s", ["x.jar"], "4.0.1"), WRONG, "/s holds no Spark"),
-        (compactor_check(""), OK, "off, as far as the metastore's settings say"),
-        (compactor_check("initiator, 2 workers"), NOTE, "on: initiator, 2 workers"),
-        (clock_check(4.9), OK, "within 5 s of the metastore's"),
-        (clock_check(-7200.0), WRONG, "7,200 s behind the metastore's"),
-        (clock_check(6.0), WRONG, "6 s ahead of the metastore's"),
-    ],
-)
-def test_what_a_line_says(check: Check, state: State, words: str) -> None:
-    assert (check.state, check.found) == (state, words)
-    assert bool(check.advice) == (state in (NOTE, WRONG)), "what is not as it has to be says what to do"
+def test_hives_own_compactor_is_worth_a_note() -> None:
+    check = compactor_check("initiator, 2 workers")
+    assert (check.state, check.found, bool(check.advice)) == (NOTE, "on: initiator, 2 workers", True)
+    assert (compactor_check("").state, compactor_check("").advice) == (OK, "")
 
 
 @pytest.mark.parametrize(
@@ -173,10 +192,14 @@ def test_what_of_hives_own_compactor_is_on(generation: Generation, settings: tup
     [
         ({}, OK, "at yarn, looked at on one, two"),
         ({"compiled": False}, NOTE, "at yarn; the kernels are not compiled for the processor of two"),
-        ({"python": "3.12"}, WRONG, "two has Python 3.12 and acidlib 0.1.0, the driver 3.11 and 0.1.0"),
-        ({"package": "0.2.0"}, WRONG, "two has Python 3.11 and acidlib 0.2.0, the driver 3.11 and 0.1.0"),
+        ({"python": "2.7"}, WRONG, "two has Python 2.7 and acidlib {1}, the driver {0} and {1}"),
+        ({"package": "0.0.1"}, WRONG, "two has Python {0} and acidlib 0.0.1, the driver {0} and {1}"),
     ],
 )
 def test_executors_are_compared_with_the_driver(change: dict[str, object], state: State, words: str) -> None:
-    check = executors_check("yarn", DRIVER, [DRIVER, replace(DRIVER, host="two", **change)])  # type: ignore[arg-type]
-    assert (check.state, check.found) == (state, words)
+    driver = replace(look_around(""), compiled=True)
+    found = [replace(driver, host="one"), replace(driver, host="two", **change)]  # type: ignore[arg-type]
+    runner: Any = SimpleNamespace(run=lambda tasks, group: [[one] for one in found])
+    check = executors_check(lambda: runner, lambda: "yarn")
+    assert (check.state, check.found) == (state, words.format(driver.python, driver.package))
+    assert bool(check.advice) == (state is not OK)
