@@ -62,7 +62,7 @@ class Machine:
     pause    waits for so many seconds
     """
 
-    session: Callable[..., AbstractContextManager[Runner]] = field(default=_of_spark("SparkSession"))
+    session: Callable[..., AbstractContextManager[Runner]] = field(default=_of_spark("SparkRunner"))
     said: Callable[[], SparkOptions] = field(default=_of_spark("said_to_spark"))
     placed: Callable[[], bool] = field(default=_of_spark("driver_is_placed"))
     jvm: Callable[[], tuple[Any, Any]] = field(default=_of_spark("hadoop_in_jvm"))

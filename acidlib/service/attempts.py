@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from acidlib import __version__
@@ -53,43 +52,40 @@ def fingerprint(place: ListedPlace, settings: Settings) -> str:
     the columns and properties of the table where a metastore tells them, how the caller wants the table understood, how
     its readers find columns by the `settings` of the run, and the version of this library, as the next may do more.
     """
-    target, listing = place.target, place.listing
+    target, listing, state = place.target, place.listing, place.state
+    facts: Any = None
+    if target.facts is not None:
+        table, partition = target.facts.table, target.facts.partition
+        properties = sorted((key, value) for key, value in table.properties.items() if key not in _VOLATILE)
+        facts = [_storage(table.storage), None if partition is None else _storage(partition.storage), properties]
     seen = [
         __version__,
         sorted((file.path, file.length, file.modified) for file in listing.files if not has_hidden_part(file.path)),
         sorted(path for path in listing.directories if not has_hidden_part(path)),
-        _read(place),
+        [
+            int(place.generation),
+            None if state.base is None else state.base.path,
+            [(delta.path, delta.wholly_aborted) for delta in state.deltas],
+            state.aborted,
+            list(state.ignored),
+        ],
         repr(target.matching(settings, place.generation)),
         target.interpretation.table_kind,
         target.interpretation.columns,
-        _facts(target),
+        facts,
         sorted(target.request_properties.items()),
     ]
     return hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:16]
 
 
-def _read(place: ListedPlace) -> Any:
-    state = place.state
-    return [
-        int(place.generation),
-        None if state.base is None else state.base.path,
-        [(delta.path, delta.wholly_aborted) for delta in state.deltas],
-        state.aborted,
-        list(state.ignored),
-    ]
-
-
-def _facts(target: Target) -> Any:
-    if target.facts is None:
-        return None
-    table, partition = target.facts.table, target.facts.partition
-    properties = sorted((key, value) for key, value in table.properties.items() if key not in _VOLATILE)
-    return [_storage(table.storage), None if partition is None else _storage(partition.storage), properties]
-
-
 def _storage(storage: Storage) -> Any:
     columns = [(column.name, column.type) for column in storage.columns]
     return [columns, storage.input_format, storage.serde, storage.buckets, storage.bucket_columns, storage.sort_columns]
+
+
+def note_of(files: str, *, is_conflict: bool = False) -> str:
+    """Return the note about a place of a request that was not carried out, by its fingerprint."""
+    return files + _CONFLICT if is_conflict else files
 
 
 def awaited_marks(rows: Iterable[CompactionRequest]) -> tuple[int, ...]:
@@ -102,33 +98,6 @@ def awaited_marks(rows: Iterable[CompactionRequest]) -> tuple[int, ...]:
         for row in rows
         if row.state is State.READY_FOR_CLEANING and row.type is not CompactionType.ABORT_TXN_CLEANUP
     )
-
-
-def note_of(files: str, *, is_conflict: bool = False) -> str:
-    """Return the note about a place of a request that was not carried out, by its fingerprint."""
-    return files + _CONFLICT if is_conflict else files
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ended:
-    """A request that was not carried out, for what it noted, and why."""
-
-    row: CompactionRequest
-    files: str
-    is_conflict: bool
-    reason: str
-
-    @classmethod
-    def of(cls, row: CompactionRequest) -> _Ended | None:
-        """Return an ended request; None for one that notes nothing."""
-        if row.state not in (State.REFUSED, State.FAILED):
-            return None
-        note, reason = row.facts.files, row.error_message or ""
-        if note is None:
-            return None
-        if (message := noted_in(reason))[1].files == note:
-            reason = message[0]
-        return cls(row=row, files=note.removesuffix(_CONFLICT), is_conflict=note.endswith(_CONFLICT), reason=reason)
 
 
 class Attempts:
@@ -149,27 +118,36 @@ class Attempts:
     def last(self, place: ListedPlace, kind: CompactionType) -> CompactionRequest | None:
         """Return the newest request of a kind that was not carried out at a place, for what it still is, if any."""
         found = self._ended(place, kind)
-        return found[-1].row if found else None
+        return found[-1] if found else None
 
     def refusal(self, place: ListedPlace, kind: CompactionType) -> str | None:
         """Return why a compaction would be refused as it was before; None when that is not known."""
-        found = [one for one in self._ended(place, kind) if not one.is_conflict]
-        if not found or found[-1].row.state is not State.REFUSED:
+        found = [row for row in self._ended(place, kind) if not (row.facts.files or "").endswith(_CONFLICT)]
+        if not found or found[-1].state is not State.REFUSED:
             return None
         last = found[-1]
-        return f"request {last.row.id} was refused, and nothing has changed there since: {last.reason}"
+        reason = last.error_message or ""
+        without_note, noted = noted_in(reason)
+        if noted.files == last.facts.files:  # a metastore of Hive 4 keeps the note in the message
+            reason = without_note
+        return f"request {last.id} was refused, and nothing has changed there since: {reason}"
 
     def awaited_marks(self, target: Target) -> tuple[int, ...]:
         """Return up to which write ids a place awaits cleaning."""
         return awaited_marks(self._at(target))
 
-    def _ended(self, place: ListedPlace, kind: CompactionType) -> list[_Ended]:
+    def _ended(self, place: ListedPlace, kind: CompactionType) -> list[CompactionRequest]:
         """Return the requests that were not carried out there for what it still is, oldest first."""
-        found = [one for row in self._at(place.target) if row.type is kind and (one := _Ended.of(row)) is not None]
+        found = [
+            row
+            for row in self._at(place.target)
+            if row.type is kind and row.state in (State.REFUSED, State.FAILED) and row.facts.files is not None
+        ]
         if not found:
             return []
         files = fingerprint(place, self._settings)
-        return sorted((one for one in found if one.files == files), key=lambda one: one.row.id)
+        notes = (note_of(files), note_of(files, is_conflict=True))
+        return sorted((row for row in found if row.facts.files in notes), key=lambda row: row.id)
 
     def _at(self, target: Target) -> list[CompactionRequest]:
         return self._rows.get(target.location, []) + self._rows.get(target.ref, [])

@@ -1,4 +1,4 @@
-"""Running units as Spark tasks. The only module that imports pyspark."""
+"""Running units as Spark tasks. Only `spark_daemon` imports pyspark, too."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from pyspark import SparkConf, SparkContext, TaskContext
 
@@ -62,27 +62,36 @@ class SparkEndedError(RetryError):
 
 
 class SparkRunner:
-    """Runs each batch of tasks as one task of Spark; results come back as values.
+    """Runs each batch of tasks as one task of Spark, in a context of its own for one run of a job.
 
-    Retries and speculation are harmless: an attempt writes under a name of its own, and Spark hands over one result
-    per task. `session` starts a context when there is something to run.
+    The context is started when something has to run on it, so what cannot be done is refused before that. Retries and
+    speculation are harmless: an attempt writes under a name of its own, and Spark hands over one result per task.
+
+    Options and defaults of spark-submit win over `conf`. Raises `RefusedError` for a queue of YARN in `conf` that comes
+    too late, as YARN has started this driver already.
     """
 
-    def __init__(self, session: SparkSession) -> None:
-        self._session = session
+    def __init__(self, *, name: str, conf: dict[str, str]) -> None:
+        stated = said_to_spark().stated
+        queue = conf.get(YARN_QUEUE)
+        if queue and driver_is_placed() and stated.get("spark.master") == "yarn" and YARN_QUEUE not in stated:
+            raise RefusedError(other_queue(queue))
+        self._name = name
+        self._conf = {key: value for key, value in conf.items() if key not in stated}
+        if CHECKOUT is not None and not any(key in stated or key in conf for key in (*_ARCHIVES, _PATH)):
+            # in an archive is a package of its own, and this one would stand before it
+            self._conf[_PATH] = str(CHECKOUT)
+        self.application = Application()
+        self._context: SparkContext | None = None
+        self._lock = threading.Lock()
         self._slots, self._slots_asked = _CORES_UNKNOWN, float("-inf")
         self._cancelled = 0
         self._groups: set[str] = set()
 
     @property
-    def application(self) -> Application:
-        """That of the session, once there was something to run."""
-        return self._session.application
-
-    @property
     def slots(self) -> int:
         """The cores of the executors that were there a moment ago."""
-        context, now = self._session.context, time.monotonic()
+        context, now = self._context, time.monotonic()
         if context is not None and now - self._slots_asked > _SLOTS_SECONDS:
             self._slots_asked = now
             with suppress(Exception):  # where Spark has ended, the tasks that run tell it
@@ -130,17 +139,16 @@ class SparkRunner:
     def cancel(self) -> None:
         """End all jobs that run now."""
         self._cancelled += 1
-        context = self._session.context
         for group in tuple(self._groups):
-            if context is not None:
+            if self._context is not None:
                 with suppress(Exception):  # what runs no more needs no end
-                    context.cancelJobGroup(group)
+                    self._context.cancelJobGroup(group)
 
     def _one_job(self, batches: Sequence[Sequence[Task]], group: str) -> list[list[Any]]:
         """Run all batches as one job. RetryError when Spark gives it up."""
         if not batches:
             return []
-        context = self._session.started()
+        context = self._started()
         group_id = f"{group} {uuid.uuid4().hex[:8]}"
         self._groups.add(group_id)
         try:
@@ -156,6 +164,48 @@ class SparkRunner:
             raise RetryError(f"Cannot finish {group}: because Spark gave it up: {_first_line(error)}") from error
         finally:
             self._groups.discard(group_id)
+
+    def _started(self) -> SparkContext:
+        """Return the context, started by the first call; RetryError where it does not start."""
+        with self._lock:
+            if self._context is not None:
+                return self._context
+            _have_jvm()
+            conf = SparkConf().setAppName(self._name).setAll(list(self._conf.items()))
+            if conf.get("spark.master", "local").startswith("local"):
+                # workers on this machine need this environment, and Spark would look for any python3
+                os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+                conf.setIfMissing("spark.python.daemon.module", "acidlib.service.spark_daemon")
+            before = signal.getsignal(signal.SIGINT)
+            try:
+                context = SparkContext.getOrCreate(conf)
+            except Exception as error:
+                raise RetryError(f"Cannot start Spark: it said: {_first_line(error)}") from error
+            finally:
+                if threading.current_thread() is threading.main_thread():
+                    signal.signal(signal.SIGINT, before)  # in it a context cancels its jobs on an interrupt
+            context.setLogLevel("ERROR")
+            # when the JVM ends first, as by SIGTERM to all processes, it would print a traceback of its own thread
+            context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]  # no option
+            self.application = Application(id=context.applicationId, tracking_url=_tracking_url(context))
+            self._context = context
+            return context
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._context is None:
+            return
+        try:
+            # YARN may have told its proxy a moment after the context was there
+            self.application = replace(self.application, tracking_url=_tracking_url(self._context))
+            self._context.stop()
+        except Exception:
+            if not has_stopped(self._context):
+                raise
 
 
 def _attempts(batches: Iterable[Sequence[Task]]) -> Iterator[list[Any]]:
@@ -272,67 +322,3 @@ def other_queue(name: str) -> str:
         "in another one (--deploy-mode cluster); start it with the command acidlib or ./spark-submit.sh, or give "
         f"spark-submit --queue {name}"
     )
-
-
-class SparkSession:
-    """A Spark context for one run of a job, started when something has to run on it.
-
-    So what cannot be done is refused before that. Options and defaults of spark-submit win over `conf`. Raises
-    `RefusedError` for a queue of YARN in `conf` that comes too late, as YARN has started this driver already.
-    """
-
-    def __init__(self, *, name: str, conf: dict[str, str]) -> None:
-        stated = said_to_spark().stated
-        queue = conf.get(YARN_QUEUE)
-        if queue and driver_is_placed() and stated.get("spark.master") == "yarn" and YARN_QUEUE not in stated:
-            raise RefusedError(other_queue(queue))
-        self._name = name
-        self._conf = {key: value for key, value in conf.items() if key not in stated}
-        if CHECKOUT is not None and not any(key in stated or key in conf for key in (*_ARCHIVES, _PATH)):
-            # in an archive is a package of its own, and this one would stand before it
-            self._conf[_PATH] = str(CHECKOUT)
-        self.context: SparkContext | None = None
-        self.application = Application()
-        self._lock = threading.Lock()
-
-    def started(self) -> SparkContext:
-        """Return the context, started by the first call; RetryError where it does not start."""
-        with self._lock:
-            if self.context is not None:
-                return self.context
-            _have_jvm()
-            conf = SparkConf().setAppName(self._name).setAll(list(self._conf.items()))
-            if conf.get("spark.master", "local").startswith("local"):
-                # workers on this machine need this environment, and Spark would look for any python3
-                os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-                conf.setIfMissing("spark.python.daemon.module", "acidlib.service.spark_daemon")
-            before = signal.getsignal(signal.SIGINT)
-            try:
-                context = SparkContext.getOrCreate(conf)
-            except Exception as error:
-                raise RetryError(f"Cannot start Spark: it said: {_first_line(error)}") from error
-            finally:
-                if threading.current_thread() is threading.main_thread():
-                    signal.signal(signal.SIGINT, before)  # in it a context cancels its jobs on an interrupt
-            context.setLogLevel("ERROR")
-            # when the JVM ends first, as by SIGTERM to all processes, it would print a traceback of its own thread
-            context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]  # no option
-            self.application = Application(id=context.applicationId, tracking_url=_tracking_url(context))
-            self.context = context
-            return context
-
-    def __enter__(self) -> SparkRunner:
-        return SparkRunner(self)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.context is None:
-            return
-        try:
-            # YARN may have told its proxy a moment after the context was there
-            self.application = replace(self.application, tracking_url=_tracking_url(self.context))
-            self.context.stop()
-        except Exception:
-            if not has_stopped(self.context):
-                raise

@@ -7,14 +7,13 @@ goes on whatever becomes of it. A place whose run dies before keeps its old stat
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Protocol
 
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError, UnknownOutcomeError
 from acidlib.metastore.catalog import CHANGED, WholeTable
 from acidlib.metastore.hms import Hms
 from acidlib.model.names import Generation
-from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList, ValidWriteIdList
-from acidlib.planning.results import BasicStatistics, basic_statistics, changes
+from acidlib.model.snapshots import ALL_COMMITTED, ValidWriteIdList
+from acidlib.planning.results import basic_statistics, changes
 from acidlib.planning.state import acid_state
 from acidlib.queue.metastore_database import MetastoreDatabase, Owner
 from acidlib.report.results import Statistics
@@ -29,16 +28,6 @@ _SECOND = 1.5
 """After so long whatever changes a table gives it another time of its last change, by the clocks of all metastores."""
 _CLOCKS_AGREE = 60.0
 """Clocks of ours and of a metastore differ by fewer seconds than these."""
-
-
-class Parameters(Protocol):
-    """The parameters of a table or partition, of which some are to be changed."""
-
-    def read(self, write_ids: ValidWriteIdList) -> Mapping[str, str]:
-        """Return all, as they are now; `write_ids` are from before. ConflictError while they cannot be changed."""
-
-    def change(self, before: Mapping[str, str], wanted: Mapping[str, str]) -> None:
-        """Give some new values. ConflictError where something has changed that was read before."""
 
 
 class StatisticsUpdater:
@@ -72,12 +61,22 @@ class StatisticsUpdater:
         self, target: Target, facts: TableFacts, known_since: float, results: Collection[str], rows: int | None
     ) -> Statistics:
         parameters, failed = self._parameters(target, facts, known_since), None
+        fs, generation = self._services.fs(target.location), self._hms.generation
         for _ in range(_TRIES):
             txns = self._hms.open_txns()
             write_ids = self._hms.valid_write_ids([target.ref.whole_table], txns)[target.ref.whole_table]
             try:
                 before = parameters.read(write_ids)
-                found = self._found(target, txns, write_ids, results, rows)
+                # what a reader finds from now on
+                listing = list_location(fs, target.location, missing=RefusedError)
+                state = acid_state(
+                    listing,
+                    write_ids,
+                    generation=generation,
+                    txns=txns if generation is Generation.HIVE4 else ALL_COMMITTED,
+                    ignore_empty_files=True,
+                )
+                found = basic_statistics(state, listing, results=results, rows=rows)
                 wanted = changes(before, found)
                 if wanted:
                     parameters.change(before, wanted)
@@ -88,27 +87,7 @@ class StatisticsUpdater:
         assert failed is not None
         raise failed
 
-    def _found(
-        self,
-        target: Target,
-        txns: ValidTxnList,
-        write_ids: ValidWriteIdList,
-        results: Collection[str],
-        rows: int | None,
-    ) -> BasicStatistics:
-        """Return the statistics of what a reader finds from now on."""
-        generation = self._hms.generation
-        listing = list_location(self._services.fs(target.location), target.location, missing=RefusedError)
-        state = acid_state(
-            listing,
-            write_ids,
-            generation=generation,
-            txns=txns if generation is Generation.HIVE4 else ALL_COMMITTED,
-            ignore_empty_files=True,
-        )
-        return basic_statistics(state, listing, results=results, rows=rows)
-
-    def _parameters(self, target: Target, facts: TableFacts, known_since: float) -> Parameters:
+    def _parameters(self, target: Target, facts: TableFacts, known_since: float) -> _InDatabase | _ByCall:
         owner = Owner(
             catalog=self._hms.catalog,
             ref=target.ref,
@@ -135,7 +114,7 @@ class _InDatabase:
         self._owner = owner
 
     def read(self, write_ids: ValidWriteIdList) -> Mapping[str, str]:
-        """Return all parameters."""
+        """Return all parameters, as they are now."""
         del write_ids
         found = self._database.parameters(self._owner)
         if found is None:
@@ -174,24 +153,37 @@ class _ByCall:
         self._whole: WholeTable | None = None
 
     def read(self, write_ids: ValidWriteIdList) -> Mapping[str, str]:
-        """Return all properties, as they were for more than a second, and of transactions that have ended."""
-        whole = self._whole = self._read()
-        self._write_ids = write_ids
-        now, stamp, name = self._services.clock(), whole.table.properties[CHANGED], str(self._target.ref)
+        """Return all properties, as they were for more than a second, and of transactions that have ended.
+
+        write_ids  from before; by them, ConflictError while they cannot be changed
+        """
+        target, cannot = self._target, f"Cannot update statistics of {self._target.ref}: "
+        whole = self._hms.whole_table(target.ref)
+        if whole is None or (whole.table.created, whole.table.id) != target.table_identity:
+            raise RefusedError(f"{cannot}the table was dropped meanwhile.")
+        if whole.is_skewed:
+            raise RefusedError(
+                f"{cannot}it is skewed, and would lose the places of its values. "
+                "ANALYZE TABLE ... COMPUTE STATISTICS NOSCAN in Hive updates them."
+            )
+        now, stamp = self._services.clock(), whole.table.properties.get(CHANGED, "")
+        if not stamp.isdecimal():
+            raise RefusedError(
+                f"{cannot}it has no {CHANGED}, by which changes of others are noticed. "
+                "Any ALTER TABLE in Hive gives it one."
+            )
+        self._whole, self._write_ids = whole, write_ids
         if stamp != self._stamp:
             self._stamp, self._since = stamp, now
         left = _SECOND - (now - self._since)
         if left > 0 and now - int(stamp) < _CLOCKS_AGREE:
             self._services.pause(left)
-            raise ConflictError(
-                f"Cannot update statistics of {name}: others change the table in every second. {_LATER}"
-            )
+            raise ConflictError(f"{cannot}others change the table in every second. {_LATER}")
         of = whole.write_id
         if not write_ids.is_write_id_valid(of) and not write_ids.is_write_id_aborted(of):
             self._services.pause(_SECOND)
             raise ConflictError(
-                f"Cannot update statistics of {name}: the transaction of write id {of} has written some and has not "
-                f"committed. {_LATER}"
+                f"{cannot}the transaction of write id {of} has written some and has not committed. {_LATER}"
             )
         return whole.table.properties
 
@@ -204,20 +196,3 @@ class _ByCall:
             self._hms.change_properties(self._whole, {**wanted, CHANGED: str(now)}, self._write_ids)
         except RetryError as error:  # as the metastore says it, be it for this or for another reason
             raise ConflictError(str(error)) from error
-
-    def _read(self) -> WholeTable:
-        target = self._target
-        whole = self._hms.whole_table(target.ref)
-        if whole is None or (whole.table.created, whole.table.id) != target.table_identity:
-            raise RefusedError(f"Cannot update statistics of {target.ref}: the table was dropped meanwhile.")
-        if whole.is_skewed:
-            raise RefusedError(
-                f"Cannot update statistics of {target.ref}: it is skewed, and would lose the places of its values. "
-                "ANALYZE TABLE ... COMPUTE STATISTICS NOSCAN in Hive updates them."
-            )
-        if not whole.table.properties.get(CHANGED, "").isdecimal():
-            raise RefusedError(
-                f"Cannot update statistics of {target.ref}: it has no {CHANGED}, by which changes of others are "
-                "noticed. Any ALTER TABLE in Hive gives it one."
-            )
-        return whole

@@ -31,7 +31,7 @@ from acidlib.cli.command import Machine
 from acidlib.metastore.options import KerberosLogin
 from acidlib.queue.sql import SqlQueue
 from acidlib.service.services import Runner
-from acidlib.service.spark import SparkRunner, SparkSession, hadoop_in_jvm
+from acidlib.service.spark import SparkRunner, hadoop_in_jvm
 from acidlib.service.spark_driver import SparkOptions
 from acidlib.stores.renaming.store import RenameStage
 
@@ -108,7 +108,7 @@ def spark_context(conf: Mapping[str, str]) -> Iterator[SparkRunner]:
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         patch.setenv("SPARK_LAUNCHER_OPTS", " ".join(SMALL))
-        with SparkSession(name="acidlib-tests", conf={**fixed, **conf}) as found:
+        with SparkRunner(name="acidlib-tests", conf={**fixed, **conf}) as found:
             yield found
 
 

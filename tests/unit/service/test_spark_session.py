@@ -16,7 +16,6 @@ from acidlib.service.services import Task
 from acidlib.service.spark import (
     SparkEndedError,
     SparkRunner,
-    SparkSession,
     other_queue,
     said_to_spark,
 )
@@ -39,10 +38,10 @@ def test_executors_find_a_checkout_but_never_before_an_archive(
     monkeypatch: pytest.MonkeyPatch, stated: dict[str, str], checkout: Path | None, path: str | None
 ) -> None:
     monkeypatch.setattr(spark, "CHECKOUT", checkout)
-    assert SparkSession(name="n", conf=stated)._conf.get(PATH) == path
+    assert SparkRunner(name="n", conf=stated)._conf.get(PATH) == path
     words = [word for name, value in stated.items() for word in ("--conf", f"{name}={value}")]
     monkeypatch.setenv(SUBMIT_ARGS, shlex.join([*words, "pyspark-shell"]))
-    assert SparkSession(name="n", conf={})._conf.get(PATH) == (None if PATH in stated else path)
+    assert SparkRunner(name="n", conf={})._conf.get(PATH) == (None if PATH in stated else path)
 
 
 @pytest.mark.parametrize("answer", [True, ConnectionRefusedError()])
@@ -62,7 +61,8 @@ def test_a_job_that_a_lost_spark_gives_up_is_no_failure_of_its_tasks(answer: boo
             jobs.append(name)
             raise OSError("[Errno 2] No such file or directory: '/tmp/spark-1'")
 
-    runner = SparkRunner(SimpleNamespace(context=Lost(), started=Lost))  # type: ignore[arg-type]
+    runner = SparkRunner(name="n", conf={})
+    runner._context = Lost()  # type: ignore[assignment]
     with pytest.raises(SparkEndedError, match="Cannot run two tasks: Spark has ended"):
         runner.run([[Task(str, 0), Task(str, 0)]], group="two tasks")
     assert len(jobs) == 1
@@ -71,7 +71,7 @@ def test_a_job_that_a_lost_spark_gives_up_is_no_failure_of_its_tasks(answer: boo
 
 def test_what_is_said_to_spark_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SUBMIT_ARGS, "--queue of-options --conf spark.hadoop.a=b --conf spark.a=stated pyspark-shell")
-    session = SparkSession(name="n", conf={"spark.yarn.queue": "of-settings", "spark.a": "ours", "spark.b": "ours"})
+    session = SparkRunner(name="n", conf={"spark.yarn.queue": "of-settings", "spark.a": "ours", "spark.b": "ours"})
     session._conf.pop(PATH, None)
     assert session._conf == {"spark.b": "ours"}
     assert said_to_spark().hadoop == {"a": "b"}
@@ -93,10 +93,10 @@ def test_a_queue_that_comes_too_late_is_refused(
     monkeypatch.setattr(spark, "driver_is_placed", lambda: placed)
     if refused:
         with pytest.raises(RefusedError) as error:
-            SparkSession(name="n", conf={"spark.yarn.queue": "nightly"})
+            SparkRunner(name="n", conf={"spark.yarn.queue": "nightly"})
         assert str(error.value) == other_queue("nightly")
     else:
-        SparkSession(name="n", conf={"spark.yarn.queue": "nightly"})
+        SparkRunner(name="n", conf={"spark.yarn.queue": "nightly"})
 
 
 @pytest.mark.parametrize(
