@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from judges import merge
 
+from acidlib.errors import AcidError
 from acidlib.service import plan as units
 from acidlib.service.services import Task
 from acidlib.service.spark import SparkRunner
@@ -121,7 +122,7 @@ def test_where_nothing_goes_any_more_it_ends(runner: SparkRunner, monkeypatch: p
     monkeypatch.setattr("acidlib.service.spark._MOST_GIVEN_UP", 1)
     one, two, three = (Task(partial(spark_tasks.fatal, number), 0) for number in (1, 2, 3))
     done = runner.run([[one, two], [three]], group="test")
-    assert [[it.error is not None for it in batch] for batch in done] == [[True] * 2, [True]]
+    assert [[isinstance(it, AcidError) for it in batch] for batch in done] == [[True] * 2, [True]]
 
 
 def test_the_job_is_called_by_what_it_compacts(spark_jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,18 +139,18 @@ def test_results_come_back_in_order_and_errors_as_values(runner: SparkRunner) ->
     found = runner.run([tasks[start : start + 3] for start in range(0, 40, 3)], group="test")
     assert [len(batch) for batch in found] == [3] * 13 + [1]
     done = [one for batch in found for one in batch]
-    values = [one.get() for one in done if one.error is None]
+    values = [one for one in done if not isinstance(one, AcidError)]
     assert [value.split()[0] for value in values] == [str(i * 2) for i in range(40) if i not in (3, 4)]
     assert len(set(values)) == 38
-    assert str(done[3].error) == "Cannot do 3: because of the test"
-    assert "unexpected IndexError" in str(done[4].error)
+    assert str(done[3]) == "Cannot do 3: because of the test"
+    assert "unexpected IndexError" in str(done[4])
     assert runner.run([], group="nothing") == []
 
 
 def test_workers_are_forked_with_all_loaded(runner: SparkRunner) -> None:
     """And what was loaded before the fork no garbage collection looks at."""
     ((done,),) = runner.run([[Task(spark_tasks.what_was_loaded, 0)]], group="test")
-    assert done.get() == (True, True)
+    assert done == (True, True)
 
 
 @pytest.mark.slow
