@@ -88,6 +88,138 @@ class FindingKind(enum.Enum):
     REMOVAL_LEFT = "removal left behind"
 
 
+class FigureUnit(enum.Enum):
+    """The unit of a figure and of its limit."""
+
+    NUMBER = "number"
+    RATIO = "ratio"
+    SHARE = "share"
+    SECONDS = "seconds"
+
+    def words(self, value: float) -> str:
+        """Return a figure as a sentence has it."""
+        match self:
+            case FigureUnit.SECONDS:
+                return age_words(value)
+            case FigureUnit.SHARE:
+                return f"{value:.1%}"
+            case FigureUnit.RATIO:
+                return f"{value:,.1f}".removesuffix(".0")
+        return f"{value:,.0f}"
+
+
+Limits = Mapping[str, float]
+"""The values of the settings in `LIMITS`, by key, durations in seconds; one that is missing is no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """From where on a figure is a warning, and from where on an error: more than what the settings say; 0 is never.
+
+    message         what a finding says, of `{what}`, the `{figure}` and the `{limit}` that it passed
+    warning, error  keys of the settings; None where there is no such level
+    at_least        the limit itself counts as passed
+    """
+
+    message: str
+    warning: str | None
+    error: str | None = None
+    unit: FigureUnit = FigureUnit.NUMBER
+    at_least: bool = False
+
+    def passed(self, limits: Limits, figure: float) -> tuple[Level, str] | None:
+        """Return how bad a figure is, and by which setting; None where it passes no limit."""
+        for level, key in ((Level.ERROR, self.error), (Level.WARNING, self.warning)):
+            limit = limits.get(key or "", 0)
+            if key is not None and limit > 0 and (figure > limit or (self.at_least and figure == limit)):
+                return level, key
+        return None
+
+
+_UNCLEANED = "metastore.compactor.oldest.uncleaned.compaction.time.threshold"
+
+LIMITS = {
+    FindingKind.INITIATED_LONG: Limit(
+        "{what} waits to be begun since {figure}, more than {limit}",
+        "metastore.compactor.oldest.initiated.compaction.time.threshold.warning",
+        "metastore.compactor.oldest.initiated.compaction.time.threshold.error",
+        FigureUnit.SECONDS,
+    ),
+    FindingKind.WORKING_LONG: Limit(
+        "{what} is worked on since {figure}, more than {limit}",
+        "acidlib.status.working.threshold",
+        "hive.compactor.worker.timeout",
+        FigureUnit.SECONDS,
+    ),
+    FindingKind.READY_LONG: Limit(
+        "{what} awaits cleaning since {figure}, more than {limit}", _UNCLEANED, None, FigureUnit.SECONDS
+    ),
+    FindingKind.HELD_BACK: Limit(
+        "the last {figure} compactions failed, so it is no longer queued automatically{what}",
+        None,
+        "metastore.compactor.initiator.failed.compacts.threshold",
+        at_least=True,
+    ),
+    FindingKind.REFUSED: Limit("{what}", "acidlib.status.refused.threshold", at_least=True),
+    FindingKind.FAILURE_RATIO: Limit(
+        "at {what} the last compaction failed or was not initiated, {figure}, more than {limit}",
+        "metastore.compactor.failed.compaction.ratio.threshold",
+        None,
+        FigureUnit.SHARE,
+    ),
+    FindingKind.OPEN_LONG: Limit(
+        "{what} is open since {figure}, more than {limit}",
+        "metastore.compactor.oldest.open.txn.threshold.warning",
+        "metastore.compactor.oldest.open.txn.threshold.error",
+        FigureUnit.SECONDS,
+    ),
+    FindingKind.ABORTED_LONG: Limit(
+        "{what} is aborted and remembered since {figure}, more than {limit}",
+        "metastore.compactor.oldest.uncleaned.aborted.txn.time.threshold.warning",
+        "metastore.compactor.oldest.uncleaned.aborted.txn.time.threshold.error",
+        FigureUnit.SECONDS,
+    ),
+    FindingKind.ABORTED_LEFT: Limit("{what}", ABORTED_TXN_KEY),
+    FindingKind.ABORTED_IN_TABLE: Limit(
+        "{figure} of its write ids are aborted, more than {limit}", "metastore.acidmetrics.table.aborted.txns.threshold"
+    ),
+    FindingKind.ABORTED_IN_TABLES: Limit(
+        "{what}", None, "metastore.compactor.tables.with.aborted.txn.threshold", at_least=True
+    ),
+    FindingKind.BLOCKED_BY_TXN: Limit("{what}, there since {figure}", _UNCLEANED, None, FigureUnit.SECONDS),
+    FindingKind.BLOCKED_BY_LOCK: Limit("{what}, there since {figure}", _UNCLEANED, None, FigureUnit.SECONDS),
+    FindingKind.MANY_DELTAS: Limit(
+        "{figure} deltas are to be merged by every reader, more than {limit}",
+        "hive.compactor.active.delta.dir.threshold",
+    ),
+    FindingKind.MANY_OBSOLETE: Limit(
+        "{figure} directories are obsolete, more than {limit}", "hive.compactor.obsolete.delta.dir.threshold"
+    ),
+    FindingKind.MANY_SMALL: Limit(
+        "{figure} deltas are small, more than {limit}", "hive.compactor.small.delta.dir.threshold"
+    ),
+    FindingKind.MUCH_TO_CLEAN: Limit(
+        "{figure} bytes wait for cleaning, more than {limit}", "acidlib.status.obsolete.bytes.threshold"
+    ),
+    FindingKind.HEAVY_DELTAS: Limit(
+        "its deltas have {figure} times the bytes of its base, more than {limit}",
+        "acidlib.status.delta.ratio.threshold",
+        None,
+        FigureUnit.RATIO,
+    ),
+}
+"""The limit that makes a finding of a kind."""
+OLDEST_ROLLED_BACK = Limit("{what}", ABORTED_TXN_TIME_KEY, None, FigureUnit.SECONDS)
+"""The other limit of `FindingKind.ABORTED_LEFT`."""
+
+CLOCK_SECONDS = 300.0
+"""Seconds by which the clocks of two machines may differ without a finding."""
+_WORST = 5
+_QUEUED = (State.INITIATED, State.WORKING, State.READY_FOR_CLEANING)
+_ENDED_BADLY = (State.FAILED, State.ATTEMPTED)
+_DONE = (State.SUCCEEDED, State.READY_FOR_CLEANING)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """Something that is wrong: how bad it is, what it is about (nothing: everything), and one line that says all.
@@ -171,7 +303,7 @@ class PlaceFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusSnapshot:
-    """All that one look saw. `now_ms` is its time.
+    """Everything that one look saw, at `now_ms`.
 
     requests      of the queue and the history
     hosts         that queued requests, `versions` of who worked on them, where a metastore tells them
@@ -213,8 +345,8 @@ class InState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
-    """Of one table, or (without a name) of all.
+class TableFigures:
+    """Figures of one table; without `ref` of all tables.
 
     places, looked_at  how many there are and how many of them were listed; None where nothing was to be listed
     failed, refused    the longest row of failures and of refusals at one place, and which
@@ -243,13 +375,11 @@ class Figures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """How all of it is doing: what is wrong, worst first, the figures of all and of each table, the oldest
-    transactions, and what keeps requests from being cleaned.
-    """
+    """State of all tables: what is wrong, worst first, figures, the oldest transactions, and what blocks cleaning."""
 
     findings: tuple[Finding, ...]
-    totals: Figures
-    tables: tuple[Figures, ...]
+    totals: TableFigures
+    tables: tuple[TableFigures, ...]
     oldest_open: Transaction | None = None
     oldest_aborted: Transaction | None = None
     open_count: int | None = None
@@ -257,147 +387,21 @@ class Status:
     blockers: tuple[CleaningBlocker, ...] | None = None
 
 
-class Unit(enum.Enum):
-    """The unit of a figure and of its limit."""
-
-    NUMBER = "number"
-    RATIO = "ratio"
-    SHARE = "share"
-    SECONDS = "seconds"
-
-    def words(self, value: float) -> str:
-        """Return a figure as a sentence has it."""
-        match self:
-            case Unit.SECONDS:
-                return age_words(value)
-            case Unit.SHARE:
-                return f"{value:.1%}"
-            case Unit.RATIO:
-                return f"{value:,.1f}".removesuffix(".0")
-        return f"{value:,.0f}"
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """From where on a figure is a warning, and from where on an error: more than what the settings say; 0 is never.
-
-    message         what a finding says, of `{what}`, the `{figure}` and the `{limit}` that it passed
-    warning, error  keys of the settings; None where there is no such level
-    at_least        the limit itself counts as passed
-    """
-
-    message: str
-    warning: str | None
-    error: str | None = None
-    unit: Unit = Unit.NUMBER
-    at_least: bool = False
-
-    def passed(self, limits: Limits, figure: float) -> tuple[Level, str] | None:
-        """Return how bad a figure is, and by which setting; None where it passes no limit."""
-        for level, key in ((Level.ERROR, self.error), (Level.WARNING, self.warning)):
-            limit = limits.get(key or "", 0)
-            if key is not None and limit > 0 and (figure > limit or (self.at_least and figure == limit)):
-                return level, key
-        return None
-
-
-Limits = Mapping[str, float]
-"""The values of the settings in `LIMITS`, by key, durations in seconds; one that is missing is no limit."""
-
-_UNCLEANED = "metastore.compactor.oldest.uncleaned.compaction.time.threshold"
-
-LIMITS = {
-    FindingKind.INITIATED_LONG: Limit(
-        "{what} waits to be begun since {figure}, more than {limit}",
-        "metastore.compactor.oldest.initiated.compaction.time.threshold.warning",
-        "metastore.compactor.oldest.initiated.compaction.time.threshold.error",
-        Unit.SECONDS,
-    ),
-    FindingKind.WORKING_LONG: Limit(
-        "{what} is worked on since {figure}, more than {limit}",
-        "acidlib.status.working.threshold",
-        "hive.compactor.worker.timeout",
-        Unit.SECONDS,
-    ),
-    FindingKind.READY_LONG: Limit(
-        "{what} awaits cleaning since {figure}, more than {limit}", _UNCLEANED, None, Unit.SECONDS
-    ),
-    FindingKind.HELD_BACK: Limit(
-        "the last {figure} compactions failed, so it is no longer queued automatically{what}",
-        None,
-        "metastore.compactor.initiator.failed.compacts.threshold",
-        at_least=True,
-    ),
-    FindingKind.REFUSED: Limit("{what}", "acidlib.status.refused.threshold", at_least=True),
-    FindingKind.FAILURE_RATIO: Limit(
-        "at {what} the last compaction failed or was not initiated, {figure}, more than {limit}",
-        "metastore.compactor.failed.compaction.ratio.threshold",
-        None,
-        Unit.SHARE,
-    ),
-    FindingKind.OPEN_LONG: Limit(
-        "{what} is open since {figure}, more than {limit}",
-        "metastore.compactor.oldest.open.txn.threshold.warning",
-        "metastore.compactor.oldest.open.txn.threshold.error",
-        Unit.SECONDS,
-    ),
-    FindingKind.ABORTED_LONG: Limit(
-        "{what} is aborted and remembered since {figure}, more than {limit}",
-        "metastore.compactor.oldest.uncleaned.aborted.txn.time.threshold.warning",
-        "metastore.compactor.oldest.uncleaned.aborted.txn.time.threshold.error",
-        Unit.SECONDS,
-    ),
-    FindingKind.ABORTED_LEFT: Limit("{what}", ABORTED_TXN_KEY),
-    FindingKind.ABORTED_IN_TABLE: Limit(
-        "{figure} of its write ids are aborted, more than {limit}", "metastore.acidmetrics.table.aborted.txns.threshold"
-    ),
-    FindingKind.ABORTED_IN_TABLES: Limit(
-        "{what}", None, "metastore.compactor.tables.with.aborted.txn.threshold", at_least=True
-    ),
-    FindingKind.BLOCKED_BY_TXN: Limit("{what}, there since {figure}", _UNCLEANED, None, Unit.SECONDS),
-    FindingKind.BLOCKED_BY_LOCK: Limit("{what}, there since {figure}", _UNCLEANED, None, Unit.SECONDS),
-    FindingKind.MANY_DELTAS: Limit(
-        "{figure} deltas are to be merged by every reader, more than {limit}",
-        "hive.compactor.active.delta.dir.threshold",
-    ),
-    FindingKind.MANY_OBSOLETE: Limit(
-        "{figure} directories are obsolete, more than {limit}", "hive.compactor.obsolete.delta.dir.threshold"
-    ),
-    FindingKind.MANY_SMALL: Limit(
-        "{figure} deltas are small, more than {limit}", "hive.compactor.small.delta.dir.threshold"
-    ),
-    FindingKind.MUCH_TO_CLEAN: Limit(
-        "{figure} bytes wait for cleaning, more than {limit}", "acidlib.status.obsolete.bytes.threshold"
-    ),
-    FindingKind.HEAVY_DELTAS: Limit(
-        "its deltas have {figure} times the bytes of its base, more than {limit}",
-        "acidlib.status.delta.ratio.threshold",
-        None,
-        Unit.RATIO,
-    ),
-}
-"""The limit that makes a finding of a kind."""
-OLDEST_ROLLED_BACK = Limit("{what}", ABORTED_TXN_TIME_KEY, None, Unit.SECONDS)
-"""The other limit of `FindingKind.ABORTED_LEFT`."""
-
-CLOCK_SECONDS = 300.0
-"""Seconds by which the clocks of two machines may differ without a finding."""
-_WORST = 5
-_QUEUED = (State.INITIATED, State.WORKING, State.READY_FOR_CLEANING)
-_ENDED_BADLY = (State.FAILED, State.ATTEMPTED)
-_DONE = (State.SUCCEEDED, State.READY_FOR_CLEANING)
-
-
 def status_of(seen: StatusSnapshot, limits: Limits) -> Status:
     """Return every finding, worst first, then by name; figures of all and of each table, the worst table first."""
-    histories = _histories(seen)
+    # the requests of each place, newest first; ids of two queues say nothing of each other
+    by_place: dict[object, list[CompactionRequest]] = {}
+    for row in sorted(seen.requests, key=lambda row: row.id, reverse=True):
+        place = (row.facts.location, row.ref) if seen.by_location else (row.facts.metastore, row.ref)
+        by_place.setdefault(place, []).append(row)
+    histories = list(by_place.values())
     found = [*seen.found, *_about_requests(seen, limits)]
     for history in histories:
         found += _about_history(history, limits)
     found += _about_failures_and_hosts(seen, histories, limits)
     found += _about_transactions(seen, limits)
-    for place in seen.places or ():
-        found += _about_place(place, limits)
+    for listed in seen.places or ():
+        found += _about_place(listed, limits)
     findings = sorted(found, key=lambda one: (-one.level, "" if one.ref is None else str(one.ref), one.kind.value))
     txns = seen.transactions
     opened = [one for one in txns or () if one.is_open]
@@ -419,24 +423,15 @@ def status_of(seen: StatusSnapshot, limits: Limits) -> Status:
     )
 
 
-def _histories(seen: StatusSnapshot) -> list[list[CompactionRequest]]:
-    """Return the requests of each place, newest first; ids of two queues say nothing of each other."""
-    found: dict[object, list[CompactionRequest]] = {}
-    for row in sorted(seen.requests, key=lambda row: row.id, reverse=True):
-        place = (row.facts.location, row.ref) if seen.by_location else (row.facts.metastore, row.ref)
-        found.setdefault(place, []).append(row)
-    return list(found.values())
-
-
-Where = tuple[TableRef | None, str | None]
-"""What a finding is about: names and location."""
-_EVERYTHING: Where = (None, None)
+Place = tuple[TableRef | None, str | None]
+"""Names and location of what a finding is about; both None: of everything."""
+_EVERYTHING: Place = (None, None)
 
 
 def _finding(
     kind: FindingKind,
     reason: str,
-    where: Where = _EVERYTHING,
+    where: Place = _EVERYTHING,
     level: Level = Level.WARNING,
     setting: str | None = None,
 ) -> Finding:
@@ -444,7 +439,7 @@ def _finding(
 
 
 def _over(
-    limits: Limits, kind: FindingKind, figure: float | None, where: Where = _EVERYTHING, what: str = ""
+    limits: Limits, kind: FindingKind, figure: float | None, where: Place = _EVERYTHING, what: str = ""
 ) -> Iterator[Finding]:
     """Yield the finding of a figure that passes its limit; one that is not known passes none."""
     limit = LIMITS[kind]
@@ -455,7 +450,7 @@ def _over(
         yield _finding(kind, limit.message.format(**words), where, level, key)
 
 
-def _where(request: CompactionRequest) -> Where:
+def _where(request: CompactionRequest) -> Place:
     location = request.facts.location
     return request.ref, None if location is None else str(location)
 
@@ -530,10 +525,8 @@ def _about_history(newest: Sequence[CompactionRequest], limits: Limits) -> Itera
     where, why = _where(last), _why(last)
     failed = 0 if held is not None else in_a_row(newest, State.FAILED)
     if failed:
-        yield next(
-            _over(limits, FindingKind.HELD_BACK, failed, where, why),
-            _finding(FindingKind.FAILED, f"request {last.id} failed{why}", where),
-        )
+        held_back = list(_over(limits, FindingKind.HELD_BACK, failed, where, why))
+        yield from held_back or [_finding(FindingKind.FAILED, f"request {last.id} failed{why}", where)]
     elif last.state is State.ATTEMPTED:
         yield _finding(FindingKind.NOT_INITIATED, f"request {last.id} was not initiated{why}", where)
     elif last.state is State.ABORTED:
@@ -543,17 +536,17 @@ def _about_history(newest: Sequence[CompactionRequest], limits: Limits) -> Itera
     yield from _over(limits, FindingKind.REFUSED, refused, where, what)
 
 
-def in_a_row(history: Sequence[CompactionRequest], *states: State) -> int:
-    """Return how many of the newest of one place that have ended did so in these states, one after the other.
+def in_a_row(newest: Sequence[CompactionRequest], state: State) -> int:
+    """Return how many requests of one place, given newest first, have ended last in this state, one after the other.
 
     Those that still wait or are worked on do not count; a refusal says nothing of a failure, nor the other way round.
     A place that was found to be compact already was well then, whatever was before.
     """
     counted = 0
-    for one in sorted(history, key=lambda row: row.id, reverse=True):
+    for one in newest:
         if was_compact(one):
             break
-        if one.state in states:
+        if one.state is state:
             counted += 1
         elif one.state in (*_DONE, *_ENDED_BADLY, State.REFUSED, State.ABORTED):
             break
@@ -604,12 +597,11 @@ def _about_transactions(seen: StatusSnapshot, limits: Limits) -> Iterator[Findin
         reason = f"{wait} to be cleaned after{wrote}, the oldest begun {age_words(oldest)} ago: {seen.uncleaned}"
         yield _finding(FindingKind.ABORTED_LEFT, reason, setting=passed[1])
 
-    many: list[Finding] = []
-    for ref, count in sorted(seen.aborted.items()):
-        many += _over(limits, FindingKind.ABORTED_IN_TABLE, count, (ref, None))
+    counts = sorted(seen.aborted.items())
+    many = [one for ref, n in counts for one in _over(limits, FindingKind.ABORTED_IN_TABLE, n, (ref, None))]
     yield from many
     if many:
-        most = Unit.NUMBER.words(limits[many[0].setting or ""])
+        most = FigureUnit.NUMBER.words(limits[many[0].setting or ""])
         what = f"{plural(len(many), 'table has', 'tables have')} more than {most} aborted write ids"
         yield from _over(limits, FindingKind.ABORTED_IN_TABLES, len(many), what=what)
 
@@ -627,11 +619,15 @@ def _about_place(place: PlaceFigures, limits: Limits) -> Iterator[Finding]:
         kind, reason = place.problem
         level = Level.WARNING if kind in (FindingKind.CHANGING, FindingKind.NOT_JUDGED) else Level.ERROR
         yield _finding(kind, reason, where, level)
-    yield from _over(limits, FindingKind.MANY_DELTAS, place.deltas, where)
-    yield from _over(limits, FindingKind.MANY_OBSOLETE, place.obsolete, where)
-    yield from _over(limits, FindingKind.MANY_SMALL, place.small_deltas, where)
-    yield from _over(limits, FindingKind.MUCH_TO_CLEAN, place.obsolete_bytes, where)
-    yield from _over(limits, FindingKind.HEAVY_DELTAS, place.ratio, where)
+    for kind, figure in (
+        (FindingKind.MANY_DELTAS, place.deltas),
+        (FindingKind.MANY_OBSOLETE, place.obsolete),
+        (FindingKind.MANY_SMALL, place.small_deltas),
+        (FindingKind.MUCH_TO_CLEAN, place.obsolete_bytes),
+        (FindingKind.HEAVY_DELTAS, place.ratio),
+    ):
+        yield from _over(limits, kind, figure, where)
+    # a cleaning that waits for so long, and an initiator that has not queued it for so long, are late here, too
     if place.aborted and LIMITS[FindingKind.READY_LONG].passed(limits, idle):
         held = plural(place.aborted, "directory holds", "directories hold")
         yield _finding(FindingKind.ABORTED_ON_DISK, f"{held} nothing but rows of aborted transactions", where)
@@ -640,7 +636,6 @@ def _about_place(place: PlaceFigures, limits: Limits) -> Iterator[Finding]:
     elif place.due and place.refused:
         yield _finding(FindingKind.NOT_COMPACTABLE, f"{place.refused}; it is due, as {place.due}", where)
     elif place.due and LIMITS[FindingKind.INITIATED_LONG].passed(limits, idle):
-        # what is being written now may well be queued by the next initiator
         yield _finding(FindingKind.DUE, f"no request for it waits, and {place.due}", where)
     if place.obsolete and place.cleaning_forbidden:
         reason = f"{place.cleaning_forbidden}, and {plural(place.obsolete, 'directory is', 'directories are')} obsolete"
@@ -661,7 +656,7 @@ def _about_place(place: PlaceFigures, limits: Limits) -> Iterator[Finding]:
 
 def _tables(
     seen: StatusSnapshot, histories: Sequence[Sequence[CompactionRequest]], findings: Sequence[Finding]
-) -> Iterator[Figures]:
+) -> Iterator[TableFigures]:
     requests = _by_table(seen.requests, lambda row: row.ref)
     of_history = _by_table(histories, lambda rows: rows[0].ref)
     places = _by_table(seen.places or (), lambda place: place.ref)
@@ -702,14 +697,20 @@ def _figures(
     findings: Sequence[Finding],
     requests: Sequence[CompactionRequest],
     places: Sequence[PlaceFigures] | None,
-) -> Figures:
+) -> TableFigures:
     failed, failed_name = _longest(histories, State.FAILED)
     refused, refused_name = _longest(histories, State.REFUSED)
     looked = None if places is None else [place for place in places if place.problem is None]
-    return Figures(
+    by_state = {}
+    for state in State:
+        rows = [row for row in requests if row.state is state]
+        ages = [(age, str(row.ref)) for row in rows if (age := age_of(row, seen.now_ms)) is not None]
+        oldest, name = max(ages) if ages and state in _QUEUED else (None, None)
+        by_state[state] = InState(count=len(rows), oldest=oldest, name=name)
+    return TableFigures(
         level=max((one.level for one in findings), default=Level.OK),
         findings=len(findings),
-        requests={state: _in_state(requests, state, seen.now_ms) for state in State},
+        requests=by_state,
         failed=failed,
         failed_name=failed_name,
         refused=refused,
@@ -726,13 +727,6 @@ def _longest(histories: Iterable[Sequence[CompactionRequest]], state: State) -> 
     rows = [(in_a_row(history, state), str(history[0].ref)) for history in histories]
     longest, name = max(rows, default=(0, None))
     return longest, name if longest else None
-
-
-def _in_state(requests: Iterable[CompactionRequest], state: State, now_ms: int) -> InState:
-    rows = [row for row in requests if row.state is state]
-    ages = [(age, str(row.ref)) for row in rows if (age := age_of(row, now_ms)) is not None]
-    oldest, name = max(ages) if ages and state in _QUEUED else (None, None)
-    return InState(count=len(rows), oldest=oldest, name=name)
 
 
 def _worst(places: Iterable[PlaceFigures] | None, figure: Callable[[PlaceFigures], float]) -> tuple[PlaceFigures, ...]:

@@ -23,7 +23,7 @@ from acidlib.planning.health import (
     LIMITS,
     OLDEST_ROLLED_BACK,
     CleaningBlocker,
-    Figures,
+    FigureUnit,
     Finding,
     FindingKind,
     Level,
@@ -31,8 +31,8 @@ from acidlib.planning.health import (
     PlaceFigures,
     Status,
     StatusSnapshot,
+    TableFigures,
     Transaction,
-    Unit,
     status_of,
 )
 from acidlib.planning.initiate import (
@@ -427,7 +427,7 @@ def status_document(status: Status, generation: Generation) -> dict[str, Any]:
     }
 
 
-def _figures_document(one: Figures, generation: Generation) -> dict[str, Any]:
+def _figures_document(one: TableFigures, generation: Generation) -> dict[str, Any]:
     """Return an entry of `tables`, or `totals`, where database and table are null."""
     names = names_of(one.ref)
     states = {state.label_of(generation): one.requests[state] for state in State}
@@ -463,7 +463,7 @@ def _place_document(one: PlaceFigures) -> dict[str, Any]:
 def limits_of(settings: Settings) -> Limits:
     """Return the values of the settings that are limits, durations in seconds."""
     return {
-        key: float(settings.setting(key).value) / (1000 if limit.unit is Unit.SECONDS else 1)
+        key: float(settings.setting(key).value) / (1000 if limit.unit is FigureUnit.SECONDS else 1)
         for limit in (*LIMITS.values(), OLDEST_ROLLED_BACK)
         for key in (limit.warning, limit.error)
         if key is not None

@@ -248,7 +248,7 @@ def test_transactions_are_judged_by_their_age(is_open: bool, hours: int, level: 
 )
 def test_what_ended_alike_in_a_row(newest_first: str, state: State, count: int) -> None:
     rows = [request(10 - number, "t", State.parse(letter)) for number, letter in enumerate(newest_first)]
-    assert in_a_row(rows[::-1], state) == count
+    assert in_a_row(rows, state) == count
 
 
 @pytest.mark.parametrize("states", ["cc", "ccc", "cff"])
