@@ -277,7 +277,7 @@ def _straddling(state: AcidState) -> str | None:
     return None
 
 
-def lacks_number(state: AcidState) -> bool:
+def needs_empty_write_id(state: AcidState) -> bool:
     """Return whether a rebalance has no number for its base yet: nothing but a base of the highest write id is there.
 
     Of two bases of one number readers of Hive 4.0 take whichever they happen to find last, and with it other row ids
@@ -428,7 +428,13 @@ class _Files:
         return replace(directory, files=tuple(files))
 
     def _input(self, directory: InputDirectory, file: ListedFile, side: ListedFile | None) -> DataFile:
-        bucket, form = self._bucket_and_form(file)
+        # LOAD DATA keeps names, so that a file of an insert-only table may have no number: it is in bucket 0
+        parsed = parse_file(file.name.partition(".")[0] if self._insert_only else file.name)
+        if not self._insert_only and not isinstance(parsed, BucketFile | OriginalFile):
+            raise CorruptError(
+                f"Cannot compact {file.path}: because its name tells no bucket, and its rows would be lost"
+            )
+        has_events = isinstance(parsed, BucketFile) and not self._insert_only
         name = directory.name
         write_id = 0  # that of original files
         if name is not None:
@@ -440,26 +446,14 @@ class _Files:
             path=file.path,
             directory=directory.path,
             length=file.length,
-            bucket=bucket,
-            form=form,
+            bucket=parsed.bucket if isinstance(parsed, BucketFile | OriginalFile) else 0,
+            form=FileForm.EVENTS if has_events else FileForm.ORIGINAL,
             write_id=write_id,
             statement_id=max(name.statement_id, 0) if isinstance(name, DeltaDir) else 0,
             aborted=directory.wholly_aborted,
             modified=file.modified,
             flush_length=noted,
         )
-
-    def _bucket_and_form(self, file: ListedFile) -> tuple[int, FileForm]:
-        """Return bucket and form by the name. LOAD DATA keeps names: without a number a file is in bucket 0."""
-        if self._insert_only:
-            parsed = parse_file(file.name.partition(".")[0])
-            return parsed.bucket if isinstance(parsed, BucketFile | OriginalFile) else 0, FileForm.ORIGINAL
-        parsed = parse_file(file.name)
-        if not isinstance(parsed, BucketFile | OriginalFile):
-            raise CorruptError(
-                f"Cannot compact {file.path}: because its name tells no bucket, and its rows would be lost"
-            )
-        return parsed.bucket, FileForm.EVENTS if isinstance(parsed, BucketFile) else FileForm.ORIGINAL
 
 
 def is_aside(file: ListedFile) -> bool:
@@ -535,18 +529,14 @@ def _new_directory(
         name = None if path in known else parse_directory(path, generation)
         if name is None or txns.is_txn_aborted(name.visibility_txn):
             continue
-        if _overlaps(name, inputs):
+        # a base reaches down to the first write id; originals alone make a base below every delta
+        overlaps = isinstance(name, BaseDir)
+        if isinstance(name, DeltaDir) and inputs.min_write_id is not None and inputs.max_write_id is not None:
+            is_below = not inputs.kind.makes_base and name.max_write_id < inputs.min_write_id
+            overlaps = name.min_write_id <= inputs.max_write_id and not is_below
+        if overlaps:
             return f"{path} has appeared since the inputs were listed, and overlaps {inputs.outputs[0].name}"
     return None
-
-
-def _overlaps(name: BaseDir | DeltaDir, inputs: CompactionInputs) -> bool:
-    if isinstance(name, BaseDir) or inputs.min_write_id is None or inputs.max_write_id is None:
-        # a base reaches down to the first write id; originals alone make a base below every delta
-        return isinstance(name, BaseDir)
-    if inputs.kind.makes_base:
-        return name.min_write_id <= inputs.max_write_id
-    return name.min_write_id <= inputs.max_write_id and name.max_write_id >= inputs.min_write_id
 
 
 def _new_original(listing: Listing, inputs: CompactionInputs) -> str | None:

@@ -118,34 +118,54 @@ def acid_state(
     seen = generation == Generation.HIVE3 if sees_empty_directories is None else sees_empty_directories
     walk.sort_directories(seen)
     walk.choose_base(require_history)
-    walk.place_originals(ignore_empty_files)
-    walk.collect_deltas()
-    walk.select_deltas()
-    return walk.result()
+    taken, obsolete_deltas = walk.select_deltas()
+    base = walk.base
+    others = set(walk.original_directories)
+    visible = [
+        file
+        for file in listing.files
+        if not has_hidden_part(file.path) and ("/" not in file.path or file.path.partition("/")[0] in others)
+    ]
+    if base is None:
+        originals = sorted((f.path for f in visible if f.length > 0 or not ignore_empty_files), key=uri_order)
+        obsolete: dict[str, tuple[str, ...]] = dict.fromkeys(walk.obsolete_bases, ())
+    else:
+        originals = []
+        replaced = sorted((file.path for file in visible if "/" not in file.path), key=uri_order)
+        obsolete = dict.fromkeys((*walk.obsolete_bases, *replaced, *walk.original_directories), (base.path,))
+    for delta in obsolete_deltas:
+        low, high = delta.name.min_write_id, delta.name.max_write_id
+        if base is not None and high <= base.name.write_id:
+            obsolete[delta.path] = (base.path,)
+        else:
+            wider = (one for one in taken if one.name.min_write_id <= low and high <= one.name.max_write_id)
+            obsolete[delta.path] = tuple(one.path for one in wider)
+    return AcidState(
+        base=base,
+        originals=tuple(originals),
+        deltas=tuple(taken),
+        obsolete=obsolete,
+        aborted=tuple(walk.aborted),
+        ignored=walk.ignored,
+        high_water_mark=write_ids.high_water_mark,
+    )
 
 
 class _Walk:
-    """The steps of one computation, in Hive's order."""
+    """The directories of one computation, and what becomes of them, in Hive's order."""
 
     def __init__(
         self, listing: Listing, write_ids: ValidWriteIdList, generation: Generation, txns: ValidTxnList
     ) -> None:
-        self._listing = listing
-        self._write_ids = write_ids
+        self._listing, self._write_ids, self._generation, self._txns = listing, write_ids, generation, txns
         self._is_hive4 = generation == Generation.HIVE4
-        self._generation = generation
-        self._txns = txns
         self._bases: list[ParsedBase] = []
         self._deltas: list[ParsedDelta] = []
-        self._original_directories: list[str] = []
-        self._base: ParsedBase | None = None
-        self._obsolete_bases: list[str] = []
-        self._originals: tuple[str, ...] = ()
-        self._obsolete_originals: list[str] = []
-        self._taken: list[ParsedDelta] = []
-        self._obsolete_deltas: list[ParsedDelta] = []
-        self._aborted: list[str] = []
-        self._ignored: dict[str, NotTaken] = {}
+        self.original_directories: list[str] = []
+        self.base: ParsedBase | None = None
+        self.obsolete_bases: list[str] = []
+        self.aborted: list[str] = []
+        self.ignored: dict[str, NotTaken] = {}
 
     def sort_directories(self, sees_empty: bool) -> None:  # noqa: FBT001 - private, and passed on by one caller
         listing = self._listing
@@ -166,9 +186,9 @@ class _Walk:
         for path in listing.top_directories():
             name = parse_directory(path, self._generation)
             if name is None:
-                self._original_directories.append(path)
+                self.original_directories.append(path)
             elif not sees_empty and path not in populated:
-                self._ignored[path] = NotTaken.NO_FILE
+                self.ignored[path] = NotTaken.NO_FILE
             elif isinstance(name, BaseDir):
                 compacted = name.visibility_txn > 0 or path in listing.compacted_bases
                 self._bases.append(ParsedBase(path=path, name=name, compacted=compacted))
@@ -179,9 +199,9 @@ class _Walk:
         if self._txns.is_txn_valid(name.visibility_txn):
             return True
         if self._txns.is_txn_aborted(name.visibility_txn):
-            self._aborted.append(path)
+            self.aborted.append(path)
         else:
-            self._ignored[path] = NotTaken.INVISIBLE
+            self.ignored[path] = NotTaken.INVISIBLE
         return False
 
     def choose_base(self, require_history: bool) -> None:  # noqa: FBT001 - private, and passed on by one caller
@@ -190,53 +210,36 @@ class _Walk:
         usable.sort(key=lambda base: (base.name.write_id, base.compacted, base.name.visibility_txn, base.path))
         not_valid = []
         for base in usable:
-            write_id, best = base.name.write_id, self._base
+            write_id, best = base.name.write_id, self.base
+            if base.compacted and write_id != LONG_MIN:
+                is_valid = write_id < self._write_ids.min_open and self._write_ids.is_valid_base(write_id)
+            else:
+                is_valid = write_id == LONG_MIN or self._write_ids.is_write_id_valid(write_id)
             if self._is_hive4 and not base.compacted and self._write_ids.is_write_id_aborted(write_id):
-                self._aborted.append(base.path)
+                self.aborted.append(base.path)
             elif best is not None and write_id <= best.name.write_id and not (self._is_hive4 and base.compacted):
-                self._obsolete_bases.append(base.path)
-            elif self._is_valid(base):
-                self._obsolete_bases += [] if best is None else [best.path]
-                self._base = base
+                self.obsolete_bases.append(base.path)
+            elif is_valid:
+                self.obsolete_bases += [] if best is None else [best.path]
+                self.base = base
             else:
                 not_valid.append(base)
         for base in not_valid:
-            is_below = self._base is not None and base.name.write_id < self._base.name.write_id
+            is_below = self.base is not None and base.name.write_id < self.base.name.write_id
             if is_below and self._write_ids.is_write_id_aborted(base.name.write_id):
                 # Hive 4 lists them as aborted; in Hive 3.1 it depends on the order of the listing whether they ever go
-                self._obsolete_bases.append(base.path)
+                self.obsolete_bases.append(base.path)
             else:
-                self._ignored[base.path] = NotTaken.NOT_VALID_BASE
-        if require_history and usable and self._base is None and (not self._is_hive4 or usable[0].compacted):
+                self.ignored[base.path] = NotTaken.NOT_VALID_BASE
+        if require_history and usable and self.base is None and (not self._is_hive4 or usable[0].compacted):
             raise RefusedError(
                 f"Cannot read {self._listing.location}: the write-id list (high-water mark"
                 f" {self._write_ids.high_water_mark}) may use none of its bases, the oldest is {usable[0].path};"
                 " without a metastore state a newer list, with one find out what has set its write ids back"
             )
 
-    def _is_valid(self, base: ParsedBase) -> bool:
-        write_id = base.name.write_id
-        if write_id == LONG_MIN:
-            return True
-        if base.compacted:
-            return write_id < self._write_ids.min_open and self._write_ids.is_valid_base(write_id)
-        return self._write_ids.is_write_id_valid(write_id)
-
-    def place_originals(self, ignore_empty: bool) -> None:  # noqa: FBT001 - private, and passed on by one caller
-        directories = set(self._original_directories)
-        visible = [
-            file
-            for file in self._listing.files
-            if not has_hidden_part(file.path) and ("/" not in file.path or file.path.partition("/")[0] in directories)
-        ]
-        if self._base is None:
-            wanted = [file.path for file in visible if file.length > 0 or not ignore_empty]
-            self._originals = tuple(sorted(wanted, key=uri_order))
-        else:
-            self._obsolete_originals = sorted((f.path for f in visible if "/" not in f.path), key=uri_order)
-            self._obsolete_originals += self._original_directories
-
-    def collect_deltas(self) -> None:
+    def select_deltas(self) -> tuple[list[ParsedDelta], list[ParsedDelta]]:
+        """Return the deltas that are taken, in order, and those that others replace."""
         kept = []
         for delta in self._deltas:
             if not self._is_usable(delta.path, delta.name):
@@ -244,64 +247,40 @@ class _Walk:
             low, high = delta.name.min_write_id, delta.name.max_write_id
             wholly_aborted = self._write_ids.range_aborted(low, high) is Range.ALL
             if wholly_aborted and self._is_hive4:
-                self._aborted.append(delta.path)
+                self.aborted.append(delta.path)
             elif self._write_ids.range_valid(low, high) is Range.NONE:
-                self._ignored[delta.path] = NotTaken.NO_VALID_WRITE_ID
+                self.ignored[delta.path] = NotTaken.NO_VALID_WRITE_ID
             else:
                 kept.append(replace(delta, wholly_aborted=wholly_aborted))
-        self._deltas = sorted(
-            kept,
-            key=lambda delta: (
-                delta.name.min_write_id,
-                -delta.name.max_write_id,
-                delta.name.statement_id,
-                -delta.name.visibility_txn,
-                delta.path,
-            ),
-        )
 
-    def select_deltas(self) -> None:
-        current = 0 if self._base is None else self._base.name.write_id
+        def order(delta: ParsedDelta) -> tuple[int, int, int, int, str]:
+            name = delta.name
+            return name.min_write_id, -name.max_write_id, name.statement_id, -name.visibility_txn, delta.path
+
+        taken: list[ParsedDelta] = []
+        obsolete: list[ParsedDelta] = []
+        current = 0 if self.base is None else self.base.name.write_id
         last_statement = -1
         previous: tuple[int, int, int] | None = None
         winners: dict[tuple[tuple[int, int, int], bool], int] = {}
-        for delta in self._deltas:
+        for delta in sorted(kept, key=order):
             name = delta.name
             key = (name.min_write_id, name.max_write_id, name.statement_id)
             if name.max_write_id > current:
                 if self._write_ids.range_valid(current + 1, name.max_write_id) is Range.NONE:
-                    self._ignored[delta.path] = NotTaken.NOTHING_LEFT
+                    self.ignored[delta.path] = NotTaken.NOTHING_LEFT
                     continue
                 current, last_statement = name.max_write_id, name.statement_id
             else:
                 # one that reaches no further is another statement's, or the delete half of the one before it
                 belongs = (name.max_write_id == current and last_statement >= 0) or previous == key
                 if not belongs or winners.get((key, name.is_delete), name.visibility_txn) != name.visibility_txn:
-                    self._obsolete_deltas.append(delta)
+                    obsolete.append(delta)
                     continue
             winners[key, name.is_delete] = name.visibility_txn
             previous = key
-            self._taken.append(delta)
-
-    def result(self) -> AcidState:
-        base: tuple[str, ...] = () if self._base is None else (self._base.path,)
-        obsolete = dict.fromkeys((*self._obsolete_bases, *self._obsolete_originals), base)
-        for delta in self._obsolete_deltas:
-            low, high = delta.name.min_write_id, delta.name.max_write_id
-            if self._base is not None and high <= self._base.name.write_id:
-                obsolete[delta.path] = base
-            else:
-                wider = (one for one in self._taken if one.name.min_write_id <= low and high <= one.name.max_write_id)
-                obsolete[delta.path] = tuple(one.path for one in wider)
-        return AcidState(
-            base=self._base,
-            originals=self._originals,
-            deltas=tuple(self._taken),
-            obsolete=obsolete,
-            aborted=tuple(self._aborted),
-            ignored=self._ignored,
-            high_water_mark=self._write_ids.high_water_mark,
-        )
+            taken.append(delta)
+        return taken, obsolete
 
 
 class Role(Enum):
@@ -351,36 +330,36 @@ def _parts(listing: Listing, state: AcidState, generation: Generation) -> Iterat
     roles = _roles(state)
     for path in listing.top_directories():
         files = listing.files_under(path)
-        name = parse_directory(path, generation)
+        kind, write_ids = _named(parse_directory(path, generation))
         # Hive reads what is in other directories as original files, one by one
         inside = next((roles[file.path] for file in files if file.path in roles), None)
         role, why = roles.get(path) or inside or (Role.NOT_READ, "it holds no file that readers see")
         yield SeenPart(
             path=path,
-            kind=_kind(name),
-            write_ids=_write_ids(name),
+            kind=kind,
+            write_ids=write_ids,
             role=role,
             why=why,
             files=tuple(file.path for file in files if not has_hidden_part(file.path) and not is_side_file(file.name)),
             bytes=sum(file.length for file in files),
         )
+    hidden = Role.HIDDEN, "readers pass over names that begin with _ or a dot"
     for file in listing.files_in(""):
-        if is_hidden(file.path):
-            yield _hidden(file.path, "hidden file", file.length)
-            continue
-        role, why = roles.get(file.path, (Role.NOT_READ, "it is empty"))
+        is_read = not is_hidden(file.path)
+        role, why = roles.get(file.path, (Role.NOT_READ, "it is empty")) if is_read else hidden
         yield SeenPart(
             path=file.path,
-            kind="original file",
+            kind="original file" if is_read else "hidden file",
             write_ids=None,
             role=role,
             why=why,
-            files=(file.path,),
+            files=(file.path,) if is_read else (),
             bytes=file.length,
         )
+    role, why = hidden
     for path in {path.partition("/")[0] for path in listing.directories}:
         if is_hidden(path):
-            yield _hidden(path, "hidden directory", 0)
+            yield SeenPart(path=path, kind="hidden directory", write_ids=None, role=role, why=why, files=(), bytes=0)
 
 
 def _roles(state: AcidState) -> dict[str, tuple[Role, str]]:
@@ -402,29 +381,10 @@ def _roles(state: AcidState) -> dict[str, tuple[Role, str]]:
     return found
 
 
-def _hidden(path: str, kind: str, size: int) -> SeenPart:
-    return SeenPart(
-        path=path,
-        kind=kind,
-        write_ids=None,
-        role=Role.HIDDEN,
-        why="readers pass over names that begin with _ or a dot",
-        files=(),
-        bytes=size,
-    )
-
-
-def _kind(name: BaseDir | DeltaDir | None) -> str:
+def _named(name: BaseDir | DeltaDir | None) -> tuple[str, tuple[int, int] | None]:
+    """Return what kind of directory has such a name, and the write ids that it covers."""
     if name is None:
-        return "other directory"
+        return "other directory", None
     if isinstance(name, BaseDir):
-        return "base"
-    return "delete delta" if name.is_delete else "delta"
-
-
-def _write_ids(name: BaseDir | DeltaDir | None) -> tuple[int, int] | None:
-    if name is None:
-        return None
-    if isinstance(name, BaseDir):
-        return 0, max(name.write_id, 0)  # a base of nothing but converted original files
-    return name.min_write_id, name.max_write_id
+        return "base", (0, max(name.write_id, 0))  # 0 of a base of nothing but converted original files
+    return "delete delta" if name.is_delete else "delta", (name.min_write_id, name.max_write_id)

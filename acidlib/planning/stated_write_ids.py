@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 
 from acidlib.errors import RefusedError, UsageError
 from acidlib.model.listing import Listing, highest_write_id
@@ -88,7 +87,12 @@ def signs_of_aborts(ids: Iterable[tuple[int, int]], notes_of_streams: Sequence[s
     Where neither is there, nothing says that none was rolled back: a whole delta of one looks like any other.
     """
     found = []
-    gaps = list(islice(_gaps(ids), _SHOWN + 1))
+    end: int | None = None
+    gaps: list[tuple[int, int]] = []
+    for low, high in sorted(ids):
+        if end is not None and low > end + 1 and len(gaps) <= _SHOWN:
+            gaps.append((end + 1, low - 1))
+        end = high if end is None else max(end, high)
     if gaps:
         shown = ", ".join(str(low) if low == high else f"{low} to {high}" for low, high in gaps[:_SHOWN])
         more = " and more" if len(gaps) > _SHOWN else ""
@@ -102,17 +106,14 @@ def signs_of_aborts(ids: Iterable[tuple[int, int]], notes_of_streams: Sequence[s
     return found
 
 
-def _gaps(ids: Iterable[tuple[int, int]]) -> Iterable[tuple[int, int]]:
-    end: int | None = None
-    for low, high in sorted(ids):
-        if end is not None and low > end + 1:
-            yield end + 1, low - 1
-        end = high if end is None else max(end, high)
-
-
 def stated_write_ids(*, text: str | None, file_text: str | None, everything: bool) -> StatedWriteIds | None:
     """Return what the three options say, or None; RefusedError when they contradict or do not parse."""
-    given = [name for name, value in _named(text, file_text, everything=everything) if value]
+    options = {
+        "--write-ids": text is not None,
+        "--write-ids-file": file_text is not None,
+        "--all-committed": everything,
+    }
+    given = [name for name, is_given in options.items() if is_given]
     if len(given) > 1:
         raise RefusedError(f"Cannot take {' and '.join(given)} together: they may contradict each other; give one")
     if text is not None:
@@ -120,14 +121,6 @@ def stated_write_ids(*, text: str | None, file_text: str | None, everything: boo
     if file_text is not None:
         return StatedWriteIds(by_table=_by_table(file_text))
     return StatedWriteIds(everything=True) if everything else None
-
-
-def _named(text: str | None, file_text: str | None, *, everything: bool) -> list[tuple[str, bool]]:
-    return [
-        ("--write-ids", text is not None),
-        ("--write-ids-file", file_text is not None),
-        ("--all-committed", everything),
-    ]
 
 
 def _by_table(text: str) -> dict[str, ValidWriteIdList]:

@@ -281,19 +281,15 @@ def _close(group: list[StripeFacts]) -> Iterator[StripeAction]:
         reason = f"{_unchanged(group[0])}, and no small neighbour to join with"
         yield StripeAction(copy=True, stripes=tuple(group), reason=reason)
         return
-    yield StripeAction(copy=False, stripes=tuple(group), reason=_summary(group))
-
-
-def _unchanged(stripe: StripeFacts) -> str:
-    return "unchanged" if stripe.column_changes is None else f"unchanged but for {stripe.column_changes}"
-
-
-def _summary(group: list[StripeFacts]) -> str:
     changed = [stripe for stripe in group if stripe.deleted or stripe.aborted]
     parts = [_dropped(changed)] if changed else []
     others = Counter(stripe.no_copy or "small" for stripe in group if stripe not in changed)
     parts += [f"{reason} ({count} of {plural(len(group), 'stripe')})" for reason, count in others.most_common()]
-    return "; ".join(parts)
+    yield StripeAction(copy=False, stripes=tuple(group), reason="; ".join(parts))
+
+
+def _unchanged(stripe: StripeFacts) -> str:
+    return "unchanged" if stripe.column_changes is None else f"unchanged but for {stripe.column_changes}"
 
 
 def _dropped(stripes: list[StripeFacts]) -> str:

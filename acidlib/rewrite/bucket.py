@@ -25,7 +25,7 @@ from acidlib.orc.columns import Longs, Mask
 from acidlib.orc.kernels.vectors import filter_values
 from acidlib.orc.proto import GREGORIAN_START_DAYS, Calendar, Compression, Kind
 from acidlib.orc.reader import JAVA_WRITER, ORC_135, Tail, read_tail
-from acidlib.orc.schema import TypeNode, acid_tree, parse_row_type, row_struct
+from acidlib.orc.schema import ROW_COLUMN, TypeNode, acid_tree, parse_row_type, row_struct
 from acidlib.orc.writer import FileOptions, OrcWriter
 from acidlib.points import Point, passing
 from acidlib.rewrite.deletes import DeleteEvents, overlaps, read_deletes
@@ -38,7 +38,6 @@ from acidlib.rewrite.output import (
     new_file,
     plan_actions,
     removed_on_error,
-    result_columns,
     result_of_actions,
     row_counts,
 )
@@ -251,7 +250,11 @@ def planned_stripe(
         no_copy=no_copy,
         column_changes=changes,
     )
-    columns = result_columns(alignment, options.root, acid=file.acid and not new_ids)
+    # the result's column of each column of the file
+    pairs = zip(alignment.walk(), row_struct(options.root).walk(), strict=True)
+    columns = {part.source.column: node.column for part, node in pairs if part.source is not None}
+    if file.acid and not new_ids:
+        columns |= {column: column for column in range(ROW_COLUMN)}
     filters = found_filters(reader, columns)
     return RowStripe(keys=keys, file=file, alignment=alignment, facts=facts, filters=filters)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,10 +66,16 @@ def read_deletes(
     Unbucketed tables of Hive 3.1 may keep them in a file of any number, so every file that may hold some is read and
     the bucket is decoded from each key (Hive BucketCodec).
     """
-    by_file = {file.file.path: _stripes_with_rows(file) for file in inputs.files}
-    stripes = [
-        stripe for found in by_file.values() for stripe in found if near is None or overlaps(stripe.known_range(), near)
-    ]
+    stripes: list[StripeKeys] = []
+    by_file: dict[str, KeyRange | None] = {}
+    for file in inputs.files:
+        found = _stripes_with_rows(file)
+        ranges = [stripe.known_range() for stripe in found]
+        known = [bounds for bounds in ranges if bounds is not None]
+        all_known = 0 < len(known) == len(ranges)
+        by_file[file.file.path] = (min(low for low, _ in known), max(high for _, high in known)) if all_known else None
+        wanted = zip(found, ranges, strict=True)
+        stripes += [stripe for stripe, bounds in wanted if near is None or overlaps(bounds, near)]
     most = sum(stripe.rows for stripe in stripes)
     try:  # arrays of their own from the start, sorted one by one: events need little more memory than 32 bytes each
         columns = [np.empty(most, dtype=np.int64) for _ in range(4)]
@@ -110,7 +116,7 @@ def read_deletes(
         aborted=aborted,
         duplicates=duplicates,
         empty_files=inputs.empty,
-        ranges={path: _range_of_all(found) for path, found in by_file.items()},
+        ranges=by_file,
     )
 
 
@@ -124,13 +130,6 @@ def _is_of(bucket: int, stripe: StripeKeys) -> Mask:
     except CorruptError as error:
         raise CorruptError(f"Cannot compact {stripe.where}: {error}") from None
     return chosen
-
-
-def _range_of_all(stripes: Sequence[StripeKeys]) -> KeyRange | None:
-    ranges = [found for stripe in stripes if (found := stripe.known_range()) is not None]
-    if not ranges or len(ranges) < len(stripes):
-        return None
-    return min(low for low, _ in ranges), max(high for _, high in ranges)
 
 
 def bucket_numbers(properties: Longs) -> Longs:

@@ -20,11 +20,10 @@ from acidlib.model.units import (
     Unit,
     UnitResult,
 )
-from acidlib.orc.alignment import Alignment
 from acidlib.orc.bloom import filter_size, size_of
 from acidlib.orc.proto import Calendar, Compression, Kind, StreamKind
 from acidlib.orc.reader import CPP_WRITER, JAVA_WRITER, ORC_14, ORC_135, ORC_517, StripeReader, Tail
-from acidlib.orc.schema import ROW_COLUMN, TypeNode, row_struct
+from acidlib.orc.schema import TypeNode, row_struct
 from acidlib.orc.writer import FileOptions
 from acidlib.planning.units import plan_stripes
 from acidlib.points import Point, passing
@@ -121,15 +120,8 @@ class InputStripe:
     filters: Filters = field(default_factory=dict)
 
 
-def result_columns(alignment: Alignment, root: TypeNode, *, acid: bool) -> dict[int, int]:
-    """Return the result's column of each column of a file that fills the row of `root`; of id columns too if `acid`."""
-    pairs = zip(alignment.walk(), row_struct(root).walk(), strict=True)
-    columns = {part.source.column: node.column for part, node in pairs if part.source is not None}
-    return columns | {column: column for column in range(ROW_COLUMN)} if acid else columns
-
-
 def found_filters(reader: StripeReader, columns: Mapping[int, int]) -> Filters:
-    """Return the filters of a stripe; `columns` as of `result_columns`."""
+    """Return the filters of a stripe; `columns`: the result's of each one there."""
     trusted, kinds = reader.tail.writer != CPP_WRITER, reader.bloom_filters()
     return {
         result: FoundFilter(column, trusted and kinds[column] is StreamKind.BLOOM_FILTER_UTF8)

@@ -334,7 +334,14 @@ class _ChosenRows:
         for run in self._made.runs:
             name = int(run["file"]), int(run["stripe"])
             if name not in self._stripes:
-                self._stripes[name] = self._whole(name)
+                keys, (_, alignment) = StripeKeys(self._inputs[name[0]], name[1]), self._made.inputs[name[0]]
+                check_calendar(keys, alignment, self._options)
+                no_copy: str | None = "columns that cannot be copied as they are"
+                if may_be_spliced(keys, alignment):
+                    no_copy = container_difference(keys.file.tail, self._options, statistics_true=True)
+                self._stripes[name] = planned_stripe(
+                    keys, alignment, self._options, name[0], no_copy=no_copy, changes="new row ids", new_ids=True
+                )
             start, end = self._bounds(name, run)
             live = int(run["live_to"] - run["live_from"])
             if found and found[-1][0] == name:  # and next to it: between them there is no other run
@@ -344,17 +351,6 @@ class _ChosenRows:
         spans = [self._span(*one) for one in found]
         self._masks.clear()
         return spans
-
-    def _whole(self, name: _StripeName) -> RowStripe:
-        file, number = name
-        keys, (_, alignment) = StripeKeys(self._inputs[file], number), self._made.inputs[file]
-        check_calendar(keys, alignment, self._options)
-        no_copy: str | None = "columns that cannot be copied as they are"
-        if may_be_spliced(keys, alignment):
-            no_copy = container_difference(keys.file.tail, self._options, statistics_true=True)
-        return planned_stripe(
-            keys, alignment, self._options, file, no_copy=no_copy, changes="new row ids", new_ids=True
-        )
 
     def _bounds(self, name: _StripeName, run: Any) -> tuple[int, int]:
         """Return the rows of a run that are meant, in their stripe; with dropped ones before the first and behind."""

@@ -55,13 +55,16 @@ def encode_rows(
         keys, current = keys.select(order), current[order]
     encoded = _encode_ids(keys, current, INSERT, bounds, options, timezone)
     row_node = options.root.children[5]
-    row_present = [_row_present(part) for part in parts]
-    row = concat_columns(
-        [
-            Column(kind=Kind.STRUCT, slots=len(part.keys), present=_kept(present, part.keep))
-            for part, present in zip(parts, row_present, strict=True)
-        ]
-    )
+    # which rows have a row struct at all; in an original file the root itself is the row
+    row_present: list[Mask | None] = []
+    structs = []
+    for part in parts:
+        source = replace(row_struct(part.reader.tail.root), children=())
+        present = part.reader.column(source, part.rows).present
+        row_present.append(present)
+        kept = present if present is None or part.keep is None else filter_values(present, part.keep)
+        structs.append(Column(kind=Kind.STRUCT, slots=len(part.keys), present=kept))
+    row = concat_columns(structs)
     if row.present is not None and row.present.all():
         row.present = None
     value_order = order
@@ -92,16 +95,6 @@ def _join_keys(parts: Sequence[KeptRows]) -> Keys:
 
 def _join(arrays: Sequence[Longs]) -> Longs:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
-
-
-def _row_present(part: KeptRows) -> Mask | None:
-    """Return which rows of an input stripe have a row struct at all; in an original file the root itself is the row."""
-    row = row_struct(part.reader.tail.root)
-    return part.reader.column(replace(row, children=()), part.rows).present
-
-
-def _kept(present: Mask | None, keep: Mask | None) -> Mask | None:
-    return present if present is None or keep is None else filter_values(present, keep)
 
 
 def _user_column(part: KeptRows, position: int, row_present: Mask | None) -> Column:

@@ -107,8 +107,7 @@ def main() -> None:
         after = reader.column(node, _ROWS)
         _compare(node, before, after)
         filter_column(concat_columns([after, before]), np.concatenate((keep, keep)))
-    _convert()
-    _others()
+    _convert_and_decode()
     keys = Keys.sequence(1, 536870912, 0, _ROWS)
     if not keys.ascending() or int(np.count_nonzero(keys.matches(keys.select(keep)))) != int(keep.sum()):
         raise DefectError("Cannot use the compiled kernels: because a search of keys went wrong")
@@ -118,8 +117,12 @@ def main() -> None:
         raise DefectError("Cannot use the compiled kernels: because delete events were not left in their order")
 
 
-def _convert() -> None:
-    """Convert numbers to padded texts, these without their padding, and decimals, dates and real numbers to texts."""
+def _convert_and_decode() -> None:
+    """Do what a file made here does not need.
+
+    Numbers are converted to padded texts, these to texts without their padding, and decimals, dates and real numbers to
+    texts; a dictionary is put in its order, and integers are decoded as the first writers had them.
+    """
     number, char, text = (TypeNode(column=1, kind=k, maximum_length=20) for k in (Kind.LONG, Kind.CHAR, Kind.VARCHAR))
     decimal, wider = (TypeNode(column=1, kind=Kind.DECIMAL, precision=p, scale=p - 28) for p in (30, 38))
     before = _column(number, 3)
@@ -133,14 +136,10 @@ def _convert() -> None:
         node = TypeNode(column=1, kind=kind)
         as_hive(_column(node, 1), text, node)
     as_hive(_column(decimal, 1), text, decimal)
-
-
-def _others() -> None:
-    """What a file made here does not need: a dictionary in its order, integers as the first writers had them."""
-    texts = Dictionary(offsets=np.arange(3), data=np.array([1, 2], np.uint8))
-    column = Column(kind=Kind.STRING, slots=_ROWS, values=np.arange(_ROWS) % 2, dictionary=texts)
+    two_texts = Dictionary(offsets=np.arange(3), data=np.array([1, 2], np.uint8))
+    column = Column(kind=Kind.STRING, slots=_ROWS, values=np.arange(_ROWS) % 2, dictionary=two_texts)
     one = decode_ints(np.array([0xFF, 2], np.uint8), 1, signed=True, version=1)
-    if canonical(column).dictionary is not texts or one.tolist() != [1]:
+    if canonical(column).dictionary is not two_texts or one.tolist() != [1]:
         raise DefectError("Cannot use the compiled kernels: because a dictionary or integers went wrong")
 
 

@@ -23,7 +23,7 @@ from acidlib.model.requests import CompactionType, RequestFacts
 from acidlib.model.tables import TableRef
 from acidlib.model.units import Unit, UnitResult
 from acidlib.planning.clean import is_reached
-from acidlib.planning.inputs import Publication, Refusal, lacks_number, overlapping_outputs
+from acidlib.planning.inputs import Publication, Refusal, needs_empty_write_id, overlapping_outputs
 from acidlib.planning.results import digest_of_inputs
 from acidlib.planning.units import part_bytes_on
 from acidlib.points import Point, passing
@@ -287,7 +287,7 @@ class PlaceCompaction:
         if isinstance(plan, Refusal):
             return self._left_to_clean(hold, place, plan) or self._nothing_to_merge(plan)
         inputs = plan.inputs
-        if inputs.kind is CompactionType.REBALANCE and lacks_number(place.state):
+        if inputs.kind is CompactionType.REBALANCE and needs_empty_write_id(place.state):
             raise ConflictError(
                 f"Cannot rebalance {self._target.ref}: {inputs.directories[0].path} has the highest write id "
                 "that is not open, and nothing tells two bases of one number apart; call again when the transactions "

@@ -31,7 +31,7 @@ from acidlib.model.requests import (
 )
 from acidlib.model.snapshots import ValidTxnList
 from acidlib.model.tables import TableRef
-from acidlib.planning.inputs import lacks_number, refused_message
+from acidlib.planning.inputs import needs_empty_write_id, refused_message
 from acidlib.planning.results import holding
 from acidlib.points import Point, passing
 from acidlib.processes import has_ended, process_identity
@@ -419,7 +419,7 @@ class Hive4Hold(CompactionHold):
         place = self._backend.catalog.place(self.request, self._hms.open_txns(exclude_readers=True).without(txn.txn_id))
         listed = place.listed(list_location(self._services.fs(place.location), place.location, missing=RefusedError))
         require_rebalanceable(listed.target, listed.generation)
-        if not lacks_number(listed.state):
+        if not needs_empty_write_id(listed.state):
             return
         empty = self._hms.open_txn(TxnType.DEFAULT, self._services.worker_id)
         try:
