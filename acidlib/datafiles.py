@@ -55,3 +55,27 @@ class DataFiles(Protocol):
 
     def create(self, path: str) -> SinkFile:
         """Create a file, which must not exist, in a directory that must."""
+
+
+class RangeCopier:
+    """Appends ranges of files to a sink; ranges that touch are copied at once."""
+
+    def __init__(self, sink: SinkFile) -> None:
+        self._sink = sink
+        self._source: SourceFile | None = None
+        self._start = self._end = 0
+
+    def place(self, source: SourceFile, start: int, size: int) -> int:
+        """Append a range, and return where it will be in the sink."""
+        if source is not self._source or start != self._end:
+            self.flush()
+            self._source, self._start, self._end = source, start, start
+        position = self._sink.position + self._end - self._start
+        self._end += size
+        return position
+
+    def flush(self) -> None:
+        """Copy what waits."""
+        if self._source is not None and self._start < self._end:
+            self._sink.copy(self._source, self._start, self._end - self._start)
+        self._start = self._end

@@ -301,9 +301,24 @@ def convert(column: Column, target: TypeNode, source: TypeNode, *, generation: G
     if source.kind is Kind.DATE:
         return _from_dates(column, target, proleptic=calendar == Calendar.PROLEPTIC_GREGORIAN)
     if source.kind is Kind.DECIMAL:
-        return _from_decimals(column, target, source)
+        high, scales = column.high_words, column.secondary
+        wrong = first_too_long(column.values, high, scales, source.precision, source.scale)
+        if wrong >= 0:
+            unscaled = (int(high[wrong]) << 64) + (int(column.values[wrong]) & (2**64 - 1))
+            raise CorruptError(f"its value {unscaled} of scale {scales[wrong]} is no {source}")
+        if target.kind in STRING_KINDS:
+            return _direct(column, target, decimal_texts(column.values, high, scales, _width(target)))
+        # each value has a scale of its own, so it stays as it is stored
+        return replace(column, kind=target.kind)
     if source.kind is Kind.CHAR:
-        return _from_char(column, target, source)
+        old = column.dictionary
+        before, sizes = (column.data, column.lengths) if old is None else (old.data, np.diff(old.offsets))
+        data, lengths, most = repadded(before, sizes, _width(target))
+        if most > source.maximum_length:
+            raise CorruptError(f"a value of {most} characters is no {source}")
+        if old is None:
+            return replace(column, kind=target.kind, data=data, lengths=lengths)
+        return replace(column, kind=target.kind, dictionary=_dictionary(data, lengths))
     if source.kind in (Kind.FLOAT, Kind.DOUBLE):
         return _from_reals(column, target, source, generation)
     return _from_integers(column, target, source)
@@ -333,18 +348,6 @@ def _from_integers(column: Column, target: TypeNode, source: TypeNode) -> Column
         entries = _dictionary(*integer_texts(np.arange(least, most + 1, dtype=np.int64), width))
         return replace(column, kind=target.kind, values=numbers - least, dictionary=entries)
     return _direct(column, target, integer_texts(numbers, width))
-
-
-def _from_decimals(column: Column, target: TypeNode, source: TypeNode) -> Column:
-    wrong = first_too_long(column.values, column.high, column.secondary, source.precision, source.scale)
-    if wrong is not None:
-        high = int(column.values[wrong] >> 63) if column.high is None else int(column.high[wrong])
-        unscaled = (high << 64) + (int(column.values[wrong]) & (2**64 - 1))
-        raise CorruptError(f"its value {unscaled} of scale {column.secondary[wrong]} is no {source}")
-    if target.kind in STRING_KINDS:
-        return _direct(column, target, decimal_texts(column.values, column.high, column.secondary, _width(target)))
-    # each value has a scale of its own, so it stays as it is stored
-    return replace(column, kind=target.kind)
 
 
 def _from_dates(column: Column, target: TypeNode, *, proleptic: bool) -> Column:
@@ -429,18 +432,6 @@ def _older_forms(reals: Reals, bits: int) -> Forms:
 
 def _depends_on_java(reals: Reals) -> RefusedError:
     return RefusedError(f"its value {reals[0]!s} becomes another one in some versions of Java than in others")
-
-
-def _from_char(column: Column, target: TypeNode, source: TypeNode) -> Column:
-    width = _width(target)
-    old = column.dictionary
-    before, sizes = (column.data, column.lengths) if old is None else (old.data, np.diff(old.offsets))
-    data, lengths, most = repadded(before, sizes, width)
-    if most > source.maximum_length:
-        raise CorruptError(f"a value of {most} characters is no {source}")
-    if old is None:
-        return replace(column, kind=target.kind, data=data, lengths=lengths)
-    return replace(column, kind=target.kind, dictionary=_dictionary(data, lengths))
 
 
 def _direct(column: Column, target: TypeNode, texts: tuple[Bytes, Longs]) -> Column:

@@ -14,18 +14,15 @@ Java's writer, with two differences, because a filter that lacks a value makes r
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from acidlib.model.units import FilterSize
 from acidlib.orc.columns import INTEGER_KINDS, STRING_KINDS, Column, Longs, Mask, offsets_of
 from acidlib.orc.kernels import murmur
-from acidlib.orc.kernels.jit import Bytes, kernel_bytes, kernel_longs
-from acidlib.orc.kernels.murmur import Words
+from acidlib.orc.kernels.jit import Words
 from acidlib.orc.kernels.texts import MOST_DIGITS
 from acidlib.orc.proto import GREGORIAN_START_DAYS, BloomFilterIndex, Kind
 from acidlib.orc.schema import TypeNode
@@ -37,9 +34,6 @@ _MOST_FUNCTIONS = 64
 _INT32_END = 1 << 31
 _NAN = 0x7FF8 << 48
 _ZEROS = np.array([0, -(2**63)], dtype=np.int64)
-
-_Hasher = Callable[[int, int], Words | None]
-"""The hashes of the values first to end, or None when it is not certain what readers ask for."""
 
 
 def filter_size(rows: int, false_positives: float) -> FilterSize:
@@ -70,10 +64,14 @@ def _most_bits(rows: int) -> int:
 
 def bloom_filters(column: Column, node: TypeNode, value_bounds: Longs, size: FilterSize, *, timezone: str) -> Any:
     """Return the BloomFilterIndex of a column: a filter for each of its row groups, that is pair of value numbers."""
-    hasher = _hasher(column, node, timezone)
+    is_text = node.kind in STRING_KINDS or node.kind is Kind.BINARY
+    texts, sure = _text_hashes(column, node) if is_text else (None, None)
     index = BloomFilterIndex()
     for first, end in pairwise(value_bounds.tolist()):
-        hashes = hasher(first, end)
+        if texts is None:
+            hashes = _hashes(column, node, slice(first, end), timezone)
+        else:
+            hashes = texts[first:end] if sure is None or sure[first:end].all() else None
         if hashes is None:
             words = np.full(size.bits // _WORD, -1, dtype=np.int64)
         else:
@@ -82,107 +80,46 @@ def bloom_filters(column: Column, node: TypeNode, value_bounds: Longs, size: Fil
     return index
 
 
-def _hasher(column: Column, node: TypeNode, timezone: str) -> _Hasher:
-    kind = column.kind
-    if kind is Kind.DATE:
-        return _dates(np.ascontiguousarray(column.values))
-    if kind in INTEGER_KINDS:
-        return _integers(np.ascontiguousarray(column.values))
-    if kind is Kind.BYTE:
-        return _integers(np.ascontiguousarray(column.values).view(np.int8))
-    if kind in (Kind.FLOAT, Kind.DOUBLE):
-        return _doubles(np.ascontiguousarray(column.values), np.float32 if kind is Kind.FLOAT else np.float64)
-    if kind in STRING_KINDS or kind is Kind.BINARY:
-        return _strings(column, node)
-    if kind is Kind.DECIMAL:
-        return _decimals(column, node)
-    if kind is Kind.TIMESTAMP_INSTANT or (kind is Kind.TIMESTAMP and timezone == "UTC"):
-        return _timestamps(column)
-    return lambda _first, _end: None
-
-
-def _integers(values: NDArray[Any]) -> _Hasher:
-    return lambda first, end: murmur.hash_longs(kernel_longs(values[first:end]))
-
-
-def _dates(days: Longs) -> _Hasher:
-    def hasher(first: int, end: int) -> Words | None:
-        part = kernel_longs(days[first:end])
-        if len(part) and (part.min() < GREGORIAN_START_DAYS or part.max() >= _INT32_END):
-            return None
-        return murmur.hash_longs(part)
-
-    return hasher
-
-
-def _doubles(patterns: NDArray[Any], real: type[np.floating[Any]]) -> _Hasher:
-    def hasher(first: int, end: int) -> Words:
-        with np.errstate(invalid="ignore"):  # widening a signalling NaN
-            numbers = patterns[first:end].view(real).astype(np.float64)
-        asked = numbers.view(np.int64)
-        asked[np.isnan(numbers)] = _NAN
-        if not numbers.all():
-            asked = np.concatenate((asked, _ZEROS))
-        return murmur.hash_longs(kernel_longs(asked))
-
-    return hasher
-
-
-def _strings(column: Column, node: TypeNode) -> _Hasher:
+def _text_hashes(column: Column, node: TypeNode) -> tuple[Words, Mask | None]:
+    """Return the hash of each value, and which of them readers show as they are stored; None where all are."""
     if column.dictionary is None:
-        offsets, data = (
-            offsets_of(np.ascontiguousarray(column.lengths)),
-            kernel_bytes(np.ascontiguousarray(column.data)),
-        )
-        return lambda first, end: _hash_strings(data, offsets[first : end + 1], node)
-    offsets, data = kernel_longs(column.dictionary.offsets), kernel_bytes(column.dictionary.data)
-    entries, hashes = np.ascontiguousarray(column.values), murmur.hash_strings(data, offsets)
-    sure = _as_shown(data, offsets, node)
-
-    def hasher(first: int, end: int) -> Words | None:
-        found = entries[first:end]
-        return None if sure is not None and not sure[found].all() else hashes[found]
-
-    return hasher
+        data, offsets = column.data, offsets_of(column.lengths)
+    else:
+        data, offsets = column.dictionary.data, column.dictionary.offsets
+    hashes, sure = murmur.hash_strings(data, offsets), None
+    if node.kind in (Kind.CHAR, Kind.VARCHAR):
+        characters = murmur.count_characters(data, offsets)
+        least = node.maximum_length if node.kind is Kind.CHAR else 0
+        sure = (characters >= least) & (characters <= node.maximum_length)
+    if column.dictionary is None:
+        return hashes, sure
+    return hashes[column.values], None if sure is None else sure[column.values]
 
 
-def _hash_strings(data: Bytes, offsets: Longs, node: TypeNode) -> Words | None:
-    sure = _as_shown(data, offsets, node)
-    return None if sure is not None and not sure.all() else murmur.hash_strings(data, offsets)
-
-
-def _as_shown(data: Bytes, offsets: Longs, node: TypeNode) -> Mask | None:
-    """Return which strings readers show as they are stored, or None where they do so with all."""
-    if node.kind not in (Kind.CHAR, Kind.VARCHAR):
-        return None
-    characters = murmur.count_characters(data, offsets)
-    least = node.maximum_length if node.kind is Kind.CHAR else 0
-    shown: Mask = (characters >= least) & (characters <= node.maximum_length)
-    return shown
-
-
-def _decimals(column: Column, node: TypeNode) -> _Hasher:
-    low, scales = np.ascontiguousarray(column.values), np.ascontiguousarray(column.secondary)
-    most_scale = node.scale if node.precision else MOST_DIGITS
-
-    def hasher(first: int, end: int) -> Words | None:
-        bottom = kernel_longs(low[first:end])
-        top = bottom >> 63 if column.high is None else kernel_longs(column.high[first:end])
-        hashes = np.empty(end - first, np.uint64)
-        sure = murmur.hash_decimals(bottom, top, kernel_longs(scales[first:end]), most_scale, hashes)
-        return hashes if sure else None
-
-    return hasher
-
-
-def _timestamps(column: Column) -> _Hasher:
-    seconds, nanos = np.ascontiguousarray(column.values), np.ascontiguousarray(column.secondary)
-
-    def hasher(first: int, end: int) -> Words | None:
-        millis = np.empty(end - first, np.int64)
-        sure = murmur.timestamp_millis(kernel_longs(seconds[first:end]), kernel_longs(nanos[first:end]), millis)
+def _hashes(column: Column, node: TypeNode, group: slice, timezone: str) -> Words | None:
+    """Return the hashes of a row group's values, or None when it is not certain what readers ask for."""
+    kind, values, secondary = node.kind, column.values[group], column.secondary[group]
+    if kind is Kind.BYTE:
+        return murmur.hash_longs(values.view(np.int8).astype(np.int64))
+    if kind in INTEGER_KINDS:
+        if kind is Kind.DATE and len(values) and (values.min() < GREGORIAN_START_DAYS or values.max() >= _INT32_END):
+            return None
+        return murmur.hash_longs(values)
+    if kind in (Kind.FLOAT, Kind.DOUBLE):
+        with np.errstate(invalid="ignore"):  # widening a signalling NaN
+            reals = values.view(np.float32 if kind is Kind.FLOAT else np.float64).astype(np.float64)
+        asked = reals.view(np.int64)
+        asked[np.isnan(reals)] = _NAN
+        return murmur.hash_longs(asked if reals.all() else np.concatenate((asked, _ZEROS)))
+    if kind is Kind.DECIMAL:
+        hashes = np.empty(len(values), np.uint64)
+        top = values >> 63 if column.high is None else column.high[group]
+        most_scale = node.scale if node.precision else MOST_DIGITS
+        return hashes if murmur.hash_decimals(values, top, secondary, most_scale, hashes) else None
+    if kind is Kind.TIMESTAMP_INSTANT or (kind is Kind.TIMESTAMP and timezone == "UTC"):
+        millis = np.empty(len(values), np.int64)
+        sure = murmur.timestamp_millis(values, secondary, millis)
         if not sure or (len(millis) and millis.min() < GREGORIAN_START_DAYS * 86_400_000):
             return None
         return murmur.hash_longs(millis)
-
-    return hasher
+    return None

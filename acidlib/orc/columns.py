@@ -7,16 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from acidlib.orc.kernels.vectors import (
-    expand_keep,
-    filter_bytes,
-    filter_values,
-    gather_bytes,
-    is_ascending,
-    rank_strings,
-)
+from acidlib.orc.kernels.vectors import filter_bytes, filter_values, gather_bytes, is_ascending, rank_strings
 from acidlib.orc.proto import Kind
 
 Bytes = NDArray[np.uint8]
@@ -24,7 +17,6 @@ Longs = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 NO_VALUES: Longs = np.zeros(0, dtype=np.int64)
-_ZERO: Longs = np.zeros(1, dtype=np.int64)
 NO_BYTES: Bytes = np.zeros(0, dtype=np.uint8)
 
 STRING_KINDS = frozenset({Kind.STRING, Kind.CHAR, Kind.VARCHAR})
@@ -82,15 +74,21 @@ class Column:
     children: tuple[Column, ...] = field(default=())
 
     @property
+    def high_words(self) -> Longs:
+        """The high 64 bits of every DECIMAL."""
+        return self.values >> 63 if self.high is None else self.high
+
+    @property
     def count(self) -> int:
         """The number of present values."""
         return self.slots if self.present is None else int(np.count_nonzero(self.present))
 
 
-def offsets_of(lengths: ArrayLike) -> Longs:
+def offsets_of(lengths: Sequence[int] | NDArray[Any]) -> Longs:
     """Return where values of these lengths begin if they lie one behind the other, and where the last one ends."""
-    offsets = np.cumsum(lengths, dtype=np.int64)
-    return np.concatenate((_ZERO, offsets))
+    offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, dtype=np.int64, out=offsets[1:])
+    return offsets
 
 
 def filter_column(column: Column, keep: Mask) -> Column:
@@ -112,7 +110,7 @@ def filter_column(column: Column, keep: Mask) -> Column:
         out.data = filter_bytes(column.data, column.lengths, kept_values)
     below = [kept_values] * len(column.children)
     if column.kind in (Kind.LIST, Kind.MAP):
-        below = [expand_keep(kept_values, column.lengths)] * len(column.children)
+        below = [np.repeat(kept_values, column.lengths)] * len(column.children)
     elif column.kind is Kind.UNION:
         below = [kept_values[column.values == tag] for tag in range(len(column.children))]
     out.children = tuple(filter_column(child, mask) for child, mask in zip(column.children, below, strict=True))
@@ -175,7 +173,12 @@ def concat_columns(columns: Sequence[Column]) -> Column:
         valued = [column for column in columns if column.count]
         dictionaries = [column.dictionary for column in valued if column.dictionary is not None]
         if dictionaries and len(dictionaries) == len(valued):
-            out.dictionary, out.values = _join_entries(dictionaries, [column.values for column in valued])
+            # the entries of all, one after the other
+            lengths = np.concatenate([np.diff(dictionary.offsets) for dictionary in dictionaries])
+            data = np.concatenate([dictionary.data for dictionary in dictionaries])
+            out.dictionary = Dictionary(offsets=offsets_of(lengths), data=data)
+            firsts = offsets_of([dictionary.entries for dictionary in dictionaries])[:-1]
+            out.values = np.concatenate([part.values + first for part, first in zip(valued, firsts, strict=True)])
         elif valued:
             direct = [as_direct(column) for column in valued]
             out.lengths = _join([column.lengths for column in direct])
@@ -186,7 +189,7 @@ def concat_columns(columns: Sequence[Column]) -> Column:
     out.data = _join([column.data for column in columns])
     out.secondary = _join([column.secondary for column in columns])
     if any(column.high is not None for column in columns):
-        out.high = np.concatenate([column.values >> 63 if column.high is None else column.high for column in columns])
+        out.high = np.concatenate([column.high_words for column in columns])
     children = zip(*(column.children for column in columns), strict=True)
     out.children = tuple(concat_columns(parts) for parts in children)
     return out
@@ -195,14 +198,6 @@ def concat_columns(columns: Sequence[Column]) -> Column:
 def _join(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
     found = [array for array in arrays if len(array)] or arrays[:1]
     return np.concatenate(found)
-
-
-def _join_entries(dictionaries: Sequence[Dictionary], values: Sequence[Longs]) -> tuple[Dictionary, Longs]:
-    """Return one dictionary with the entries of all, one after the other, and the values by their new numbers."""
-    lengths = np.concatenate([np.diff(dictionary.offsets) for dictionary in dictionaries])
-    firsts = offsets_of([dictionary.entries for dictionary in dictionaries])
-    joined = Dictionary(offsets=offsets_of(lengths), data=np.concatenate([one.data for one in dictionaries]))
-    return joined, np.concatenate([entries + first for entries, first in zip(values, firsts[:-1], strict=True)])
 
 
 def as_direct(column: Column) -> Column:

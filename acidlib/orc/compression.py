@@ -1,7 +1,6 @@
 """Compressed streams: chunks with headers of three bytes. Source: ORC specification, Compression."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, cast
 
 import cramjam
@@ -9,7 +8,7 @@ import numpy as np
 from isal import igzip_lib, isal_zlib
 
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.orc.kernels.jit import Bytes, Longs, kernel_bytes
+from acidlib.orc.kernels.jit import Bytes, Longs
 from acidlib.orc.proto import Compression
 
 _HEADER = 3
@@ -26,20 +25,6 @@ _DAMAGE: tuple[type[Exception], ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Compressed:
-    """A stream as it lies in a file.
-
-    Chunk i stands for the bytes [i * block_size, (i + 1) * block_size) of the `length` bytes of the stream;
-    `chunk_offsets` has the offset of its header in `data`. Without a codec there are no chunks, and block_size is 0.
-    """
-
-    data: bytes | memoryview
-    block_size: int
-    length: int
-    chunk_offsets: Longs
-
-
 def decompress(buf: bytes | bytearray | memoryview | Bytes, codec: Compression, block_size: int, *, what: str) -> Bytes:
     """Return all bytes of a stream. `what` names the stream in errors (file, stripe, column, kind).
 
@@ -47,7 +32,7 @@ def decompress(buf: bytes | bytearray | memoryview | Bytes, codec: Compression, 
     block_size (in bytes, before compression), RefusedError for a codec that is not supported.
     """
     if codec == Compression.NONE:
-        return kernel_bytes(buf)
+        return np.frombuffer(buf, dtype=np.uint8)
     if codec not in _INFLATE:
         raise RefusedError(f"Cannot read {what}: because compression {Compression(codec).name} is not supported")
     view = np.frombuffer(buf, dtype=np.uint8).data
@@ -122,15 +107,15 @@ _DEFLATE: dict[Compression, Callable[[memoryview], Any]] = {
 }
 
 
-def compress(data: Bytes, codec: Compression, block_size: int) -> Compressed:
-    """Return the stream in chunks of block_size bytes each but the last; one that would not shrink is stored as it is.
+def compress(data: Bytes | bytes, codec: Compression, block_size: int) -> tuple[bytes | memoryview, Longs | None]:
+    """Return a stream as it lies in a file, and where the headers of its chunks are; None without a codec.
 
+    Chunks are of block_size bytes each but the last; one that would not shrink is stored as it is.
     Raises RefusedError for a codec that is not supported, ValueError for a block size that a chunk header cannot hold.
     """
-    plain = kernel_bytes(data)
-    view = plain.data
+    view = np.frombuffer(data, dtype=np.uint8).data
     if codec == Compression.NONE:
-        return Compressed(data=view, block_size=0, length=len(plain), chunk_offsets=np.empty(0, dtype=np.int64))
+        return view, None
     if codec not in _DEFLATE:
         raise RefusedError(f"Cannot write a file: compression {Compression(codec).name} is not supported")
     if not 0 < block_size <= _MOST_IN_CHUNK:
@@ -143,21 +128,20 @@ def compress(data: Bytes, codec: Compression, block_size: int) -> Compressed:
         chunk, original = (packed, 0) if len(packed) < len(block) else (block, 1)
         pieces += ((len(chunk) << 1 | original).to_bytes(_HEADER, "little"), chunk)
         sizes.append(_HEADER + len(chunk))
-    offsets = np.cumsum([0, *sizes], dtype=np.int64)[:-1]
-    return Compressed(data=b"".join(pieces), block_size=block_size, length=len(plain), chunk_offsets=offsets)
+    return b"".join(pieces), np.cumsum([0, *sizes], dtype=np.int64)[:-1]
 
 
-def positions_in(compressed: Compressed, offsets: Longs) -> tuple[Longs, ...]:
-    """Return the numbers a row index records for bytes of the uncompressed stream, one array for each number.
+def positions_in(chunks: Longs | None, length: int, block_size: int, offsets: Longs) -> tuple[Longs, ...]:
+    """Return the numbers a row index records for bytes of a stream of `length` bytes before it was compressed.
 
-    With a codec: the offset of the chunk's header, and the offset within the chunk before compression. Without: the
-    offset alone. A position at the end of the stream is moved before it: a row group there reads nothing, but readers
-    seek to it. Java's has only the bytes of the row groups it selected, and fails to seek to the end of a stream
-    (InStream.seek); Trino's refuses a chunk that begins there.
+    One array for each number. With a codec: the offset of the chunk's header, by `compress`, and the offset within the
+    chunk before compression. Without: the offset alone. A position at the end of the stream is moved before it: a row
+    group there reads nothing, but readers seek to it. Java's has only the bytes of the row groups it selected, and
+    fails to seek to the end of a stream (InStream.seek); Trino's refuses a chunk that begins there.
     """
-    if not compressed.block_size:
-        return (np.minimum(offsets, max(compressed.length - 1, 0)),)
-    if not compressed.length:
+    if chunks is None:
+        return (np.minimum(offsets, max(length - 1, 0)),)
+    if not length:
         return offsets, offsets
-    chunks = np.minimum(offsets // compressed.block_size, len(compressed.chunk_offsets) - 1)
-    return compressed.chunk_offsets[chunks], offsets - chunks * compressed.block_size
+    numbers = np.minimum(offsets // block_size, len(chunks) - 1)
+    return chunks[numbers], offsets - numbers * block_size

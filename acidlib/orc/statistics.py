@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeAlias
 
@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acidlib.model.names import Generation
-from acidlib.orc.columns import STRING_KINDS, TIMESTAMP_KINDS, Column, Longs, offsets_of
+from acidlib.orc.columns import INTEGER_KINDS, NO_VALUES, STRING_KINDS, TIMESTAMP_KINDS, Column, Longs, offsets_of
 from acidlib.orc.kernels import group_stats
-from acidlib.orc.kernels.jit import kernel_array, kernel_bytes, kernel_longs
 from acidlib.orc.proto import ColumnStatistics, Kind
 from acidlib.orc.reader import MAX_SLOTS, Tail
 from acidlib.orc.schema import TypeNode
@@ -34,6 +33,7 @@ _MAX_DECIMAL_DIGITS = 38
 _MIN_NANOS, _MAX_NANOS = 0, 999_999
 """Nanoseconds below the millisecond that absent fields mean: any part of it (TimestampStatisticsImpl)."""
 
+_WORD = 2**64 - 1
 _INT32, _INT64 = range(-(2**31), 2**31), range(-(2**63), 2**63)
 
 _TYPED_FIELD = {
@@ -83,120 +83,72 @@ def integer_range(stats: Any) -> tuple[int, int] | None:
     return (typed.minimum, typed.maximum) if stats.number_of_values and _has_bounds(typed) else None
 
 
-# --- row groups -------------------------------------------------------------------------------------------------------
-
-
 def group_statistics(
-    column: Column, node: TypeNode, slot_bounds: Longs, value_bounds: Longs, *, generation: Generation, timezone: str
+    column: Column, node: TypeNode, slot_bounds: Longs, bounds: Longs, *, generation: Generation, timezone: str
 ) -> list[Any]:
     """Return one ColumnStatistics message per row group, for this column alone and not for its children.
 
-    column        strings in dictionary form as `canonical` has them
-    slot_bounds   int64, G + 1 ascending slot numbers where groups begin and the last one ends, nulls counted
-    value_bounds  the same among the present values
-    timezone      the writer's, canonical
+    column       strings in dictionary form as `canonical` has them
+    slot_bounds  int64, G + 1 ascending slot numbers where groups begin and the last one ends, nulls counted
+    bounds       the same among the present values
+    timezone     the writer's, canonical
 
     number_of_values and has_null are always there. The typed message is there when the group has values and all of it
-    is known; BOOLEAN and BINARY, which have no bounds, have it always. Raises ValueError for bounds or arrays that do
-    not fit each other.
+    is known; BOOLEAN and BINARY, which have no bounds, have it always.
     """
-    slot_bounds, bounds = kernel_longs(slot_bounds), kernel_longs(value_bounds)
-    _check_bounds("slot", slot_bounds, column.slots)
-    _check_bounds("value", bounds, column.count)
     messages = [
         ColumnStatistics(number_of_values=values, has_null=values < slots)
         for values, slots in zip(np.diff(bounds).tolist(), np.diff(slot_bounds).tolist(), strict=True)
     ]
     kind = column.kind
     if kind is Kind.BOOLEAN:
-        counts = group_stats.true_counts(kernel_bytes(_array(column, "values")), bounds)
-        for message, true in zip(messages, counts.tolist(), strict=True):
+        for message, true in zip(messages, np.diff(offsets_of(column.values)[bounds]).tolist(), strict=True):
             message.bucket_statistics.count.append(true)
     elif kind is Kind.BINARY:
-        sums = np.diff(offsets_of(_lengths(column))[bounds])
-        for message, total in zip(messages, sums.tolist(), strict=True):
+        for message, total in zip(messages, np.diff(offsets_of(column.lengths)[bounds]).tolist(), strict=True):
             message.binary_statistics.sum = total
-    elif kind in (Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG, Kind.DATE):
-        _integers(messages, column, bounds)
+    elif kind is Kind.BYTE or kind in INTEGER_KINDS:
+        values = column.values.view(np.int8).astype(np.int64) if kind is Kind.BYTE else column.values
+        for message, (least, most, low, high) in _filled(messages, group_stats.integer_groups(values, bounds)):
+            if kind is not Kind.DATE:
+                _set_integers(message.int_statistics, least, most, (high << 32) + low)
+            elif least in _INT32 and most in _INT32:
+                message.date_statistics.minimum, message.date_statistics.maximum = least, most
     elif kind in (Kind.FLOAT, Kind.DOUBLE):
-        _doubles(messages, column, bounds)
+        with np.errstate(invalid="ignore"):  # widening a signalling NaN
+            reals = column.values.view(np.float32 if kind is Kind.FLOAT else np.float64).astype(np.float64, copy=False)
+        for message, (least, most, total) in _filled(messages, group_stats.double_groups(reals, bounds)):
+            if not math.isnan(least):
+                _set_doubles(message.double_statistics, least, most, total)
     elif kind in STRING_KINDS:
         _strings(messages, column, bounds)
     elif kind is Kind.DECIMAL:
         _decimals(messages, column, node, bounds)
     elif kind in TIMESTAMP_KINDS and (kind is Kind.TIMESTAMP_INSTANT or timezone == "UTC"):
-        _timestamps(messages, column, bounds, generation)
+        found = group_stats.timestamp_groups(column.values, column.secondary, bounds)
+        for message, (low, low_nanos, high, high_nanos, unknown) in _filled(messages, found):
+            if not unknown:
+                _set_timestamps(message.timestamp_statistics, (low, low_nanos), (high, high_nanos), generation)
     return messages
 
 
-def _check_bounds(name: str, bounds: Longs, limit: int) -> None:
-    if not len(bounds) or bounds[0] < 0 or bounds[-1] > limit or bool(np.any(np.diff(bounds) < 0)):
-        raise ValueError(f"{name} bounds must be one or more and ascend within 0..{limit}")
-
-
-def _array(column: Column, name: str) -> NDArray[Any]:
-    array: NDArray[Any] = getattr(column, name)
-    if len(array) != column.count:
-        raise ValueError(f"{column.kind.name} column of {column.count} values has {len(array)} in {name}")
-    return array
-
-
-def _lengths(column: Column) -> Longs:
-    lengths = kernel_longs(_array(column, "lengths"))
-    if len(lengths) and int(lengths.min()) < 0:
-        raise ValueError(f"{column.kind.name} column has a negative length")
-    return lengths
-
-
-def _with_values(messages: list[Any], found: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-    return ((message, one) for message, one in zip(messages, found, strict=True) if message.number_of_values)
-
-
-def _integers(messages: list[Any], column: Column, bounds: Longs) -> None:
-    values = _array(column, "values")
-    if column.kind is Kind.BYTE:
-        values = np.ascontiguousarray(values, np.uint8).view(np.int8)
-    found = zip(*(part.tolist() for part in group_stats.integer_groups(kernel_longs(values), bounds)), strict=True)
-    for message, (least, most, low, high) in _with_values(messages, found):
-        if column.kind is not Kind.DATE:
-            _set_integers(message.int_statistics, least, most, (high << 32) + low)
-        elif least in _INT32 and most in _INT32:
-            message.date_statistics.minimum, message.date_statistics.maximum = least, most
-
-
-def _doubles(messages: list[Any], column: Column, bounds: Longs) -> None:
-    patterns = _array(column, "values")
-    if column.kind is Kind.FLOAT:
-        with np.errstate(invalid="ignore"):  # widening a signalling NaN
-            values = np.ascontiguousarray(patterns, np.uint32).view(np.float32).astype(np.float64)
-    else:
-        values = kernel_array(patterns, np.dtype(np.uint64)).view(np.float64)
-    found = zip(*(part.tolist() for part in group_stats.double_groups(values, bounds)), strict=True)
-    for message, (least, most, total) in _with_values(messages, found):
-        if not math.isnan(least):
-            _set_doubles(message.double_statistics, least, most, total)
+def _filled(messages: list[Any], found: NDArray[Any]) -> Iterator[tuple[Any, Any]]:
+    """Return the groups that have values, each with its row of a table."""
+    return ((message, row) for message, row in zip(messages, found.tolist(), strict=True) if message.number_of_values)
 
 
 def _strings(messages: list[Any], column: Column, bounds: Longs) -> None:
     if column.dictionary is None:
-        lengths, data = _lengths(column), kernel_bytes(column.data)
-        # each length is checked first, so that their sum does not overflow
-        if len(lengths) and max(int(lengths.max()), int(lengths.sum())) > len(data):
-            raise ValueError(f"string bounds go beyond the {len(data)} bytes there are")
-        found = group_stats.string_groups(lengths, data, bounds)
-    elif column.count:
-        offsets, data = kernel_longs(column.dictionary.offsets), kernel_bytes(column.dictionary.data)
-        entries = kernel_longs(_array(column, "values"))
-        _check_bounds("string", offsets, len(data))
-        if int(entries.min()) < 0 or int(entries.max()) >= len(offsets) - 1:
-            raise ValueError(f"{column.kind.name} column has an entry number outside its dictionary")
-        least, most, _, _ = group_stats.integer_groups(entries, bounds)
-        lengths = np.diff(offsets)
-        sums = group_stats.chosen_sums(lengths, entries, bounds)
-        found = np.stack((offsets[least], lengths[least], offsets[most], lengths[most], sums), axis=1)
+        data = column.data
+        found = group_stats.string_groups(column.lengths, data, bounds)
     else:
-        return
-    for message, (low, low_length, high, high_length, total) in _with_values(messages, found.tolist()):
+        # the order of entries is that of their bytes
+        offsets, data = column.dictionary.offsets, column.dictionary.data
+        least, most = group_stats.integer_groups(column.values, bounds)[:, :2].T
+        lengths = np.append(np.diff(offsets), 0)  # an entry 0 for groups without values, where there may be none
+        sums = np.diff(offsets_of(lengths[column.values])[bounds])
+        found = np.stack((offsets[least], lengths[least], offsets[most], lengths[most], sums), axis=1)
+    for message, (low, low_length, high, high_length, total) in _filled(messages, found):
         if max(low_length, high_length) > _MAX_STRING_BOUND:
             continue
         minimum, maximum = data[low : low + low_length].tobytes(), data[high : high + high_length].tobytes()
@@ -220,40 +172,21 @@ def compares_alike(bound: bytes) -> bool:
 
 
 def _decimals(messages: list[Any], column: Column, node: TypeNode, bounds: Longs) -> None:
-    values, scales = kernel_longs(_array(column, "values")), kernel_longs(_array(column, "secondary"))
-    if column.high is None:
-        found, counts = group_stats.decimal_groups(values, scales, bounds)
-    else:
-        high = kernel_longs(_array(column, "high"))
-        found, counts = group_stats.wide_decimal_groups(values, high, scales, bounds)
+    high = NO_VALUES if column.high is None else column.high
+    tables, counts = group_stats.decimal_groups(column.values, high, column.secondary, bounds)
     # readers round a value of more digits to the column's scale, so the stored one bounds nothing
     most_digits = node.scale if node.precision else group_stats.SCALES
-    for message, (cells, count) in _with_values(messages, zip(found, counts, strict=True)):
-        used = np.flatnonzero(count).tolist()
-        if count[0] >= 0 and used[-1] <= most_digits:
-            by_scale = [(_decimal_cell(cells[scale].tolist()), scale) for scale in used]
-            lows, highs, sums = ([(cell[i], scale) for cell, scale in by_scale] for i in range(3))
-            _set_decimals(message.decimal_statistics, lows, highs, sums)
-
-
-def _decimal_cell(cell: list[int]) -> tuple[int, int, int]:
-    """Return minimum, maximum and sum of the values of one scale, from a kernel's cell."""
-    if len(cell) == 4:
-        return cell[0], cell[1], (cell[3] << 32) + cell[2]
-    word = 2**64 - 1
-    total = sum(part << (32 * i) for i, part in enumerate(cell[4:]))
-    return (cell[1] << 64) + (cell[0] & word), (cell[3] << 64) + (cell[2] & word), total
-
-
-def _timestamps(messages: list[Any], column: Column, bounds: Longs, generation: Generation) -> None:
-    seconds, nanos = kernel_longs(_array(column, "values")), kernel_longs(_array(column, "secondary"))
-    found = group_stats.timestamp_groups(seconds, nanos, bounds).tolist()
-    for message, (low, low_nanos, high, high_nanos, unknown) in _with_values(messages, found):
-        if not unknown:
-            _set_timestamps(message.timestamp_statistics, (low, low_nanos), (high, high_nanos), generation)
-
-
-# --- merging and copying ----------------------------------------------------------------------------------------------
+    for message, table, count in zip(messages, tables, counts, strict=True):
+        scales = np.flatnonzero(count).tolist()
+        if not scales or count[0] < 0 or scales[-1] > most_digits:
+            continue
+        lows, highs, sums = [], [], []
+        for scale in scales:
+            low, low_top, high_bottom, high_top, *parts = table[scale].tolist()
+            lows.append(((low_top << 64) + (low & _WORD), scale))
+            highs.append(((high_top << 64) + (high_bottom & _WORD), scale))
+            sums.append((sum(part << (32 * place) for place, part in enumerate(parts)), scale))
+        _set_decimals(message.decimal_statistics, lows, highs, sums)
 
 
 def merge_statistics(parts: Sequence[Any], node: TypeNode, *, generation: Generation) -> Any:
@@ -413,9 +346,6 @@ def _instants(typed: Any, generation: Generation) -> tuple[_Instant, _Instant]:
     elif generation == 3 and not typed.HasField("maximum_nanos"):
         high = 0
     return (typed.minimum_utc, low), (typed.maximum_utc, high)
-
-
-# --- what a typed message says ----------------------------------------------------------------------------------------
 
 
 def _set_integers(typed: Any, minimum: int, maximum: int, total: int | None) -> None:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from acidlib.datafiles import SinkFile, SourceFile
+from acidlib.datafiles import RangeCopier, SinkFile, SourceFile
 from acidlib.model.names import Generation
 from acidlib.model.units import FilterSize
 from acidlib.orc import proto
@@ -31,7 +30,7 @@ from acidlib.orc.compression import compress, positions_in
 from acidlib.orc.kernels.bytes_bits import encode_bits, encode_bytes
 from acidlib.orc.kernels.ints import encode_ints
 from acidlib.orc.kernels.varints import encode_varints
-from acidlib.orc.kernels.vectors import Encoded, sums_before
+from acidlib.orc.kernels.vectors import Encoded
 from acidlib.orc.proto import BloomEncoding, Compression, Encoding, Kind, StreamKind
 from acidlib.orc.reader import JAVA_WRITER, StripeReader, Tail
 from acidlib.orc.schema import TypeNode, format_types
@@ -78,6 +77,18 @@ class EncodedColumn:
     filters: Any | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopiedColumn:
+    """One column of a stripe as another file's stripe has it, by its id there; its statistics as the result may state.
+
+    Its streams are copied verbatim.
+    """
+
+    reader: StripeReader
+    number: int
+    statistics: Any
+
+
 def encode_column(
     column: Column, node: TypeNode, slot_bounds: Longs, options: FileOptions, timezone: str
 ) -> list[EncodedColumn]:
@@ -90,7 +101,7 @@ def encode_column(
         column = canonical(column)
     value_bounds = slot_bounds
     if column.present is not None:
-        value_bounds = offsets_of([np.count_nonzero(column.present[a:b]) for a, b in pairwise(slot_bounds.tolist())])
+        value_bounds = offsets_of(column.present)[slot_bounds]
     streams = _Streams(options)
     if column.present is not None:
         streams.add_runs(StreamKind.PRESENT, encode_bits(column.present.view(np.uint8), slot_bounds[:-1]))
@@ -113,10 +124,9 @@ def encode_column(
         filters=None if size is None else bloom_filters(column, node, value_bounds, size, timezone=timezone),
     )
     if column.kind in (Kind.LIST, Kind.MAP):
-        bounds = [sums_before(column.lengths, value_bounds)] * len(column.children)
+        bounds = [offsets_of(column.lengths)[value_bounds]] * len(column.children)
     elif column.kind is Kind.UNION:
-        tags = range(len(column.children))
-        bounds = [sums_before((column.values == tag).astype(np.int64), value_bounds) for tag in tags]
+        bounds = [offsets_of(column.values == tag)[value_bounds] for tag in range(len(column.children))]
     else:
         bounds = [value_bounds] * len(column.children)
     below = (
@@ -136,10 +146,11 @@ class _Streams:
 
     def add(self, kind: StreamKind, data: Any, offsets: Longs | None, *further: Longs) -> None:
         """Add a stream whose row groups begin at these bytes; None for a stream that belongs to the whole stripe."""
-        compressed = compress(data, self._options.compression, self._options.block_size)
-        self.found.append((kind, compressed.data))
+        block_size = self._options.block_size
+        stored, chunks = compress(data, self._options.compression, block_size)
+        self.found.append((kind, stored))
         if offsets is not None:
-            self.positions += [*positions_in(compressed, offsets), *further]
+            self.positions += [*positions_in(chunks, len(data), block_size, offsets), *further]
 
     def add_runs(self, kind: StreamKind, encoded: Encoded) -> None:
         """Add a stream of runs, within which row groups may begin."""
@@ -174,7 +185,7 @@ def _encode_values(streams: _Streams, column: Column, node: TypeNode, marks: Lon
         return Encoding.DICTIONARY_V2
     elif node.kind is not Kind.STRUCT:
         if node.kind not in (Kind.LIST, Kind.MAP):
-            streams.add(StreamKind.DATA, column.data, sums_before(column.lengths, marks))
+            streams.add(StreamKind.DATA, column.data, offsets_of(column.lengths)[marks])
         streams.add_runs(StreamKind.LENGTH, encode_ints(column.lengths, signed=False, marks=marks))
     return Encoding.DIRECT if node.kind in _PLAIN_KINDS else Encoding.DIRECT_V2
 
@@ -202,78 +213,45 @@ class OrcWriter:
         lengths = stripe.index_length, stripe.data_length, stripe.footer_length
         self._note_stripe(offset, *lengths, stripe.rows, statistics)
 
-    def regroup_stripe(
-        self, reader: StripeReader, columns: Sequence[int | EncodedColumn], statistics: Sequence[Any]
-    ) -> None:
-        """Append a stripe whose columns are those of another file's stripe, by their ids there, or encoded ones.
-
-        `columns` and `statistics` are of all columns of the result, in order. Streams are copied verbatim.
-        """
-        footer = proto.StripeFooter(writer_timezone=reader.writer_timezone or None)
-        offset = self._sink.position
-        self._put_columns(footer, reader, columns, index=True)
-        index_end = self._sink.position
-        self._put_columns(footer, reader, columns, index=False)
-        self._end_stripe(footer, offset, index_end, reader.stripe.rows, statistics)
-
-    def _put_columns(
-        self, footer: Any, reader: StripeReader, columns: Sequence[int | EncodedColumn], *, index: bool
-    ) -> None:
-        """Append the index or the data of columns; streams that lie side by side in the source are copied in one go."""
-        start = end = 0
-        for number, column in enumerate(columns):
-            if isinstance(column, EncodedColumn):
-                self._sink.copy(reader.source, start, end - start)
-                start = end
-                if index:
-                    self._put_index(footer, [column])
-                else:
-                    self._put_data(footer, [column])
-                continue
-            for kind, offset, length in reader.streams(column, index=index):
-                footer.streams.add(kind=kind, column=number, length=length)
-                if offset != end:
-                    self._sink.copy(reader.source, start, end - start)
-                    start = offset
-                end = offset + length
-            if not index:
-                footer.columns.append(reader.encoding(column))
-        self._sink.copy(reader.source, start, end - start)
-
-    def write_stripe(self, columns: Sequence[EncodedColumn], *, rows: int, timezone: str) -> None:
-        """Append a stripe of encoded columns, which must be all of the tree in column order; "" means no time zone."""
-        offset = self._sink.position
+    def write_stripe(self, columns: Sequence[EncodedColumn | CopiedColumn], *, rows: int, timezone: str) -> None:
+        """Append a stripe of columns, which must be all of the tree in column order; "" means no time zone."""
         footer = proto.StripeFooter(writer_timezone=timezone or None)
-        self._put_index(footer, columns)
+        offset = self._sink.position
+        self._put_columns(footer, columns, index=True)
         index_end = self._sink.position
-        self._put_data(footer, columns)
-        self._end_stripe(footer, offset, index_end, rows, [column.statistics for column in columns])
-
-    def _put_index(self, footer: Any, columns: Sequence[EncodedColumn]) -> None:
-        for column in columns:
-            # readers fetch the two of a column together (ORC specification, "Bloom Filter Index")
-            for kind, index in ((StreamKind.ROW_INDEX, column.index), (StreamKind.BLOOM_FILTER_UTF8, column.filters)):
-                if index is not None:
-                    data = self._compressed(index)
-                    footer.streams.add(kind=kind, column=column.column, length=len(data))
-                    self._sink.write(data)
-
-    def _put_data(self, footer: Any, columns: Sequence[EncodedColumn]) -> None:
-        for column in columns:
-            for kind, data in sorted(column.streams, key=lambda stream: stream[0]):
-                footer.streams.add(kind=kind, column=column.column, length=len(data))
-                self._sink.write(data)
-            footer.columns.add(
-                kind=column.encoding,
-                dictionary_size=column.dictionary_size or None,
-                bloom_encoding=None if column.filters is None else BloomEncoding.UTF8_UTC,
-            )
-
-    def _end_stripe(self, footer: Any, offset: int, index_end: int, rows: int, statistics: Sequence[Any]) -> None:
+        self._put_columns(footer, columns, index=False)
         data_end = self._sink.position
         data = self._compressed(footer)
         self._sink.write(data)
-        self._note_stripe(offset, index_end - offset, data_end - index_end, len(data), rows, statistics)
+        lengths = index_end - offset, data_end - index_end, len(data)
+        self._note_stripe(offset, *lengths, rows, [column.statistics for column in columns])
+
+    def _put_columns(self, footer: Any, columns: Sequence[EncodedColumn | CopiedColumn], *, index: bool) -> None:
+        copier = RangeCopier(self._sink)
+        for number, column in enumerate(columns):
+            if isinstance(column, CopiedColumn):
+                for kind, offset, length in column.reader.streams(column.number, index=index):
+                    footer.streams.add(kind=kind, column=number, length=length)
+                    copier.place(column.reader.source, offset, length)
+                if not index:
+                    footer.columns.append(column.reader.encoding(column.number))
+                continue
+            copier.flush()
+            streams: Sequence[tuple[StreamKind, Any]] = sorted(column.streams, key=lambda stream: stream[0])
+            if index:
+                # readers fetch the two of a column together (ORC specification, "Bloom Filter Index")
+                found = (StreamKind.ROW_INDEX, column.index), (StreamKind.BLOOM_FILTER_UTF8, column.filters)
+                streams = [(kind, self._compressed(message)) for kind, message in found if message is not None]
+            for kind, data in streams:
+                footer.streams.add(kind=kind, column=number, length=len(data))
+                self._sink.write(data)
+            if not index:
+                footer.columns.add(
+                    kind=column.encoding,
+                    dictionary_size=column.dictionary_size or None,
+                    bloom_encoding=None if column.filters is None else BloomEncoding.UTF8_UTC,
+                )
+        copier.flush()
 
     def _note_stripe(
         self, offset: int, index: int, data: int, footer: int, rows: int, statistics: Sequence[Any]
@@ -324,5 +302,4 @@ class OrcWriter:
             self._sink.write(part)
 
     def _compressed(self, message: Any) -> Any:
-        data = np.frombuffer(message.SerializeToString(), dtype=np.uint8)
-        return compress(data, self.options.compression, self.options.block_size).data
+        return compress(message.SerializeToString(), self.options.compression, self.options.block_size)[0]

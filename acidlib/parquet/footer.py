@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 from acidlib.datafiles import SourceFile
 from acidlib.errors import CorruptError, RefusedError
@@ -126,8 +126,7 @@ BLOOM_FILTER_HEADER = Shape(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Region:
+class Region(NamedTuple):
     """A range of bytes of a file. It is empty where a column chunk does not have what it is a range of."""
 
     start: int = 0

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import TypeAlias, cast
 
-from acidlib.datafiles import DataFiles, SinkFile, SourceFile
+from acidlib.datafiles import DataFiles, RangeCopier, SinkFile, SourceFile
 from acidlib.errors import CorruptError, DefectError, RefusedError
 from acidlib.parquet.footer import (
     BITSET_SIZE,
@@ -96,8 +96,8 @@ def join_files(sink: SinkFile, footers: Sequence[Footer], data: DataFiles) -> No
     moved: list[list[_Moved]] = []
     for footer in footers:
         with closing(data.open(footer.name, footer.length)) as source:
-            copier = _Copier(sink, source)
-            moved.append([part for group in footer.row_groups for part in _copy_group(copier, group, groups)])
+            copier = RangeCopier(sink)
+            moved.append([part for group in footer.row_groups for part in _copy_group(copier, source, group, groups)])
             copier.flush()
     for footer, parts in zip(footers, moved, strict=True):
         if any(chunk.bloom_filter or chunk.column_index.size or chunk.offset_index.size for chunk, _ in parts):
@@ -107,34 +107,11 @@ def join_files(sink: SinkFile, footers: Sequence[Footer], data: DataFiles) -> No
     sink.write(end + len(end).to_bytes(4, "little") + MAGIC)
 
 
-class _Copier:
-    """Appends ranges of one source to the sink; ranges that touch are copied at once."""
-
-    def __init__(self, sink: SinkFile, source: SourceFile) -> None:
-        self._sink = sink
-        self._source = source
-        self._waiting = Region()
-
-    def place(self, region: Region) -> int:
-        """Append a range, and return where it will be in the result."""
-        if region.start != self._waiting.end:
-            self.flush()
-            self._waiting = Region(start=region.start)
-        position = self._sink.position + self._waiting.size
-        self._waiting = Region(start=self._waiting.start, size=self._waiting.size + region.size)
-        return position
-
-    def flush(self) -> None:
-        """Copy what waits."""
-        if self._waiting.size:
-            self._sink.copy(self._source, self._waiting.start, self._waiting.size)
-        self._waiting = Region()
-
-
-def _copy_group(copier: _Copier, group: RowGroup, groups: list[Struct]) -> list[_Moved]:
+def _copy_group(copier: RangeCopier, source: SourceFile, group: RowGroup, groups: list[Struct]) -> list[_Moved]:
     """Append the pages of a row group, in the order in which they lie, and its struct to the footer's."""
     in_place = sorted(range(len(group.chunks)), key=lambda number: group.chunks[number].pages.start)
-    starts = {number: copier.place(group.chunks[number].pages) for number in in_place}
+    pages = {number: group.chunks[number].pages for number in in_place}
+    starts = {number: copier.place(source, *region) for number, region in pages.items()}
     moved = [(chunk, _moved_chunk(chunk, starts[number])) for number, chunk in enumerate(group.chunks)]
     struct: Struct = {**group.struct, Group.COLUMNS: [column for _, column in moved]}
     if Group.FILE_OFFSET in struct:
@@ -174,13 +151,15 @@ def _copy_indexes(sink: SinkFile, source: SourceFile, footer: Footer, parts: Seq
     total += sum(chunk.column_index.size + chunk.offset_index.size for chunk, _ in parts)
     if total > footer.length:
         raise CorruptError(f"Cannot read {source.name}: because {total} bytes of indexes do not lie in it")
-    copier = _Copier(sink, source)
+    copier = RangeCopier(sink)
     for region, (_, struct) in zip(blooms, parts, strict=True):
         if region.size:
-            cast(Struct, struct[Column.METADATA])[Metadata.BLOOM_FILTER] = copier.place(region)
+            cast(Struct, struct[Column.METADATA])[Metadata.BLOOM_FILTER] = copier.place(
+                source, region.start, region.size
+            )
     for chunk, struct in parts:
         if chunk.column_index.size:
-            struct[Column.COLUMN_INDEX] = copier.place(chunk.column_index)
+            struct[Column.COLUMN_INDEX] = copier.place(source, *chunk.column_index)
     copier.flush()
     for chunk, struct in parts:
         if chunk.offset_index.size:

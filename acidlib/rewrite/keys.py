@@ -12,7 +12,7 @@ from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.units import Key, KeyRange, decode_bucket, encode_bucket
 from acidlib.orc.columns import Longs, Mask
-from acidlib.orc.kernels.jit import kernel, kernel_flags
+from acidlib.orc.kernels.jit import kernel
 from acidlib.orc.kernels.vectors import filter_values
 from acidlib.orc.statistics import stripe_statistics_are_true
 from acidlib.rewrite.inputs import IdRanges, OpenInput, id_ranges
@@ -38,7 +38,7 @@ class Keys:
     def select(self, chosen: Mask | Indices | slice) -> Keys:
         """Return the keys at a mask, index array or slice."""
         if isinstance(chosen, np.ndarray) and chosen.dtype == np.bool_:
-            keep = kernel_flags(chosen)
+            keep = chosen.astype(np.bool_, copy=False)
             return Keys(*(filter_values(array, keep) for array in (self.write_ids, self.buckets, self.row_ids)))
         return Keys(self.write_ids[chosen], self.buckets[chosen], self.row_ids[chosen])
 

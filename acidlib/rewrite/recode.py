@@ -20,7 +20,7 @@ from acidlib.orc.proto import Kind
 from acidlib.orc.reader import StripeReader, null_column
 from acidlib.orc.schema import ROW_COLUMN, TypeNode, row_struct
 from acidlib.orc.statistics import copied_statistics, stripe_statistics_are_true
-from acidlib.orc.writer import EncodedColumn, FileOptions, OrcWriter, encode_column
+from acidlib.orc.writer import CopiedColumn, EncodedColumn, FileOptions, OrcWriter, encode_column
 from acidlib.rewrite.inputs import OpenInput
 from acidlib.rewrite.keys import DELETE, INSERT, Keys, StripeKeys
 
@@ -191,10 +191,14 @@ def splice_columns(
         else:
             columns += [below.column for below in part.source.walk()]
     found = file.tail.stripe_statistics[stripe.number]
-    statistics = [
-        column.statistics
+    result = [
+        column
         if isinstance(column, EncodedColumn)
-        else copied_statistics(found[column], node, generation=options.generation)
+        else CopiedColumn(
+            reader=reader,
+            number=column,
+            statistics=copied_statistics(found[column], node, generation=options.generation),
+        )
         for column, node in zip(columns, options.root.walk(), strict=True)
     ]
-    writer.regroup_stripe(reader, columns, statistics)
+    writer.write_stripe(result, rows=stripe.rows, timezone=reader.writer_timezone)

@@ -9,7 +9,7 @@ from acidlib.errors import CorruptError
 from acidlib.orc.kernels.bytes_bits import decode_bits, decode_bytes, encode_bits, encode_bytes
 from acidlib.orc.kernels.ints import decode_ints, encode_ints
 from acidlib.orc.kernels.varints import decode_varints, encode_varints
-from acidlib.orc.kernels.vectors import expand_keep, filter_bytes, gather_bytes
+from acidlib.orc.kernels.vectors import filter_bytes, gather_bytes
 
 BOUNDED = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 NO_MARKS = np.empty(0, dtype=np.int64)
@@ -121,7 +121,7 @@ def test_kept_and_gathered_values(data, texts):
     lengths = np.array([len(text) for text, _ in texts], dtype=np.int64)
     keep = np.array([flag for _, flag in texts], dtype=np.bool_)
     assert bytes(filter_bytes(content, lengths, keep)) == b"".join(text for text, flag in texts if flag)
-    assert np.array_equal(content[expand_keep(keep, lengths)], filter_bytes(content, lengths, keep))
+    assert np.array_equal(content[np.repeat(keep, lengths)], filter_bytes(content, lengths, keep))
     if texts:
         indices = data.draw(st.lists(st.integers(0, len(texts) - 1), max_size=30))
         found = gather_bytes(content, np.cumsum(lengths) - lengths, lengths, np.array(indices, dtype=np.int64))

@@ -8,10 +8,11 @@ Sums are kept in halves of 32 bits, so that a group of fewer than 2**31 values c
 import numpy as np
 import numpy.typing as npt
 
-from acidlib.orc.kernels.jit import Bytes, Longs, kernel, wrapping_add
+from acidlib.orc.kernels.jit import Bytes, Longs, entry, kernel, wrapping_add
 from acidlib.orc.kernels.vectors import head, is_less
 
 Doubles = npt.NDArray[np.float64]
+Table = npt.NDArray[np.int64]
 
 SCALES = 39
 """Scales 0 to 38 have a cell of their own in the decimal kernels' tables."""
@@ -27,19 +28,15 @@ _MOST_DIGITS = np.array([999_999_999, *(999_999_999 // 10 ** (zeros + 1) for zer
 """The greatest nanoseconds by the lowest three bits of their stored form."""
 
 
-@kernel
-def integer_groups(values: Longs, bounds: Longs) -> tuple[Longs, Longs, Longs, Longs]:
-    """Return per group: minimum, maximum, sum of the low 32 bits, sum of the high 32 bits (signed)."""
-    groups = len(bounds) - 1
-    minimum = np.zeros(groups, np.int64)
-    maximum = np.zeros(groups, np.int64)
-    low = np.zeros(groups, np.int64)
-    high = np.zeros(groups, np.int64)
-    for g in range(groups):
+@entry
+def integer_groups(values: Longs, bounds: Longs) -> Table:
+    """Return per group (G, 4): minimum, maximum, sum of the low 32 bits, sum of the high 32 bits (signed)."""
+    found = np.zeros((len(bounds) - 1, 4), np.int64)
+    for g in range(len(found)):
         block = values[bounds[g] : bounds[g + 1]]
         if len(block):
-            minimum[g], maximum[g], low[g], high[g] = _integers(block)
-    return minimum, maximum, low, high
+            found[g, 0], found[g, 1], found[g, 2], found[g, 3] = _integers(block)
+    return found
 
 
 @kernel
@@ -62,48 +59,43 @@ def _integers(block: Longs) -> tuple[int, int, int, int]:
     return least, most, low, high
 
 
-@kernel
-def double_groups(values: Doubles, bounds: Longs) -> tuple[Doubles, Doubles, Doubles]:
-    """Return per group: minimum, maximum, sum from first to last. All three are NaN when any value is."""
-    groups = len(bounds) - 1
-    minimum = np.zeros(groups, np.float64)
-    maximum = np.zeros(groups, np.float64)
-    total = np.zeros(groups, np.float64)
-    for g in range(groups):
-        first = bounds[g]
-        if first == bounds[g + 1]:
+@entry
+def double_groups(values: Doubles, bounds: Longs) -> Doubles:
+    """Return per group (G, 3): minimum, maximum, sum from first to last. All three are NaN when any value is."""
+    found = np.zeros((len(bounds) - 1, 3), np.float64)
+    for g in range(len(found)):
+        block = values[bounds[g] : bounds[g + 1]]
+        if not len(block):
             continue
-        least = values[first]
-        most = least
-        running = 0.0
+        least = most = block[0]
+        total = 0.0
         nan = False
-        for i in range(first, bounds[g + 1]):
-            value = values[i]
-            if value != value:
-                nan = True
+        for value in block:
+            nan |= value != value
             if value < least:
                 least = value
             if value > most:
                 most = value
-            running += value
-        minimum[g] = np.nan if nan else least
-        maximum[g] = np.nan if nan else most
-        total[g] = np.nan if nan else running
-    return minimum, maximum, total
+            total += value
+        if nan:
+            least = most = total = np.nan
+        found[g, 0] = least
+        found[g, 1] = most
+        found[g, 2] = total
+    return found
 
 
-@kernel
-def string_groups(lengths: Longs, data: Bytes, bounds: Longs) -> npt.NDArray[np.int64]:
+@entry
+def string_groups(lengths: Longs, data: Bytes, bounds: Longs) -> Table:
     """Return per group (G, 5): start and length of the least string, of the greatest, and the sum of the lengths.
 
     The strings lie one behind the other in data; the caller has checked that the lengths fit.
     """
-    groups = len(bounds) - 1
-    found = np.zeros((groups, 5), np.int64)
+    found = np.zeros((len(bounds) - 1, 5), np.int64)
     at = 0
     for i in range(bounds[0]):
         at += lengths[i]
-    for g in range(groups):
+    for g in range(len(found)):
         first = bounds[g]
         if first == bounds[g + 1]:
             continue
@@ -131,97 +123,41 @@ def string_groups(lengths: Longs, data: Bytes, bounds: Longs) -> npt.NDArray[np.
     return found
 
 
-@kernel
-def chosen_sums(amounts: Longs, indices: Longs, bounds: Longs) -> Longs:
-    """Return per group: the sum of the amounts that its indices name. The caller has checked the indices."""
-    sums = np.zeros(len(bounds) - 1, np.int64)
-    for g in range(len(sums)):
-        total = 0
-        for index in indices[bounds[g] : bounds[g + 1]]:
-            total += amounts[index]
-        sums[g] = total
-    return sums
+@entry
+def decimal_groups(low: Longs, high: Longs, scales: Longs, bounds: Longs) -> tuple[Table, Table]:
+    """Return by scale: (G, SCALES, 8) with extremes and sums; counts (G, SCALES).
 
-
-@kernel
-def true_counts(flags: Bytes, bounds: Longs) -> Longs:
-    """Return per group: how many flags are not 0."""
-    counts = np.zeros(len(bounds) - 1, np.int64)
-    for g in range(len(counts)):
-        count = 0
-        for flag in flags[bounds[g] : bounds[g + 1]]:
-            count += int(flag != 0)
-        counts[g] = count
-    return counts
-
-
-@kernel
-def decimal_groups(values: Longs, scales: Longs, bounds: Longs) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return for 64 bits, by scale: (G, SCALES, 4) with minimum, maximum, low and high sums; counts (G, SCALES).
-
-    Values of different scales are compared by the caller, exactly. A scale outside 0..38 makes the group's first count
-    -1.
-    """
-    groups = len(bounds) - 1
-    found = np.zeros((groups, SCALES, 4), np.int64)
-    counts = np.zeros((groups, SCALES), np.int64)
-    for g in range(groups):
-        first = bounds[g]
-        scale = _only_scale(scales[first : bounds[g + 1]])
-        if scale >= 0:
-            cell = found[g, scale]
-            cell[0], cell[1], cell[2], cell[3] = _integers(values[first : bounds[g + 1]])
-            counts[g, scale] = bounds[g + 1] - first
-            continue
-        for i in range(first, bounds[g + 1]):
-            scale = scales[i]
-            if scale < 0 or scale >= SCALES:
-                counts[g, 0] = -1
-                break
-            value = values[i]
-            if counts[g, scale] == 0:
-                found[g, scale, 0] = value
-                found[g, scale, 1] = value
-            elif value < found[g, scale, 0]:
-                found[g, scale, 0] = value
-            elif value > found[g, scale, 1]:
-                found[g, scale, 1] = value
-            found[g, scale, 2] += value & _LOW
-            found[g, scale, 3] += value >> 32
-            counts[g, scale] += 1
-    return found, counts
-
-
-@kernel
-def _only_scale(scales: Longs) -> int:
-    """Return the scale that all values have, or -1: none has one, they differ, or it is outside 0..38."""
-    if len(scales) == 0 or scales[0] < 0 or scales[0] >= SCALES:
-        return -1
-    others = 0
-    for scale in scales:
-        others |= scale ^ scales[0]
-    return -1 if others else int(scales[0])
-
-
-@kernel
-def wide_decimal_groups(
-    low: Longs, high: Longs, scales: Longs, bounds: Longs
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return as decimal_groups, for 128 bits: (G, SCALES, 8) with the minimum's low and high word, the maximum's, and
-    the sums of the four 32-bit parts from low to high (the last one signed).
+    The eight are the minimum's low and high word, the maximum's, and the sums of the four 32-bit parts from low to high
+    (the last one signed). `high` is empty where all values fit 64 bits. Values of different scales are compared by the
+    caller, exactly. A scale outside 0..38 makes the group's first count -1.
     """
     groups = len(bounds) - 1
     found = np.zeros((groups, SCALES, 8), np.int64)
     counts = np.zeros((groups, SCALES), np.int64)
+    is_wide = len(high) > 0
     for g in range(groups):
-        for i in range(bounds[g], bounds[g + 1]):
+        first, end = bounds[g], bounds[g + 1]
+        if first == end:
+            continue
+        scale = scales[first]
+        others = 0
+        for other in scales[first:end]:
+            others |= other ^ scale
+        if not is_wide and others == 0 and 0 <= scale < SCALES:
+            cell = found[g, scale]
+            cell[0], cell[2], cell[4], cell[5] = _integers(low[first:end])
+            cell[1] = cell[0] >> 63
+            cell[3] = cell[2] >> 63
+            counts[g, scale] = end - first
+            continue
+        for i in range(first, end):
             scale = scales[i]
             if scale < 0 or scale >= SCALES:
                 counts[g, 0] = -1
                 break
             cell = found[g, scale]
             bottom = low[i]
-            top = high[i]
+            top = high[i] if is_wide else bottom >> 63
             if counts[g, scale] == 0:
                 cell[0] = cell[2] = bottom
                 cell[1] = cell[3] = top
@@ -257,24 +193,19 @@ def instant(seconds: int, nanos: int) -> tuple[int, int]:
     return millis, fraction % 1_000_000
 
 
-@kernel
-def timestamp_groups(seconds: Longs, nanos: Longs, bounds: Longs) -> npt.NDArray[np.int64]:
+@entry
+def timestamp_groups(seconds: Longs, nanos: Longs, bounds: Longs) -> Table:
     """Return per group (G, 5): minimum in milliseconds since 1970, its nanoseconds below, the maximum's, 1 if unknown.
 
     Unknown: nanoseconds outside 0..999,999,999 or seconds whose milliseconds do not fit 64 bits.
     """
-    groups = len(bounds) - 1
-    found = np.zeros((groups, 5), np.int64)
-    for g in range(groups):
+    found = np.zeros((len(bounds) - 1, 5), np.int64)
+    for g in range(len(found)):
         first = bounds[g]
         if first == bounds[g + 1]:
             continue
         block = seconds[first : bounds[g + 1]]
-        least = block[0]
-        most = block[0]
-        for stored in block:
-            least = min(least, stored)
-            most = max(most, stored)
+        least, most = block.min(), block.max()
         if least < -MAX_SECONDS or most > MAX_SECONDS or not are_nanoseconds(nanos[first : bounds[g + 1]]):
             found[g, 4] = 1
             continue

@@ -3,6 +3,8 @@
 Source: ORC specification, Integer Run Length Encoding.
 """
 
+from typing import TypeAlias
+
 import numpy as np
 
 from acidlib.errors import CorruptError
@@ -25,15 +27,14 @@ from acidlib.orc.kernels.jit import (
     Longs,
     bit_length,
     byte_at,
+    entry,
     kernel,
-    kernel_bytes,
-    kernel_longs,
     load_word,
     magnitude,
     wrapping_add,
     wrapping_sub,
 )
-from acidlib.orc.kernels.vectors import Encoded, checked_marks
+from acidlib.orc.kernels.vectors import Encoded, note_marks
 
 _VARINT, _PATCHES, _DELTA = range(4, 7)
 _REASONS = {
@@ -61,6 +62,10 @@ _BASE_LIMIT = 1 << 55
 _STEP_LIMIT = 1 << 52
 
 
+_Summary: TypeAlias = tuple[int, int, int, int, int]
+"""What a block's values share: least, greatest, patterns or-ed, later distances or-ed, 1 if they rise or fall."""
+
+
 def decode_ints(buf: Bytes, count: int, *, signed: bool, version: int) -> Longs:
     """Return all values of an uncompressed integer stream.
 
@@ -70,16 +75,13 @@ def decode_ints(buf: Bytes, count: int, *, signed: bool, version: int) -> Longs:
     Raises CorruptError unless the stream holds exactly `count` values: no run may go beyond them (every writer cuts
     its last run) and no byte may follow.
     """
-    if version not in (1, 2):
-        raise ValueError(f"no integer run-length version {version}")
-    data = kernel_bytes(buf)
-    if count < 0 or count > _MOST_VALUES_PER_BYTE * len(data):
-        raise CorruptError(f"Cannot decode integers: because {len(data)} bytes cannot hold {count} values")
+    if count < 0 or count > _MOST_VALUES_PER_BYTE * len(buf):
+        raise CorruptError(f"Cannot decode integers: because {len(buf)} bytes cannot hold {count} values")
     out = np.empty(count, dtype=np.int64)
-    code, at = (_decode_v1 if version == 1 else _decode_v2)(data, out, int(signed))
+    code, at = (_decode_v1 if version == 1 else _decode_v2)(buf, out, int(signed))
     if code != OK:
         raise CorruptError(
-            f"Cannot decode integers: because {_REASONS[code]} (run at byte {at} of {len(data)}, {count} values wanted)"
+            f"Cannot decode integers: because {_REASONS[code]} (run at byte {at} of {len(buf)}, {count} values wanted)"
         )
     return out
 
@@ -107,7 +109,7 @@ def read_varint(buf: Bytes, pos: int) -> tuple[int, int]:
     return 0, -TRUNCATED
 
 
-@kernel
+@entry
 def _decode_v1(buf: Bytes, out: Longs, signed: int) -> tuple[int, int]:
     pos = 0
     done = 0
@@ -140,7 +142,7 @@ def _decode_v1(buf: Bytes, out: Longs, signed: int) -> tuple[int, int]:
     return (OK if pos == len(buf) else TRAILING), pos
 
 
-@kernel
+@entry
 def _decode_v2(buf: Bytes, out: Longs, signed: int) -> tuple[int, int]:
     patches = np.empty(32, dtype=np.int64)
     pos = 0
@@ -156,9 +158,17 @@ def _decode_v2(buf: Bytes, out: Longs, signed: int) -> tuple[int, int]:
             return TOO_MANY, at
         width_code = (first >> 1) & 31
         if kind == 0:
-            pos = _short_repeat(buf, pos, out, done, length, signed)
+            size = ((first >> 3) & 7) + 1
+            if size > len(buf) - pos - 1:
+                return TRUNCATED, at
+            value = _big_endian(buf, pos + 1, size)
+            out[done : done + length] = unzigzag(value) if signed else value
+            pos += 1 + size
         elif kind == 1:
-            pos = _direct(buf, pos + 2, out, done, length, int(_WIDTHS[width_code]), signed)
+            pos = _unpack(buf, pos + 2, out, done, length, int(_WIDTHS[width_code]))
+            if pos > 0 and signed:
+                for i in range(done, done + length):
+                    out[i] = unzigzag(out[i])
         elif kind == 2:
             pos = _patched_base(buf, pos + 2, out, done, length, int(_WIDTHS[width_code]), patches)
         else:
@@ -171,33 +181,11 @@ def _decode_v2(buf: Bytes, out: Longs, signed: int) -> tuple[int, int]:
 
 
 @kernel
-def _short_repeat(buf: Bytes, pos: int, out: Longs, start: int, length: int, signed: int) -> int:
-    size = ((byte_at(buf, pos) >> 3) & 7) + 1
-    pos += 1
-    if size > len(buf) - pos:
-        return -TRUNCATED
-    value = _big_endian(buf, pos, size)
-    if signed:
-        value = unzigzag(value)
-    out[start : start + length] = value
-    return pos + size
-
-
-@kernel
 def _big_endian(buf: Bytes, pos: int, size: int) -> int:
     value = 0
     for i in range(pos, pos + size):
         value = (value << 8) | byte_at(buf, i)
     return value
-
-
-@kernel
-def _direct(buf: Bytes, pos: int, out: Longs, start: int, length: int, width: int, signed: int) -> int:
-    pos = _unpack(buf, pos, out, start, length, width)
-    if pos > 0 and signed:
-        for i in range(start, start + length):
-            out[i] = unzigzag(out[i])
-    return pos
 
 
 @kernel
@@ -214,19 +202,10 @@ def _unpack(buf: Bytes, pos: int, out: Longs, start: int, length: int, width: in
         at = i * width
         target[i] = np.int64((load_word(data, at >> 3) << np.uint64(at & 7)) >> shift)
     for i in range(whole, length):
-        target[i] = _bits(data, i * width, width)
+        first, end = i * width, i * width + width
+        value = _big_endian(data, first >> 3, ((end + 7) >> 3) - (first >> 3)) >> (-end & 7)
+        target[i] = value if width == 64 else value & ((1 << width) - 1)
     return pos + size
-
-
-@kernel
-def _bits(data: Bytes, at: int, width: int) -> int:
-    """Return the number that `width` bits from bit `at` on hold."""
-    end = at + width
-    value = 0
-    for i in range(at >> 3, (end + 7) >> 3):
-        value = (value << 8) | byte_at(data, i)
-    value >>= -end & 7
-    return value if width == 64 else value & ((1 << width) - 1)
 
 
 @kernel
@@ -263,34 +242,26 @@ def _patched_base(buf: Bytes, pos: int, out: Longs, start: int, length: int, wid
     pos = _unpack(buf, pos, patches, 0, count, closest_width(patch_width + gap_width))
     if pos < 0:
         return pos
-    if not _apply_patches(out, start, length, width, patches, count, patch_width):
-        return -_PATCHES
-    for i in range(start, start + length):
-        out[i] = wrapping_add(out[i], base)
-    return pos
-
-
-@kernel
-def _apply_patches(
-    out: Longs, start: int, length: int, width: int, patches: Longs, count: int, patch_width: int
-) -> bool:
     patch_mask = ~(-1 << patch_width)
     gap_mask = ~(-1 << (64 - patch_width))
-    at = 0
+    at = start
     filler = False
     for k in range(count):
         patch = patches[k] & patch_mask
         gap = (patches[k] >> patch_width) & gap_mask
         if gap == 0 and k > 0 and not filler:
-            return False
+            return -_PATCHES
         at += gap
         filler = gap == 255 and patch == 0
-        if filler:
-            continue
-        if at >= length:
-            return False
-        out[start + at] |= patch << width
-    return not filler
+        if not filler:
+            if at >= start + length:
+                return -_PATCHES
+            out[at] |= patch << width
+    if filler:
+        return -_PATCHES
+    for i in range(start, start + length):
+        out[i] = wrapping_add(out[i], base)
+    return pos
 
 
 @kernel
@@ -327,30 +298,24 @@ def encode_ints(values: Longs, *, signed: bool, marks: Longs) -> Encoded:
 
     Every run is one that Java, C++ and Trino read: bit widths of direct and delta runs are the aligned ones of Java's
     default strategy, a delta run never starts with delta 0 nor spans more than 63 bits, a patch list has at most 31
-    entries. Runs are not cut at marks. Raises ValueError if the marks do not ascend within 0..len(values).
+    entries. Runs are not cut at marks.
     """
-    longs = kernel_longs(values)
-    checked = checked_marks(marks, len(longs))
-    out = np.empty(_MOST_BYTES_PER_VALUE * len(longs), dtype=np.uint8)
-    offsets = np.empty(len(checked), dtype=np.int64)
-    skips = np.zeros(len(checked), dtype=np.int64)
-    size = _encode(longs, int(signed), checked, out, offsets, skips)
-    return Encoded(data=out[:size], offsets=offsets, skips=skips)
+    return Encoded(*_encode(values, int(signed), marks))
 
 
-@kernel
-def _encode(values: Longs, signed: int, marks: Longs, out: Bytes, offsets: Longs, skips: Longs) -> int:
+@entry
+def _encode(values: Longs, signed: int, marks: Longs) -> tuple[Bytes, Longs, Longs]:
+    out = np.empty(_MOST_BYTES_PER_VALUE * len(values), dtype=np.uint8)
+    offsets = np.empty_like(marks)
+    skips = np.zeros_like(marks)
     scratch = np.empty(_MAX_RUN, dtype=np.int64)
-    patches = np.empty(_MAX_PATCHES, dtype=np.int64)
-    counts = np.empty(65, dtype=np.int64)
-    state = np.empty(6, dtype=np.int64)
-    trial = np.empty(6, dtype=np.int64)
     same = np.empty(_MAX_RUN, dtype=np.uint8)
     start = 0
     pos = 0
     mark = 0
     forced = False
     calm = True
+    summary = (0, 0, 0, 0, 0)
     while start < len(values):
         limit = min(len(values), start + _MAX_RUN)
         at = pos
@@ -358,29 +323,25 @@ def _encode(values: Longs, signed: int, marks: Longs, out: Bytes, offsets: Longs
         even = (forced and length > 2) or _even_run_pays(values, start, length, signed)
         if not even:
             if calm:
-                end = start + _calm_block_end(values[start:limit], signed, state, trial, same)
+                summary = _summary(values[start:limit], signed)
+                end = start + _calm_block_end(values[start:limit], signed, summary, same)
             else:
                 end = _block_end(values, start, limit, signed)
             if end < limit or not calm:
-                _summarize(values[start:end], signed, state)
+                summary = _summary(values[start:end], signed)
             forced = end < limit
             calm = end == limit
-            if length > 2:
-                width = _width(values, start, state[2], state[3], state[4] + state[5] > 0)
-                even = _lead_pays(values, start, length, width, signed)
+            even = length > 2 and _lead_pays(values, start, length, _block_width(values[start:end], summary), signed)
         if even:
             end = start + length
             forced = False
             pos = _write_even_run(values, start, length, signed, out, pos)
         else:
-            pos = _write_block(values, start, end - start, signed, state, scratch, counts, patches, out, pos)
-        while mark < len(marks) and marks[mark] < end:
-            offsets[mark] = at
-            skips[mark] = marks[mark] - start
-            mark += 1
+            pos = _write_block(values[start:end], signed, summary, scratch, out, pos)
+        mark = note_marks(marks, mark, start, end, at, offsets, skips)
         start = end
     offsets[mark:] = pos
-    return pos
+    return out[:pos], offsets, skips
 
 
 @kernel
@@ -458,10 +419,15 @@ def _lead_pays(values: Longs, start: int, length: int, width: int, signed: int) 
 
 
 @kernel
-def _width(values: Longs, start: int, patterns: int, distances: int, monotonic: int) -> int:
+def _width(is_steady: int, patterns: int, distances: int) -> int:
     """Return the bits that each value of a block is going to take, but for outliers."""
-    steady = monotonic and values[start + 1] != values[start]
-    return aligned_width(bit_length(distances if steady else patterns))
+    return aligned_width(bit_length(distances if is_steady else patterns))
+
+
+@kernel
+def _block_width(block: Longs, summary: _Summary) -> int:
+    _, _, patterns, distances, is_monotonic = summary
+    return _width(is_monotonic and block[1] != block[0], patterns, distances)
 
 
 @kernel
@@ -507,7 +473,7 @@ def _block_end(values: Longs, start: int, limit: int, signed: int) -> int:
                 falling &= int(values[i] <= values[i - 1])
                 distances |= magnitude(wrapping_sub(values[i], values[i - 1])) if i > start + 1 else 0
             seen = following
-            width = _width(values, start, patterns, distances, rising + falling > 0)
+            width = _width((rising | falling) and values[start + 1] != values[start], patterns, distances)
             if _break_pays(values[head], step, run, width, signed):
                 return head
         run = 2
@@ -516,17 +482,16 @@ def _block_end(values: Longs, start: int, limit: int, signed: int) -> int:
 
 
 @kernel
-def _calm_block_end(block: Longs, signed: int, state: Longs, trial: Longs, same: Bytes) -> int:
-    """Return what _block_end finds for all these values, summarised into state; fast where few even runs are long.
+def _calm_block_end(block: Longs, signed: int, summary: _Summary, same: Bytes) -> int:
+    """Return what _block_end finds for all these values, of this summary; fast where few even runs are long.
 
     Only a run that would pay in a block as wide as all the values can pay in the block that ends with it.
     """
-    _summarize(block, signed, state)
     if len(block) < 4:
         return len(block)
     last = len(block) - 1
     # the width of all: distances, which a shorter block may be made of, are never wider than patterns
-    width = _width(block, 0, state[2], state[3], state[4] + state[5])
+    width = _block_width(block, summary)
     # same[i]: the distances before and behind value i are equal
     any_same = 0
     for i in range(1, last):
@@ -553,8 +518,7 @@ def _calm_block_end(block: Longs, signed: int, state: Longs, trial: Longs, same:
         run = end + 1 - edge
         step = wrapping_sub(block[edge + 1], block[edge])
         if (run > 3 or step == 0) and _break_pays(block[edge], step, run, width, signed):
-            _summarize(block[: end + 2], signed, trial)
-            exact = _width(block, 0, trial[2], trial[3], trial[4] + trial[5])
+            exact = _block_width(block, _summary(block[: end + 2], signed))
             if _break_pays(block[edge], step, run, exact, signed):
                 return edge
         edge = end
@@ -562,8 +526,7 @@ def _calm_block_end(block: Longs, signed: int, state: Longs, trial: Longs, same:
 
 
 @kernel
-def _summarize(block: Longs, signed: int, state: Longs) -> None:
-    """Return what a block's values share: least, greatest, patterns or-ed, later distances or-ed, rising, falling."""
+def _summary(block: Longs, signed: int) -> _Summary:
     least = block[0]
     greatest = block[0]
     patterns = 0
@@ -578,12 +541,7 @@ def _summarize(block: Longs, signed: int, state: Longs) -> None:
         rising &= int(block[i + 1] >= block[i])
         falling &= int(block[i + 1] <= block[i])
         distances |= magnitude(wrapping_sub(block[i + 1], block[i])) if i else 0
-    state[0] = least
-    state[1] = greatest
-    state[2] = patterns
-    state[3] = distances
-    state[4] = rising
-    state[5] = falling
+    return least, greatest, patterns, distances, rising | falling
 
 
 @kernel
@@ -599,34 +557,31 @@ def _break_pays(value: int, step: int, run: int, width: int, signed: int) -> boo
 
 
 @kernel
-def _write_block(
-    values: Longs,
-    start: int,
-    length: int,
-    signed: int,
-    state: Longs,
-    scratch: Longs,
-    counts: Longs,
-    patches: Longs,
-    out: Bytes,
-    pos: int,
-) -> int:
-    direct_bits = bit_length(state[2])
-    width = aligned_width(direct_bits)
+def _write_block(block: Longs, signed: int, summary: _Summary, scratch: Longs, out: Bytes, pos: int) -> int:
+    """Write values that are no even run, in the cheapest of the three ways: distances, patched or plain patterns."""
+    length = len(block)
+    least, greatest, patterns, distances, is_monotonic = summary
+    width = aligned_width(bit_length(patterns))
     cost = 2 + (length * width + 7) // 8
     # the greatest distance in the block fits 63 bits, or else sums of them would not be exact
-    if length > 3 and wrapping_sub(state[1], state[0]) >= 0:
-        first = values[start + 1] - values[start]
-        if first != 0 and state[4] + state[5] > 0:
-            delta_width = max(2, aligned_width(bit_length(state[3])))
-            head = 2 + varint_size(_pattern(values[start], signed)) + varint_size(zigzag(first))
+    if length > 3 and wrapping_sub(greatest, least) >= 0:
+        first = block[1] - block[0]
+        if first != 0 and is_monotonic:
+            delta_width = max(2, aligned_width(bit_length(distances)))
+            head = 2 + varint_size(_pattern(block[0], signed)) + varint_size(zigzag(first))
             if head + ((length - 2) * delta_width + 7) // 8 <= cost:
-                return _write_delta(values, start, length, signed, delta_width, scratch, out, pos)
-        if -_BASE_LIMIT < state[0] < _BASE_LIMIT and _has_outliers(values, start, length, signed, direct_bits):
-            patched_width = _patched_width(values, start, length, state, cost, scratch, counts)
+                for i in range(length - 2):
+                    scratch[i] = abs(block[i + 2] - block[i + 1])
+                pos = _write_header(0xC0, delta_width, length, out, pos)
+                pos = write_varint(out, pos, _pattern(block[0], signed))
+                pos = write_varint(out, pos, zigzag(first))
+                return pack(out, pos, scratch, length - 2, delta_width)
+        if -_BASE_LIMIT < least < _BASE_LIMIT and _has_outliers(block, signed, bit_length(patterns)):
+            for i in range(length):
+                scratch[i] = block[i] - least
+            patched_width = _patched_width(scratch[:length], least, greatest - least, cost)
             if patched_width:
-                return _write_patched(length, patched_width, state, scratch, patches, out, pos)
-    block = values[start : start + length]
+                return _write_patched(scratch[:length], patched_width, least, greatest - least, out, pos)
     for i in range(length):
         scratch[i] = _pattern(block[i], signed)
     pos = _write_header(0x40, width, length, out, pos)
@@ -641,20 +596,7 @@ def _write_header(kind: int, width: int, length: int, out: Bytes, pos: int) -> i
 
 
 @kernel
-def _write_delta(
-    values: Longs, start: int, length: int, signed: int, width: int, scratch: Longs, out: Bytes, pos: int
-) -> int:
-    first = values[start + 1] - values[start]
-    for i in range(length - 2):
-        scratch[i] = abs(values[start + i + 2] - values[start + i + 1])
-    pos = _write_header(0xC0, width, length, out, pos)
-    pos = write_varint(out, pos, _pattern(values[start], signed))
-    pos = write_varint(out, pos, zigzag(first))
-    return pack(out, pos, scratch, length - 2, width)
-
-
-@kernel
-def _has_outliers(values: Longs, start: int, length: int, signed: int, bits: int) -> bool:
+def _has_outliers(block: Longs, signed: int, bits: int) -> bool:
     """Return whether at most a tenth of the patterns needs the last two of the bits.
 
     Source: Java's RunLengthIntegerWriterV2. Java looks at patches under this condition only; it is cheap to test.
@@ -663,25 +605,19 @@ def _has_outliers(values: Longs, start: int, length: int, signed: int, bits: int
         return False
     shift = bits - 2
     wide = 0
-    for value in values[start : start + length]:
+    for value in block:
         wide += int(_pattern(value, signed) >> shift != 0)
-    return wide <= length // 10
+    return wide <= len(block) // 10
 
 
 @kernel
-def _patched_width(
-    values: Longs, start: int, length: int, state: Longs, limit: int, scratch: Longs, counts: Longs
-) -> int:
-    """Return the width under which patching is cheapest, 0 if it does not undercut the limit in bytes.
-
-    Leaves the values above the base in `scratch`.
-    """
-    counts[:] = 0
-    for i in range(length):
-        scratch[i] = values[start + i] - state[0]
-        counts[bit_length(scratch[i])] += 1
-    top = closest_width(bit_length(state[1] - state[0]))
-    head = 4 + (bit_length(abs(state[0])) + 8) // 8
+def _patched_width(above: Longs, base: int, greatest: int, limit: int) -> int:
+    """Return the width under which patching values above a base is cheapest, 0 if that needs `limit` bytes or more."""
+    counts = np.zeros(65, dtype=np.int64)
+    for value in above:
+        counts[bit_length(value)] += 1
+    top = closest_width(bit_length(greatest))
+    head = 4 + (bit_length(abs(base)) + 8) // 8
     best = 0
     wider = 0
     for bits in range(63, 0, -1):
@@ -691,7 +627,7 @@ def _patched_width(
                 break
             # gap widths are not known yet: the widest is assumed, and a filler
             tail = ((wider + 1) * closest_width(patch_width + 8) + 7) // 8
-            cost = head + (length * bits + 7) // 8 + tail
+            cost = head + (len(above) * bits + 7) // 8 + tail
             if wider and cost < limit:
                 limit = cost
                 best = bits
@@ -700,39 +636,19 @@ def _patched_width(
 
 
 @kernel
-def _write_patched(length: int, width: int, state: Longs, scratch: Longs, patches: Longs, out: Bytes, pos: int) -> int:
-    patch_width = closest_width(bit_length(state[1] - state[0]) - width)
+def _write_patched(above: Longs, width: int, base: int, greatest: int, out: Bytes, pos: int) -> int:
+    """Write values above a base, their bits above the width in a patch list; a gap above 255 takes fillers there."""
+    patch_width = closest_width(bit_length(greatest) - width)
+    patches = np.empty(_MAX_PATCHES, dtype=np.int64)
+    count = 0
     widest_gap = 1
     last = 0
-    for i in range(length):
-        if scratch[i] >> width:
-            widest_gap = max(widest_gap, i - last)
-            last = i
-    gap_width = min(8, bit_length(widest_gap))
-    count = _collect_patches(length, width, patch_width, scratch, patches)
-    base = state[0]
-    base_size = (bit_length(abs(base)) + 8) // 8
-    if base < 0:
-        base = -base | 1 << (base_size * 8 - 1)
-    pos = _write_header(0x80, width, length, out, pos)
-    out[pos] = (base_size - 1) << 5 | width_code(patch_width)
-    out[pos + 1] = (gap_width - 1) << 5 | count
-    pos = write_big_endian(out, pos + 2, base, base_size)
-    pos = pack(out, pos, scratch, length, width)
-    return pack(out, pos, patches, count, closest_width(patch_width + gap_width))
-
-
-@kernel
-def _collect_patches(length: int, width: int, patch_width: int, scratch: Longs, patches: Longs) -> int:
-    """Move the bits above the width from the values to the patch list; a gap above 255 takes fillers."""
-    mask = (1 << width) - 1
-    count = 0
-    last = 0
-    for i in range(length):
-        patch = scratch[i] >> width
+    for i in range(len(above)):
+        patch = above[i] >> width
         if patch == 0:
             continue
         gap = i - last
+        widest_gap = max(widest_gap, gap)
         while gap > 255:
             patches[count] = 255 << patch_width
             count += 1
@@ -740,5 +656,14 @@ def _collect_patches(length: int, width: int, patch_width: int, scratch: Longs, 
         patches[count] = gap << patch_width | patch
         count += 1
         last = i
-        scratch[i] &= mask
-    return count
+        above[i] &= (1 << width) - 1
+    gap_width = min(8, bit_length(widest_gap))
+    base_size = (bit_length(abs(base)) + 8) // 8
+    if base < 0:
+        base = -base | 1 << (base_size * 8 - 1)
+    pos = _write_header(0x80, width, len(above), out, pos)
+    out[pos] = (base_size - 1) << 5 | width_code(patch_width)
+    out[pos + 1] = (gap_width - 1) << 5 | count
+    pos = write_big_endian(out, pos + 2, base, base_size)
+    pos = pack(out, pos, above, len(above), width)
+    return pack(out, pos, patches, count, closest_width(patch_width + gap_width))

@@ -27,7 +27,7 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -46,9 +46,11 @@ from numba.extending import intrinsic
 Bytes = npt.NDArray[np.uint8]
 Longs = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
+Words = npt.NDArray[np.uint64]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
+_intrinsic = cast(Callable[[Callable[..., Any]], Any], intrinsic)
 _BESIDE = Path(__file__).parent / "__pycache__"
 _DIGEST = hashlib.sha256().digest_size
 
@@ -58,6 +60,26 @@ def kernel(function: _Function) -> _Function:
     dispatcher = cast(Any, numba.njit(nogil=True)(function))
     dispatcher._cache = CompiledKernels(function)  # numba has no other way to name one
     return cast(_Function, dispatcher)
+
+
+def entry(function: _Function) -> _Function:
+    """Compile a kernel that is called from Python alone: with arrays of any layout, read-only ones too.
+
+    They are copied where they are not contiguous and writable, for which kernels are compiled.
+    """
+    compiled = kernel(function)
+
+    @wraps(function)
+    def call(*arguments: Any) -> Any:
+        return compiled(*(plain_array(one) if isinstance(one, np.ndarray) else one for one in arguments))
+
+    return cast(_Function, call)
+
+
+def plain_array(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the values as a contiguous and writable array, without a copy where they are one already."""
+    array = np.ascontiguousarray(values)
+    return array if array.flags.writeable else array.copy()
 
 
 class CompiledKernels(NullCache):
@@ -150,17 +172,20 @@ def _report(processor: str, kept: Path | None) -> None:
     )
 
 
-def _leading_zeros(_context: Any, _value: Any) -> Any:
+@_intrinsic
+def leading_zeros(_context: Any, _value: Any) -> Any:
+    """Return how many zeros a 64-bit pattern begins with."""
+
     def generate(_codegen: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         return builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 0))
 
     return types.int64(types.int64), generate
 
 
-leading_zeros = cast(Callable[[int], int], intrinsic(_leading_zeros))
+@_intrinsic
+def load_word(_context: Any, data: Any, _at: Any) -> Any:
+    """Return the eight bytes from an index on as one big-endian number. The caller keeps the index inside the array."""
 
-
-def _load_word(_context: Any, data: Any, _at: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
         place = builder.gep(array.data, [arguments[1]])
@@ -170,11 +195,10 @@ def _load_word(_context: Any, data: Any, _at: Any) -> Any:
     return types.uint64(data, types.int64), generate
 
 
-load_word = cast(Callable[[Bytes, int], np.uint64], intrinsic(_load_word))
-"""The eight bytes from an index on as one big-endian number. The caller keeps the index inside the array."""
+@_intrinsic
+def store_word(_context: Any, _data: Any, _at: Any, _word: Any) -> Any:
+    """Write a number as eight big-endian bytes from an index on. The caller keeps the index inside the array."""
 
-
-def _store_word(_context: Any, _data: Any, _at: Any, _word: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
         place = builder.bitcast(builder.gep(array.data, [arguments[1]]), ir.IntType(64).as_pointer())
@@ -185,22 +209,20 @@ def _store_word(_context: Any, _data: Any, _at: Any, _word: Any) -> Any:
     return types.none(types.Array(types.uint8, 1, "C"), types.int64, types.uint64), generate
 
 
-store_word = cast(Callable[[Bytes, int, np.uint64], None], intrinsic(_store_word))
-"""Writes a number as eight big-endian bytes from an index on. The caller keeps the index inside the array."""
+@_intrinsic
+def swapped(_context: Any, _word: Any) -> Any:
+    """Return the number whose bytes stand the other way round."""
 
-
-def _swapped(_context: Any, _word: Any) -> Any:
     def generate(_codegen: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         return builder.bswap(arguments[0])
 
     return types.uint64(types.uint64), generate
 
 
-swapped = cast(Callable[[np.uint64], np.uint64], intrinsic(_swapped))
-"""The number whose bytes stand the other way round."""
+@_intrinsic
+def copy_bytes(_context: Any, _target: Any, _at: Any, _source: Any, _start: Any, _size: Any) -> Any:
+    """Copy bytes from a place in one array to a place in another. The caller keeps both inside."""
 
-
-def _copy_bytes(_context: Any, _target: Any, _at: Any, _source: Any, _start: Any, _size: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         target = context.make_array(signature.args[0])(context, builder, arguments[0])
         source = context.make_array(signature.args[2])(context, builder, arguments[2])
@@ -212,14 +234,10 @@ def _copy_bytes(_context: Any, _target: Any, _at: Any, _source: Any, _start: Any
     return types.none(octets, types.int64, octets, types.int64, types.int64), generate
 
 
-copy_bytes = cast(Callable[[Bytes, int, Bytes, int, int], None], intrinsic(_copy_bytes))
-"""Copies bytes from a place in one array to a place in another. The caller keeps both inside."""
-
-
 @kernel
 def bit_length(value: int) -> int:
     """Return the bits that the 64-bit pattern of a value needs: 0 for 0, 64 for anything negative."""
-    return 64 - leading_zeros(value)
+    return int(64 - leading_zeros(value))
 
 
 @kernel
@@ -245,25 +263,3 @@ def magnitude(value: int) -> int:
     """Return the absolute value; that of the least number is its own pattern."""
     sign = value >> 63
     return wrapping_sub(value ^ sign, sign)
-
-
-def kernel_bytes(buf: object) -> Bytes:
-    """Return any buffer as the contiguous uint8 array that kernels are compiled for; a copy of read-only input."""
-    array = buf if isinstance(buf, np.ndarray) else np.frombuffer(cast(bytes, buf), dtype=np.uint8)
-    return kernel_array(array, np.dtype(np.uint8))
-
-
-def kernel_longs(values: npt.NDArray[Any]) -> Longs:
-    """Return the values as a writable contiguous int64 array, without a copy where they are one already."""
-    return cast(Longs, kernel_array(values, np.dtype(np.int64)))
-
-
-def kernel_flags(values: npt.NDArray[Any]) -> Flags:
-    """Return the values as a writable contiguous bool array, without a copy where they are one already."""
-    return cast(Flags, kernel_array(values, np.dtype(np.bool_)))
-
-
-def kernel_array(values: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Return the values as a writable contiguous array of a type, without a copy where they are one already."""
-    array = np.ascontiguousarray(values, dtype=dtype)
-    return array if array.flags.writeable else array.copy()

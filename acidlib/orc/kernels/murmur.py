@@ -7,13 +7,10 @@ unsigned, so that they wrap around; the shifts of hash_longs to the right keep t
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from acidlib.orc.kernels.group_stats import MAX_SECONDS, are_nanoseconds, instant
-from acidlib.orc.kernels.jit import Bytes, Longs, kernel
+from acidlib.orc.kernels.jit import Bytes, Longs, Words, entry, kernel
 from acidlib.orc.kernels.texts import DIGITS_ROOM, MOST_DIGITS, decimal_digits, trailing_zeros, write_decimal
-
-Words = npt.NDArray[np.uint64]
 
 _U = np.uint64
 _SEED = _U(104729)
@@ -56,7 +53,7 @@ def _murmur(data: Bytes, start: int, end: int) -> Any:
     return value ^ (value >> _U(33))
 
 
-@kernel
+@entry
 def hash_strings(data: Bytes, offsets: Longs) -> Words:
     """Hash each string data[offsets[i]:offsets[i + 1]]; the caller has checked that offsets ascend within the data."""
     out = np.empty(len(offsets) - 1, np.uint64)
@@ -70,7 +67,7 @@ def _right(word: Any, bits: int) -> Any:
     return _U(np.int64(word) >> bits)
 
 
-@kernel
+@entry
 def hash_longs(values: Longs) -> Words:
     """Hash each number (Thomas Wang's hash of 64 bits)."""
     out = np.empty(len(values), np.uint64)
@@ -86,7 +83,7 @@ def hash_longs(values: Longs) -> Words:
     return out
 
 
-@kernel
+@entry
 def set_bits(hashes: Words, bits: int, functions: int) -> Words:
     """Return the bits, in words of 64 from the lowest on, that some hashes set in a filter of so many bits."""
     out = np.zeros(bits >> 6, np.uint64)
@@ -100,7 +97,7 @@ def set_bits(hashes: Words, bits: int, functions: int) -> Words:
     return out
 
 
-@kernel
+@entry
 def count_characters(data: Bytes, offsets: Longs) -> Longs:
     """Return the characters of each string, by the bytes that begin one in UTF-8."""
     out = np.zeros(len(offsets) - 1, np.int64)
@@ -110,7 +107,7 @@ def count_characters(data: Bytes, offsets: Longs) -> Longs:
     return out
 
 
-@kernel
+@entry
 def timestamp_millis(seconds: Longs, nanos: Longs, out: Longs) -> bool:
     """Fill in milliseconds since 1970 of stored timestamps in UTC; return False where one is unknown."""
     if not are_nanoseconds(nanos):
@@ -122,7 +119,7 @@ def timestamp_millis(seconds: Longs, nanos: Longs, out: Longs) -> bool:
     return True
 
 
-@kernel
+@entry
 def hash_decimals(low: Longs, high: Longs, scales: Longs, most_scale: int, out: Words) -> bool:
     """Hash the text of each decimal; return False where one is no HiveDecimal of a scale up to most_scale."""
     digits = np.empty(DIGITS_ROOM, np.uint8)

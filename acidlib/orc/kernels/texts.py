@@ -1,9 +1,8 @@
 """Texts of numbers and dates, texts without their padding, and whether decimals have no more digits than their type."""
 
 import numpy as np
-import numpy.typing as npt
 
-from acidlib.orc.kernels.jit import Bytes, Longs, bit_length, byte_at, kernel, kernel_bytes, kernel_longs, magnitude
+from acidlib.orc.kernels.jit import Bytes, Longs, bit_length, byte_at, entry, kernel, magnitude
 
 _BLANK, _MINUS, _POINT, _ZERO = 32, 45, 46, 48
 _HUNDRED, _BILLION = np.uint64(100), np.uint64(10**9)
@@ -18,84 +17,13 @@ _LOW_POWERS = np.array([10**n & (2**64 - 1) for n in range(MOST_DIGITS + 1)], dt
 _HIGH_POWERS = np.array([10**n >> 64 for n in range(MOST_DIGITS + 1)], dtype=np.uint64)
 
 
+@entry
 def integer_texts(values: Longs, width: int) -> tuple[Bytes, Longs]:
     """Return the decimal text of each number (Java's `Long.toString`), blanks behind it up to `width` bytes.
 
     Returns all bytes one behind the other, and the length of each.
     """
-    numbers = kernel_longs(values)
-    lengths = np.empty(len(numbers), dtype=np.int64)
-    out = np.empty(_integer_sizes(numbers, width, lengths), dtype=np.uint8)
-    _write_integers(numbers, lengths, out)
-    return out, lengths
-
-
-def date_texts(days: Longs, width: int) -> tuple[Bytes, Longs]:
-    """Return the text of each day, `1582-10-04`, blanks behind it up to `width` bytes; as `integer_texts`.
-
-    Days are counted from 1970-01-01, from 0001-01-01 to 9999-12-31 in the calendar that changes from 1582-10-04 to
-    1582-10-15 (java.util.GregorianCalendar). The caller has checked that.
-    """
-    numbers = kernel_longs(days)
-    size = max(10, width)
-    out = np.full(len(numbers) * size, _BLANK, dtype=np.uint8)
-    _write_dates(numbers, size, out)
-    return out, np.full(len(numbers), size, dtype=np.int64)
-
-
-def decimal_texts(low: Longs, high: Longs | None, scales: Longs, width: int) -> tuple[Bytes, Longs]:
-    """Return the text of each number without zeros at the end of its fraction (`HiveDecimal.toString`), as above.
-
-    Numbers are as `decode_varints` has them, each with the digits behind its point in `scales`, of 38 digits at most.
-    """
-    lower = kernel_longs(low)
-    upper = lower >> 63 if high is None else kernel_longs(high)
-    lengths = np.empty(len(lower), dtype=np.int64)
-    fractions = kernel_longs(scales)
-    out = np.full(_decimal_sizes(lower, upper, fractions, width, lengths), _BLANK, dtype=np.uint8)
-    _write_decimals(lower, upper, fractions, lengths, out)
-    return out, lengths
-
-
-def real_texts(numbers: Bytes, size: int, width: int) -> tuple[Bytes, Longs]:
-    """Return each number in Java's form (`Double.toString`): `0.001`, `1.0E7`, `-Infinity`; blanks as above.
-
-    `numbers` has texts in any other form, each of `size` bytes, zeros behind it: `1e+07`, `-inf`, `16777216`.
-    """
-    count = len(numbers) // size
-    out = np.full(count * max(_REAL_ROOM, width), _BLANK, dtype=np.uint8)
-    lengths = np.empty(count, dtype=np.int64)
-    end = _write_reals(kernel_bytes(numbers), size, width, lengths, out)
-    return out[:end].copy(), lengths
-
-
-def repadded(data: Bytes, lengths: Longs, width: int) -> tuple[Bytes, Longs, int]:
-    """Return each text without the blanks at its end, then with blanks up to `width` characters (0: none at all).
-
-    The texts lie in `data` one behind the other, by lengths that the caller has checked. Returns the new bytes, their
-    lengths, and the most characters that a text has without its blanks.
-    """
-    source, sizes = kernel_bytes(data), kernel_longs(lengths)
-    kept, padded = np.empty_like(sizes), np.empty_like(sizes)
-    most = _padded_sizes(source, sizes, width, kept, padded)
-    out = np.full(int(padded.sum()), _BLANK, dtype=np.uint8)
-    _write_padded(source, sizes, kept, padded, out)
-    return out, padded, most
-
-
-def first_too_long(low: Longs, high: Longs | None, scales: Longs, precision: int, scale: int) -> int | None:
-    """Return the first number that is no DECIMAL(precision, scale), or None.
-
-    Numbers are as `decode_varints` has them, each with the digits behind its point in `scales`.
-    """
-    lower = kernel_longs(low)
-    upper = lower >> 63 if high is None else kernel_longs(high)
-    found = _first_too_long(lower, upper, kernel_longs(scales), precision, scale, _LOW_POWERS, _HIGH_POWERS)
-    return None if found < 0 else int(found)
-
-
-@kernel
-def _integer_sizes(values: Longs, width: int, lengths: Longs) -> int:
+    lengths = np.empty(len(values), np.int64)
     total = 0
     for i in range(len(values)):
         number = magnitude(values[i])
@@ -105,11 +33,7 @@ def _integer_sizes(values: Longs, width: int, lengths: Longs) -> int:
         # a 0 is below the first power, and has a digit
         lengths[i] = max(size, 1, width)
         total += lengths[i]
-    return total
-
-
-@kernel
-def _write_integers(values: Longs, lengths: Longs, out: Bytes) -> None:
+    out = np.empty(total, np.uint8)
     digits = np.empty(20, np.uint8)
     pos = 0
     for i in range(len(values)):
@@ -138,65 +62,18 @@ def _write_integers(values: Longs, lengths: Longs, out: Bytes) -> None:
         while pos < end:
             out[pos] = _BLANK
             pos += 1
+    return out, lengths
 
 
-@kernel
-def _padded_sizes(data: Bytes, lengths: Longs, width: int, kept: Longs, padded: Longs) -> int:
-    """Note what stays of each text and its new length; return the most characters of what stays."""
-    start = 0
-    most = 0
-    for i in range(len(lengths)):
-        end = start + lengths[i]
-        while end > start and data[end - 1] == _BLANK:
-            end -= 1
-        characters = 0
-        for at in range(start, end):
-            characters += data[at] & 0xC0 != 0x80
-        kept[i] = end - start
-        padded[i] = kept[i] + max(width - characters, 0)
-        most = max(most, characters)
-        start += lengths[i]
-    return most
+@entry
+def date_texts(days: Longs, width: int) -> tuple[Bytes, Longs]:
+    """Return the text of each day, `1582-10-04`, blanks behind it up to `width` bytes; as `integer_texts`.
 
-
-@kernel
-def _write_padded(data: Bytes, lengths: Longs, kept: Longs, padded: Longs, out: Bytes) -> None:
-    """Copy what stays of each text; the array is blank before."""
-    start = 0
-    pos = 0
-    for i in range(len(lengths)):
-        for at in range(kept[i]):
-            out[pos + at] = data[start + at]
-        start += lengths[i]
-        pos += padded[i]
-
-
-@kernel
-def _first_too_long(
-    low: Longs,
-    high: Longs,
-    scales: Longs,
-    precision: int,
-    scale: int,
-    low_powers: npt.NDArray[np.uint64],
-    high_powers: npt.NDArray[np.uint64],
-) -> int:
-    for i in range(len(low)):
-        if scales[i] < 0 or scales[i] > scale:
-            return i
-        bottom, top = np.uint64(low[i]), np.uint64(high[i])
-        if high[i] < 0:
-            # the two's complement of 128 bits
-            bottom = ~bottom + np.uint64(1)
-            top = ~top + np.uint64(bottom == np.uint64(0))
-        digits = precision - scale + scales[i]
-        if top > high_powers[digits] or (top == high_powers[digits] and bottom >= low_powers[digits]):
-            return i
-    return -1
-
-
-@kernel
-def _write_dates(days: Longs, size: int, out: Bytes) -> None:
+    Days are counted from 1970-01-01, from 0001-01-01 to 9999-12-31 in the calendar that changes from 1582-10-04 to
+    1582-10-15 (java.util.GregorianCalendar). The caller has checked that.
+    """
+    size = max(10, width)
+    out = np.full(len(days) * size, _BLANK, np.uint8)
     for i in range(len(days)):
         # of eras of 400 years, which begin with March; there were more leap days before 1582-10-15
         day = days[i] + 719_468
@@ -228,15 +105,99 @@ def _write_dates(days: Longs, size: int, out: Bytes) -> None:
         out[at + 6] = _ZERO + month % 10
         out[at + 8] = _ZERO + of_month // 10
         out[at + 9] = _ZERO + of_month % 10
+    return out, np.full(len(days), size, np.int64)
+
+
+@entry
+def repadded(data: Bytes, lengths: Longs, width: int) -> tuple[Bytes, Longs, int]:
+    """Return each text without the blanks at its end, then with blanks up to `width` characters (0: none at all).
+
+    The texts lie in `data` one behind the other, by lengths that the caller has checked. Returns the new bytes, their
+    lengths, and the most characters that a text has without its blanks.
+    """
+    kept, padded = np.empty_like(lengths), np.empty_like(lengths)
+    start = 0
+    most = 0
+    for i in range(len(lengths)):
+        end = start + lengths[i]
+        while end > start and data[end - 1] == _BLANK:
+            end -= 1
+        characters = 0
+        for at in range(start, end):
+            characters += data[at] & 0xC0 != 0x80
+        kept[i] = end - start
+        padded[i] = kept[i] + max(width - characters, 0)
+        most = max(most, characters)
+        start += lengths[i]
+    out = np.full(padded.sum(), _BLANK, np.uint8)
+    start = 0
+    pos = 0
+    for i in range(len(lengths)):
+        for at in range(kept[i]):
+            out[pos + at] = data[start + at]
+        start += lengths[i]
+        pos += padded[i]
+    return out, padded, most
+
+
+@entry
+def first_too_long(low: Longs, high: Longs, scales: Longs, precision: int, scale: int) -> int:
+    """Return the first number that is no DECIMAL(precision, scale), or -1.
+
+    Numbers have 128 bits, and each the digits behind its point in `scales`.
+    """
+    for i in range(len(low)):
+        if scales[i] < 0 or scales[i] > scale:
+            return i
+        bottom, top = _absolute(low[i], high[i])
+        digits = precision - scale + scales[i]
+        if top > _HIGH_POWERS[digits] or (top == _HIGH_POWERS[digits] and bottom >= _LOW_POWERS[digits]):
+            return i
+    return -1
+
+
+@kernel
+def _absolute(low: int, high: int) -> tuple[np.uint64, np.uint64]:
+    """Return the absolute value of a two's complement of 128 bits, its lower and upper half."""
+    bottom, top = np.uint64(low), np.uint64(high)
+    if high < 0:
+        bottom = ~bottom + np.uint64(1)
+        top = ~top + np.uint64(bottom == np.uint64(0))
+    return bottom, top
+
+
+@entry
+def decimal_texts(low: Longs, high: Longs, scales: Longs, width: int) -> tuple[Bytes, Longs]:
+    """Return the text of each number without zeros at the end of its fraction (`HiveDecimal.toString`), as above.
+
+    Numbers have 128 bits, and each the digits behind its point in `scales`, of 38 digits at most.
+    """
+    digits = np.empty(DIGITS_ROOM, np.uint8)
+    lengths = np.empty_like(low)
+    total = 0
+    for i in range(len(low)):
+        count = decimal_digits(low[i], high[i], digits)
+        size = 1
+        if count > 0:
+            zeros = trailing_zeros(digits, count, scales[i])
+            size = int(high[i] < 0) + max(count - scales[i], 1)
+            if zeros < scales[i]:
+                size += 1 + scales[i] - zeros
+        lengths[i] = max(size, width)
+        total += lengths[i]
+    out = np.full(total, _BLANK, np.uint8)
+    start = 0
+    for i in range(len(low)):
+        count = decimal_digits(low[i], high[i], digits)
+        write_decimal(digits, count, scales[i], high[i], out, start)
+        start += lengths[i]
+    return out, lengths
 
 
 @kernel
 def decimal_digits(low: int, high: int, digits: Bytes) -> int:
     """Write the digits of a number's absolute value, the last one first, and return how many there are."""
-    bottom, top = np.uint64(low), np.uint64(high)
-    if high < 0:
-        bottom = ~bottom + np.uint64(1)
-        top = ~top + np.uint64(bottom == np.uint64(0))
+    bottom, top = _absolute(low, high)
     count = 0
     while top != np.uint64(0):
         # by nine digits, 32 bits at a time
@@ -265,34 +226,6 @@ def decimal_digits(low: int, high: int, digits: Bytes) -> int:
     while count > 0 and digits[count - 1] == _ZERO:
         count -= 1
     return count
-
-
-@kernel
-def _decimal_sizes(low: Longs, high: Longs, scales: Longs, width: int, lengths: Longs) -> int:
-    digits = np.empty(DIGITS_ROOM, np.uint8)
-    total = 0
-    for i in range(len(low)):
-        count = decimal_digits(low[i], high[i], digits)
-        size = 1
-        if count > 0:
-            zeros = trailing_zeros(digits, count, scales[i])
-            size = int(high[i] < 0) + max(count - scales[i], 1)
-            if zeros < scales[i]:
-                size += 1 + scales[i] - zeros
-        lengths[i] = max(size, width)
-        total += lengths[i]
-    return total
-
-
-@kernel
-def _write_decimals(low: Longs, high: Longs, scales: Longs, lengths: Longs, out: Bytes) -> None:
-    """Write each text; the array is blank before."""
-    digits = np.empty(DIGITS_ROOM, np.uint8)
-    start = 0
-    for i in range(len(low)):
-        count = decimal_digits(low[i], high[i], digits)
-        write_decimal(digits, count, scales[i], high[i], out, start)
-        start += lengths[i]
 
 
 @kernel
@@ -332,12 +265,18 @@ def write_decimal(digits: Bytes, count: int, scale: int, sign: int, out: Bytes, 
     return pos
 
 
-@kernel
-def _write_reals(numbers: Bytes, size: int, width: int, lengths: Longs, out: Bytes) -> int:
-    """Write each text; the array is blank before. Returns where the last one ends."""
+@entry
+def real_texts(numbers: Bytes, size: int, width: int) -> tuple[Bytes, Longs]:
+    """Return each number in Java's form (`Double.toString`): `0.001`, `1.0E7`, `-Infinity`; blanks as above.
+
+    `numbers` has texts in any other form, each of `size` bytes, zeros behind it: `1e+07`, `-inf`, `16777216`.
+    """
+    texts = len(numbers) // size
+    out = np.full(texts * max(_REAL_ROOM, width), _BLANK, np.uint8)
+    lengths = np.empty(texts, np.int64)
     digits = np.empty(DIGITS_ROOM, np.uint8)
     pos = 0
-    for i in range(len(lengths)):
+    for i in range(texts):
         at, end = i * size, i * size + size
         start = pos
         if numbers[at] == _MINUS:
@@ -377,7 +316,7 @@ def _write_reals(numbers: Bytes, size: int, width: int, lengths: Longs, out: Byt
             pos = _write_real(digits, count, power, out, pos)
         lengths[i] = max(pos - start, width)
         pos = start + lengths[i]
-    return pos
+    return out[:pos].copy(), lengths
 
 
 @kernel

@@ -10,16 +10,14 @@ from acidlib.orc.kernels.jit import (
     Longs,
     bit_length,
     byte_at,
-    kernel,
-    kernel_bytes,
-    kernel_longs,
+    entry,
     load_word,
     store_word,
     swapped,
 )
-from acidlib.orc.kernels.vectors import Encoded, checked_marks
+from acidlib.orc.kernels.vectors import Encoded, note_marks
 
-_TOO_WIDE, _WIDE = range(4, 6)
+_TOO_WIDE = 4
 _REASONS = {**REASONS, _TOO_WIDE: "a value has more than 128 bits"}
 _MOST_BYTES = 19
 # The bits of eight bytes that belong to varints' numbers, and those of neighbours that are drawn together or apart.
@@ -37,44 +35,22 @@ def decode_varints(buf: Bytes, count: int) -> tuple[Longs, Longs | None]:
     None where every value fits in 64 bits. Raises CorruptError unless the stream holds exactly `count` values, or if
     one has more than 128 bits.
     """
-    data = kernel_bytes(buf)
-    if count < 0 or count > len(data):
-        raise CorruptError(f"Cannot decode varints: because {len(data)} bytes cannot hold {count} values")
-    low = np.empty(count, dtype=np.int64)
-    high: Longs | None = None
-    code, at = _decode_narrow(data, low)
-    if code == _WIDE:
-        high = np.empty(count, dtype=np.int64)
-        code, at = _decode_wide(data, low, high)
+    if count < 0 or count > len(buf):
+        raise CorruptError(f"Cannot decode varints: because {len(buf)} bytes cannot hold {count} values")
+    low, high = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
+    code, at, is_wide = _decode(buf, low, high)
     if code != OK:
         raise CorruptError(
-            f"Cannot decode varints: because {_REASONS[code]} (value at byte {at} of {len(data)}, {count} wanted)"
+            f"Cannot decode varints: because {_REASONS[code]} (value at byte {at} of {len(buf)}, {count} wanted)"
         )
-    if high is not None and np.array_equal(high, low >> 63):
-        high = None
-    return low, high
+    return low, high if is_wide else None
 
 
-def encode_varints(low: Longs, high: Longs | None, marks: Longs) -> Encoded:
-    """Return the values, given as decode_varints returns them, as an uncompressed stream of zigzag varints.
-
-    A mark's offset is that of its value; all skips are 0. Raises ValueError if `low` and `high` differ in length or
-    the marks do not ascend within 0..len(low).
-    """
-    lower = kernel_longs(low)
-    checked = checked_marks(marks, len(lower))
-    upper = lower >> 63 if high is None else kernel_longs(high)
-    if len(upper) != len(lower):
-        raise ValueError(f"{len(lower)} lower halves but {len(upper)} upper halves")
-    out = np.empty(_MOST_BYTES * len(lower), dtype=np.uint8)
-    offsets = np.empty(len(checked), dtype=np.int64)
-    size = _encode(lower, upper, checked, out, offsets)
-    return Encoded(data=out[:size], offsets=offsets, skips=np.zeros(len(checked), dtype=np.int64))
-
-
-@kernel
-def _decode_narrow(buf: Bytes, low: Longs) -> tuple[int, int]:
+@entry
+def _decode(buf: Bytes, low: Longs, high: Longs) -> tuple[int, int, bool]:
+    """Return a code, where that holds, and whether a value needs `high`, which is filled in only then."""
     pos = 0
+    is_wide = False
     for i in range(len(low)):
         at = pos
         if pos + 8 <= len(buf):
@@ -87,65 +63,60 @@ def _decode_narrow(buf: Bytes, low: Longs) -> tuple[int, int]:
                 word = (word & _LOW_14) | ((word & _HIGH_14) >> _TWO)
                 word = (word & _LOW_28) | ((word & _HIGH_28) >> _FOUR)
                 low[i] = unzigzag(int(np.int64(word)))
+                if is_wide:
+                    high[i] = low[i] >> 63
                 pos += (bit_length(int(np.int64(ends & (~ends + _ONE)))) + 7) >> 3
                 continue
-        value = 0
-        shift = 0
-        while True:
-            if pos >= len(buf):
-                return TRUNCATED, at
-            byte = byte_at(buf, pos)
-            pos += 1
-            if shift == 63 and byte > 1:
-                return _WIDE, at
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                break
-            shift += 7
-        low[i] = unzigzag(value)
-    return (OK if pos == len(buf) else TRAILING), pos
-
-
-@kernel
-def _decode_wide(buf: Bytes, low: Longs, high: Longs) -> tuple[int, int]:
-    pos = 0
-    for i in range(len(low)):
-        at = pos
         lower = 0
         upper = 0
         shift = 0
         while True:
             if pos >= len(buf):
-                return TRUNCATED, at
+                return TRUNCATED, at, is_wide
             byte = byte_at(buf, pos)
             pos += 1
-            if shift > 126 or (shift == 126 and byte > 3):
-                return _TOO_WIDE, at
             payload = byte & 0x7F
             if shift < 63:
                 lower |= payload << shift
             elif shift == 63:
                 lower |= payload << 63
                 upper = payload >> 1
-            else:
+            elif shift < 126 or (shift == 126 and byte <= 3):
                 upper |= payload << (shift - 64)
+            else:
+                return _TOO_WIDE, at, is_wide
             if byte < 0x80:
                 break
             shift += 7
         sign = -(lower & 1)
         low[i] = (((lower >> 1) & 0x7FFFFFFFFFFFFFFF) | (upper & 1) << 63) ^ sign
-        high[i] = ((upper >> 1) & 0x7FFFFFFFFFFFFFFF) ^ sign
-    return (OK if pos == len(buf) else TRAILING), pos
+        top = ((upper >> 1) & 0x7FFFFFFFFFFFFFFF) ^ sign
+        if not is_wide and top != low[i] >> 63:
+            is_wide = True
+            for k in range(i):
+                high[k] = low[k] >> 63
+        if is_wide:
+            high[i] = top
+    return (OK if pos == len(buf) else TRAILING), pos, is_wide
 
 
-@kernel
-def _encode(low: Longs, high: Longs, marks: Longs, out: Bytes, offsets: Longs) -> int:
+def encode_varints(low: Longs, high: Longs | None, marks: Longs) -> Encoded:
+    """Return the values, given as decode_varints returns them, as an uncompressed stream of zigzag varints.
+
+    A mark's offset is that of its value; all skips are 0.
+    """
+    return Encoded(*_encode(low, low >> 63 if high is None else high, marks))
+
+
+@entry
+def _encode(low: Longs, high: Longs, marks: Longs) -> tuple[Bytes, Longs, Longs]:
+    out = np.empty(_MOST_BYTES * len(low), dtype=np.uint8)
+    offsets = np.empty_like(marks)
+    skips = np.zeros_like(marks)
     pos = 0
     mark = 0
     for i in range(len(low)):
-        while mark < len(marks) and marks[mark] == i:
-            offsets[mark] = pos
-            mark += 1
+        mark = note_marks(marks, mark, i, i + 1, pos, offsets, skips)
         if high[i] == low[i] >> 63:
             pattern = zigzag(low[i])
             if bit_length(pattern) > 56:
@@ -176,4 +147,4 @@ def _encode(low: Longs, high: Longs, marks: Longs, out: Bytes, offsets: Longs) -
             out[pos] = (upper << 1 & 0x7E) | lower | 0x80
             pos = write_varint(out, pos + 1, (upper >> 6) & 0x03FFFFFFFFFFFFFF)
     offsets[mark:] = pos
-    return pos
+    return out[:pos], offsets, skips

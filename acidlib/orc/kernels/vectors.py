@@ -6,26 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from acidlib.errors import CorruptError
-from acidlib.orc.kernels.jit import (
-    Bytes,
-    Flags,
-    Longs,
-    copy_bytes,
-    kernel,
-    kernel_array,
-    kernel_bytes,
-    kernel_flags,
-    kernel_longs,
-    load_word,
-    store_word,
-)
+from acidlib.orc.kernels.jit import Bytes, Flags, Longs, copy_bytes, entry, kernel, load_word
 
-_MOST_ELEMENTS = 1 << 40
 _PATTERNS: dict[int, type[np.generic]] = {1: np.uint8, 4: np.uint32, 8: np.int64}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Encoded:
     """An encoded stream before compression, with a position for each mark.
 
@@ -44,187 +30,72 @@ class Encoded:
     bits: Longs | None = None
 
 
-def checked_marks(marks: Longs, count: int) -> Longs:
-    """Return the marks as kernels take them. Raises ValueError if they do not ascend within 0..count."""
-    checked = kernel_longs(marks)
-    if len(checked) and (checked[0] < 0 or checked[-1] > count or bool(np.any(np.diff(checked) < 0))):
-        raise ValueError(f"marks must ascend within 0..{count}")
-    return checked
-
-
-def filter_bytes(data: Bytes, lengths: Longs, keep: Flags) -> Bytes:
-    """Return the bytes of the kept values, one behind the other.
-
-    `data` holds all values one behind the other, `lengths` the bytes of each, `keep` whether to copy it. Raises
-    CorruptError if a length is negative or the lengths are not those of `data`, ValueError if the arrays do not match.
-    """
-    source, sizes, kept = kernel_bytes(data), kernel_longs(lengths), kernel_flags(keep)
-    _check_lengths(sizes, kept, len(source), "bytes")
-    out = np.empty(_kept_sum(sizes, kept), dtype=np.uint8)
-    _filter(source, sizes, kept, out)
-    return out
+@kernel
+def note_marks(marks: Longs, mark: int, start: int, end: int, at: int, offsets: Longs, skips: Longs) -> int:
+    """Note the marks within a run of the values from start to end, which begins at byte `at`; return the next mark."""
+    while mark < len(marks) and marks[mark] < end:
+        offsets[mark] = at
+        skips[mark] = marks[mark] - start
+        mark += 1
+    return mark
 
 
 def filter_values(values: NDArray[Any], keep: Flags) -> NDArray[Any]:
     """Return the kept ones among values of one width (1, 4 or 8 bytes); ValueError if there is not a flag for each."""
-    kept = kernel_flags(keep)
-    if len(kept) != len(values):
-        raise ValueError(f"{len(values)} values but {len(kept)} flags")
-    patterns = kernel_array(values, values.dtype).view(_PATTERNS[values.itemsize])
+    if len(keep) != len(values):
+        raise ValueError(f"{len(values)} values but {len(keep)} flags")
+    return _filter_values(values.view(_PATTERNS[values.itemsize]), keep).view(values.dtype)
+
+
+@entry
+def _filter_values(values: NDArray[Any], keep: Flags) -> NDArray[Any]:
     # one more: a dropped value behind the last kept one is written there
-    out = np.empty(int(np.count_nonzero(kept)) + 1, dtype=patterns.dtype)
-    _filter_values(patterns, kept, out)
-    return out[:-1].view(values.dtype)
-
-
-def gather_bytes(data: Bytes, offsets: Longs, lengths: Longs, indices: Longs) -> Bytes:
-    """Return the bytes of the values `indices` names, in that order; value i is data[offsets[i]:][:lengths[i]].
-
-    Raises CorruptError if an index names no value or a value does not lie within `data`.
-    """
-    source, starts, sizes, wanted = (
-        kernel_bytes(data),
-        kernel_longs(offsets),
-        kernel_longs(lengths),
-        kernel_longs(indices),
-    )
-    if len(starts) != len(sizes):
-        raise ValueError(f"{len(starts)} offsets but {len(sizes)} lengths")
-    total = _gathered_size(len(source), starts, sizes, wanted)
-    if total < 0:
-        raise CorruptError(f"Cannot gather values: because number {-total - 1} of the wanted ones is not in the data")
-    out = np.empty(total, dtype=np.uint8)
-    _gather(source, starts, sizes, wanted, out)
-    return out
-
-
-def expand_keep(keep: Flags, lengths: Longs) -> Flags:
-    """Return for each element of lists whether its list is kept. `lengths` has the number of elements of each list.
-
-    Raises CorruptError if a length is negative or their sum beyond all memory, ValueError if the arrays do not match.
-    """
-    sizes, kept = kernel_longs(lengths), kernel_flags(keep)
-    _check_lengths(sizes, kept, None, "elements")
-    total = _bounded_sum(sizes, _MOST_ELEMENTS)
-    if total < 0:
-        raise CorruptError(f"Cannot filter values: because their lists have more than {_MOST_ELEMENTS} elements")
-    flags = np.empty(total + 8, dtype=np.uint8)
-    _expand(kept, sizes, flags)
-    return flags[:-8].view(np.bool_)
-
-
-def sums_before(amounts: Longs, marks: Longs) -> Longs:
-    """Return for each mark (a sorted index, 0..len) the sum of the amounts before it; ValueError for other marks."""
-    parts, checked = kernel_longs(amounts), checked_marks(marks, len(amounts))
-    sums = np.empty(len(checked), dtype=np.int64)
-    _sums_before(parts, checked, sums)
-    return sums
-
-
-def _check_lengths(sizes: Longs, keep: Flags, total: int | None, unit: str) -> None:
-    if len(sizes) != len(keep):
-        raise ValueError(f"{len(sizes)} lengths but {len(keep)} flags")
-    if len(sizes) and sizes.min() < 0:
-        raise CorruptError(f"Cannot filter values: because value {int(sizes.argmin())} has a negative length")
-    found = _bounded_sum(sizes, total) if total is not None else None
-    if found != total:
-        raise CorruptError(f"Cannot filter values: because their lengths do not add up to the {total} {unit} there are")
-
-
-@kernel
-def _bounded_sum(sizes: Longs, limit: int) -> int:
-    """Return the sum of sizes, or -1 as soon as it passes the limit, so that it cannot overflow."""
-    total = 0
-    for size in sizes:
-        if size > limit - total:
-            return -1
-        total += size
-    return total
-
-
-@kernel
-def _sums_before(amounts: Longs, marks: Longs, out: Longs) -> None:
-    total = 0
-    start = 0
-    for i in range(len(marks)):
-        for amount in amounts[start : marks[i]]:
-            total += amount
-        start = marks[i]
-        out[i] = total
-
-
-@kernel
-def _kept_sum(sizes: Longs, keep: Flags) -> int:
-    total = 0
-    for i in range(len(sizes)):
-        if keep[i]:
-            total += sizes[i]
-    return total
-
-
-@kernel
-def _expand(keep: Flags, sizes: Longs, out: Bytes) -> None:
-    """Write one flag for each element, in an array of eight more than there are."""
-    pos = 0
-    for i in range(len(sizes)):
-        flags = np.uint64(0x0101010101010101 if keep[i] else 0)
-        end = pos + sizes[i]
-        # most lists are short: eight flags at once; the next list overwrites those that are too many
-        store_word(out, pos, flags)
-        pos += 8
-        while pos < end:
-            store_word(out, pos, flags)
-            pos += 8
-        pos = end
-
-
-@kernel
-def _filter_values(values: NDArray[Any], keep: Flags, out: NDArray[Any]) -> None:
+    out = np.empty(np.count_nonzero(keep) + 1, dtype=values.dtype)
     done = 0
     for i in range(len(values)):
         # written in any case: a branch on random flags costs more
         out[done] = values[i]
         done += int(keep[i])
+    return out[:-1]
 
 
-@kernel
-def _filter(data: Bytes, sizes: Longs, keep: Flags, out: Bytes) -> None:
+@entry
+def filter_bytes(data: Bytes, lengths: Longs, keep: Flags) -> Bytes:
+    """Return the bytes of the kept values, one behind the other as all of them are in `data`, by their lengths."""
+    total = 0
+    for i in range(len(lengths)):
+        if keep[i]:
+            total += lengths[i]
+    out = np.empty(total, dtype=np.uint8)
     pos = 0
     done = 0
     i = 0
-    while i < len(sizes):
+    while i < len(lengths):
         start = pos
-        while i < len(sizes) and keep[i]:
-            pos += sizes[i]
+        while i < len(lengths) and keep[i]:
+            pos += lengths[i]
             i += 1
         if pos > start:
             copy_bytes(out, done, data, start, pos - start)
             done += pos - start
-        while i < len(sizes) and not keep[i]:
-            pos += sizes[i]
+        while i < len(lengths) and not keep[i]:
+            pos += lengths[i]
             i += 1
+    return out
 
 
-@kernel
-def _gathered_size(available: int, offsets: Longs, sizes: Longs, indices: Longs) -> int:
-    """Return the bytes of all wanted values, or -1 - k where number k is no value or not within the data."""
+@entry
+def gather_bytes(data: Bytes, offsets: Longs, lengths: Longs, indices: Longs) -> Bytes:
+    """Return the bytes of the values `indices` names, in that order; value i is data[offsets[i]:][:lengths[i]]."""
     total = 0
-    for k in range(len(indices)):
-        i = indices[k]
-        if i < 0 or i >= len(sizes):
-            return -1 - k
-        if offsets[i] < 0 or offsets[i] > available or sizes[i] < 0 or sizes[i] > available - offsets[i]:
-            return -1 - k
-        total += sizes[i]
-    return total
-
-
-@kernel
-def _gather(data: Bytes, offsets: Longs, sizes: Longs, indices: Longs, out: Bytes) -> None:
+    for i in indices:
+        total += lengths[i]
+    out = np.empty(total, dtype=np.uint8)
     done = 0
     for i in indices:
-        copy_bytes(out, done, data, offsets[i], sizes[i])
-        done += sizes[i]
+        copy_bytes(out, done, data, offsets[i], lengths[i])
+        done += lengths[i]
+    return out
 
 
 @kernel
@@ -257,7 +128,7 @@ def head(data: Bytes, at: int, end: int) -> np.uint64:
     """Return the first eight bytes of data[at:end] as a number that orders as they do, with zeros for missing ones."""
     size = end - at
     if at + 8 <= len(data) and size > 0:
-        word = load_word(data, at)
+        word = np.uint64(load_word(data, at))
         return word if size >= 8 else word & ~(np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(8 * size))
     word = np.uint64(0)
     for i in range(min(size, 8)):
@@ -265,7 +136,7 @@ def head(data: Bytes, at: int, end: int) -> np.uint64:
     return word
 
 
-@kernel
+@entry
 def is_ascending(offsets: Longs, data: Bytes) -> bool:
     """Return whether the strings data[offsets[i]:offsets[i + 1]] ascend by unsigned bytes, without equal ones."""
     for i in range(1, len(offsets) - 1):
@@ -274,25 +145,10 @@ def is_ascending(offsets: Longs, data: Bytes) -> bool:
     return True
 
 
-@kernel
+@entry
 def rank_strings(starts: Longs, lengths: Longs, data: Bytes) -> tuple[Longs, Longs]:
     """Return per string its rank among the distinct ones, and per rank the index of one string that has it."""
-    order = _sorted(starts, lengths, data)
-    ranks = np.empty(len(order), dtype=np.int64)
-    firsts = np.empty(len(order), dtype=np.int64)
-    found = 0
-    for i in range(len(order)):
-        a, b = order[i - 1], order[i]
-        if i == 0 or is_less(data, starts[a], starts[a] + lengths[a], starts[b], starts[b] + lengths[b]):
-            firsts[found] = b
-            found += 1
-        ranks[b] = found - 1
-    return ranks, firsts[:found].copy()
-
-
-@kernel
-def _sorted(starts: Longs, lengths: Longs, data: Bytes) -> Longs:
-    """Return indices in ascending byte order, by a bottom-up merge sort."""
+    # a merge sort, bottom-up
     n = len(starts)
     heads = np.empty(n, dtype=np.uint64)
     for i in range(n):
@@ -322,4 +178,13 @@ def _sorted(starts: Longs, lengths: Longs, data: Bytes) -> Longs:
                     right += 1
         source, target = target, source
         width *= 2
-    return source
+    ranks = np.empty(n, dtype=np.int64)
+    firsts = np.empty(n, dtype=np.int64)
+    found = 0
+    for i in range(n):
+        a, b = source[i - 1], source[i]
+        if i == 0 or is_less(data, starts[a], starts[a] + lengths[a], starts[b], starts[b] + lengths[b]):
+            firsts[found] = b
+            found += 1
+        ranks[b] = found - 1
+    return ranks, firsts[:found].copy()

@@ -20,7 +20,7 @@ from judges import tables
 from orc_memory import MemorySource, tail_of
 
 from acidlib.model.names import Generation
-from acidlib.orc.columns import Column, Dictionary
+from acidlib.orc.columns import Column
 from acidlib.orc.proto import ColumnStatistics, Kind, RowIndex, StreamKind
 from acidlib.orc.reader import StripeReader, Tail, parse_message
 from acidlib.orc.schema import TypeNode
@@ -488,24 +488,6 @@ def test_timestamps_of_other_zones_are_unknown() -> None:
 def test_nested_types_have_counts_only(kind: Kind) -> None:
     column = Column(kind=kind, slots=3, present=np.array([True, False, True]), lengths=longs(1, 0))
     assert whole(column) == stats(2, has_null=True)
-
-
-def test_arrays_and_bounds_that_do_not_fit() -> None:
-    column = Column(kind=Kind.LONG, slots=2, values=longs(1, 2))
-    for slots, values in [((0, 3), (0, 2)), ((0, 2), (0, 3)), ((2, 0), (2, 0)), ((0, 2), (0, 1, 2))]:
-        with pytest.raises(ValueError, match=r"bounds|shorter|longer"):
-            group_statistics(
-                column, node_of(Kind.LONG), longs(*slots), longs(*values), generation=HIVE4, timezone="UTC"
-            )
-    with pytest.raises(ValueError, match="2 values has 1 in values"):
-        whole(Column(kind=Kind.LONG, slots=2, values=longs(1)))
-    with pytest.raises(ValueError, match="string bounds"):
-        whole(Column(kind=Kind.STRING, slots=1, lengths=longs(5), data=np.zeros(4, np.uint8)))
-    with pytest.raises(ValueError, match="negative length"):
-        whole(Column(kind=Kind.STRING, slots=1, lengths=longs(-1), data=np.zeros(4, np.uint8)))
-    dictionary = Dictionary(offsets=longs(0, 1), data=np.zeros(1, np.uint8))
-    with pytest.raises(ValueError, match="outside its dictionary"):
-        whole(Column(kind=Kind.STRING, slots=1, values=longs(1), dictionary=dictionary))
 
 
 @pytest.mark.parametrize(

@@ -191,10 +191,3 @@ def test_bits_must_fill_their_bytes():
         decode_bits(stream("fe ff 80 ff 00"), 16)
     with pytest.raises(CorruptError, match="more values"):
         decode_bits(stream("fe ff 80"), 8)
-
-
-def test_marks_that_fall_are_refused():
-    with pytest.raises(ValueError, match="ascend"):
-        encode_bytes(octets([1, 2]), np.array([1, 0]))
-    with pytest.raises(ValueError, match="ascend"):
-        encode_bits(octets([1, 0]), np.array([3]))

@@ -12,7 +12,7 @@ from one_column import DIRECT_V2, Column, orc_bytes, read_from, read_pyarrow, re
 from acidlib.errors import CorruptError
 from acidlib.orc.kernels.ints import encode_ints
 from acidlib.orc.kernels.varints import decode_varints, encode_varints
-from acidlib.orc.kernels.vectors import expand_keep, filter_bytes, filter_values, gather_bytes, sums_before
+from acidlib.orc.kernels.vectors import filter_bytes, filter_values, gather_bytes
 
 NO_MARKS = np.empty(0, dtype=np.int64)
 TOP = 10**38 - 1
@@ -123,11 +123,6 @@ def test_damage_is_named(data, count, message):
         decode_varints(octets(data), count)
 
 
-def test_halves_must_match():
-    with pytest.raises(ValueError, match="2 lower halves but 1 upper"):
-        encode_varints(np.zeros(2, np.int64), np.zeros(1, np.int64), NO_MARKS)
-
-
 TEXTS = [b"", b"a", b"bcd", b"", b"efghijklmnop" * 10, b"q", b""]
 
 
@@ -149,36 +144,6 @@ def test_gather_bytes():
     indices = np.array([4, 0, 2, 2, 6, 1])
     assert bytes(gather_bytes(data, offsets, lengths, indices)) == b"".join(TEXTS[i] for i in indices)
     assert len(gather_bytes(data, offsets, lengths, indices[:0])) == 0
-    for wrong in (-1, 7):
-        with pytest.raises(CorruptError, match="number 1 of the wanted"):
-            gather_bytes(data, offsets, lengths, np.array([0, wrong]))
-    with pytest.raises(CorruptError, match="number 0 of the wanted"):
-        gather_bytes(data[:-1], offsets, lengths, np.array([5]))
-    with pytest.raises(ValueError, match="offsets"):
-        gather_bytes(data, offsets[:-1], lengths, indices)
-
-
-def test_expand_keep():
-    keep = np.array([True, False, True, True])
-    assert expand_keep(keep, np.array([2, 1, 0, 1])).tolist() == [True, True, False, True]
-    with pytest.raises(CorruptError, match="negative"):
-        expand_keep(keep, np.array([2, -1, 0, 1]))
-    with pytest.raises(ValueError, match="flags"):
-        expand_keep(keep, np.array([2]))
-
-
-@pytest.mark.parametrize("lengths", [[1, 1], [1, 3], [3, -1], [(1 << 62) + 1, 1 << 62], [(1 << 63) - 1, (1 << 63) - 1]])
-def test_lengths_must_add_up(lengths):
-    with pytest.raises(CorruptError, match="Cannot filter values: because"):
-        filter_bytes(octets([1, 2, 3]), np.array(lengths, dtype=np.int64), np.array([True, False]))
-
-
-def test_lists_of_any_length_are_expanded():
-    sizes = np.random.default_rng(5).integers(0, 40, 500)
-    for keep in (sizes % 3 > 0, sizes < 0, sizes >= 0):
-        assert np.array_equal(expand_keep(keep, sizes), np.repeat(keep, sizes))
-    with pytest.raises(CorruptError, match="elements"):
-        expand_keep(np.array([True, True]), np.array([(1 << 63) - 1, 1]))
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.uint64, np.uint32, np.uint8, np.bool_])
@@ -195,15 +160,3 @@ def test_filter_values_of_every_width(dtype):
     assert len(filter_values(values[:0], keep[:0])) == 0
     with pytest.raises(ValueError, match="1000 values but 999 flags"):
         filter_values(values, keep[1:])
-
-
-def test_sums_before_marks():
-    amounts = np.array([3, -1, 4, 1, 5])
-    assert sums_before(amounts, np.array([0, 0, 2, 5])).tolist() == [0, 0, 2, 12]
-    with pytest.raises(ValueError, match="ascend"):
-        sums_before(amounts, np.array([0, 6]))
-
-
-def test_flags_of_another_number_than_the_lists():
-    with pytest.raises(ValueError, match="2 lengths but 1 flags"):
-        expand_keep(np.array([True]), np.array([1, 2]))
