@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from acidlib.orc.alignment import Alignment
-from acidlib.orc.columns import Column, Longs, Mask, concat_columns, filter_column, reorder_column
-from acidlib.orc.kernels.vectors import filter_values, sums_before
+from acidlib.orc.columns import Column, Longs, Mask, concat_columns, filter_column, offsets_of, reorder_column
+from acidlib.orc.kernels.vectors import filter_values
 from acidlib.orc.proto import Kind
 from acidlib.orc.reader import StripeReader, null_column
 from acidlib.orc.schema import ROW_COLUMN, TypeNode, row_struct
@@ -74,7 +74,7 @@ def encode_rows(
     if order is not None:
         row = reorder_column(row, order)
     encoded += encode_column(row, replace(row_node, children=()), bounds, options, timezone)
-    child_bounds = bounds if row.present is None else sums_before(row.present.astype(np.int64), bounds)
+    child_bounds = bounds if row.present is None else offsets_of(row.present)[bounds]
     for position in range(len(row_node.children)):
         column = concat_columns(
             [_user_column(part, position, present) for part, present in zip(parts, row_present, strict=True)]
