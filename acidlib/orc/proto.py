@@ -98,133 +98,79 @@ GREGORIAN_START_DAYS = -141_427
 """1582-10-15 in days from 1970-01-01: from there on both calendars agree."""
 
 
-# name: "type number [repeated|packed]"; a type that is no scalar names another message
-_MESSAGES: dict[str, dict[str, str]] = {
-    "IntegerStatistics": {"minimum": "sint64 1", "maximum": "sint64 2", "sum": "sint64 3"},
-    "DoubleStatistics": {"minimum": "double 1", "maximum": "double 2", "sum": "double 3"},
-    "StringStatistics": {
-        "minimum": "bytes 1",
-        "maximum": "bytes 2",
-        "sum": "sint64 3",
-        "lower_bound": "bytes 4",
-        "upper_bound": "bytes 5",
-    },
-    "BucketStatistics": {"count": "uint64 1 packed"},
-    "DecimalStatistics": {"minimum": "string 1", "maximum": "string 2", "sum": "string 3"},
-    "DateStatistics": {"minimum": "sint32 1", "maximum": "sint32 2"},
-    "TimestampStatistics": {
-        "minimum": "sint64 1",
-        "maximum": "sint64 2",
-        "minimum_utc": "sint64 3",
-        "maximum_utc": "sint64 4",
-        "minimum_nanos": "int32 5",
-        "maximum_nanos": "int32 6",
-    },
-    "BinaryStatistics": {"sum": "sint64 1"},
-    "CollectionStatistics": {"min_children": "uint64 1", "max_children": "uint64 2", "total_children": "uint64 3"},
-    "ColumnStatistics": {
-        "number_of_values": "uint64 1",
-        "int_statistics": "IntegerStatistics 2",
-        "double_statistics": "DoubleStatistics 3",
-        "string_statistics": "StringStatistics 4",
-        "bucket_statistics": "BucketStatistics 5",
-        "decimal_statistics": "DecimalStatistics 6",
-        "date_statistics": "DateStatistics 7",
-        "binary_statistics": "BinaryStatistics 8",
-        "timestamp_statistics": "TimestampStatistics 9",
-        "has_null": "bool 10",
-        "bytes_on_disk": "uint64 11",
-        "collection_statistics": "CollectionStatistics 12",
-    },
-    "RowIndexEntry": {"positions": "uint64 1 packed", "statistics": "ColumnStatistics 2"},
-    "RowIndex": {"entry": "RowIndexEntry 1 repeated"},
-    "BloomFilter": {"num_hash_functions": "uint32 1", "bitset": "fixed64 2 repeated", "utf8_bitset": "bytes 3"},
-    "BloomFilterIndex": {"bloom_filter": "BloomFilter 1 repeated"},
-    "Stream": {"kind": "uint32 1", "column": "uint32 2", "length": "uint64 3"},
-    "ColumnEncoding": {"kind": "uint32 1", "dictionary_size": "uint32 2", "bloom_encoding": "uint32 3"},
-    "StripeFooter": {
-        "streams": "Stream 1 repeated",
-        "columns": "ColumnEncoding 2 repeated",
-        "writer_timezone": "string 3",
-        "encryption": "bytes 4 repeated",
-    },
-    "StringPair": {"key": "string 1", "value": "string 2"},
-    "Type": {
-        "kind": "uint32 1",
-        "subtypes": "uint32 2 packed",
-        "field_names": "string 3 repeated",
-        "maximum_length": "uint32 4",
-        "precision": "uint32 5",
-        "scale": "uint32 6",
-        "attributes": "StringPair 7 repeated",
-    },
-    "StripeInformation": {
-        "offset": "uint64 1",
-        "index_length": "uint64 2",
-        "data_length": "uint64 3",
-        "footer_length": "uint64 4",
-        "number_of_rows": "uint64 5",
-        "encrypt_stripe_id": "uint64 6",
-        "encrypted_local_keys": "bytes 7 repeated",
-    },
-    "UserMetadataItem": {"name": "string 1", "value": "bytes 2"},
-    "StripeStatistics": {"col_stats": "ColumnStatistics 1 repeated"},
-    "Metadata": {"stripe_stats": "StripeStatistics 1 repeated"},
-    "Footer": {
-        "header_length": "uint64 1",
-        "content_length": "uint64 2",
-        "stripes": "StripeInformation 3 repeated",
-        "types": "Type 4 repeated",
-        "metadata": "UserMetadataItem 5 repeated",
-        "number_of_rows": "uint64 6",
-        "statistics": "ColumnStatistics 7 repeated",
-        "row_index_stride": "uint32 8",
-        "writer": "uint32 9",
-        "encryption": "bytes 10",
-        "calendar": "uint32 11",
-        "software_version": "string 12",
-    },
-    "PostScript": {
-        "footer_length": "uint64 1",
-        "compression": "uint32 2",
-        "compression_block_size": "uint64 3",
-        "version": "uint32 4 packed",
-        "metadata_length": "uint64 5",
-        "writer_version": "uint32 6",
-        "stripe_statistics_length": "uint64 7",
-        "magic": "string 8000",
-    },
+_MESSAGES = {
+    "IntegerStatistics": "sint64 minimum 1, sint64 maximum 2, sint64 sum 3",
+    "DoubleStatistics": "double minimum 1, double maximum 2, double sum 3",
+    "StringStatistics": "bytes minimum 1, bytes maximum 2, sint64 sum 3, bytes lower_bound 4, bytes upper_bound 5",
+    "BucketStatistics": "uint64 count 1 packed",
+    "DecimalStatistics": "string minimum 1, string maximum 2, string sum 3",
+    "DateStatistics": "sint32 minimum 1, sint32 maximum 2",
+    "TimestampStatistics": (
+        "sint64 minimum 1, sint64 maximum 2, sint64 minimum_utc 3, sint64 maximum_utc 4, "
+        "int32 minimum_nanos 5, int32 maximum_nanos 6"
+    ),
+    "BinaryStatistics": "sint64 sum 1",
+    "CollectionStatistics": "uint64 min_children 1, uint64 max_children 2, uint64 total_children 3",
+    "ColumnStatistics": (
+        "uint64 number_of_values 1, IntegerStatistics int_statistics 2, "
+        "DoubleStatistics double_statistics 3, StringStatistics string_statistics 4, "
+        "BucketStatistics bucket_statistics 5, DecimalStatistics decimal_statistics 6, "
+        "DateStatistics date_statistics 7, BinaryStatistics binary_statistics 8, "
+        "TimestampStatistics timestamp_statistics 9, bool has_null 10, uint64 bytes_on_disk 11, "
+        "CollectionStatistics collection_statistics 12"
+    ),
+    "RowIndexEntry": "uint64 positions 1 packed, ColumnStatistics statistics 2",
+    "RowIndex": "RowIndexEntry entry 1 repeated",
+    "BloomFilter": "uint32 num_hash_functions 1, fixed64 bitset 2 repeated, bytes utf8_bitset 3",
+    "BloomFilterIndex": "BloomFilter bloom_filter 1 repeated",
+    "Stream": "uint32 kind 1, uint32 column 2, uint64 length 3",
+    "ColumnEncoding": "uint32 kind 1, uint32 dictionary_size 2, uint32 bloom_encoding 3",
+    "StripeFooter": (
+        "Stream streams 1 repeated, ColumnEncoding columns 2 repeated, string writer_timezone 3, "
+        "bytes encryption 4 repeated"
+    ),
+    "StringPair": "string key 1, string value 2",
+    "Type": (
+        "uint32 kind 1, uint32 subtypes 2 packed, string field_names 3 repeated, uint32 maximum_length 4, "
+        "uint32 precision 5, uint32 scale 6, StringPair attributes 7 repeated"
+    ),
+    "StripeInformation": (
+        "uint64 offset 1, uint64 index_length 2, uint64 data_length 3, uint64 footer_length 4, "
+        "uint64 number_of_rows 5, uint64 encrypt_stripe_id 6, bytes encrypted_local_keys 7 repeated"
+    ),
+    "UserMetadataItem": "string name 1, bytes value 2",
+    "StripeStatistics": "ColumnStatistics col_stats 1 repeated",
+    "Metadata": "StripeStatistics stripe_stats 1 repeated",
+    "Footer": (
+        "uint64 header_length 1, uint64 content_length 2, StripeInformation stripes 3 repeated, "
+        "Type types 4 repeated, UserMetadataItem metadata 5 repeated, uint64 number_of_rows 6, "
+        "ColumnStatistics statistics 7 repeated, uint32 row_index_stride 8, uint32 writer 9, "
+        "bytes encryption 10, uint32 calendar 11, string software_version 12"
+    ),
+    "PostScript": (
+        "uint64 footer_length 1, uint32 compression 2, uint64 compression_block_size 3, "
+        "uint32 version 4 packed, uint64 metadata_length 5, uint32 writer_version 6, "
+        "uint64 stripe_statistics_length 7, string magic 8000"
+    ),
 }
+"""The fields of each message, as "type name number [repeated|packed]"; a type in capitals is another message."""
 
 _PACKAGE = "acidlib.orc"
-_SCALARS = {
-    "sint64": descriptor_pb2.FieldDescriptorProto.TYPE_SINT64,
-    "sint32": descriptor_pb2.FieldDescriptorProto.TYPE_SINT32,
-    "int32": descriptor_pb2.FieldDescriptorProto.TYPE_INT32,
-    "uint64": descriptor_pb2.FieldDescriptorProto.TYPE_UINT64,
-    "uint32": descriptor_pb2.FieldDescriptorProto.TYPE_UINT32,
-    "fixed64": descriptor_pb2.FieldDescriptorProto.TYPE_FIXED64,
-    "double": descriptor_pb2.FieldDescriptorProto.TYPE_DOUBLE,
-    "bool": descriptor_pb2.FieldDescriptorProto.TYPE_BOOL,
-    "bytes": descriptor_pb2.FieldDescriptorProto.TYPE_BYTES,
-    "string": descriptor_pb2.FieldDescriptorProto.TYPE_STRING,
-}
+_Field = descriptor_pb2.FieldDescriptorProto
 
 
-def _build_pool() -> Any:
+def _declared() -> Any:
     file = descriptor_pb2.FileDescriptorProto(name="acidlib/orc.proto", package=_PACKAGE, syntax="proto2")
     for message_name, fields in _MESSAGES.items():
         message = file.message_type.add(name=message_name)
-        for field_name, form in fields.items():
-            type_name, number, *modifier = form.split()
-            field = message.field.add(name=field_name, number=int(number))
-            label = "LABEL_REPEATED" if modifier else "LABEL_OPTIONAL"
-            field.label = descriptor_pb2.FieldDescriptorProto.Label.Value(label)
-            if type_name in _SCALARS:
-                field.type = _SCALARS[type_name]
+        for text in fields.split(", "):
+            type_name, name, number, *modifier = text.split()
+            field = message.field.add(name=name, number=int(number))
+            field.label = _Field.LABEL_REPEATED if modifier else _Field.LABEL_OPTIONAL
+            if type_name in _MESSAGES:
+                field.type, field.type_name = _Field.TYPE_MESSAGE, f".{_PACKAGE}.{type_name}"
             else:
-                field.type = descriptor_pb2.FieldDescriptorProto.TYPE_MESSAGE
-                field.type_name = f".{_PACKAGE}.{type_name}"
+                field.type = _Field.Type.Value(f"TYPE_{type_name.upper()}")
             if modifier == ["packed"]:
                 field.options.packed = True
     pool = descriptor_pool.DescriptorPool()
@@ -232,7 +178,7 @@ def _build_pool() -> Any:
     return pool
 
 
-_POOL = _build_pool()
+_POOL = _declared()
 
 
 def _message(name: str) -> Any:

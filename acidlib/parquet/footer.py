@@ -204,7 +204,22 @@ def read_footer(source: SourceFile) -> Footer:
     lie in other files (a `_metadata` summary), and a footer of more than MOST_FOOTER bytes.
     """
     where = source.name
-    data = _footer_bytes(source)
+    if source.length < len(MAGIC) + _TRAILER:
+        raise CorruptError(f"Cannot read {where}: because {source.length} bytes are too few for a Parquet file")
+    size = min(source.length, _FIRST_READ)
+    end = source.read(source.length - size, size)
+    if end.endswith(ENCRYPTED_MAGIC):
+        raise RefusedError(f"Cannot read {where}: because it is encrypted")
+    if not end.endswith(MAGIC) or source.read(0, len(MAGIC)) != MAGIC:
+        raise CorruptError(f"Cannot read {where}: because it does not start and end with PAR1")
+    footer_size = int.from_bytes(end[-_TRAILER : -len(MAGIC)], "little")
+    data_end = source.length - _TRAILER - footer_size
+    if not footer_size or data_end < len(MAGIC):
+        raise CorruptError(f"Cannot read {where}: because a footer of {footer_size} bytes does not lie inside it")
+    if footer_size > MOST_FOOTER:
+        raise RefusedError(f"Cannot read {where}: because its footer has {footer_size} bytes, more than {MOST_FOOTER}")
+    in_hand = footer_size + _TRAILER <= size
+    data = end[-_TRAILER - footer_size : -_TRAILER] if in_hand else source.read(data_end, footer_size)
     try:
         struct, length, unknown = decode(data, FILE)
         pairs: list[Struct] = []
@@ -216,7 +231,6 @@ def read_footer(source: SourceFile) -> Footer:
         raise CorruptError(f"Cannot read the footer of {where}: because {damage}") from None
     if File.ENCRYPTION in struct or File.SIGNING_KEY in struct:
         raise RefusedError(f"Cannot read {where}: because it is encrypted")
-    data_end = source.length - _TRAILER - len(data)
     groups = [
         _row_group(group, leaves, data_end, f"row group {number} of {where}")
         for number, group in enumerate(cast("list[Struct]", struct[File.ROW_GROUPS]))
@@ -226,42 +240,22 @@ def read_footer(source: SourceFile) -> Footer:
     if rows != stated:
         raise CorruptError(f"Cannot read {where}: because its row groups have {rows} rows and its footer says {stated}")
     # no byte is a page of two columns: otherwise a small file could grow without bound by being copied
-    end = 0
+    last = 0
     for pages in sorted((chunk.pages for group in groups for chunk in group.chunks), key=lambda pages: pages.start):
-        if pages.start < end:
+        if pages.start < last:
             raise CorruptError(f"Cannot read {where}: because the pages of two columns overlap at {pages.start}")
-        end = pages.end
+        last = pages.end
     key_values = [(cast(bytes, pair[1]), cast("bytes | None", pair.get(2))) for pair in pairs]
     return Footer(
         name=where,
         length=source.length,
-        size=len(data),
+        size=footer_size,
         struct=struct,
         key_values=tuple(sorted(key_values, key=lambda pair: (pair[0], pair[1] is not None, pair[1] or b""))),
         rows=rows,
         row_groups=tuple(group for group in groups if group.rows),
-        alone=_alone(struct, unknown, len(data) - length),
+        alone=_alone(struct, unknown, footer_size - length),
     )
-
-
-def _footer_bytes(source: SourceFile) -> bytes:
-    where = source.name
-    if source.length < len(MAGIC) + _TRAILER:
-        raise CorruptError(f"Cannot read {where}: because {source.length} bytes are too few for a Parquet file")
-    size = min(source.length, _FIRST_READ)
-    end = source.read(source.length - size, size)
-    if end.endswith(ENCRYPTED_MAGIC):
-        raise RefusedError(f"Cannot read {where}: because it is encrypted")
-    if not end.endswith(MAGIC) or source.read(0, len(MAGIC)) != MAGIC:
-        raise CorruptError(f"Cannot read {where}: because it does not start and end with PAR1")
-    length = int.from_bytes(end[-_TRAILER : -len(MAGIC)], "little")
-    if not 0 < length <= source.length - _TRAILER - len(MAGIC):
-        raise CorruptError(f"Cannot read {where}: because a footer of {length} bytes does not lie inside it")
-    if length > MOST_FOOTER:
-        raise RefusedError(f"Cannot read {where}: because its footer has {length} bytes, more than {MOST_FOOTER}")
-    if length + _TRAILER > size:
-        return source.read(source.length - _TRAILER - length, length)
-    return end[-_TRAILER - length : -_TRAILER]
 
 
 def _leaves(schema: bytes) -> int:

@@ -8,7 +8,7 @@ one between others (PARQUET-2219).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from typing import TypeAlias, cast
 
@@ -42,6 +42,8 @@ MOST_JOINED_FOOTER = 32 << 20
 _MOST_HEADER = 256
 """Bytes of a bloom filter's header; today it has less than 20. Only the header itself has its length."""
 _MOST_ROWS = (1 << 63) - 1
+
+_PLACES_OF_A_CHUNK = {Column.FILE_OFFSET, Column.OFFSET_INDEX, Column.OFFSET_INDEX_LENGTH, Column.COLUMN_INDEX}
 
 _Moved: TypeAlias = tuple[Chunk, Struct]
 """A chunk of an input, and its struct in the result, which is completed while its indexes are written."""
@@ -262,22 +264,14 @@ def _problem(source: SourceFile, written: Footer, footers: Sequence[Footer]) -> 
 
 def _without_places(group: RowGroup) -> Struct:
     """Return what a row group says of its rows: places inside its pages count from their start, all others are 0."""
-    columns = [
-        _with(
-            {**chunk.struct, Column.METADATA: _relative(chunk)},
-            (Column.FILE_OFFSET, Column.OFFSET_INDEX, Column.OFFSET_INDEX_LENGTH, Column.COLUMN_INDEX),
-            lambda _: 0,
-        )
-        for chunk in group.chunks
-    ]
-    return _with({**group.struct, Group.COLUMNS: columns}, (Group.FILE_OFFSET, Group.ORDINAL), lambda _: 0)
-
-
-def _relative(chunk: Chunk) -> Struct:
-    pages = (Metadata.DATA_PAGE, Metadata.DICTIONARY_PAGE, Metadata.INDEX_PAGE)
-    metadata = _with(chunk.metadata, pages, lambda place: place - chunk.pages.start if place > 0 else place)
-    return _with(metadata, (Metadata.BLOOM_FILTER,), lambda _: 0)
-
-
-def _with(struct: Struct, fields: Sequence[int], change: Callable[[int], int]) -> Struct:
-    return struct | {field: change(cast(int, struct[field])) for field in fields if field in struct}
+    columns: list[Struct] = []
+    for chunk in group.chunks:
+        metadata: Struct = chunk.metadata | dict.fromkeys(chunk.metadata.keys() & {Metadata.BLOOM_FILTER}, 0)
+        for field in (Metadata.DATA_PAGE, Metadata.DICTIONARY_PAGE, Metadata.INDEX_PAGE):
+            place = cast(int, metadata.get(field, 0))
+            if place > 0:
+                metadata[field] = place - chunk.pages.start
+        no_places = dict.fromkeys(chunk.struct.keys() & _PLACES_OF_A_CHUNK, 0)
+        columns.append({**chunk.struct, Column.METADATA: metadata, **no_places})
+    no_places = dict.fromkeys(group.struct.keys() & {Group.FILE_OFFSET, Group.ORDINAL}, 0)
+    return {**group.struct, Group.COLUMNS: columns, **no_places}

@@ -40,11 +40,9 @@ class Kind(enum.IntEnum):
     UUID = 13
 
 
-_BITS = {int(Kind.I16): 16, int(Kind.I32): 32, int(Kind.I64): 64}
+_BITS: dict[int, int] = {Kind.I16: 16, Kind.I32: 32, Kind.I64: 64}
 # sizes of the kinds that have one; in a list a boolean is a byte
-_FIXED = {
-    int(kind): size for kind, size in ((Kind.TRUE, 1), (Kind.FALSE, 1), (Kind.I8, 1), (Kind.DOUBLE, 8), (Kind.UUID, 16))
-}
+_FIXED: dict[int, int] = {Kind.TRUE: 1, Kind.FALSE: 1, Kind.I8: 1, Kind.DOUBLE: 8, Kind.UUID: 16}
 _STOP, _FALSE, _BINARY, _MAP, _STRUCT = 0, int(Kind.FALSE), int(Kind.BINARY), int(Kind.MAP), int(Kind.STRUCT)
 _MOST_KIND = max(Kind)
 
@@ -208,40 +206,32 @@ class _Decoder:
         if depth > _MOST_DEPTH:
             raise DamageError(f"values are nested deeper than {_MOST_DEPTH}")
         if kind == _STRUCT:
-            return self._skip_struct(at, depth)
+            while True:
+                field, _, at = self._header(at, 0)
+                if field == _STOP:
+                    return at
+                # a boolean field is its type
+                if field > _FALSE:
+                    at = self._skip(at, field, depth + 1)
         if kind in _FIXED:
             return self._inside(at + _FIXED[kind])
         if kind == _MAP:
-            return self._skip_map(at, depth)
+            count, at = self._varint(at)
+            if not count:
+                return at
+            if count > self._end - at:
+                raise DamageError(f"a map of {count} entries has {self._end - at} bytes")
+            kinds = self._kind(self._data[at] >> 4), self._kind(self._data[at] & 15)
+            at += 1
+            for _ in range(count):
+                for kind in kinds:
+                    at = self._skip(at, kind, depth + 1)
+            return at
         element, count, at = self._list_header(at)
         if element in _FIXED:
             return self._inside(at + count * _FIXED[element])
         for _ in range(count):
             at = self._skip(at, element, depth + 1)
-        return at
-
-    def _skip_struct(self, at: int, depth: int) -> int:
-        data = self._data
-        while byte := data[at]:
-            kind = self._kind(byte & 15)
-            # a small byte is followed by the field's id
-            at = at + 1 if byte > 15 else self._varint(at + 1)[1]
-            # a boolean field is its type
-            if kind > _FALSE:
-                at = self._skip(at, kind, depth + 1)
-        return at + 1
-
-    def _skip_map(self, at: int, depth: int) -> int:
-        count, at = self._varint(at)
-        if not count:
-            return at
-        if count > self._end - at:
-            raise DamageError(f"a map of {count} entries has {self._end - at} bytes")
-        kinds = self._kind(self._data[at] >> 4), self._kind(self._data[at] & 15)
-        at += 1
-        for _ in range(count):
-            for kind in kinds:
-                at = self._skip(at, kind, depth + 1)
         return at
 
     def _inside(self, at: int) -> int:
