@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from pyarrow import orc
 from rich.console import Console
@@ -81,7 +81,7 @@ def show_all_steps(home: Path) -> None:
     warehouse.mkdir()
     with services(environment, job="quickstart", about="") as found:
         page = Page()
-        show = Quickstart(warehouse, replace(found, progress=TerminalProgress(terminal(2))), environment, page)
+        show = Quickstart(warehouse, replace(found, progress=TerminalProgress()), environment, page)
         ids = "--write-ids-file W/_write_ids.txt"
         page.step("Two tables that Hive 3.1.3 wrote", _OPENING)
         show.load(EARLY)
@@ -375,23 +375,6 @@ def _lines(table: str, name: str) -> list[str]:
     return (DATA / table / name).read_text(encoding="utf-8").splitlines()[1:]
 
 
-def terminal(number: int) -> TextIO | None:
-    """Return the terminal behind standard output (1) or standard error (2), or None.
-
-    spark-submit runs a Python driver behind a pipe, for both: the terminal is then that of the process above.
-    """
-    own = sys.stdout if number == 1 else sys.stderr
-    if own.isatty():
-        return own
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        return None
-    try:
-        stream = Path(f"/proc/{os.getppid()}/fd/{number}").open("w", encoding="utf-8")  # noqa: SIM115 - for the whole run
-    except OSError:
-        return None
-    return stream if stream.isatty() else None
-
-
 def called(name: str) -> str:
     """Return how a job is started here: by the command of an installation, or by the script of a checkout."""
     job = job_named(name)
@@ -403,9 +386,9 @@ class Page:
     """The page on the terminal, at most 100 columns wide."""
 
     def __init__(self) -> None:
-        screen = terminal(1)
-        width = WIDTH if screen is None else min(os.get_terminal_size(screen.fileno()).columns or WIDTH, WIDTH)
-        self._console = Console(file=screen or sys.stdout, width=width, highlight=False, markup=False, emoji=False)
+        columns = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else 0
+        width = min(columns or WIDTH, WIDTH)
+        self._console = Console(width=width, highlight=False, markup=False, emoji=False)
         self._step = 1
 
     def step(self, title: str, why: str, *command: str) -> None:

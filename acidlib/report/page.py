@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from acidlib.report.text import Entry, aged, by_state, holders_of, name_of
+from acidlib.report.text import Entry, aged, by_state, holders_of, name_of, threshold_of
 from acidlib.wording import age_words, duration_words, human_bytes, plural
 
 
@@ -303,7 +303,7 @@ _COMPACTION_TONES = {
     "already compact": Tone.QUIET,
     "refused": Tone.QUIET,
     "failed": Tone.BAD,
-    "conflict": Tone.WARNING,
+    "conflict": Tone.BAD,
     "skipped": Tone.QUIET,
 }
 
@@ -596,19 +596,12 @@ class InitiatorSummary:
                     _number("In deltas", "delta_bytes", _size),
                     _number("In the base", "base_bytes", _size),
                     _number("Ratio", "ratio", "{:.2f}".format),
-                    _Column("Why", "reason", _threshold),
+                    _Column("Why", "reason", threshold_of),
                 ),
                 self._thresholds.table("What decided", tone=Tone.FIRST),
                 self._left.table("Why places were left alone"),
             ],
         )
-
-
-def _threshold(entry: Entry) -> str:
-    if entry["threshold_key"] is None or entry["threshold"] is None:
-        return ""
-    source = f", {entry['threshold_source']}" if entry["threshold_source"] else ""
-    return f"{entry['threshold_key']} = {entry['threshold']:g}{source}"
 
 
 class CleanerSummary:

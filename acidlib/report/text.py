@@ -230,11 +230,17 @@ def decision_lines(entries: Sequence[Entry]) -> Iterator[str]:
         why = one["reason"]
         if one["outcome"] == "failed" and one["location"] not in why:
             why = f"{why} ({one['location']})"
-        elif one["threshold_key"] and one["threshold"] is not None and one["outcome"] in ("due", "left alone"):
-            limit = int(one["threshold"]) if float(one["threshold"]).is_integer() else one["threshold"]
-            source = f", {one['threshold_source']}" if one["threshold_source"] else ""
-            why = f"{why} ({one['threshold_key']} = {limit}{source})"
+        elif one["outcome"] in ("due", "left alone") and (threshold := threshold_of(one)):
+            why = f"{why} ({threshold})"
         yield from wrapped(why, "    ")
+
+
+def threshold_of(decision: Entry) -> str:
+    """Return which threshold decided, as it is set, and where that stands; nothing where none did."""
+    key, limit, source = (decision[name] for name in ("threshold_key", "threshold", "threshold_source"))
+    if not key or limit is None:
+        return ""
+    return f"{key} = {int(limit) if float(limit).is_integer() else limit}" + (f", {source}" if source else "")
 
 
 def cleaning_lines(entry: Entry, *, dry_run: bool) -> Iterator[str]:
