@@ -135,20 +135,14 @@ UNCLEANED = replace(
 )
 
 
-def told(job: str, results: Iterable[Any]) -> RunReport:
-    """Return a run of a job that has told its results, as JSON and as a page."""
+def told(job: str, results: Iterable[Any], *, dry_run: bool = False, as_json: bool = True) -> RunReport:
+    """Return a run of a job that has told its results, as JSON or text, and as a page."""
 
     def about() -> dict[str, Any]:
         return {"job": job, **ABOUT}
 
-    report: RunReport
-    match job:
-        case "initiator":
-            report = InitiatorReport(about, as_json=True, has_page=True)
-        case "cleaner":
-            report = CleanerReport(about, dry_run=False, as_json=True, has_page=True)
-        case _:
-            report = CompactionsReport(about, dry_run=False, as_json=True, has_page=True)
+    makes = {"initiator": InitiatorReport, "cleaner": CleanerReport}
+    report = makes.get(job, CompactionsReport)(about, dry_run=dry_run, as_json=as_json, has_page=True)
     for result in results:
         report.add(result.document())
     return report
@@ -160,20 +154,19 @@ def document_of(job: str, results: Iterable[Any]) -> dict[str, Any]:
     return document
 
 
+def text_of(job: str, *results: Any, dry_run: bool = False) -> str:
+    """Return what people read of a run."""
+    return "".join(told(job, results, dry_run=dry_run, as_json=False).pieces(["a note is none of it"]))
+
+
 def page_of(document: dict[str, Any]) -> Page:
     """The page of a document that was saved."""
     if "error" in document:
         return error_page(document)
-    summary: CompactionsSummary | InitiatorSummary | CleanerSummary
-    match document["job"]:
-        case "status":
-            return status_page(document)
-        case "initiator":
-            summary = InitiatorSummary()
-        case "cleaner":
-            summary = CleanerSummary()
-        case _:
-            summary = CompactionsSummary()
+    if document["job"] == "status":
+        return status_page(document)
+    makes = {"initiator": InitiatorSummary, "cleaner": CleanerSummary}
+    summary = makes.get(document["job"], CompactionsSummary)()
     for entry in document[summary.entries]:
         summary.add(entry)
     return summary.page(document)
