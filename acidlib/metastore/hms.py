@@ -10,22 +10,14 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 from acidlib.errors import RefusedError, RetryError
 from acidlib.metastore.catalog import CatalogCalls
 from acidlib.metastore.compactions import CompactionCalls
-from acidlib.metastore.options import (
-    ConnectionOptions,
-    Endpoint,
-    Ensemble,
-    TlsOptions,
-    ensemble_of,
-    parse_endpoints,
-)
+from acidlib.metastore.options import ConnectionOptions, Endpoint, TlsOptions, names_zookeeper, parse_endpoints
 from acidlib.metastore.transactions import TransactionCalls
 from acidlib.metastore.transport import tls_context
 
@@ -63,128 +55,99 @@ def connect(
     Raises RetryError when none can be reached, RefusedError for a URI that makes no sense and for servers that are
     no metastore of Hive 3.1 or 4, do not let us in, or show a certificate that does not pass.
     """
-    ensemble = ensemble_of(uris)
+    given = parse_endpoints(uris)
+    is_zookeeper = names_zookeeper(uris)
 
     def find() -> tuple[Endpoint, ...]:
-        if ensemble is None:
-            endpoints = list(parse_endpoints(uris))
-        else:
-            seconds, tls = options.connect_timeout_seconds, options.zookeeper_tls
-            endpoints = list(registered(ensemble, timeout_seconds=seconds, tls=tls))
+        endpoints = list(given)
+        if is_zookeeper:
+            endpoints = list(registered(given, options.connect_timeout_seconds, options.zookeeper_tls))
         if shuffle is not None and options.in_any_order:
             shuffle(endpoints)
         return tuple(endpoints)
 
-    find_again = None if ensemble is None else find
+    find_again = find if is_zookeeper else None
     return Hms(find(), options, user=user, host=host, sleep=sleep, find_again=find_again)
 
 
-def registered(ensemble: Ensemble, *, timeout_seconds: float, tls: TlsOptions | None = None) -> tuple[Endpoint, ...]:
-    """Return the metastores that run now, in the order of the names of their nodes. The servers of a ZooKeeper are one.
+def registered(
+    servers: tuple[Endpoint, ...], timeout_seconds: float, tls: TlsOptions | None = None
+) -> tuple[Endpoint, ...]:
+    """Return the metastores that run now, in the order of the names of their nodes. The servers are of one ZooKeeper.
 
     Raises RetryError when the ZooKeeper does not answer in time or knows no metastore, RefusedError when there is no
     such node, what is in it names no metastore, no server has a certificate that passes, or the extra `zookeeper` is
     not installed.
     """
-    context = None if tls is None else tls_context(tls)
-    with _asking(ensemble, timeout_seconds, context) as client:
-        texts = dict(_data(client, ensemble))
-    if not texts:
-        raise RetryError(f"Cannot find a metastore: because none is registered in the ZooKeeper {ensemble.name}")
-    return tuple(dict.fromkeys(_endpoint(ensemble, node, data) for node, data in sorted(texts.items())))
-
-
-class _Connecting:
-    """How kazoo makes its connections, in place of what it does by itself.
-
-    That gives one server all the time that there is for all of them, trusts the system's certificates besides those
-    that it is told, and does not say why TLS failed.
-    """
-
-    def __init__(self, timeout_seconds: float, context: ssl.SSLContext | None) -> None:
-        self._timeout_seconds = timeout_seconds
-        self._context = context
-        self.untrusted: str | None = None
-        """Why a server was not trusted."""
-
-    def __call__(self, *, address: tuple[str, int], hostname: str, **_: object) -> socket.socket:
-        plain = socket.create_connection(address, self._timeout_seconds)
-        if self._context is None:
-            return plain
-        try:
-            return self._context.wrap_socket(plain, server_hostname=hostname)
-        except ssl.SSLCertVerificationError as error:
-            plain.close()
-            self.untrusted = f"the certificate of {hostname}:{address[1]} does not pass: {error.verify_message}"
-            raise
-        except OSError:
-            plain.close()
-            raise
-
-
-@contextmanager
-def _asking(ensemble: Ensemble, timeout_seconds: float, context: ssl.SSLContext | None) -> Iterator[Any]:
     try:
         from kazoo.client import KazooClient  # an extra
-        from kazoo.exceptions import KazooException
+        from kazoo.exceptions import KazooException, NoAuthError, NoNodeError
         from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
     except ImportError:
         raise RefusedError(
             "Cannot find the metastore: because the module kazoo is not installed, with which a ZooKeeper is asked; "
             "pip install 'acidlib[zookeeper]' installs it"
         ) from None
+    failed = "Cannot find the metastore: because the ZooKeeper"
+    hosts, place = ", ".join(server.address for server in servers), f"/{servers[0].namespace}"
+    context = None if tls is None else tls_context(tls)
+    untrusted = ""
+
+    def connect_one(*, address: tuple[str, int], hostname: str, **_: object) -> socket.socket:
+        """Connect in place of kazoo.
+
+        That gives one server all the time that there is for all of them, trusts the system's certificates besides
+        those that it is told, and does not say why TLS failed.
+        """
+        nonlocal untrusted
+        plain = socket.create_connection(address, timeout_seconds / len(servers) / 2)
+        if context is None:
+            return plain
+        try:
+            return context.wrap_socket(plain, server_hostname=hostname)
+        except OSError as error:
+            plain.close()
+            if isinstance(error, ssl.SSLCertVerificationError):
+                untrusted = f"the certificate of {hostname}:{address[1]} does not pass: {error.verify_message}"
+            raise
+
     handler = SequentialThreadingHandler()
-    handler.create_connection = connecting = _Connecting(timeout_seconds / len(ensemble.servers) / 2, context)
-    client = KazooClient(hosts=",".join(ensemble.servers), timeout=timeout_seconds, handler=handler, logger=_SILENT)
+    handler.create_connection = connect_one
+    client = KazooClient(hosts=hosts.replace(" ", ""), timeout=timeout_seconds, handler=handler, logger=_SILENT)
+    data: dict[str, bytes] = {}
     try:
         client.start(timeout=timeout_seconds)
-        yield client
+        for node in client.get_children(place):
+            with suppress(NoNodeError):  # it has ended meanwhile
+                data[node] = client.get(f"{place}/{node}")[0]
     except KazooTimeoutError:
-        if connecting.untrusted is not None:
-            raise RefusedError(f"Cannot trust the ZooKeeper {ensemble.name}: because {connecting.untrusted}") from None
-        raise RetryError(
-            f"Cannot find the metastore: because the ZooKeeper {', '.join(ensemble.servers)} did not answer within "
-            f"{timeout_seconds:g} s"
+        if untrusted:
+            raise RefusedError(f"Cannot trust the ZooKeeper {hosts} below {place}: because {untrusted}") from None
+        raise RetryError(f"{failed} {hosts} did not answer within {timeout_seconds:g} s") from None
+    except NoNodeError:
+        raise RefusedError(
+            f"{failed} {hosts} has no node {place}: hive.zookeeper.namespace names it, and no metastore may have "
+            "registered yet"
         ) from None
+    except NoAuthError:
+        raise RefusedError(f"{failed} {hosts} below {place} does not let us read") from None
     except KazooException as error:
-        raise RetryError(
-            f"Cannot find the metastore: because the ZooKeeper {ensemble.name} failed: {type(error).__name__}"
-        ) from None
+        raise RetryError(f"{failed} {hosts} below {place} failed: {type(error).__name__}") from None
     finally:
         client.stop()
         client.close()
-
-
-def _data(client: Any, ensemble: Ensemble) -> Iterator[tuple[str, bytes]]:
-    from kazoo.exceptions import NoAuthError, NoNodeError
-
-    place = f"/{ensemble.namespace}"
-    try:
-        for node in client.get_children(place):
-            try:
-                yield node, client.get(f"{place}/{node}")[0]
-            except NoNodeError:
-                continue  # it has ended meanwhile
-    except NoNodeError:
-        raise RefusedError(
-            f"Cannot find the metastore: because the ZooKeeper {', '.join(ensemble.servers)} has no node {place}: "
-            "hive.zookeeper.namespace names it, and no metastore may have registered yet"
-        ) from None
-    except NoAuthError:
-        raise RefusedError(
-            f"Cannot find the metastore: because the ZooKeeper {ensemble.name} does not let us read"
-        ) from None
-
-
-def _endpoint(ensemble: Ensemble, node: str, data: bytes) -> Endpoint:
-    try:
-        text = data.decode()
-        if "," not in text and urlsplit(f"thrift://{text}").port is not None:
-            (endpoint,) = parse_endpoints([f"thrift://{text}"])
-            return endpoint
-    except (ValueError, RefusedError):
-        pass
-    raise RefusedError(
-        f"Cannot find the metastore: because the node /{ensemble.namespace}/{node} of the ZooKeeper "
-        f"{', '.join(ensemble.servers)} holds {data[:_LONGEST_TOLD]!r}, which is not host:port"
-    )
+    if not data:
+        raise RetryError(f"Cannot find a metastore: because none is registered in the ZooKeeper {hosts} below {place}")
+    found: list[Endpoint] = []
+    for node, content in sorted(data.items()):
+        try:
+            text = content.decode()
+            if "," in text or urlsplit(f"thrift://{text}").port is None:
+                raise ValueError(text)
+            found += parse_endpoints([f"thrift://{text}"])
+        except (ValueError, RefusedError):
+            raise RefusedError(
+                f"Cannot find the metastore: because the node {place}/{node} of the ZooKeeper {hosts} holds "
+                f"{content[:_LONGEST_TOLD]!r}, which is not host:port"
+            ) from None
+    return tuple(dict.fromkeys(found))

@@ -17,7 +17,6 @@ import os
 import struct
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
@@ -75,10 +74,30 @@ class GssapiClient:
         self._service = ""
 
         def begin() -> bytes:
-            self._context = self._try(lambda: self._new_context(options, host))
-            return self._try(lambda: bytes(self._context.step() or b""))
+            gssapi = _module()
+            if options.host is None:  # as krb5.conf names the host
+                found = gssapi.Name(f"{options.service}@{host}", gssapi.NameType.hostbased_service)
+                text = str(found.canonicalize(gssapi.MechType.kerberos))
+            else:
+                text = f"{options.service}/{options.host}"
+            plain, _, realm = text.partition("@")
+            realm = options.realm or realm
+            service = gssapi.Name(f"{plain}@{realm}" if realm else plain, gssapi.NameType.kerberos_principal)
+            self._service = str(service)
+            flags = gssapi.RequirementFlag
+            self._context = gssapi.SecurityContext(
+                name=service,
+                creds=_credentials(self._login),
+                usage="initiate",
+                mech=gssapi.MechType.kerberos,
+                flags=flags.mutual_authentication
+                | flags.out_of_sequence_detection
+                | flags.integrity
+                | flags.confidentiality,
+            )
+            return self._try(lambda: bytes(self._context.step() or b""))  # now with the name of the service
 
-        self._first = _begun(begin, self._login)
+        self._first = _begun(lambda: self._try(begin), self._login)
 
     def process(self, challenge: bytes | None = None) -> bytes:
         """Return the answer to what the server said; without that, what begins the login. Raises KerberosFailure."""
@@ -110,29 +129,6 @@ class GssapiClient:
             raise KerberosFailure("the server sent a message that is not encrypted")
         return bytes(found.message)
 
-    def _new_context(self, options: SaslOptions, host: str) -> Any:
-        gssapi = _module()
-        if options.host is None:  # as krb5.conf names the host
-            found = gssapi.Name(f"{options.service}@{host}", gssapi.NameType.hostbased_service)
-            text = str(found.canonicalize(gssapi.MechType.kerberos))
-        else:
-            text = f"{options.service}/{options.host}"
-        plain, _, realm = text.partition("@")
-        realm = options.realm or realm
-        service = gssapi.Name(f"{plain}@{realm}" if realm else plain, gssapi.NameType.kerberos_principal)
-        self._service = str(service)
-        flags = gssapi.RequirementFlag
-        return gssapi.SecurityContext(
-            name=service,
-            creds=_credentials(self._login),
-            usage="initiate",
-            mech=gssapi.MechType.kerberos,
-            flags=flags.mutual_authentication
-            | flags.out_of_sequence_detection
-            | flags.integrity
-            | flags.confidentiality,
-        )
-
     def _try(self, act: Callable[[], T]) -> T:
         return _tried(act, self._login, self._service)
 
@@ -161,11 +157,11 @@ def negotiated(login: KerberosLogin, host: str) -> str:
         context = gssapi.SecurityContext(name=name, creds=creds, usage="initiate", mech=mechanism)
         return bytes(context.step() or b"")
 
-    def negotiating() -> bytes:
-        token(gssapi.MechType.kerberos)  # what goes wrong, the other mechanism does not tell
-        return token(gssapi.OID.from_int_seq(_SPNEGO))
+    def tokens() -> list[bytes]:
+        # what goes wrong, the other mechanism does not tell
+        return [token(mechanism) for mechanism in (gssapi.MechType.kerberos, gssapi.OID.from_int_seq(_SPNEGO))]
 
-    made = _begun(lambda: _tried(negotiating, login, service), login)
+    made = _begun(lambda: _tried(tokens, login, service)[-1], login)
     return f"Negotiate {base64.b64encode(made).decode()}"
 
 
@@ -197,7 +193,7 @@ def _tried(act: Callable[[], T], login: KerberosLogin, service: str) -> T:
     except _module().exceptions.GSSError as error:
         if error.min_code - _FIRST in _NO_TICKET:  # the reason may be the keytab, of which Kerberos says nothing
             _look_into_keytab(login)
-        raise failure_of(error, login, service=service, cached=_cached(login)) from None
+        raise failure_of(error, login, service=service, cached=cached_tickets(login)) from None
 
 
 def _heard(act: Callable[[], T]) -> T:
@@ -273,37 +269,34 @@ def _look_into_keytab(login: KerberosLogin) -> None:
         raise keytab_failure(error, login) from None
 
 
-def failure_of(error: Any, login: KerberosLogin, *, service: str, cached: Tickets | None = None) -> KerberosFailure:
-    """Return what an error means for a login to `service`; `cached` is what is in the cache, where that is known."""
+def failure_of(
+    error: Any, login: KerberosLogin, *, service: str, cached: tuple[str, int | None] = ("", None)
+) -> KerberosFailure:
+    """Return what an error means for a login to `service`; `cached` is what `cached_tickets` returns."""
     number = error.min_code - _FIRST
-    name = login.principal or (cached.owner if cached is not None else "this user")
+    owner, end = cached
+    name = login.principal or owner or "this user"
+    ended = "has ended" if end is None else f"ended at {datetime.fromtimestamp(end, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    locked = f"{name} is locked in the realm, or has expired there"
+    no_ticket = f"there is no ticket{f' of {login.principal}' if login.principal else ''}; {_KINIT}"
     known = {
         _NO_CLIENT: f"the realm knows no principal {name}",
         _NO_SERVICE: f"the realm knows no service {service}: does hive.metastore.kerberos.principal name the "
         "metastore's own?",
         _KEY_EXPIRED: f"the password or key of {name} has expired: have a new one made",
+        _TICKET_ENDED: f"the ticket of {name} {ended}; {_KINIT}",
         _TICKET_NOT_YET: _CLOCKS,
         _BROKEN_CONFIGURATION: "krb5.conf cannot be understood",
         _NO_KDC_KNOWN: "krb5.conf names no KDC of the realm; KRB5_CONFIG says which file is read",
         _NO_KDC_ANSWERS: "no KDC of the realm answers",
         _NO_DEFAULT_REALM: "krb5.conf names no default_realm; KRB5_CONFIG says which file is read",
     }
-    if number in _SKEW:
-        reason = _CLOCKS
-    elif number == _TICKET_ENDED and login.keytab is not None:
-        reason = f"a ticket that was fetched now has ended already: {_CLOCKS}"
-    elif number == _TICKET_ENDED:
-        end = None if cached is None or cached.end is None else datetime.fromtimestamp(cached.end, UTC)
-        ended = "has ended" if end is None else f"ended at {end:%Y-%m-%d %H:%M:%S} UTC"
-        reason = f"the ticket of {name} {ended}; {_KINIT}"
-    elif number in _LOCKED:
-        reason = f"{name} is locked in the realm, or has expired there"
-    elif number in _NO_TICKET:
-        reason = f"there is no ticket{f' of {login.principal}' if login.principal else ''}; {_KINIT}"
-    elif number in _WRONG_KEY and login.keytab is not None:
-        reason = f"the keys of {name} in {login.keytab} are not those of the realm: have the keytab made anew"
-    else:
-        reason = known.get(number, "Kerberos failed")
+    known |= dict.fromkeys(_SKEW, _CLOCKS) | dict.fromkeys(_LOCKED, locked) | dict.fromkeys(_NO_TICKET, no_ticket)
+    if login.keytab is not None:
+        known[_TICKET_ENDED] = f"a ticket that was fetched now has ended already: {_CLOCKS}"
+        wrong = f"the keys of {name} in {login.keytab} are not those of the realm: have the keytab made anew"
+        known |= dict.fromkeys(_WRONG_KEY, wrong)
+    reason = known.get(number, "Kerberos failed")
     return KerberosFailure(
         f"{reason}{_said(error)}", passes=number == _NO_KDC_ANSWERS, has_ended=number == _TICKET_ENDED
     )
@@ -331,46 +324,26 @@ def message_failure(error: Any) -> KerberosFailure:
 
 def _said(error: Any) -> str:
     """Return Kerberos' own words; the number that it gives to a wrong signature has the text of no error."""
-    words = _words(error, error.min_code or error.maj_code, is_maj=not error.min_code)
-    if words == _NO_ERROR:
-        words = _words(error, error.maj_code, is_maj=True)
+    words = None
+    for code, is_maj in ((error.min_code, False), (error.maj_code, True)):
+        if code and words in (None, _NO_ERROR):
+            words = " ".join(" ".join(error.get_all_statuses(code, is_maj)).split())
     return f" (Kerberos says: {words})" if words else ""
 
 
-def _words(error: Any, code: int, *, is_maj: bool) -> str:
-    return " ".join(" ".join(error.get_all_statuses(code, is_maj)).split())
+def cached_tickets(login: KerberosLogin) -> tuple[str, int | None]:
+    """Return the principal whose tickets are in the cache, and after which epoch second they are good for nothing.
 
-
-@dataclass(frozen=True, slots=True)
-class Tickets:
-    """What is in a cache: `owner` is a principal; after `end`, epoch seconds, its tickets are good for nothing. None:
-    there are none.
-    """
-
-    owner: str
-    end: int | None
-
-
-def _cached(login: KerberosLogin) -> Tickets | None:
-    """Return what is in the cache, where that is a file.
-
-    The module gssapi tells whose tickets they are and when they end only as long as they are good.
+    "" and None where that is not known: the cache is no file, another file, or not whole. The module gssapi tells it
+    only as long as they are good. Source: MIT Kerberos, `Credential cache file format`, version 4; all numbers are
+    big-endian.
     """
     name = login.cache or f"/tmp/krb5cc_{os.getuid()}"  # noqa: S108 - Kerberos' own
     path = name.removeprefix("FILE:")
-    if not path.startswith("/"):
-        return None
     try:
-        return tickets_in(Path(path).read_bytes())
+        data = Path(path).read_bytes() if path.startswith("/") else b""
     except OSError:
-        return None
-
-
-def tickets_in(data: bytes) -> Tickets | None:
-    """Return what is in the file of a cache; None for another file, and for one that is not whole.
-
-    Source: MIT Kerberos, `Credential cache file format`, version 4; all numbers are big-endian.
-    """
+        data = b""
     file = BytesIO(data)
 
     def take(size: int) -> bytes:
@@ -394,7 +367,7 @@ def tickets_in(data: bytes) -> Tickets | None:
     ends = []
     try:
         if number(2) != _CACHE_VERSION:
-            return None
+            return "", None
         take(number(2))
         realm, parts = principal()
         while file.tell() < len(data):
@@ -413,6 +386,6 @@ def tickets_in(data: bytes) -> Tickets | None:
             if server[:1] == [b"krbtgt"]:
                 ends.append(end)
     except ValueError:
-        return None
+        return "", None
     owner = b"/".join(parts) + b"@" + realm
-    return Tickets(owner.decode("utf-8", "replace"), max(ends, default=None))
+    return owner.decode("utf-8", "replace"), max(ends, default=None)

@@ -38,17 +38,25 @@ CATALOG = "hive"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """One metastore process: a host name or address, and a port. The scheme `https` asks for TLS."""
+    """One metastore process: a host name or address, and a port. The scheme `https` asks for TLS.
+
+    With the scheme `zookeeper` it is a server of a ZooKeeper, below whose node `namespace` metastores register.
+    """
 
     host: str
     port: int = DEFAULT_PORT
     scheme: str = "thrift"
+    namespace: str = ""
+
+    @property
+    def address(self) -> str:
+        """`host:port`."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def uri(self) -> str:
         """`thrift://host:port`."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{host}:{self.port}"
+        return f"{self.scheme}://{self.address}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,15 +156,26 @@ class ConnectionOptions:
     catalog: str = CATALOG
 
 
+def names_zookeeper(uris: Sequence[str]) -> bool:
+    """Return whether any of the URIs is `zookeeper://host:port/namespace`, one for each server."""
+    return any(text.startswith(f"{_ZOOKEEPER}:") for text in _texts(uris))
+
+
 def parse_endpoints(uris: Sequence[str]) -> tuple[Endpoint, ...]:
     """Return the endpoints of URIs; each text may hold several, joined by commas. Repeated ones count once.
 
     Raises RefusedError for a text that is not `thrift://host[:port]` (over HTTP also `http://` or `https://`), and when
-    there is none.
+    there is none. Where one names a ZooKeeper, all have to name servers of the same one.
     """
-    endpoints = tuple(dict.fromkeys(_parse(text) for text in _texts(uris)))
+    of_zookeeper = names_zookeeper(uris)
+    endpoints = tuple(dict.fromkeys(_parse(text, of_zookeeper=of_zookeeper) for text in _texts(uris)))
     if not endpoints:
         raise RefusedError("Cannot connect to a metastore: because no URI is given")
+    nodes = sorted({f"/{endpoint.namespace}" for endpoint in endpoints})
+    if len(nodes) > 1:
+        raise RefusedError(
+            f"Cannot find the metastore: because its URIs name several nodes of a ZooKeeper: {', '.join(nodes)}"
+        )
     return endpoints
 
 
@@ -164,79 +183,32 @@ def _texts(uris: Sequence[str]) -> list[str]:
     return [part.strip() for uri in uris for part in uri.split(",") if part.strip()]
 
 
-def _parse(text: str) -> Endpoint:
+def _parse(text: str, *, of_zookeeper: bool) -> Endpoint:
+    failed, form = f"Cannot use the metastore URI {text!r}", "thrift://host:port"
+    if of_zookeeper:
+        failed, form = f"Cannot use the URI {text!r} of a ZooKeeper", f"{_ZOOKEEPER}://host:port/namespace"
     try:
         parts = urlsplit(text)
-        port = parts.port
+        host, port, node = parts.hostname or "", parts.port, parts.path.strip("/")
     except ValueError as error:
-        raise _malformed(text, str(error)) from None
-    if parts.scheme not in _SCHEMES:
-        raise _malformed(text, "it does not begin with thrift://")
-    if not parts.hostname:
-        raise _malformed(text, "it names no host")
-    if "@" in parts.netloc or parts.path.strip("/") or parts.query or parts.fragment:
-        raise _malformed(text, "there is more than a host and a port")
-    if port == 0:
-        raise _malformed(text, "there is no port 0")
-    return Endpoint(host=parts.hostname, port=DEFAULT_PORT if port is None else port, scheme=parts.scheme)
-
-
-def _malformed(text: str, reason: str) -> RefusedError:
-    return RefusedError(f"Cannot use the metastore URI {text!r}: because {reason}; it has to be thrift://host:port")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ensemble:
-    """Servers of a ZooKeeper as `host:port`, and the node below which metastores register, without slash."""
-
-    servers: tuple[str, ...]
-    namespace: str
-
-    @property
-    def name(self) -> str:
-        """For people: the servers and the node."""
-        return f"{', '.join(self.servers)} below /{self.namespace}"
-
-
-def ensemble_of(uris: Sequence[str]) -> Ensemble | None:
-    """Return the ZooKeeper that `zookeeper://host:port/namespace` name, one for each server; None for other URIs.
-
-    Raises RefusedError for such a URI that makes no sense, and where not all of them are of one ZooKeeper.
-    """
-    texts = _texts(uris)
-    if not any(text.startswith(f"{_ZOOKEEPER}:") for text in texts):
-        return None
-    found = [_server(text) for text in texts]
-    namespaces = {namespace for _, namespace in found}
-    if len(namespaces) > 1:
-        raise RefusedError(
-            f"Cannot find the metastore: because its URIs name several nodes of a ZooKeeper: "
-            f"{', '.join(sorted(f'/{namespace}' for namespace in namespaces))}"
-        )
-    return Ensemble(servers=tuple(dict.fromkeys(server for server, _ in found)), namespace=namespaces.pop())
-
-
-def _server(text: str) -> tuple[str, str]:
-    try:
-        parts = urlsplit(text)
-        port = parts.port
-    except ValueError as error:
-        raise _malformed_ensemble(text, str(error)) from None
-    namespace = parts.path.strip("/")
-    if parts.scheme != _ZOOKEEPER:
-        raise _malformed_ensemble(text, f"others begin with {_ZOOKEEPER}://")
-    if not parts.hostname or not port or "@" in parts.netloc:
-        raise _malformed_ensemble(text, "there is not just a host and a port")
-    if not namespace or parts.query or parts.fragment or not namespace.isprintable():
-        raise _malformed_ensemble(text, "it names no node")
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    return f"{host}:{port}", namespace
-
-
-def _malformed_ensemble(text: str, reason: str) -> RefusedError:
-    return RefusedError(
-        f"Cannot use the URI {text!r} of a ZooKeeper: because {reason}; it has to be {_ZOOKEEPER}://host:port/namespace"
-    )
+        raise RefusedError(f"{failed}: because {error}; it has to be {form}") from None
+    if of_zookeeper:
+        problems = {
+            f"others begin with {_ZOOKEEPER}://": parts.scheme != _ZOOKEEPER,
+            "there is not just a host and a port": not host or not port or "@" in parts.netloc,
+            "it names no node": not node.isprintable() or not node or parts.query or parts.fragment,
+        }
+    else:
+        problems = {
+            "it does not begin with thrift://": parts.scheme not in _SCHEMES,
+            "it names no host": not host,
+            "there is more than a host and a port": "@" in parts.netloc or node or parts.query or parts.fragment,
+            "there is no port 0": port == 0,
+        }
+    for reason, is_so in problems.items():
+        if is_so:
+            raise RefusedError(f"{failed}: because {reason}; it has to be {form}")
+    return Endpoint(host=host, port=DEFAULT_PORT if port is None else port, scheme=parts.scheme, namespace=node)
 
 
 _WITH_TICKET = KerberosLogin()
@@ -259,11 +231,10 @@ class Secrets(Protocol):
 def uris_from_settings(values: Mapping[str, str]) -> tuple[str, ...]:
     """Return the metastore URIs of the settings, in their order; empty when there is none.
 
-    Where a ZooKeeper knows the metastores they are those of its servers: see `zookeeper_of`. Raises RefusedError for
-    another way to find them.
+    Where a ZooKeeper knows the metastores they are those of its servers. Raises RefusedError for another way to find
+    them.
     """
-    text = _value(values, "metastore.thrift.uris", "hive.metastore.uris") or ""
-    given = tuple(part.strip() for part in text.split(",") if part.strip())
+    given = tuple(_texts([_value(values, "metastore.thrift.uris", "hive.metastore.uris") or ""]))
     mode = _value(values, "metastore.service.discovery.mode")
     if mode is None:
         return given
@@ -276,16 +247,12 @@ def uris_from_settings(values: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def options_from_settings(
-    values: Mapping[str, str],
-    *,
-    token: str | None = None,
-    secrets: Secrets | None = None,
-    login: KerberosLogin = _WITH_TICKET,
+    values: Mapping[str, str], *, secrets: Secrets, token: str | None = None, login: KerberosLogin = _WITH_TICKET
 ) -> ConnectionOptions:
     """Return the options that Hive's client would connect with.
 
-    token    the JWT of who runs this, if there is one
     secrets  what Java keeps; asked where it is needed
+    token    the JWT of who runs this, if there is one
     login    for a metastore that asks for Kerberos
 
     Raises RefusedError for a value that makes no sense and for what is not supported: the compact protocol; and what
@@ -294,9 +261,7 @@ def options_from_settings(
     if _flag(values, "metastore.thrift.compact.protocol.enabled"):
         raise _unsupported("metastore.thrift.compact.protocol.enabled is true", "only the binary protocol is")
     mode = _one_of(values, "metastore.client.thrift.transport.mode", ("binary", "http"))
-    order = _one_of(
-        values, "metastore.thrift.uri.selection", ("random", "sequential"), older="hive.metastore.uri.selection"
-    )
+    order = _one_of(values, "metastore.thrift.uri.selection", ("random", "sequential"), "hive.metastore.uri.selection")
     timeout = _value(values, "metastore.client.socket.timeout") or "600s"
     try:
         seconds = parse_duration(timeout) / 1000
@@ -325,12 +290,12 @@ def catalog_from_settings(values: Mapping[str, str]) -> str:
     return name
 
 
-def zookeeper_tls(values: Mapping[str, str], secrets: Secrets | None) -> TlsOptions | None:
+def zookeeper_tls(values: Mapping[str, str], secrets: Secrets) -> TlsOptions | None:
     """Return TLS to a ZooKeeper, as Hive's client has it; None without.
 
     Raises RefusedError for a key in a file of Java's, and what `secrets` raises.
     """
-    if not _flag(values, "metastore.zookeeper.ssl.client.enable", older="hive.zookeeper.ssl.client.enable"):
+    if not _flag(values, "metastore.zookeeper.ssl.client.enable", "hive.zookeeper.ssl.client.enable"):
         return None
     key_file = _value(values, *(f"{prefix}keystore.location" for prefix in _ZOOKEEPER_TLS))
     if key_file is not None and not key_file.lower().endswith(_PEM_SUFFIXES):
@@ -346,30 +311,27 @@ def zookeeper_tls(values: Mapping[str, str], secrets: Secrets | None) -> TlsOpti
     return replace(trusting, key_file=key_file, key_password=password)
 
 
-def _http(values: Mapping[str, str], token: str | None, secrets: Secrets | None, login: KerberosLogin) -> HttpOptions:
+def _http(values: Mapping[str, str], token: str | None, secrets: Secrets, login: KerberosLogin) -> HttpOptions:
     mode = (_value(values, "metastore.client.auth.mode") or "NOSASL").upper()
     by_kerberos = mode != "JWT" and (_flag(values, "metastore.sasl.enabled") or mode == "KERBEROS")
     if mode == "JWT" and not token:
         raise RefusedError(
             f"Cannot log in to the metastore with a JWT: because the variable {TOKEN_VARIABLE} is not set"
         )
-    if mode == "JWT" and token is not None and not _TOKEN.fullmatch(token):
+    if mode == "JWT" and not _TOKEN.fullmatch(token or ""):
         raise RefusedError(f"Cannot log in to the metastore with a JWT: because {TOKEN_VARIABLE} does not hold one")
+    path = _value(values, "metastore.client.thrift.http.path") or "metastore"
+    if not _PATH.fullmatch(path):
+        raise RefusedError(f"Cannot use metastore.client.thrift.http.path: because {path!r} is no path")
     return HttpOptions(
-        path=_http_path(_value(values, "metastore.client.thrift.http.path") or "metastore"),
+        # that of the servlet, with its star, as Hive's client posts to it (`MetaStoreUtils.getHttpPath`)
+        path=f"/{path.removesuffix('*').strip('/')}/*".replace("//", "/"),
         token=token if mode == "JWT" else None,
         username=_value(values, "metastore.client.plain.username"),
         login=_checked(login) if by_kerberos else None,
         headers=_headers(_value(values, "metastore.client.http.additional.headers") or ""),
         https=_tls(values, secrets),
     )
-
-
-def _http_path(text: str) -> str:
-    """Return the path that Hive's client posts to (`MetaStoreUtils.getHttpPath`): the servlet's, with its star."""
-    if not _PATH.fullmatch(text):
-        raise RefusedError(f"Cannot use metastore.client.thrift.http.path: because {text!r} is no path")
-    return f"/{text.removesuffix('*').strip('/')}/*".replace("//", "/")
 
 
 def _headers(text: str) -> tuple[tuple[str, str], ...]:
@@ -385,7 +347,7 @@ def _headers(text: str) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def _tls(values: Mapping[str, str], secrets: Secrets | None) -> TlsOptions:
+def _tls(values: Mapping[str, str], secrets: Secrets) -> TlsOptions:
     ca_file = values.get(CA_FILE, "").strip()
     if ca_file:
         return TlsOptions(ca_file=ca_file)
@@ -393,25 +355,22 @@ def _tls(values: Mapping[str, str], secrets: Secrets | None) -> TlsOptions:
 
 
 def _trusting(
-    values: Mapping[str, str], secrets: Secrets | None, truststore: str | None, prefixes: Sequence[str]
+    values: Mapping[str, str], secrets: Secrets, truststore: str | None, prefixes: Sequence[str]
 ) -> TlsOptions:
     """Return what a truststore has; names of settings with its type and its password begin with the prefixes."""
     if truststore is None or truststore.lower().endswith(_PEM_SUFFIXES):
         return TlsOptions(ca_file=truststore)
-    if secrets is None:
-        raise RefusedError(f"Cannot use the truststore {truststore}: because there is no Java here, which reads such")
     kind = _value(values, *(f"{prefix}type" for prefix in prefixes))
     password = _kept(values, secrets, *(f"{prefix}password" for prefix in prefixes))
     return TlsOptions(certificates=secrets.certificates(truststore, kind, password))
 
 
-def _kept(values: Mapping[str, str], secrets: Secrets | None, *names: str) -> str | None:
+def _kept(values: Mapping[str, str], secrets: Secrets, *names: str) -> str | None:
     """Return a password: that of a credential provider, else what the settings say."""
-    stored = () if secrets is None else map(secrets.password, _spellings(names))
-    return next(filter(None, stored), None) or _value(values, *names)
+    return next(filter(None, map(secrets.password, _spellings(names))), None) or _value(values, *names)
 
 
-def _sasl(values: Mapping[str, str], secrets: Secrets | None, login: KerberosLogin) -> SaslOptions | None:
+def _sasl(values: Mapping[str, str], secrets: Secrets, login: KerberosLogin) -> SaslOptions | None:
     mode = (_value(values, "metastore.client.auth.mode") or "NOSASL").upper()
     if _flag(values, "metastore.sasl.enabled") or mode == "KERBEROS":
         return _kerberos(values, login)
@@ -424,7 +383,7 @@ def _sasl(values: Mapping[str, str], secrets: Secrets | None, login: KerberosLog
     return None
 
 
-def _plain(values: Mapping[str, str], secrets: Secrets | None) -> SaslOptions:
+def _plain(values: Mapping[str, str], secrets: Secrets) -> SaslOptions:
     """With the password of a file of ours, or as Hive's client has it: that of the user's name, in a provider."""
     username = _value(values, "metastore.client.plain.username")
     password_file = values.get(PASSWORD_FILE, "").strip()
@@ -433,7 +392,7 @@ def _plain(values: Mapping[str, str], secrets: Secrets | None) -> SaslOptions:
         raise RefusedError(f"{failed} hive.metastore.client.plain.username is not set")
     if password_file:
         return SaslOptions(mechanism="PLAIN", username=username, password_file=password_file)
-    if secrets is None or not secrets.providers:
+    if not secrets.providers:
         raise RefusedError(
             f"{failed} neither hadoop.security.credential.provider.path, where Hive's client finds the password by the "
             f"user's name, nor {PASSWORD_FILE} is set"
@@ -453,13 +412,20 @@ def _kerberos(values: Mapping[str, str], login: KerberosLogin) -> SaslOptions:
             f"Cannot log in to the metastore with Kerberos: because hive.metastore.kerberos.principal is "
             f"{principal or 'not set'}; it has to be service/_HOST@REALM"
         )
+    text = values.get(PROTECTION, "")
+    try:
+        named = tuple(Protection(word) for part in text.split(",") if (word := part.strip().lower()))
+    except ValueError:
+        names = ", ".join(one.value for one in Protection)
+        raise RefusedError(f"Cannot use the setting {PROTECTION}: because {text!r} is none of {names}") from None
     return SaslOptions(
         mechanism="GSSAPI",
         service=service,
         host=None if host.upper() == "_HOST" else host,
         realm=realm or None,
         login=_checked(login),
-        protection=_protection(values),
+        # TLS encrypts by itself, and metastores with it offer nothing else: `MetaStoreUtils.getMetaStoreSaslProperties`
+        protection=() if _flag(values, "metastore.use.SSL") else named,
     )
 
 
@@ -472,20 +438,6 @@ def _checked(login: KerberosLogin) -> KerberosLogin:
     return login
 
 
-def _protection(values: Mapping[str, str]) -> tuple[Protection, ...]:
-    """Return what Hadoop's setting names, in its order; over TLS, which encrypts by itself, what costs least.
-
-    Source: Hive `MetaStoreUtils.getMetaStoreSaslProperties`, by which metastores with TLS offer nothing else.
-    """
-    text = values.get(PROTECTION, "")
-    try:
-        named = tuple(Protection(word) for part in text.split(",") if (word := part.strip().lower()))
-    except ValueError:
-        names = ", ".join(one.value for one in Protection)
-        raise RefusedError(f"Cannot use the setting {PROTECTION}: because {text!r} is none of {names}") from None
-    return () if _flag(values, "metastore.use.SSL") else named
-
-
 def _value(values: Mapping[str, str], *names: str) -> str | None:
     """Return the first name that is set, or else its older spelling with `hive.` in front; blank counts as not set."""
     return next((text for name in _spellings(names) if (text := values.get(name, "").strip())), None)
@@ -495,16 +447,16 @@ def _spellings(names: Sequence[str]) -> list[str]:
     return [*names, *(f"hive.{name}" for name in names if not name.startswith("hive."))]
 
 
-def _one_of(values: Mapping[str, str], name: str, words: Sequence[str], *, older: str | None = None) -> str:
+def _one_of(values: Mapping[str, str], name: str, words: Sequence[str], *older: str) -> str:
     """Return the word that a setting has, in lower case; the first one if it is not set."""
-    text = _value(values, name, *([older] if older else []))
+    text = _value(values, name, *older)
     if text is not None and text.lower() not in words:
         raise RefusedError(f"Cannot use the setting {name}: because {text!r} is neither {' nor '.join(words)}")
     return words[0] if text is None else text.lower()
 
 
-def _flag(values: Mapping[str, str], name: str, *, default: bool = False, older: str | None = None) -> bool:
-    text = _value(values, name, *([older] if older else []))
+def _flag(values: Mapping[str, str], name: str, *older: str, default: bool = False) -> bool:
+    text = _value(values, name, *older)
     try:
         return default if text is None else parse_flag(text)
     except ValueError:

@@ -15,6 +15,7 @@ import ssl
 import struct
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from http.client import BadStatusLine, HTTPConnection, HTTPException, HTTPResponse, IncompleteRead, RemoteDisconnected
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
@@ -48,10 +49,6 @@ class ConnectionLost(Exception):  # noqa: N818 - it is an event that callers dec
 
 class UnreadableAnswer(ConnectionLost):
     """What came back is no answer of a metastore."""
-
-
-class NobodyToAsk(ConnectionLost):
-    """The login needs another server, which does not answer."""
 
 
 class Transport:
@@ -103,7 +100,7 @@ class Transport:
         if not data:
             return
         if self._packets:
-            data = data if self._sasl is None else self._protected(self._sasl.wrap, data)
+            data = data if self._sasl is None else _protected(self._sasl.wrap, data)
             data = struct.pack(">I", len(data)) + data
         # from here on the server may have the message, even if an error comes back
         self.sent = True
@@ -118,7 +115,7 @@ class Transport:
             if length > _MAX_PACKET:
                 raise ConnectionLost("the answer does not come in frames")
             packet = self._receive_exactly(length)
-            self._in = packet if self._sasl is None else self._protected(self._sasl.unwrap, packet)
+            self._in = packet if self._sasl is None else _protected(self._sasl.unwrap, packet)
         data, self._in = self._in[:size], self._in[size:]
         return data
 
@@ -126,13 +123,6 @@ class Transport:
         """End the connection; never raises."""
         with suppress(OSError):
             self._socket.close()
-
-    @staticmethod
-    def _protected(act: Callable[[bytes], bytes], data: bytes) -> bytes:
-        try:
-            return bytes(act(data))
-        except KerberosFailure as failure:
-            raise ConnectionLost(str(failure)) from None
 
     def _receive(self, size: int) -> bytes:
         try:
@@ -161,23 +151,74 @@ class Transport:
             raise ConnectionLost(f"the connection broke: {reason_of(error)}") from None
 
     def _log_in(self, options: SaslOptions, endpoint: Endpoint) -> Login:
-        answered = False
+        """Log in; what is returned wraps and unwraps messages as was agreed (signed, encrypted, plain)."""
 
-        def receive(size: int) -> bytes:
-            nonlocal answered
-            data = self._receive_exactly(size)
-            answered = True
-            return data
+        def refused(reason: str) -> RefusedError:
+            return RefusedError(f"Cannot log in to the metastore {endpoint.uri}: because {reason}")
 
+        hint = " (does the metastore ask for one, by SASL?)"
         try:
-            return login(options, endpoint.host, self._send, receive)
-        except SaslFailure as failure:
-            raise RefusedError(f"Cannot log in to the metastore {endpoint.uri}: because {failure}") from None
-        except NobodyToAsk:
-            raise
+            client = _login(options, endpoint.host)
+            self._tell(_START, options.mechanism)
+            self._tell(_OK, client.process())
+            while True:
+                head = self._receive_exactly(5)
+                hint = ""
+                status, length = struct.unpack(">BI", head)
+                if not _START <= status <= _COMPLETE or length > _MAX_CHALLENGE:
+                    raise refused("the server does not speak SASL")
+                challenge = self._receive_exactly(length)
+                if status == _COMPLETE:
+                    if not client.complete:
+                        raise refused("the server ended the login before it was finished")
+                    return client
+                if status != _OK:
+                    raise refused(_refusal(options, one_line(challenge.decode("utf-8", "replace"))))
+                if client.complete:  # it would be asked without end
+                    raise refused("the server goes on with a login that is finished")
+                self._tell(_OK, client.process(challenge))
+        except KerberosFailure as failure:
+            raise ConnectionLost(str(failure)) if failure.passes else refused(str(failure)) from None
+        except SASLError as error:
+            raise refused(str(error)) from None
         except ConnectionLost as reason:
-            hint = "" if answered else " (does the metastore ask for one, by SASL?)"
             raise ConnectionLost(f"{reason} in the login{hint}") from None
+
+    def _tell(self, status: int, text: bytes | str | None) -> None:
+        data = text.encode() if isinstance(text, str) else text or b""
+        self._send(struct.pack(">BI", status, len(data)) + data)
+
+
+def _protected(act: Callable[[bytes], bytes], data: bytes) -> bytes:
+    try:
+        return bytes(act(data))
+    except KerberosFailure as failure:
+        raise ConnectionLost(str(failure)) from None
+
+
+def _login(options: SaslOptions, host: str) -> Login:
+    """Return a login that has not begun; RefusedError for a password file or a mechanism that cannot be used here."""
+    if options.mechanism == "GSSAPI":
+        return GssapiClient(options, host)
+    password = options.password or ""
+    if options.password is None and options.password_file is not None:
+        try:
+            password = next(iter(Path(options.password_file).read_text(encoding="utf-8").splitlines()), "")
+        except (OSError, UnicodeDecodeError) as error:
+            raise RefusedError(
+                f"Cannot log in to the metastore: because the password file {options.password_file} cannot be read: "
+                f"{error.strerror if isinstance(error, OSError) else 'it is not UTF-8'}"
+            ) from None
+    return SASLClient(host, service=options.service, mechanism="PLAIN", username=options.username, password=password)
+
+
+def _refusal(options: SaslOptions, text: str) -> str:
+    if options.mechanism != "GSSAPI":
+        return text or "the server refused it"
+    return (
+        f"it does not accept the ticket, and says: {text or 'nothing'}; its log has the reason: often other keys than "
+        "the realm has for it, or clocks that differ"
+    )
 
 
 def is_quiet(connection: socket.socket) -> bool:
@@ -255,74 +296,6 @@ def one_line(text: str) -> str:
     return line if len(line) <= _LONGEST_TOLD else line[: _LONGEST_TOLD - 3] + "..."
 
 
-class SaslFailure(Exception):  # noqa: N818 - Transport makes a RefusedError of it
-    """The server refused the login, or does not speak SASL; the text says which."""
-
-
-def login(options: SaslOptions, host: str, send: Callable[[bytes], None], receive: Callable[[int], bytes]) -> Login:
-    """Log in over an open connection; the result wraps and unwraps messages as was agreed (signed, encrypted, plain).
-
-    `receive` gives exactly as many bytes as it is asked for.
-
-    Raises RefusedError for a mechanism that cannot be used here, SaslFailure when the server says no.
-    """
-    try:
-        client = _client(options, host)
-        _send(send, _START, options.mechanism.encode())
-        _send(send, _OK, client.process())
-        while True:
-            status, text = _receive(receive)
-            if status == _COMPLETE:
-                if not client.complete:
-                    raise SaslFailure("the server ended the login before it was finished")
-                return client
-            if status != _OK:
-                raise SaslFailure(_refusal(options, one_line(text.decode("utf-8", "replace"))))
-            if client.complete:  # it would be asked without end
-                raise SaslFailure("the server goes on with a login that is finished")
-            _send(send, _OK, client.process(text))
-    except (SASLError, KerberosFailure) as error:
-        if isinstance(error, KerberosFailure) and error.passes:
-            raise NobodyToAsk(str(error)) from None
-        raise SaslFailure(str(error)) from None
-
-
-def _refusal(options: SaslOptions, text: str) -> str:
-    if options.mechanism != "GSSAPI":
-        return text or "the server refused it"
-    return (
-        f"it does not accept the ticket, and says: {text or 'nothing'}; its log has the reason: often other keys than "
-        "the realm has for it, or clocks that differ"
-    )
-
-
-def _client(options: SaslOptions, host: str) -> Login:
-    if options.mechanism == "GSSAPI":
-        return GssapiClient(options, host)
-    password = options.password or ""
-    if options.password is None and options.password_file is not None:
-        try:
-            password = next(iter(Path(options.password_file).read_text(encoding="utf-8").splitlines()), "")
-        except (OSError, UnicodeDecodeError) as error:
-            raise RefusedError(
-                f"Cannot log in to the metastore: because the password file {options.password_file} cannot be read: "
-                f"{error.strerror if isinstance(error, OSError) else 'it is not UTF-8'}"
-            ) from None
-    return SASLClient(host, service=options.service, mechanism="PLAIN", username=options.username, password=password)
-
-
-def _send(send: Callable[[bytes], None], status: int, text: bytes | str | None) -> None:
-    data = text.encode() if isinstance(text, str) else text or b""
-    send(struct.pack(">BI", status, len(data)) + data)
-
-
-def _receive(receive: Callable[[int], bytes]) -> tuple[int, bytes]:
-    status, length = struct.unpack(">BI", receive(5))
-    if not _START <= status <= _COMPLETE or length > _MAX_CHALLENGE:
-        raise SaslFailure("the server does not speak SASL")
-    return status, receive(length) if length else b""
-
-
 _THRIFT = "application/x-thrift"
 _USER_HEADER = "x-actor-username"
 _HTTP_OK, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _NO_POST = 200, 401, 403, 404, 405
@@ -346,20 +319,24 @@ class HttpTransport:
         Raises ConnectionLost, and RefusedError for a certificate that does not pass and a name that cannot be sent.
         """
         self.sent = False
-        self._endpoint = endpoint
-        self._options = options
-        self._tls = options.tls or (http.https if endpoint.scheme == "https" else None)
+        name = http.username or user
+        if http.token is None and not (name.isascii() and name.isprintable()):
+            raise RefusedError(f"Cannot tell a metastore behind HTTP who asks: because no header can hold {name!r}")
+        who = {_USER_HEADER: name} if http.token is None else {"Authorization": f"Bearer {http.token}"}
+        self._headers = {"Content-Type": _THRIFT, "Accept": _THRIFT, "User-Agent": "acidlib"} | who | dict(http.headers)
         self._path = http.path
-        self._headers = _headers(http, user)
-        self._cookies: SimpleCookie = SimpleCookie()
+        self._cookies: dict[str, str] = {}
         self._timeout_seconds = options.connect_timeout_seconds
         self._out = bytearray()
         self._in = memoryview(b"")
         self._ends_by_itself = True  # the answer says how long it is
         self._login = http.login
         self._logs_in = False  # the server has asked for it
+        # with a socket of ours, so that both transports make connections, trust and tell alike
+        tls = options.tls or (http.https if endpoint.scheme == "https" else None)
+        self._connect = partial(open_socket, endpoint, options, tls)
         self._http = HTTPConnection(endpoint.host, endpoint.port)
-        self._connect()
+        self._http.sock = self._connect()
 
     def begin(self, timeout_seconds: float) -> None:
         """Start a message: nothing of it is sent yet, and each wait for its answer may take this long."""
@@ -378,20 +355,41 @@ class HttpTransport:
         self._out += data
 
     def flush(self) -> None:
-        """Post what was written and waits for the whole answer."""
+        """Post what was written, wait for the whole answer, and take it if it is one of Thrift."""
         data = bytes(self._out)
         self._out.clear()
         if not data:
             return
         response, body = self._posted(data)
-        if self._asks_for_kerberos(response) and not self._logs_in:
+        ways = [way.lower().split()[:1] for way in response.headers.get_all("WWW-Authenticate") or ()]
+        asks_for_login = response.status == _UNAUTHORIZED and ["negotiate"] in ways
+        if asks_for_login and self._login is not None and not self._logs_in:
             # it has not taken the message
             self.sent = False
             self._logs_in = True
             response, body = self._posted(data)
         # else it ends with the connection, which may have broken, also in the middle of a header
         self._ends_by_itself = response.chunked or response.length is not None
-        self._require_thrift(response, body)
+        # of an answer that does not tell it, text/plain: so are those by which Hive turns away
+        kind = response.headers.get_content_type()
+        answer = f"{response.status} {one_line(response.reason)}".rstrip()
+        said = one_line(body[:_LONGEST_READ].decode("utf-8", "replace")) if kind == "text/plain" else ""
+        told = f"{answer}: {said}" if said else answer
+        if response.status in _REDIRECTS:
+            # without what may be a secret of the one who is sent there
+            where = one_line(response.headers.get("Location", "").partition("?")[0]) or "elsewhere"
+            raise self._turned_away(f"it redirects to {where}, which is not followed: name that server itself")
+        if response.status in (_UNAUTHORIZED, _FORBIDDEN):
+            raise self._turned_away(f"it does not let us in: {told}")
+        if response.status in (_NOT_FOUND, _NO_POST):
+            path = f"metastore.client.thrift.http.path is {self._path}"
+            raise self._turned_away(f"there is no metastore at this path: {answer} ({path})")
+        if response.status != _HTTP_OK:
+            raise ConnectionLost(f"the server answered {told}")
+        if not (body or self._ends_by_itself):
+            raise self._half_an_answer()
+        if "Content-Type" in response.headers and (kind.startswith("text/") or kind == "application/json"):
+            raise UnreadableAnswer(f"it answers with {kind}, not with {_THRIFT}")
         self._in = memoryview(body)
 
     def read(self, size: int) -> bytes:
@@ -406,23 +404,19 @@ class HttpTransport:
         with suppress(OSError):
             self._http.close()
 
-    def _connect(self) -> None:
-        # with a socket of ours, so that both transports make connections, trust and tell alike
-        self._http.sock = open_socket(self._endpoint, self._options, self._tls)
-
     def _posted(self, data: bytes) -> tuple[HTTPResponse, bytes]:
         headers = dict(self._headers)
         if self._cookies:
-            headers["Cookie"] = "; ".join(f"{name}={cookie.coded_value}" for name, cookie in self._cookies.items())
+            headers["Cookie"] = "; ".join(f"{name}={value}" for name, value in self._cookies.items())
         if self._login is not None and self._logs_in:
             try:
-                headers["Authorization"] = negotiated(self._login, self._endpoint.host)
+                headers["Authorization"] = negotiated(self._login, self._http.host)
             except KerberosFailure as failure:
                 if failure.passes:
                     raise ConnectionLost(str(failure)) from None
                 raise self._turned_away(f"it asks for Kerberos, and {failure}") from None
         if self._http.sock is None:
-            self._connect()
+            self._http.sock = self._connect()
         self._http.sock.settimeout(self._timeout_seconds)
         # from here on the server may have the message, even if an error comes back
         self.sent = True
@@ -434,43 +428,23 @@ class HttpTransport:
             raise ConnectionLost(f"there was no answer within {self._timeout_seconds:g} s") from None
         except RemoteDisconnected:
             raise ConnectionLost("the server closed the connection") from None
-        except IncompleteRead:
-            raise ConnectionLost("the connection broke in the middle of an answer") from None
-        except BadStatusLine as error:
-            if not str(error.args[0]).endswith("\n"):  # half a line
+        except HTTPException as error:
+            is_half_a_line = isinstance(error, BadStatusLine) and not str(error.args[0]).endswith("\n")
+            if is_half_a_line or isinstance(error, IncompleteRead):
                 raise ConnectionLost("the connection broke in the middle of an answer") from None
-            raise UnreadableAnswer("the server does not speak HTTP") from None
-        except HTTPException:
             raise UnreadableAnswer("the server does not speak HTTP") from None
         except OSError as error:
             raise ConnectionLost(f"the connection broke: {reason_of(error)}") from None
-        self._keep_cookies(response)
+        # what a server before the metastore wants back, so that it finds its session again
+        for text in response.headers.get_all("Set-Cookie") or ():
+            found: SimpleCookie = SimpleCookie()
+            with suppress(CookieError):
+                found.load(text)
+            for name, cookie in found.items():
+                self._cookies.pop(name, None)
+                if cookie["max-age"] != "0":
+                    self._cookies[name] = cookie.coded_value
         return response, body
-
-    def _asks_for_kerberos(self, response: HTTPResponse) -> bool:
-        asked = [word.split()[0].lower() for word in response.headers.get_all("WWW-Authenticate") or () if word.strip()]
-        return self._login is not None and response.status == _UNAUTHORIZED and "negotiate" in asked
-
-    def _require_thrift(self, response: HTTPResponse, body: bytes) -> None:
-        # of an answer that does not tell it, text/plain: so are those by which Hive turns away
-        kind = response.headers.get_content_type()
-        answer = f"{response.status} {one_line(response.reason)}".rstrip()
-        said = _said(kind, body)
-        if response.status in _REDIRECTS:
-            # without what may be a secret of the one who is sent there
-            where = one_line(response.headers.get("Location", "").partition("?")[0]) or "elsewhere"
-            raise self._turned_away(f"it redirects to {where}, which is not followed: name that server itself")
-        if response.status in (_UNAUTHORIZED, _FORBIDDEN):
-            raise self._turned_away(f"it does not let us in: {answer}{said}")
-        if response.status in (_NOT_FOUND, _NO_POST):
-            path = f"metastore.client.thrift.http.path is {self._path}"
-            raise self._turned_away(f"there is no metastore at this path: {answer} ({path})")
-        if response.status != _HTTP_OK:
-            raise ConnectionLost(f"the server answered {answer}{said}")
-        if not (body or self._ends_by_itself):
-            raise self._half_an_answer()
-        if "Content-Type" in response.headers and (kind.startswith("text/") or kind == "application/json"):
-            raise UnreadableAnswer(f"it answers with {kind}, not with {_THRIFT}")
 
     def _half_an_answer(self) -> ConnectionLost:
         kind = UnreadableAnswer if self._ends_by_itself else ConnectionLost
@@ -479,28 +453,3 @@ class HttpTransport:
     def _turned_away(self, reason: str) -> TurnedAway:
         self.sent = False
         return TurnedAway(reason)
-
-    def _keep_cookies(self, response: HTTPResponse) -> None:
-        """Keep what a server before the metastore wants back, so that it finds its session again."""
-        for text in response.headers.get_all("Set-Cookie") or ():
-            found: SimpleCookie = SimpleCookie()
-            with suppress(CookieError):
-                found.load(text)
-            for name, cookie in found.items():
-                self._cookies.pop(name, None)
-                if cookie["max-age"] != "0":
-                    self._cookies[name] = cookie.value
-
-
-def _headers(http: HttpOptions, user: str) -> dict[str, str]:
-    name = http.username or user
-    if http.token is None and not (name.isascii() and name.isprintable()):
-        raise RefusedError(f"Cannot tell a metastore behind HTTP who asks: because no header can hold {name!r}")
-    who = {_USER_HEADER: name} if http.token is None else {"Authorization": f"Bearer {http.token}"}
-    return {"Content-Type": _THRIFT, "Accept": _THRIFT, "User-Agent": "acidlib"} | who | dict(http.headers)
-
-
-def _said(kind: str, body: bytes) -> str:
-    """Return what the server says in plain text, with a colon in front; pages are for browsers."""
-    text = one_line(body[:_LONGEST_READ].decode("utf-8", "replace")) if kind == "text/plain" else ""
-    return f": {text}" if text else ""

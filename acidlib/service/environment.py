@@ -22,7 +22,7 @@ from acidlib.metastore.options import (
     ConnectionOptions,
     KerberosLogin,
     catalog_from_settings,
-    ensemble_of,
+    names_zookeeper,
     options_from_settings,
     parse_endpoints,
     uris_from_settings,
@@ -97,9 +97,9 @@ class Environment:
         site = self.settings.site
         stated = {key: value for key, value in self.settings.hadoop.items() if key == PROTECTION}
         options = options_from_settings(stated | dict(site), token=self.token, secrets=self.secrets, login=self.login)
-        if ensemble_of(self.metastore) is None:
-            return options
-        return replace(options, zookeeper_tls=zookeeper_tls(site, self.secrets))
+        if names_zookeeper(self.metastore):
+            return replace(options, zookeeper_tls=zookeeper_tls(site, self.secrets))
+        return options
 
 
 def stated_uris(option: str | None) -> tuple[str, ...] | None:
@@ -111,8 +111,7 @@ def stated_uris(option: str | None) -> tuple[str, ...] | None:
         return None
     if option.strip().lower() == "none":
         return ()
-    if ensemble_of([option]) is None:
-        parse_endpoints([option])
+    parse_endpoints([option])
     return uris_from_settings({"hive.metastore.uris": option})
 
 

@@ -38,6 +38,7 @@ from acidlib.metastore.transport import Transport
 from acidlib.model.names import Generation
 from acidlib.model.tables import TableRef
 from acidlib.service.services import Task
+from acidlib.stores.hadoop import JavaSecrets
 from integration.conftest import KERBEROS
 from integration.harness import AROUND, ROOT, Jobs
 from integration.hive4_jobs import Service, only_line
@@ -188,7 +189,7 @@ def test_a_login_over_tls(servers: Servers, realm: Kdc, anna: KerberosLogin, tmp
             "hive.metastore.kerberos.principal": f"{SERVICE}@{realm.realm}",
             "acidlib.metastore.ca.file": str(store.with_name("ca.pem")),
         }
-        options = options_from_settings(settings, login=anna)
+        options = options_from_settings(settings, secrets=JavaSecrets(), login=anna)
         with connect([uri], options, user="tester", host="here") as hms:
             hms.abort_txn(hms.open_txn(TxnType.DEFAULT, "over TLS"), TxnType.DEFAULT)
             assert _protection_of(hms) is Protection.AUTHENTICATION

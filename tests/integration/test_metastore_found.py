@@ -25,7 +25,7 @@ from servers.zookeeper import ZooKeeper, ensemble
 from acidlib.errors import RefusedError, RetryError
 from acidlib.metastore.connection import Effect, effect_of
 from acidlib.metastore.hms import Hms, connect, registered
-from acidlib.metastore.options import ConnectionOptions, Ensemble, HttpOptions, TlsOptions
+from acidlib.metastore.options import ConnectionOptions, HttpOptions, TlsOptions, parse_endpoints
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.names import Generation
 from acidlib.model.tables import TableRef
@@ -195,9 +195,9 @@ def test_a_run_finds_the_metastores_and_goes_on_with_another(
     jobs: Jobs,
     service: Service,
 ) -> None:
-    ensemble = Ensemble(servers=(zookeeper.server,), namespace=NAMESPACE)
+    servers = parse_endpoints([f"zookeeper://{zookeeper.server}/{NAMESPACE}"])
     # by the name that this machine has for itself
-    assert [one.port for one in registered(ensemble, timeout_seconds=10)] == [http_metastore.port]
+    assert [one.port for one in registered(servers, timeout_seconds=10)] == [http_metastore.port]
     with Lake(hive4_metastore) as lake:
         made = lake.table("found")
         lake.request(made)
@@ -225,8 +225,8 @@ def test_what_is_no_metastore_there(zookeeper: ZooKeeper, client: KazooClient, t
     server = zookeeper.server
 
     def found(namespace: str) -> list[str]:
-        ensemble = Ensemble(servers=(server,), namespace=namespace)
-        return [one.uri for one in registered(ensemble, timeout_seconds=10)]
+        servers = parse_endpoints([f"zookeeper://{server}/{namespace}"])
+        return [one.uri for one in registered(servers, timeout_seconds=10)]
 
     with pytest.raises(RefusedError) as refused:
         found("nowhere")
@@ -259,8 +259,8 @@ def test_a_zookeeper_over_tls(
     client.create("/secure/a", b"host1:9083")
 
     def found(tls: TlsOptions, *, server: str = zookeeper.secure_server, seconds: float = 10) -> list[str]:
-        ensemble = Ensemble(servers=(server,), namespace="secure")
-        return [one.uri for one in registered(ensemble, timeout_seconds=seconds, tls=tls)]
+        servers = parse_endpoints([f"zookeeper://{server}/secure"])
+        return [one.uri for one in registered(servers, timeout_seconds=seconds, tls=tls)]
 
     ca_file = str(zookeepers_store.with_name("ca.pem"))
     trusting = TlsOptions(ca_file=ca_file)
@@ -287,11 +287,11 @@ def test_a_zookeeper_of_several_servers_of_which_one_dies(
 ) -> None:
     """It dies in the middle of a run, together with the metastore that the run speaks to."""
     made = ensemble(tmp_path)
-    whole = Ensemble(servers=tuple(one.server for one in made), namespace="several")
+    uri = ",".join(f"zookeeper://{one.server}/several" for one in made)
     with ExitStack() as stack:
         for one in made:
             stack.enter_context(one)
-        client = KazooClient(hosts=",".join(whole.servers))
+        client = KazooClient(hosts=",".join(one.server for one in made))
         client.start()
         stack.callback(client.close)
         stack.callback(client.stop)
@@ -307,19 +307,18 @@ def test_a_zookeeper_of_several_servers_of_which_one_dies(
             threading.Thread(target=proxy.close).start()
 
         proxy.after("update_compactor_state", end)
-        uri = ",".join(f"zookeeper://{server}/several" for server in whole.servers)
         ran = Service(jobs=jobs, uri=uri).good("major_compact")
         assert proxy.happened == ["after update_compactor_state"]
         assert ran.states == ["ready for cleaning"]
         made[0].kill()  # of three, one is not enough
         with pytest.raises(RetryError, match=r"^Cannot find the metastore: because the ZooKeeper .* did not answer"):
-            registered(whole, timeout_seconds=3)
+            registered(parse_endpoints([uri]), timeout_seconds=3)
 
 
 def test_a_zookeeper_that_does_not_answer(jobs: Jobs) -> None:
     server = f"127.0.0.1:{free_port()}"
     with pytest.raises(RetryError) as caught:
-        registered(Ensemble(servers=(server,), namespace="hive"), timeout_seconds=1)
+        registered(parse_endpoints([f"zookeeper://{server}/hive"]), timeout_seconds=1)
     assert str(caught.value) == (f"Cannot find the metastore: because the ZooKeeper {server} did not answer within 1 s")
     ran = jobs("show_compactions", "--metastore-uri", f"zookeeper://{server}/hive?x=1")
     assert ran.err.rstrip().endswith("because it names no node; it has to be zookeeper://host:port/namespace")

@@ -281,12 +281,12 @@ def test_a_login_with_a_password_over_tls(servers: Servers, tmp_path: Path) -> N
         assert works(reach(metastore.uri, options({"joe": "secret word"} | truststore, login | trusting)))
         by_files = {"acidlib.metastore.password.file": str(password_file)}
         by_files["acidlib.metastore.ca.file"] = str(store.with_name("ca.pem"))
-        assert works(reach(metastore.uri, options_from_settings(login | tls | by_files)))
+        assert works(reach(metastore.uri, options_from_settings(login | tls | by_files, secrets=JavaSecrets())))
         with pytest.raises(RefusedError, match=rf"^Cannot log in to the metastore {metastore.uri}: because ") as caught:
             reach(metastore.uri, options({"joe": "guess"} | truststore, login | trusting))
         assert "guess" not in str(caught.value)
         with pytest.raises((RefusedError, RetryError)):
-            reach(metastore.uri, options_from_settings(tls | by_files))
+            reach(metastore.uri, options_from_settings(tls | by_files, secrets=JavaSecrets()))
 
 
 @in_a_long_run
@@ -309,7 +309,7 @@ def test_a_login_with_a_password_of_a_directory(servers: Servers, hive4_metastor
 
             def let_in(password: str, **others: str) -> bool:
                 password_file.write_text(f"{password}\n")
-                return works(reach(metastore.uri, options_from_settings(settings | others)))
+                return works(reach(metastore.uri, options_from_settings(settings | others, secrets=JavaSecrets())))
 
             refused = rf"^Cannot log in to the metastore {metastore.uri}: because Error validating the login$"
             assert let_in("secret word")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,20 +11,17 @@ from fake_metastore import FakeMetastore, Hangup, raises
 from acidlib.errors import RefusedError
 from acidlib.metastore import hms
 from acidlib.metastore.hms import registered
-from acidlib.metastore.options import ConnectionOptions, Endpoint, Ensemble, ensemble_of, parse_endpoints
+from acidlib.metastore.options import ConnectionOptions, Endpoint, parse_endpoints
 
-ONE = Ensemble(servers=("zk1:1", "[::1]:2"), namespace="a/b")
-
-
-@pytest.mark.parametrize(
-    ("uris", "expected"),
-    [
-        (["thrift://a:1"], None),
-        (["zookeeper://zk1:1/a/b, zookeeper://[::1]:2/a/b/", "zookeeper://ZK1:1/a/b"], ONE),
-    ],
+ONE = tuple(
+    Endpoint(host=host, port=port, scheme="zookeeper", namespace="a/b") for host, port in (("zk1", 1), ("::1", 2))
 )
-def test_the_servers_of_uris(uris: Sequence[str], expected: Ensemble | None) -> None:
-    assert ensemble_of(uris) == expected
+
+
+def test_the_servers_of_uris() -> None:
+    uris = ["zookeeper://zk1:1/a/b, zookeeper://[::1]:2/a/b/", "zookeeper://ZK1:1/a/b"]
+    assert parse_endpoints(uris) == ONE
+    assert [one.address for one in ONE] == ["zk1:1", "[::1]:2"]
 
 
 @pytest.mark.parametrize(
@@ -42,7 +38,7 @@ def test_the_servers_of_uris(uris: Sequence[str], expected: Ensemble | None) -> 
 )
 def test_uris_of_a_zookeeper_that_are_refused(uri: str, told: str) -> None:
     with pytest.raises(RefusedError, match=told):
-        ensemble_of([uri])
+        parse_endpoints([uri])
 
 
 def test_without_its_module(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,12 +70,12 @@ def test_uris_are_tried_in_any_order_unless_the_options_say_that_they_have_one()
 
 
 def test_where_metastores_register_it_is_asked_again_when_none_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Ensemble] = []
+    asked: list[tuple[Endpoint, ...]] = []
     with FakeMetastore() as first, FakeMetastore() as second:
         found = [parse_endpoints([first.uri])]
 
-        def known(ensemble: Ensemble, **_: object) -> tuple[Endpoint, ...]:
-            asked.append(ensemble)
+        def known(servers: tuple[Endpoint, ...], *_: object) -> tuple[Endpoint, ...]:
+            asked.append(servers)
             return found[-1]
 
         monkeypatch.setattr(hms, "registered", known)

@@ -12,13 +12,11 @@ import pytest
 
 from acidlib.metastore.kerberos import (
     KerberosFailure,
-    Tickets,
-    _cached,
     _chosen,
+    cached_tickets,
     failure_of,
     keytab_failure,
     message_failure,
-    tickets_in,
 )
 from acidlib.metastore.options import KerberosLogin, Protection
 
@@ -58,9 +56,9 @@ def test_where_tickets_are_looked_for(tmp_path: Path) -> None:
     path = tmp_path / "a:b"
     path.write_bytes(CACHE)
     for name in (str(path), f"FILE:{path}"):
-        assert _cached(KerberosLogin(cache=name)) == Tickets("anna/admin@R", 1000)
+        assert cached_tickets(KerberosLogin(cache=name)) == ("anna/admin@R", 1000)
     for name in (f"{path}x", f"DIR:{path}", "KEYRING:persistent:0", "KCM:"):
-        assert _cached(KerberosLogin(cache=name)) is None
+        assert cached_tickets(KerberosLogin(cache=name)) == ("", None)
 
 
 def text(data: bytes) -> bytes:
@@ -92,15 +90,19 @@ HEAD = struct.pack(">HH", 0x0504, 12) + b"\0\1\0\x08" + bytes(8) + principal(b"a
 CACHE = HEAD + ticket(b"krb5_ccache_conf_data", b"fast_avail", end=0) + ticket(b"krbtgt", b"R", end=1000)
 
 
-def test_the_ticket_for_tickets_counts() -> None:
-    assert tickets_in(CACHE + ticket(b"hive", b"host", end=2000)) == Tickets("anna/admin@R", 1000)
-    assert tickets_in(CACHE + ticket(b"krbtgt", b"OTHER", end=1500)) == Tickets("anna/admin@R", 1500)
-    assert tickets_in(HEAD) == Tickets("anna/admin@R", None)
-
-
-@pytest.mark.parametrize("data", [b"", b"junk", HEAD[:-1], CACHE[:-1], b"\5\3" + CACHE[2:], HEAD + b"\xff" * 40])
-def test_what_is_no_such_cache_says_nothing(data: bytes) -> None:
-    assert tickets_in(data) is None
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (CACHE + ticket(b"hive", b"host", end=2000), ("anna/admin@R", 1000)),
+        (CACHE + ticket(b"krbtgt", b"OTHER", end=1500), ("anna/admin@R", 1500)),
+        (HEAD, ("anna/admin@R", None)),
+        *((no_cache, ("", None)) for no_cache in (b"", b"junk", HEAD[:-1], CACHE[:-1], b"\5\3" + CACHE[2:])),
+        (HEAD + b"\xff" * 40, ("", None)),
+    ],
+)
+def test_the_ticket_for_tickets_counts(tmp_path: Path, data: bytes, expected: tuple[str, int | None]) -> None:
+    (tmp_path / "cache").write_bytes(data)
+    assert cached_tickets(KerberosLogin(cache=str(tmp_path / "cache"))) == expected
 
 
 FIRST = 2529638912
@@ -162,7 +164,7 @@ class GssapiError(Exception):
     ],
 )
 def test_what_helps(number: int, login: KerberosLogin, told: str) -> None:
-    found = failure_of(GssapiError(FIRST + number), login, service="hive/h@R", cached=Tickets("bob@R", 1_000_000_000))
+    found = failure_of(GssapiError(FIRST + number), login, service="hive/h@R", cached=("bob@R", 1_000_000_000))
     assert str(found) == f"{told} (Kerberos says: The text)"
     assert (found.passes, found.has_ended) == (number == 156, number == 32)
 
@@ -170,7 +172,7 @@ def test_what_helps(number: int, login: KerberosLogin, told: str) -> None:
 def test_what_is_not_known_is_not_told() -> None:
     found = failure_of(GssapiError(FIRST + 32, ""), TICKET, service="hive/h@R")
     assert str(found) == "the ticket of this user has ended; run kinit, or give --principal and --keytab"
-    found = failure_of(GssapiError(FIRST + 32, ""), NAMED, service="hive/h@R", cached=Tickets("bob@R", None))
+    found = failure_of(GssapiError(FIRST + 32, ""), NAMED, service="hive/h@R", cached=("bob@R", None))
     assert str(found) == "the ticket of anna@R has ended; run kinit, or give --principal and --keytab"
 
 

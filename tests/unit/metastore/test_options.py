@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from acidlib.errors import RefusedError
@@ -18,6 +20,24 @@ from acidlib.metastore.options import (
     uris_from_settings,
     zookeeper_tls,
 )
+
+
+class Kept:
+    """What Java keeps, without Java."""
+
+    def __init__(self, providers: str = "jceks://file/p", **passwords: str) -> None:
+        self.providers = providers
+        self._passwords = {name.replace("_", "."): password for name, password in passwords.items()}
+
+    def password(self, name: str) -> str | None:
+        return self._passwords.get(name)
+
+    def certificates(self, path: str, kind: str | None, password: str | None) -> str:
+        return f"{path} {kind} {password}"
+
+
+def options_of(settings: dict[str, str], **given: Any) -> ConnectionOptions:
+    return options_from_settings(settings, secrets=Kept(""), **given)
 
 
 @pytest.mark.parametrize(
@@ -142,17 +162,17 @@ HTTP = {"hive.metastore.client.thrift.transport.mode": "HTTP"}
     ],
 )
 def test_http_of_settings(settings: dict[str, str], expected: HttpOptions) -> None:
-    assert options_from_settings(HTTP | settings, token="a.b.c").http == expected
+    assert options_of(HTTP | settings, token="a.b.c").http == expected
 
 
 def test_what_is_no_jwt_is_refused_and_not_shown() -> None:
     with pytest.raises(RefusedError, match=r"because HMS_JWT does not hold one$"):
-        options_from_settings(HTTP | {"metastore.client.auth.mode": "JWT"}, token="a\r\nX: secret")
+        options_of(HTTP | {"metastore.client.auth.mode": "JWT"}, token="a\r\nX: secret")
 
 
 def test_a_jwt_needs_http() -> None:
     with pytest.raises(RefusedError, match="JWT without HTTP, which is not supported"):
-        options_from_settings({"metastore.client.auth.mode": "JWT"}, token="a.b.c")
+        options_of({"metastore.client.auth.mode": "JWT"}, token="a.b.c")
 
 
 @pytest.mark.parametrize(
@@ -165,7 +185,7 @@ def test_a_jwt_needs_http() -> None:
     ],
 )
 def test_the_order_of_several_uris(settings: dict[str, str], expected: bool) -> None:
-    assert options_from_settings(settings).in_any_order is expected
+    assert options_of(settings).in_any_order is expected
 
 
 KERBEROS = {"hive.metastore.sasl.enabled": "true", "hive.metastore.kerberos.principal": "hms/_HOST@EXAMPLE.COM"}
@@ -226,13 +246,12 @@ SSL = {"hive.metastore.use.SSL": "true"}
     ],
 )
 def test_options_of_settings(settings: dict[str, str], expected: ConnectionOptions) -> None:
-    assert options_from_settings(settings) == expected
+    assert options_of(settings) == expected
 
 
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        (SSL | {"hive.metastore.truststore.path": "/t.jks"}, r"truststore /t\.jks: because there is no Java here"),
         ({"hive.metastore.use.SSL": "yes"}, r"setting metastore\.use\.SSL: because 'yes' is neither"),
         ({"hive.metastore.client.socket.timeout": "soon"}, r"socket\.timeout: because 'soon' is not a duration"),
         ({"hive.metastore.client.socket.timeout": "5 eons"}, "because '5 eons' is not a duration"),
@@ -259,21 +278,7 @@ def test_options_of_settings(settings: dict[str, str], expected: ConnectionOptio
 )
 def test_settings_that_are_refused(settings: dict[str, str], told: str) -> None:
     with pytest.raises(RefusedError, match=told):
-        options_from_settings(settings)
-
-
-class Kept:
-    """What Java keeps, without Java."""
-
-    def __init__(self, providers: str = "jceks://file/p", **passwords: str) -> None:
-        self.providers = providers
-        self._passwords = {name.replace("_", "."): password for name, password in passwords.items()}
-
-    def password(self, name: str) -> str | None:
-        return self._passwords.get(name)
-
-    def certificates(self, path: str, kind: str | None, password: str | None) -> str:
-        return f"{path} {kind} {password}"
+        options_of(settings)
 
 
 def test_the_password_of_a_user_in_a_credential_provider() -> None:
@@ -329,9 +334,9 @@ def test_tls_to_a_zookeeper() -> None:
 
 def test_who_logs_in_with_kerberos() -> None:
     login = KerberosLogin(principal="anna", keytab="/k", cache="/c")
-    found = options_from_settings(KERBEROS, login=login).sasl
+    found = options_of(KERBEROS, login=login).sasl
     assert found is not None
     assert found.login == login
-    assert options_from_settings({}, login=login).sasl is None
+    assert options_of({}, login=login).sasl is None
     with pytest.raises(RefusedError, match=r"because --keytab names /k, and no --principal says who"):
-        options_from_settings(KERBEROS, login=KerberosLogin(keytab="/k"))
+        options_of(KERBEROS, login=KerberosLogin(keytab="/k"))
