@@ -7,7 +7,7 @@ import io
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from importlib import resources
 from types import ModuleType
 from typing import Any, Self, TypeVar
@@ -181,58 +181,57 @@ class Connection:
         # thriftpy2 publishes no types for it
         protocol = TCyBinaryProtocol(TCyBufferedTransport(self.transport))  # type: ignore[no-untyped-call]
         self._own_client = TClient(interface().Metastore, protocol)
-        try:
-            self.generation, self.version = self._shake_hands(options, user)
-        except BaseException:
-            self.transport.close()
-            raise
-
-    def _shake_hands(self, options: ConnectionOptions, user: str) -> tuple[Generation, str]:
-        """Each answer has to come within the connect timeout: a peer that is no metastore often just waits."""
-        seconds = options.connect_timeout_seconds
+        self._hive3_client = ThriftHiveMetastore.Client(
+            TBinaryProtocolAccelerated(TBufferedTransport(self.transport, _READ_AHEAD))
+        )
+        self.version = ""
         hint = _SETTINGS_HINT if options.http is None else _HTTP_HINT
+        # each answer has to come within this: a peer that is no metastore often just waits
+        seconds = options.connect_timeout_seconds
         try:
             if options.set_user and options.sasl is None and options.http is None:
                 # as Hive's client: a server that refuses to be told the user is no obstacle
                 with suppress(*_SERVER_ERRORS):
                     self._exchange(seconds, "set_ugi", user, [])
-            version = ""
             with suppress(*_SERVER_ERRORS):
-                version = self._exchange(seconds, "getVersion")
-            return self._generation(seconds, version), version
-        except TurnedAway as reason:
-            raise RefusedError(f"Cannot use the metastore {self.endpoint.uri}: because {reason}") from None
-        except UnreadableAnswer as reason:
-            raise RefusedError(f"Cannot use {self.endpoint.uri}: because {reason} ({hint})") from None
-        except ConnectionLost as reason:
-            raise ConnectionLost(f"{reason} ({hint})") from None
+                self.version = self._exchange(seconds, "getVersion")
+            self.generation = self._find_generation(seconds)
+        except BaseException as error:
+            self.transport.close()
+            if isinstance(error, TurnedAway):
+                raise RefusedError(f"Cannot use the metastore {endpoint.uri}: because {error}") from None
+            if isinstance(error, UnreadableAnswer):
+                raise RefusedError(f"Cannot use {endpoint.uri}: because {error} ({hint})") from None
+            if isinstance(error, ConnectionLost):
+                raise ConnectionLost(f"{error} ({hint})") from None
+            raise
 
-    def _generation(self, seconds: float, version: str) -> Generation:
-        """Return Hive 4 if it has a call that only Hive 4 has, Hive 3 if it has one that came with Hive 3."""
+    def _find_generation(self, seconds: float) -> Generation:
+        """Return Hive 4 if it has a call that only Hive 4 has, Hive 3 if it has one that came with Hive 3.
+
+        Any answer that the interface provides for shows that a call is there.
+        """
         types = interface()
         database = types.GetDatabaseRequest(name="default", catalogName=CATALOG)
-        if self._has_call(seconds, "get_database_req", database):
-            return Generation.HIVE4
         no_tables = types.GetValidWriteIdsRequest(fullTableNames=[], validTxnList=f"0:{LONG_MAX}::")
-        if self._has_call(seconds, "get_valid_write_ids", no_tables):
-            return Generation.HIVE3
-        reported = f" (it tells version {version})" if version else ""
+        for generation, call, request in (
+            (Generation.HIVE4, "get_database_req", database),
+            (Generation.HIVE3, "get_valid_write_ids", no_tables),
+        ):
+            try:
+                self._exchange(seconds, call, request)
+            except _APPLICATION_ERRORS as error:
+                if not _is_unknown_call(error):
+                    raise ConnectionLost(f"the server failed: {_one_line(error)}") from None
+            except _SERVER_ERRORS:
+                return generation
+            else:
+                return generation
+        reported = f" (it tells version {self.version})" if self.version else ""
         raise RefusedError(
             f"Cannot use {self.endpoint.uri}: because it is no metastore of Hive 3.1 or 4{reported}: it has neither "
             "the call get_database_req nor get_valid_write_ids"
         )
-
-    def _has_call(self, seconds: float, call: str, request: object) -> bool:
-        """Return whether the server has a call: any answer that the interface provides for shows that it has."""
-        try:
-            self._exchange(seconds, call, request)
-        except _APPLICATION_ERRORS as error:
-            if _is_unknown_call(error):
-                return False
-            raise ConnectionLost(f"the server failed: {_one_line(error)}") from None
-        except _SERVER_ERRORS:
-            return True
-        return True
 
     def call(self, action: str, name: str, *arguments: object, missing: str = "", hive3: bool = False) -> Any:
         """Return the answer of a call, see `MetastoreClient.call`; raise what `translated` makes of a server's error.
@@ -242,7 +241,7 @@ class Connection:
         try:
             return self._exchange(self._timeout_seconds, name, *arguments, hive3=hive3)
         except _SERVER_ERRORS as error:
-            if missing and _exception_name(error) == missing:
+            if missing and type(error).__name__ == missing:
                 return None
             raise translated(error, action=action, call=name, uri=self.endpoint.uri) from None
 
@@ -264,11 +263,6 @@ class Connection:
             _check(answer, name)
         return answer
 
-    @cached_property
-    def _hive3_client(self) -> Any:
-        transport = TBufferedTransport(self.transport, _READ_AHEAD)
-        return ThriftHiveMetastore.Client(TBinaryProtocolAccelerated(transport))
-
 
 def translated(error: Exception, *, action: str, call: str, uri: str) -> AcidError:
     """Return the error to raise for an exception of the server. `action` completes "Cannot ...".
@@ -282,7 +276,7 @@ def translated(error: Exception, *, action: str, call: str, uri: str) -> AcidErr
         if getattr(error, "type", None) == TApplicationException.MISSING_RESULT:
             return CorruptError(f"Cannot read the answer of {call}: because it is empty (asked of {uri})")
         return RetryError(f"Cannot {action}: because the metastore {uri} failed: {reason}")
-    name = _exception_name(error)
+    name = type(error).__name__  # Hive's, in both Thrift libraries
     if name == "NoSuchTxnException":
         return NoSuchTransactionError(f"Cannot {action}: because {reason}")
     if name in _CONFLICTS:
@@ -290,11 +284,6 @@ def translated(error: Exception, *, action: str, call: str, uri: str) -> AcidErr
     if name == "MetaException":
         return RetryError(f"Cannot {action}: because the metastore {uri} says: {reason}")
     return RefusedError(f"Cannot {action}: because {reason}")
-
-
-def _exception_name(error: Exception) -> str:
-    """Return Hive's name of an exception; both Thrift libraries name their classes so."""
-    return type(error).__name__
 
 
 def _is_unknown_call(error: Exception) -> bool:
@@ -307,19 +296,15 @@ def _one_line(error: Exception) -> str:
     """Return the first line of a server's text, without the Java class in front; at most 300 characters."""
     text = error.message if hasattr(error, "message") else str(error)
     lines = [line.strip() for line in str(text or "").splitlines() if line.strip()]
-    line = lines[0] if lines else _exception_name(error)
+    line = lines[0] if lines else type(error).__name__
     head, colon, rest = line.partition(": ")
     if colon and rest and " " not in head and "." in head and head.endswith(("Exception", "Error")):
         line = rest
     return line if len(line) <= _LONGEST_REASON else line[: _LONGEST_REASON - 3] + "..."
 
 
-class _AttemptFailed(Exception):  # noqa: N818 - it asks for another attempt
-    """Another attempt may succeed; `error` is raised when this was the last one."""
-
-    def __init__(self, error: AcidError) -> None:
-        super().__init__(str(error))
-        self.error = error
+class _AttemptFailedError(RetryError):
+    """Another attempt may succeed; this is the error when it was the last one."""
 
 
 class _Line(threading.local):
@@ -412,7 +397,7 @@ class MetastoreClient:
                         answer_lost = True
                         if effect is Effect.NOT_IDEMPOTENT:
                             raise _unknown_outcome(action, reason) from None
-                    raise _AttemptFailed(RetryError(f"Cannot {action}: because {reason}")) from None
+                    raise _AttemptFailedError(f"Cannot {action}: because {reason}") from None
                 except NoSuchTransactionError:
                     if answer_lost and effect is Effect.IDEMPOTENT:
                         # a transaction that is over may be forgotten: Hive 3.1 does so at once if it wrote nothing
@@ -421,8 +406,9 @@ class MetastoreClient:
                     raise
             except BaseException as error:
                 # a connection that may be in the middle of an answer is not used again
-                if not isinstance(error, AcidError) or isinstance(error, (UnknownOutcomeError, DefectError)):
-                    self._move_on()
+                lost = (_AttemptFailedError, UnknownOutcomeError, DefectError)
+                if isinstance(error, lost) or not isinstance(error, AcidError):
+                    self._line.current += self._close_own()  # the next endpoint is tried first
                 raise
 
         try:
@@ -447,14 +433,11 @@ class MetastoreClient:
         retrying = Retrying(
             stop=stop_after_attempt(attempts),
             wait=wait_exponential(multiplier=1, max=_LONGEST_WAIT_SECONDS),
-            retry=retry_if_exception_type(_AttemptFailed),
+            retry=retry_if_exception_type(_AttemptFailedError),
             sleep=self._sleep,
             reraise=True,
         )
-        try:
-            return retrying(attempt)
-        except _AttemptFailed as failed:
-            raise failed.error from None
+        return retrying(attempt)
 
     def _connected(self) -> Connection:
         """Return this thread's connection, opened again where it was closed or the server has ended it."""
@@ -467,17 +450,13 @@ class MetastoreClient:
         self.version = connection.version
         return connection
 
-    def _move_on(self) -> None:
-        """Close the connection; the next one is tried with the next endpoint first."""
-        if self._line.connection is not None:
-            self._close_own()
-            self._line.current += 1
-
-    def _close_own(self) -> None:
+    def _close_own(self) -> bool:
+        """Close the connection of this thread; False where it has none."""
         connection, self._line.connection = self._line.connection, None
         if connection is not None:
             self._opened.discard(connection)
             connection.transport.close()
+        return connection is not None
 
     def _open(self, generation: Generation | None) -> Connection:
         """Return a connection to the first endpoint that answers, from the current one on; of a generation, if any."""
@@ -511,7 +490,7 @@ class MetastoreClient:
             # what let us in before may do so again, and says nothing against a table
             raise refused[0] if generation is None else RetryError(str(refused[0]))
         uris = ", ".join(endpoint.uri for endpoint in endpoints)
-        raise _AttemptFailed(RetryError(f"Cannot reach the metastore {uris}: because {'; '.join(failures)}"))
+        raise _AttemptFailedError(f"Cannot reach the metastore {uris}: because {'; '.join(failures)}")
 
 
 def _unknown_outcome(action: str, reason: str) -> UnknownOutcomeError:
