@@ -38,7 +38,6 @@ _TABLES_PER_CALL = 300
 _PARTITIONS_PER_CALL = 500
 # without these a server hides insert-only tables behind an error (Hive `ClientCapability`)
 _CAPABILITIES = [1, 2]
-_HIVE3_CAPABILITIES = hive3_types.ClientCapabilities(_CAPABILITIES)
 _NO_OBJECT = "NoSuchObjectException"
 _NO_DATABASE = "UnknownDBException"
 CHANGED = "transient_lastDdlTime"
@@ -175,17 +174,17 @@ class CatalogCalls(MetastoreClient):
         self.call(f"change properties of {found.table.ref}", "alter_table_req", request)
 
     def _table_row(self, ref: TableRef) -> Any:
-        action = f"read the table {ref.whole_table}"
-        call = "get_table_req"
-        if self._is_hive4 or self.catalog != CATALOG:
-            request = self._types.GetTableRequest(
-                dbName=ref.database, tblName=ref.table, catName=self.catalog, capabilities=self._capabilities()
-            )
-            answer = self.call(action, call, request, missing=_NO_OBJECT)
-        else:
-            request = hive3_types.GetTableRequest(ref.database, ref.table, _HIVE3_CAPABILITIES)
-            answer = self.call(action, call, request, missing=_NO_OBJECT, hive3=True)
+        types, common = self._request_types(self.catalog)
+        request = types.GetTableRequest(dbName=ref.database, tblName=ref.table, **common)
+        action, call = f"read the table {ref.whole_table}", "get_table_req"
+        answer = self.call(action, call, request, missing=_NO_OBJECT, hive3=types is hive3_types)
         return None if answer is None else required(answer.table, call, "table")
+
+    def _request_types(self, catalog: str) -> tuple[Any, dict[str, Any]]:
+        """Return the types of requests for tables, hmsclient's for Hive 3.1, and the fields that all have."""
+        if self._is_hive4 or not catalog == self.catalog == CATALOG:
+            return self._types, {"catName": catalog, "capabilities": self._types.ClientCapabilities(_CAPABILITIES)}
+        return hive3_types, {"capabilities": hive3_types.ClientCapabilities(_CAPABILITIES)}
 
     def partition_names(self, ref: TableRef) -> tuple[str, ...]:
         """Return all partitions of a table as `k=v/k2=v2` with Hive's escaping, exactly as stored.
@@ -228,18 +227,13 @@ class CatalogCalls(MetastoreClient):
         return database if self.catalog == CATALOG else f"@{self.catalog}#{database}"
 
     def _tables_of(self, catalog: str, database: str, names: Sequence[str]) -> tuple[Table, ...]:
+        types, common = self._request_types(catalog)
         found = []
         for batch in _batches(dict.fromkeys(names), _TABLES_PER_CALL):
             action = f"read {plural(len(batch), 'table')} of {database}"
             call = "get_table_objects_by_name_req"
-            if self._is_hive4 or catalog != CATALOG or self.catalog != CATALOG:
-                request = self._types.GetTablesRequest(
-                    dbName=database, tblNames=batch, catName=catalog, capabilities=self._capabilities()
-                )
-                answer = self.call(action, call, request, missing=_NO_DATABASE)
-            else:
-                request = hive3_types.GetTablesRequest(database, batch, _HIVE3_CAPABILITIES)
-                answer = self.call(action, call, request, missing=_NO_DATABASE, hive3=True)
+            request = types.GetTablesRequest(dbName=database, tblNames=batch, **common)
+            answer = self.call(action, call, request, missing=_NO_DATABASE, hive3=types is hive3_types)
             if answer is None:
                 return ()
             found += [_table_of(table, call) for table in required(answer.tables, call, "tables")]
@@ -294,9 +288,6 @@ class CatalogCalls(MetastoreClient):
                     f"asked for, with the values {partition.values}"
                 )
             yield found, partition
-
-    def _capabilities(self) -> Any:
-        return self._types.ClientCapabilities(values=_CAPABILITIES)
 
 
 def _lower(names: Sequence[str]) -> tuple[str, ...]:

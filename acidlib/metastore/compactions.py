@@ -29,14 +29,6 @@ _TYPE_NAMES = {number: name for name, number in _TYPE_NUMBERS.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownRequest(CompactionRequest):
-    """A row of the queue or of the history with what only a metastore has of it; all of it is None on Hive 3.1."""
-
-    worker_version: str | None = None
-    initiator_version: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OtherRequest:
     """A row of the queue or of the history of a type or state that this library does not know, in Hive's words.
 
@@ -52,11 +44,11 @@ class OtherRequest:
 class CompactionCalls(MetastoreClient):
     """Compactions. `compact`, `find_next_compaction`, `mark_*` and `abort_compactions` are never repeated once sent."""
 
-    def compact(self, request: CompactionRequest, *, initiator_version: str | None = None) -> Enqueued:
+    def compact(self, request: CompactionRequest) -> Enqueued:
         """Put a request for a table or partition in the queue, unless there is one already: see `Enqueued`.
 
         Of `request` the names, the type, the properties, `run_as` and why an initiator queued it count, on Hive 4 also
-        `initiator_id`, `pool`, and of a rebalance `bucket_count` and `order_by`.
+        `initiator_id`, `initiator_version`, `pool`, and of a rebalance `bucket_count` and `order_by`.
         Raises UnknownOutcomeError when the answer is lost: look at the queue.
         """
         call = "compact2"
@@ -66,11 +58,11 @@ class CompactionCalls(MetastoreClient):
             partitionname=request.ref.partition,
             type=_TYPE_NUMBERS[request.type.name],
             runas=request.run_as,
-            properties=dict(request.properties) | _told(request.facts) or None,
+            properties=dict(request.properties) | _told(request.facts).properties() or None,
         )
         if self._is_hive4:
             asked.initiatorId = request.initiator_id
-            asked.initiatorVersion = initiator_version
+            asked.initiatorVersion = request.initiator_version
             asked.poolName = request.pool
             asked.numberOfBuckets = request.bucket_count
             asked.orderByClause = request.order_by
@@ -79,29 +71,29 @@ class CompactionCalls(MetastoreClient):
             id=answer.id, accepted=answer.accepted, state=_state_or_none(answer.state), reason=answer.errormessage
         )
 
-    def show_compactions(self) -> tuple[ShownRequest, ...]:
+    def show_compactions(self) -> tuple[CompactionRequest, ...]:
         """Return the queue and the history, newest first, without the rows of unknown types and states."""
         return self.show_all_compactions()[0]
 
-    def show_all_compactions(self) -> tuple[tuple[ShownRequest, ...], tuple[OtherRequest, ...]]:
+    def show_all_compactions(self) -> tuple[tuple[CompactionRequest, ...], tuple[OtherRequest, ...]]:
         """Return the queue and the history, newest first: the requests, and the rows of unknown types and states."""
         call = "show_compact"
         answer = self.call("read the compactions", call, self._types.ShowCompactRequest())
         rows = sorted((_shown_request(row, call) for row in answer.compacts), key=lambda row: row.id, reverse=True)
         return (
-            tuple(row for row in rows if isinstance(row, ShownRequest)),
+            tuple(row for row in rows if isinstance(row, CompactionRequest)),
             tuple(row for row in rows if isinstance(row, OtherRequest)),
         )
 
-    def find_compaction(self, request_id: int) -> ShownRequest | None:
+    def find_compaction(self, request_id: int) -> CompactionRequest | None:
         """Return one row of the queue or of the history; None when it is not there, or of an unknown type or state."""
         call = "show_compact"
         asked = self._types.ShowCompactRequest(id=request_id) if self._is_hive4 else self._types.ShowCompactRequest()
         answer = self.call(f"read the compaction {request_id}", call, asked)
         rows = (_shown_request(row, call) for row in answer.compacts if row.id == request_id)
-        return next((row for row in rows if isinstance(row, ShownRequest)), None)
+        return next((row for row in rows if isinstance(row, CompactionRequest)), None)
 
-    def find_next_compaction(self, worker_id: str, worker_version: str, pool: str | None) -> ShownRequest | None:
+    def find_next_compaction(self, worker_id: str, worker_version: str, pool: str | None) -> CompactionRequest | None:
         """Claim the oldest request of a pool, or of no pool, for a worker; None when nothing waits (Hive 4 only).
 
         A request of a type that this library does not know is refused in the queue, with the reason, and the next one
@@ -116,11 +108,11 @@ class CompactionCalls(MetastoreClient):
             found = self.call(action, call, asked).ci
             if found is None:
                 return None
-            request = _claimed_request(found, worker_id, call)
-            if isinstance(request, ShownRequest):
-                return request
-            found.errorMessage = f"compactions of type {request.kind} are not supported by this worker"
-            self.call(f"refuse compaction {request.id}", "mark_refused", found)
+            kind = _type_or_none(found.type)
+            if kind is not None:
+                return _claimed_request(found, kind, worker_id, call)
+            found.errorMessage = f"compactions of type {_type_name(found.type)} are not supported by this worker"
+            self.call(f"refuse compaction {found.id}", "mark_refused", found)
 
     def update_compactor_state(self, request: CompactionRequest, txn_id: int) -> None:
         """Note the transaction, the user and the highest write id of a compaction (Hive 4 only)."""
@@ -189,15 +181,15 @@ class CompactionCalls(MetastoreClient):
         self.call(action, call, _compaction_info(request, self._types))
 
 
-def _told(facts: RequestFacts) -> dict[str, str]:
-    """Return what is told of a request with its properties, of which Hive reads only names that begin otherwise.
+def _told(facts: RequestFacts) -> RequestFacts:
+    """Return the facts that go among the properties of a request, of which Hive reads only names that begin otherwise.
 
     That is why an initiator queued it. Nothing else: the name `location` means to Hive's cleaner what was dropped.
     """
-    return RequestFacts(reason=facts.reason, deltas=facts.deltas, bytes=facts.bytes).properties()
+    return RequestFacts(reason=facts.reason, deltas=facts.deltas, bytes=facts.bytes)
 
 
-def _shown_request(row: Any, call: str) -> ShownRequest | OtherRequest:
+def _shown_request(row: Any, call: str) -> CompactionRequest | OtherRequest:
     """Return a row of SHOW COMPACTIONS. A time of 0 and Hive 3.1's job id `None` stand for what is not known."""
     if row.id is None:
         raise missing_field(call, "compacts.id")
@@ -209,7 +201,7 @@ def _shown_request(row: Any, call: str) -> ShownRequest | OtherRequest:
             kind=_type_name(row.type),
             state=row.state,
         )
-    return ShownRequest(
+    return CompactionRequest(
         id=row.id,
         ref=TableRef(row.dbname.lower(), row.tablename.lower(), row.partitionname),
         type=kind,
@@ -234,29 +226,24 @@ def _shown_request(row: Any, call: str) -> ShownRequest | OtherRequest:
     )
 
 
-def _claimed_request(info: Any, worker_id: str, call: str) -> ShownRequest | OtherRequest:
+def _claimed_request(info: Any, kind: CompactionType, worker_id: str, call: str) -> CompactionRequest:
     """Return a request that the server handed out to a worker. CorruptError or RefusedError when it cannot be read.
 
     Hive 4.0 gives its id, names, type, properties and pool, but not the user it is to run as, nor its times.
     """
-    kind = _type_or_none(info.type)
-    if kind is None:
-        return OtherRequest(
-            id=info.id,
-            ref=TableRef(info.dbname, info.tablename, info.partitionname),
-            kind=_type_name(info.type),
-            state="working",
-        )
-    properties = dict(_properties(info.properties, call))
-    facts, _ = split_properties(properties)
-    told = _told(facts)
-    return ShownRequest(
+    pairs = parse_map(info.properties) if info.properties else {}
+    properties = {key: value for key, value in pairs.items() if key is not None and value is not None}
+    if len(properties) < len(pairs):
+        raise missing_field(call, "ci.properties")
+    told = _told(split_properties(properties)[0])
+    own = told.properties()
+    return CompactionRequest(
         id=info.id,
         ref=TableRef(info.dbname, info.tablename, info.partitionname),
         type=kind,
         state=State.WORKING,
-        properties=tuple((name, value) for name, value in properties.items() if name not in told),
-        facts=RequestFacts(reason=facts.reason, deltas=facts.deltas, bytes=facts.bytes),
+        properties=tuple((name, value) for name, value in properties.items() if name not in own),
+        facts=told,
         worker_id=info.workerId or worker_id,
         start_ms=info.start or None,
         enqueue_ms=info.enqueueTime or None,
@@ -305,12 +292,3 @@ def _type_or_none(number: int) -> CompactionType | None:
 
 def _type_name(number: int) -> str:
     return _TYPE_NAMES.get(number, f"number {number}")
-
-
-def _properties(text: str | None, call: str) -> tuple[tuple[str, str], ...]:
-    if not text:
-        return ()
-    pairs = parse_map(text)
-    if any(key is None or value is None for key, value in pairs.items()):
-        raise missing_field(call, "ci.properties")
-    return tuple((str(key), str(value)) for key, value in pairs.items())

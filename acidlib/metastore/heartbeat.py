@@ -41,8 +41,9 @@ class Lease:
         """Made by `Heartbeater.register`. Transaction and lock were alive at `since`, a time of `clock`."""
         self.name = name
         self.timeout_seconds = timeout_seconds
-        self._txn_id = txn_id
-        self._lock_id = lock_id
+        self.txn_id = txn_id
+        self.lock_id = lock_id
+        """Heartbeats are for this lock, too; that of a transaction is set once it is granted."""
         self._clock = clock
         self._mutex = threading.Lock()
         self._extended_at = since
@@ -55,17 +56,6 @@ class Lease:
         """Whether no more heartbeats are sent for it, because it was stopped or lost."""
         with self._mutex:
             return self._stopped or self._lost is not None
-
-    @property
-    def ids(self) -> tuple[int | None, int | None]:
-        """Transaction and lock."""
-        with self._mutex:
-            return self._txn_id, self._lock_id
-
-    def watch_lock(self, lock_id: int) -> None:
-        """Have heartbeats from now on be for this lock of the transaction, too."""
-        with self._mutex:
-            self._lock_id = lock_id
 
     def assert_alive(self) -> None:
         """Raise ConflictError, from then on always, when the metastore has said that transaction or lock do not exist.
@@ -93,7 +83,7 @@ class Lease:
             if self._stopped or self._lost is not None:
                 return
             silent = sent_at - self._extended_at
-            if self._txn_id is None and silent > self.timeout_seconds:
+            if self.txn_id is None and silent > self.timeout_seconds:
                 self._lost = (RetryError, self._silence(silent))
                 return
             self._extended_at = sent_at
@@ -153,7 +143,7 @@ class Heartbeater:
             )
         self.timeout_seconds = timeout_seconds
         self._connect = connect
-        self._clock = clock
+        self.clock = clock
         self._interval = interval_seconds
         self._retry = min(interval_seconds, timeout_seconds / RETRIES_PER_TIMEOUT, LONGEST_RETRY_SECONDS)
         self._connection: Hms | None = None
@@ -164,26 +154,21 @@ class Heartbeater:
         self._thread: threading.Thread | None = None
         self._ended: str | None = None
 
-    @property
-    def now(self) -> float:
-        """The clock of the heartbeats."""
-        return self._clock()
-
     def register(self, *, txn_id: int | None, lock_id: int | None, name: str, since: float | None = None) -> Lease:
         """Keep a transaction, a lock, or a transaction with its lock alive; `name` is what messages call it.
 
-        `since` is `now` as it was before the metastore was asked for it: opening and locking count as heartbeats
+        `since` is the time of `clock` before the metastore was asked for it: opening and locking count as heartbeats
         (Hive `TxnHandler.openTxns`, `lock`), so the first one follows an interval later. Raises DefectError after
         `close`.
         """
-        since = self._clock() if since is None else since
+        since = self.clock() if since is None else since
         lease = Lease(
             name=name,
             txn_id=txn_id,
             lock_id=lock_id,
             since=since,
             timeout_seconds=self.timeout_seconds,
-            clock=self._clock,
+            clock=self.clock,
         )
         with self._mutex:
             if self._ended is not None:
@@ -228,7 +213,7 @@ class Heartbeater:
             if not self._due:
                 return None
             due, _, lease = self._due[0]
-            wait = due - self._clock()
+            wait = due - self.clock()
         if wait > 0:
             return wait
         self._send(lease)
@@ -241,23 +226,22 @@ class Heartbeater:
                 self._connection = self._connect()
         except Exception as error:  # whatever is wrong in there must not end the heartbeats of everything else
             with self._mutex:  # no heartbeat is sent before the next attempt to make a connection
-                now = self._clock()
+                now = self.clock()
                 for due, _, waiting in self._due:
                     if due <= now:
                         waiting.note_failure(error)
                 self._due = [(max(due, now + self._retry), order, one) for due, order, one in self._due]
                 heapify(self._due)
             return
-        sent_at = self._clock()
-        txn_id, lock_id = lease.ids
+        sent_at = self.clock()
         try:
-            self._connection.heartbeat(txn_id=txn_id, lock_id=lock_id)
+            self._connection.heartbeat(txn_id=lease.txn_id, lock_id=lease.lock_id)
         except ConflictError as error:
             lease.mark_lost(ConflictError, f"the metastore has given it up: {reason_of(error)}")
         except Exception as error:  # as above
             lease.note_failure(error)
             self._disconnect()
-            self._postpone(lease, self._clock() + self._retry)
+            self._postpone(lease, self.clock() + self._retry)
         else:
             lease.extend(sent_at)
             self._postpone(lease, sent_at + self._interval)

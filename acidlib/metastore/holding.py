@@ -19,8 +19,8 @@ import hashlib
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from urllib.parse import unquote
 
 from acidlib.errors import (
@@ -90,13 +90,17 @@ def blocking_locks(locks: Iterable[HeldLock], wanted: LockComponent, *, lock_id:
 
     Only older locks count, waiting ones too. A shared lock of the whole database blocks nobody.
     """
+    # an EXCLUSIVE one excludes all others
+    excluded = {LockType.EXCLUSIVE}
+    if wanted.type is LockType.EXCL_WRITE:
+        excluded |= {LockType.EXCL_WRITE, LockType.SHARED_WRITE}
     found = {
         lock.lock_id: lock
         for lock in locks
         if lock.lock_id < lock_id
         and lock.database.lower() == wanted.database.lower()
         and _overlaps(lock, wanted)
-        and _excludes(wanted.type, lock.type)
+        and (wanted.type is LockType.EXCLUSIVE or lock.type in excluded)
         and not (lock.table is None and lock.type is LockType.SHARED_READ)
     }
     return tuple(found[one] for one in sorted(found))
@@ -117,12 +121,6 @@ def _comparable(partition: str) -> str:
     return unquote(unquote(partition)).lower()
 
 
-def _excludes(wanted: LockType, held: LockType) -> bool:
-    if LockType.EXCLUSIVE in (wanted, held):
-        return True
-    return wanted is LockType.EXCL_WRITE and held in (LockType.EXCL_WRITE, LockType.SHARED_WRITE)
-
-
 def dead_locks(
     locks: Iterable[HeldLock], *, now_ms: int, timeout_seconds: float, has_ended: Callable[[str], bool]
 ) -> tuple[HeldLock, ...]:
@@ -137,13 +135,12 @@ def dead_locks(
         for lock in locks
         if not lock.txn_id
         and (lock.agent or "").startswith(AGENT)
-        and ((lock.heartbeat_ms and now_ms - lock.heartbeat_ms > limit) or has_ended(_process(lock)))
+        and (
+            (lock.heartbeat_ms and now_ms - lock.heartbeat_ms > limit)
+            # the last word of the agent, before a colon, is the process: see `_request_lock`
+            or has_ended((lock.agent or "").rpartition(" ")[2].rpartition(":")[0])
+        )
     )
-
-
-def _process(lock: HeldLock) -> str:
-    process, colon, _ = (lock.agent or "").rpartition(" ")[2].rpartition(":")
-    return process if colon else ""
 
 
 def refusal(begin: str, blocking: Sequence[HeldLock]) -> ConflictError:
@@ -195,7 +192,6 @@ def lock_place(hms: Hms, heartbeater: Heartbeater, *, ref: TableRef, agent: str)
     )
 
 
-@contextmanager
 def publication_lock(
     hms: Hms,
     heartbeater: Heartbeater,
@@ -206,14 +202,14 @@ def publication_lock(
     timeout_seconds: float = 30.0,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> Iterator[CompactorLock]:
+) -> CompactorLock:
     """Lock the table or partition itself for the seconds of a publication; it is waited for `timeout_seconds`.
 
     Shared: it is not dropped or altered. Exclusive: it is not read or written either; while it waits, all later locks
     wait behind it. Raises ConflictError naming the holders when it was not granted in time.
     """
     kind = LockType.EXCLUSIVE if exclusive else LockType.SHARED_READ
-    with _acquire(
+    return _acquire(
         hms,
         heartbeater,
         LockComponent(type=kind, database=ref.database, table=ref.table, partition=ref.partition),
@@ -223,8 +219,7 @@ def publication_lock(
         timeout_seconds=timeout_seconds,
         clock=clock,
         sleep=sleep,
-    ) as lock:
-        yield lock
+    )
 
 
 def _acquire(
@@ -243,7 +238,7 @@ def _acquire(
 
     `name` is what messages call it, `refused` begins the message when it is not granted in time.
     """
-    since = heartbeater.now
+    since = heartbeater.clock()
     lock_id, state = _request_lock(hms, wanted, agent)
     lease: Lease | None = None
     try:
@@ -406,7 +401,7 @@ def begin_compaction(
         if blocking:
             raise refusal(not_granted, blocking)
     text = agent_text(agent)
-    since = heartbeater.now
+    since = heartbeater.clock()
     kind = TxnType.REBALANCE_COMPACTION if rebalances else TxnType.COMPACTION
     txn_id = hms.open_txn(kind, text)
     name = f"transaction {txn_id} for {ref}"
@@ -421,7 +416,7 @@ def begin_compaction(
                 why = f"by whom it is held is not known, {reason_of(error)}; call again"
                 raise ConflictError(f"{not_granted}: {why}") from error
             raise refusal(not_granted, blocking)
-        lease.watch_lock(lock_id)
+        lease.lock_id = lock_id
     except BaseException:
         with suppress(AcidError):  # the first error is the one to raise
             hms.abort_txn(txn_id, kind)
@@ -526,19 +521,15 @@ class CompactionTransaction:
         try:
             self._hms.commit_txn(self.txn_id, self._kind)
         except AcidError as error:
-            if not self._is_aborted():
+            is_aborted = False
+            with suppress(AcidError):
+                is_aborted = self._hms.open_txns().is_txn_aborted(self.txn_id)
+            if not is_aborted:
                 return error
             self._end(_State.ENDED)
             raise ConflictError(f"Cannot commit {self._name}: because it was aborted: {reason_of(error)}") from error
         self._end(_State.COMMITTED)
         return None
-
-    def _is_aborted(self) -> bool:
-        """Return whether the metastore lists it as aborted; False when it cannot be asked."""
-        try:
-            return self._hms.open_txns().is_txn_aborted(self.txn_id)
-        except AcidError:
-            return False
 
     def _end(self, state: _State) -> None:
         self._state = state

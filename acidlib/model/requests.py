@@ -385,6 +385,7 @@ class CompactionRequest:
     latest; the cleaner computes what is obsolete for it and nothing newer. `txn_id` is the transaction of the
     compaction, `next_txn_id` the highest id that existed when it committed (both Hive 4). `bucket_count` and `order_by`
     are of a rebalance, where they are stated: a metastore tells them of a request that it hands out, and of no other.
+    Versions of worker and initiator are known to Hive 4 alone.
     """
 
     id: int
@@ -410,6 +411,8 @@ class CompactionRequest:
     next_txn_id: int | None = None
     bucket_count: int | None = None
     order_by: str | None = None
+    worker_version: str | None = None
+    initiator_version: str | None = None
 
     @property
     def noted_commit(self) -> CommitNote | None:

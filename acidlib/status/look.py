@@ -12,7 +12,6 @@ from typing import Any
 
 from acidlib.config.settings import Settings
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError
-from acidlib.metastore.compactions import ShownRequest
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.transactions import OpenTxn
 from acidlib.model.location import Location
@@ -103,7 +102,7 @@ def look(
         now_ms=now_ms,
         requests=requests,
         hosts=tuple(host for host, name in queued_by if host is not None and name != "manual"),
-        versions=tuple(row.worker_version for row in working if isinstance(row, ShownRequest) and row.worker_version),
+        versions=tuple(row.worker_version for row in working if row.worker_version),
         gone=frozenset(row.id for row in working if is_known_dead(row)),
         transactions=None if txns is None else tuple(_transaction(one, now_ms) for one in txns),
         txn_timeout=silent,

@@ -23,7 +23,6 @@ from servers.metastore import Metastore
 from servers.sql import Session
 from thriftpy2.rpc import make_client
 
-from acidlib.metastore.compactions import ShownRequest
 from acidlib.metastore.connection import interface
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import CATALOG, ConnectionOptions
@@ -250,11 +249,11 @@ class Lake:
 
     # --- looking --------------------------------------------------------------------------------------------------
 
-    def queue(self) -> dict[int, ShownRequest]:
+    def queue(self) -> dict[int, CompactionRequest]:
         """Queue and history by id."""
         return {row.id: row for row in self.hms.show_compactions()}
 
-    def of(self, made: Made) -> list[ShownRequest]:
+    def of(self, made: Made) -> list[CompactionRequest]:
         """What queue and history know of a table, oldest first."""
         found = [
             row for row in self.queue().values() if (row.ref.database, row.ref.table) == (made.database, made.name)
@@ -265,7 +264,7 @@ class Lake:
         """The states of these, in Hive's words."""
         return [row.state.label for row in self.of(made)]
 
-    def working(self) -> list[ShownRequest]:
+    def working(self) -> list[CompactionRequest]:
         """What somebody works on."""
         return [row for row in self.queue().values() if row.state is State.WORKING]
 

@@ -16,7 +16,6 @@ from servers.metastore import Metastore
 
 from acidlib.cli.jobs import doctor
 from acidlib.errors import ConflictError, RefusedError, RetryError
-from acidlib.metastore.compactions import ShownRequest
 from acidlib.metastore.connection import interface
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import ConnectionOptions
@@ -458,7 +457,7 @@ def asked_for(database: str, table: str, partition: str | None = None, **more: o
     return replace(request, **more)  # type: ignore[arg-type] # tests name the fields
 
 
-def shown(hms: Hms, request_id: int) -> ShownRequest:
+def shown(hms: Hms, request_id: int) -> CompactionRequest:
     (found,) = (request for request in hms.show_compactions() if request.id == request_id)
     return found
 
@@ -507,8 +506,8 @@ def test_a_request_and_its_duplicate(hms: Hms, database: str, table: str, partit
 
 @HIVE4
 def test_who_asked_and_which_pool_are_told(hms: Hms, database: str, table: str) -> None:
-    request = asked_for(database, table, initiator_id="host-1", pool="contract")
-    answer = hms.compact(request, initiator_version="0.1")
+    request = asked_for(database, table, initiator_id="host-1", initiator_version="0.1", pool="contract")
+    answer = hms.compact(request)
     row = shown(hms, answer.id)
     assert (row.initiator_id, row.initiator_version, row.pool) == ("host-1", "0.1", "contract")
     assert row.enqueue_ms is not None

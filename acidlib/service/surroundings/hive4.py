@@ -13,7 +13,6 @@ from dataclasses import replace
 
 from acidlib import __version__
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError, UnknownOutcomeError
-from acidlib.metastore.compactions import ShownRequest
 from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.holding import CompactionTransaction, begin_compaction
@@ -207,7 +206,7 @@ class Hive4Backend(Backend):
             raise taken_by_another(str(target.ref), answer.id)
         return found
 
-    def _in_pool(self, pool: str) -> ShownRequest | None:
+    def _in_pool(self, pool: str) -> CompactionRequest | None:
         return next((row for row in self.hms.show_compactions() if row.pool == pool), None)
 
     def refuse(self, request: CompactionRequest, reason: str) -> None:
@@ -275,7 +274,7 @@ class Hive4Backend(Backend):
         )
 
 
-def _dead_reason(services: Services, row: ShownRequest, txns: ValidTxnList) -> str | None:
+def _dead_reason(services: Services, row: CompactionRequest, txns: ValidTxnList) -> str | None:
     """Return why the run that began a request can never finish it; None while it is alive, or not known to be dead.
 
     ready for cleaning  its transaction was aborted after it was marked as compacted

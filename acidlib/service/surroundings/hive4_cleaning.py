@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import cached_property
 
 from acidlib.errors import AcidError, ConflictError, RefusedError
-from acidlib.metastore.compactions import ShownRequest
 from acidlib.metastore.hms import Hms
 from acidlib.model.names import Generation, parse_directory
 from acidlib.model.requests import CommitNote, CompactionRequest, CompactionType, State
@@ -201,7 +200,7 @@ class Hive4Cleaning(Cleaning):
         self._places.expect(expected)
         return sorted(rows, key=lambda row: (row.highest_write_id or 0, row.id))
 
-    def _with_bound(self, row: ShownRequest, txns: ValidTxnList) -> ShownRequest:
+    def _with_bound(self, row: CompactionRequest, txns: ValidTxnList) -> CompactionRequest:
         """Give a rebalance that has committed the highest transaction and the time that are noted of it, or are now.
 
         They are later than its commit, which they stand for.
@@ -315,7 +314,7 @@ class Hive4Cleaning(Cleaning):
         self._hms.mark_refused(replace(request, error_message=DROPPED))
 
 
-def _with_mark(row: ShownRequest) -> ShownRequest:
+def _with_mark(row: CompactionRequest) -> CompactionRequest:
     """Give a request its mark 0, of a compaction of nothing but original files: thrift has no null, and reads so."""
     known = row.highest_write_id is not None or row.txn_id is None
     return row if known else replace(row, highest_write_id=0)

@@ -9,7 +9,7 @@ from fake_metastore import TYPES, FakeMetastore, connected, recorded
 from located import at
 
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.metastore.compactions import OtherRequest, ShownRequest
+from acidlib.metastore.compactions import OtherRequest
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State, format_map
 from acidlib.model.tables import TableRef
@@ -63,13 +63,13 @@ def test_what_is_asked_for(generation: int, extra: tuple[object, ...]) -> None:
     asked: list[Any] = []
     request = CompactionRequest(
         id=0, ref=TableRef("D", "T", "p=A"), type=CompactionType.MAJOR, properties=(("k", "v"),),
-        run_as="joe", initiator_id="me", pool="pool",
+        run_as="joe", initiator_id="me", initiator_version="0.1", pool="pool",
         facts=RequestFacts(reason="12 deltas: too many", deltas=12, bytes=7, location=at("/w/t"), process="p 1"),
     )  # fmt: skip
     with FakeMetastore(Generation(generation)) as server, connected(server) as found:
         answer = TYPES.CompactionResponse(id=4, state="initiated", accepted=True)
         server.answers["compact2"] = recorded(asked, answer)
-        accepted = found.compact(request, initiator_version="0.1")
+        accepted = found.compact(request)
     assert (accepted.id, accepted.accepted, accepted.state, accepted.reason) == (4, True, State.INITIATED, None)
     (sent,) = asked
     assert (sent.dbname, sent.tablename, sent.partitionname, sent.type) == ("d", "t", "p=A", 2)
@@ -91,7 +91,7 @@ def test_what_a_worker_is_given(hive4: FakeMetastore) -> None:
     hive4.answers["find_next_compact2"] = recorded(asked, TYPES.OptionalCompactionInfoStruct(ci=given))
     with connected(hive4) as found:
         request = found.find_next_compaction("worker", "0.1", "p")
-        assert request == ShownRequest(
+        assert request == CompactionRequest(
             id=1, ref=TableRef("d", "t"), type=CompactionType.MINOR, state=State.WORKING, worker_id="worker",
             properties=(("k", "v"), ("acidlib.deltas", "many"), ("location", "/dropped")), pool="p",
             facts=RequestFacts(reason="12 deltas: too many", bytes=7),

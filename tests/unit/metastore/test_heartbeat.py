@@ -247,13 +247,6 @@ def test_order_is_by_the_oldest_beat() -> None:
     assert bench.connection.beats == [1, 2, 3, 4, 1, 2, 3]
 
 
-def test_a_lock_that_comes_later_is_beaten_with_its_transaction() -> None:
-    bench = Bench()
-    beat = bench.add(7)
-    beat.watch_lock(9)
-    assert beat.ids == (7, 9)
-
-
 @pytest.mark.parametrize("interval", [0, -1, 150.1, 300])
 def test_an_interval_above_half_of_the_timeout_is_refused(interval: float) -> None:
     with pytest.raises(RefusedError, match="at most half of the metastore's transaction timeout, 300 s"):
@@ -307,16 +300,16 @@ def test_one_thread_and_one_connection_when_first_needed(beats: Heartbeater, con
 
 def test_what_is_registered_late_while_the_thread_waits_is_beaten_at_once(connection: Connection) -> None:
     with Heartbeater(connection, interval_seconds=1000, timeout_seconds=3000, clock=time.monotonic) as beats:
-        beats.register(txn_id=1, lock_id=None, name="x", since=beats.now - 1000)
+        beats.register(txn_id=1, lock_id=None, name="x", since=beats.clock() - 1000)
         wait_for(lambda: connection.beats == [1])
         beats.register(txn_id=3, lock_id=None, name="z")
-        beats.register(txn_id=2, lock_id=None, name="y", since=beats.now - 1000)
+        beats.register(txn_id=2, lock_id=None, name="y", since=beats.clock() - 1000)
         wait_for(lambda: connection.beats == [1, 2])
 
 
 def test_the_end_closes_the_connection_and_fences_what_is_left(connection: Connection) -> None:
     beats = Heartbeater(connection, interval_seconds=1000, timeout_seconds=3000, clock=time.monotonic)
-    beat = beats.register(txn_id=1, lock_id=None, name="transaction 1", since=beats.now - 1000)
+    beat = beats.register(txn_id=1, lock_id=None, name="transaction 1", since=beats.clock() - 1000)
     wait_for(lambda: connection.beats == [1])
     began = time.monotonic()
     beats.close()
@@ -352,7 +345,7 @@ def test_a_thread_that_dies_is_told_at_once(connection: Connection) -> None:
 
     with Heartbeater(connection, interval_seconds=10, timeout_seconds=30, clock=time.monotonic) as beats:
         connection.answer = die
-        beat = beats.register(txn_id=1, lock_id=None, name="transaction 1", since=beats.now - 10)
+        beat = beats.register(txn_id=1, lock_id=None, name="transaction 1", since=beats.clock() - 10)
         wait_for(lambda: raises(beat, DefectError))
         with pytest.raises(DefectError, match="its heartbeats ended by an unexpected SystemExit: out of here"):
             beat.assert_alive()

@@ -267,7 +267,7 @@ def test_a_whole_table_and_its_partition_exclude_each_other(processes: tuple[Pro
 def test_a_lost_place_is_told(server: LockServer, process: Process) -> None:
     held = process.hold()
     server.locks.clear()
-    since = process.beats.now - 100
+    since = process.beats.clock() - 100
     beat = process.beats.register(txn_id=None, lock_id=held.lock_id, name="the same lock", since=since)
     wait_until_lost(beat)
     with pytest.raises(ConflictError, match=r"No such lock lockid:1"):
@@ -535,7 +535,7 @@ def test_a_compaction_has_a_transaction_and_a_shared_lock(server: LockServer, pr
             transaction.lock_id,
         )
         assert found.agent == "acidlib-1"
-        assert transaction._lease.ids == (transaction.txn_id, transaction.lock_id)
+        assert (transaction._lease.txn_id, transaction._lease.lock_id) == (transaction.txn_id, transaction.lock_id)
         assert server.txns == {1: "open"}
         transaction.commit()
         assert server.txns == {1: "committed"}

@@ -11,8 +11,7 @@ import pytest
 from unit.service.test_catalog import Metastore as Tables
 from unit.service.test_catalog import table
 
-from acidlib.metastore.compactions import ShownRequest
-from acidlib.model.requests import CompactionType, State
+from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.snapshots import ValidTxnList
 from acidlib.model.tables import TableRef
 from acidlib.report.results import CleaningResult
@@ -31,7 +30,7 @@ MINOR, MAJOR = 5, 9
 class Metastore(Tables):
     """The table is `d.t`, and was `d.before` when the requests were shown."""
 
-    rows: tuple[ShownRequest, ...] = ()
+    rows: tuple[CompactionRequest, ...] = ()
     cleaned: tuple[int, ...] = ()
 
     def config_value(self, name: str, default: str) -> str:
@@ -40,21 +39,21 @@ class Metastore(Tables):
     def open_txns(self) -> ValidTxnList:
         return ValidTxnList.parse("30:9223372036854775807::")
 
-    def show_compactions(self) -> tuple[ShownRequest, ...]:
+    def show_compactions(self) -> tuple[CompactionRequest, ...]:
         return tuple(replace(row, ref=TableRef("d", "before")) for row in self.rows)
 
-    def find_compaction(self, request_id: int) -> ShownRequest | None:
+    def find_compaction(self, request_id: int) -> CompactionRequest | None:
         return next((row for row in self.rows if row.id == request_id), None)
 
-    def set_job_id(self, request: ShownRequest, text: str) -> None:
+    def set_job_id(self, request: CompactionRequest, text: str) -> None:
         self.rows = tuple(replace(row, hadoop_job_id=text) if row.id == request.id else row for row in self.rows)
 
-    def mark_cleaned(self, request: ShownRequest) -> None:
+    def mark_cleaned(self, request: CompactionRequest) -> None:
         self.cleaned += (request.id,)
 
 
-def ready(number: int, kind: CompactionType, txn: int, commit_ms: int | None) -> ShownRequest:
-    return ShownRequest(
+def ready(number: int, kind: CompactionType, txn: int, commit_ms: int | None) -> CompactionRequest:
+    return CompactionRequest(
         id=number,
         ref=TableRef("d", "t"),
         type=kind,

@@ -17,7 +17,6 @@ from unit.service.test_catalog import Metastore as Tables
 from unit.service.test_catalog import table
 
 from acidlib.errors import ConflictError, RefusedError, RetryError, UnknownOutcomeError
-from acidlib.metastore.compactions import ShownRequest
 from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.transactions import LockType
 from acidlib.model.names import Generation
@@ -34,7 +33,7 @@ from acidlib.service.surroundings.hive4 import Hive4Backend
 from acidlib.stores.store import CLAIM
 
 WORKER = "acidlib-host-0123456789abcdef"
-ROW = ShownRequest(
+ROW = CompactionRequest(
     id=7, ref=TableRef("d", "t"), type=CompactionType.MAJOR, state=State.WORKING, worker_id=WORKER, run_as="o"
 )
 NOTHING: Any = SimpleNamespace(  # a queue of the metastore, in which the request is ours
@@ -47,7 +46,7 @@ class Metastore(Client):
 
     def __init__(self, server: LockServer, place: Path) -> None:
         super().__init__(server)
-        self.row: ShownRequest | None = ROW
+        self.row: CompactionRequest | None = ROW
         self.ended: list[tuple[str, int | None]] = []
         self.reasons: list[str | None] = []
         self._tables = Tables(table(place), generation=server.generation)
@@ -58,7 +57,7 @@ class Metastore(Client):
     def open_txns(self, *, exclude_readers: bool = False) -> ValidTxnList:
         return super().open_txns()
 
-    def find_compaction(self, request_id: int) -> ShownRequest | None:
+    def find_compaction(self, request_id: int) -> CompactionRequest | None:
         return self.row
 
     def update_compactor_state(self, request: CompactionRequest, txn_id: int) -> None:
