@@ -408,7 +408,7 @@ class MetastoreClient:
                 # a connection that may be in the middle of an answer is not used again
                 lost = (_AttemptFailedError, UnknownOutcomeError, DefectError)
                 if isinstance(error, lost) or not isinstance(error, AcidError):
-                    self._line.current += self._close_own()  # the next endpoint is tried first
+                    self._move_on()
                 raise
 
         try:
@@ -450,13 +450,17 @@ class MetastoreClient:
         self.version = connection.version
         return connection
 
-    def _close_own(self) -> bool:
-        """Close the connection of this thread; False where it has none."""
+    def _move_on(self) -> None:
+        """Close the connection; the next one is tried with the next endpoint first."""
+        if self._line.connection is not None:
+            self._close_own()
+            self._line.current += 1
+
+    def _close_own(self) -> None:
         connection, self._line.connection = self._line.connection, None
         if connection is not None:
             self._opened.discard(connection)
             connection.transport.close()
-        return connection is not None
 
     def _open(self, generation: Generation | None) -> Connection:
         """Return a connection to the first endpoint that answers, from the current one on; of a generation, if any."""

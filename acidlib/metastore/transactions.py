@@ -7,14 +7,14 @@ are those of `java.util.BitSet`: bit i of byte i / 8, lowest first, belongs to e
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.metastore.connection import MetastoreClient, required
 from acidlib.model.names import LONG_MAX
-from acidlib.model.snapshots import IdRange, ValidTxnList, ValidWriteIdList
+from acidlib.model.snapshots import ValidTxnList, ValidWriteIdList
 from acidlib.model.tables import TableRef
 
 E = TypeVar("E", bound=enum.Enum)
@@ -152,8 +152,6 @@ class TransactionCalls(MetastoreClient):
         A table that never had a write id, and one that does not exist, has a high-water mark of 0. Raises
         CorruptError when a table is missing in the answer.
         """
-        if not self._is_hive4:  # it does not read ranges
-            txns = replace(txns, opened=_each_alone(txns.opened), aborted=_each_alone(txns.aborted))
         call = "get_valid_write_ids"
         wanted = list(dict.fromkeys(ref.as_stored for ref in tables))
         found: dict[TableRef, ValidWriteIdList] = {}
@@ -161,7 +159,7 @@ class TransactionCalls(MetastoreClient):
             batch = wanted[start : start + _TABLES_PER_CALL]
             # a list that is missing means "all is committed" to Hive 3.1
             request = self._types.GetValidWriteIdsRequest(
-                fullTableNames=[str(ref) for ref in batch], validTxnList=txns.format()
+                fullTableNames=[str(ref) for ref in batch], validTxnList=txns.format(as_ranges=self._is_hive4)
             )
             names = f"{batch[0]} and {len(batch) - 1} more tables" if len(batch) > 1 else batch[0]
             answer = self.call(f"read the write ids of {names}", call, request)
@@ -349,7 +347,11 @@ class TransactionCalls(MetastoreClient):
 def _open_txns_of(answer: Any, call: str) -> ValidTxnList:
     """Return the snapshot of a GetOpenTxnsResponse; raises CorruptError when its bits do not fit its ids."""
     opened, aborted = _open_and_aborted(answer.open_txns, answer.abortedBits, call)
-    return ValidTxnList(high_water_mark=answer.txn_high_water_mark, opened=_ranges(opened), aborted=_ranges(aborted))
+    return ValidTxnList(
+        high_water_mark=answer.txn_high_water_mark,
+        opened=tuple((txn, txn) for txn in opened),
+        aborted=tuple((txn, txn) for txn in aborted),
+    )
 
 
 def _open_and_aborted(ids: Sequence[int], data: bytes, call: str) -> tuple[list[int], list[int]]:
@@ -365,20 +367,6 @@ def _open_and_aborted(ids: Sequence[int], data: bytes, call: str) -> tuple[list[
         is_aborted = at < len(data) and data[at] >> (index & 7) & 1
         (aborted if is_aborted else opened).append(number)
     return opened, aborted
-
-
-def _ranges(ids: Iterable[int]) -> tuple[IdRange, ...]:
-    ranges: list[IdRange] = []
-    for number in sorted(ids):
-        if ranges and number <= ranges[-1][1] + 1:
-            ranges[-1] = (ranges[-1][0], number)
-        else:
-            ranges.append((number, number))
-    return tuple(ranges)
-
-
-def _each_alone(ranges: Iterable[IdRange]) -> tuple[IdRange, ...]:
-    return tuple((number, number) for low, high in ranges for number in range(low, high + 1))
 
 
 def _lock_value(kind: type[E], number: int, call: str) -> E:

@@ -41,9 +41,39 @@ def format_map(entries: Mapping[str | None, str | None]) -> str:
 
 def parse_map(text: str) -> dict[str | None, str | None]:
     """Return the map of a text; raises RefusedError, naming the text and the place, when it does not parse."""
-    count, reader = _start(text)
-    result = {reader.string(): reader.string() for _ in range(count)}
-    reader.finish()
+    # each character is one UTF-16 unit
+    units = text if text.isascii() else "".join(map(chr, array("H", text.encode(_NATIVE, "surrogatepass"))))
+    at = 0
+
+    def wrong(what: str) -> RefusedError:
+        return RefusedError(f"Cannot read {text!r}: because {what} at character {at}")
+
+    def number() -> int:
+        nonlocal at
+        end = units.find(":", at)
+        digits = units[at:end] if end >= 0 else ""
+        if digits != "-1" and not (digits.isascii() and digits.isdigit()):
+            raise wrong("there is no length")
+        at = end + 1
+        return int(digits)
+
+    def string() -> str | None:
+        nonlocal at
+        length = number()
+        if length < 0:
+            return None
+        if at + length > len(units):
+            raise wrong("a string is cut off")
+        value = units[at : at + length]
+        at += length
+        return value if value.isascii() else _units(value).decode("utf-16-le", "surrogatepass")
+
+    count = number()
+    if count < 0 or count > len(text):
+        raise RefusedError(f"Cannot read {text!r}: because its number of entries, {count}, is impossible")
+    result = {string(): string() for _ in range(count)}
+    if at != len(units):
+        raise wrong("something follows the last entry")
     return result
 
 
@@ -57,64 +87,20 @@ def _units(value: str) -> bytes:
     return value.encode("utf-16-le", "surrogatepass")
 
 
-def _start(text: str) -> tuple[int, _Reader]:
-    reader = _Reader(text)
-    count = reader.number()
-    if count < 0 or count > len(text):
-        raise RefusedError(f"Cannot read {text!r}: because its number of entries, {count}, is impossible")
-    return count, reader
-
-
-class _Reader:
-    """Reads numbers and strings off a text in which each character is one UTF-16 unit."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._units = text if text.isascii() else "".join(map(chr, array("H", text.encode(_NATIVE, "surrogatepass"))))
-        self._at = 0
-
-    def number(self) -> int:
-        end = self._units.find(":", self._at)
-        digits = self._units[self._at : end] if end >= 0 else ""
-        if digits != "-1" and not (digits.isascii() and digits.isdigit()):
-            raise self._error("there is no length")
-        self._at = end + 1
-        return int(digits)
-
-    def string(self) -> str | None:
-        length = self.number()
-        if length < 0:
-            return None
-        end = self._at + length
-        if end > len(self._units):
-            raise self._error("a string is cut off")
-        value = self._units[self._at : end]
-        self._at = end
-        return value if value.isascii() else _units(value).decode("utf-16-le", "surrogatepass")
-
-    def finish(self) -> None:
-        if self._at != len(self._units):
-            raise self._error("something follows the last entry")
-
-    def _error(self, what: str) -> RefusedError:
-        return RefusedError(f"Cannot read {self._text!r}: because {what} at character {self._at}")
-
-
 UNVERIFIED = "acidlib.unverified"
 """The key of the fact that says what is not verified; it stands wherever something was to be."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Evidence:
-    """The highest transaction and lock ids that existed at a moment after a publication; `ms` is that moment."""
+    """The highest transaction and lock ids that existed at a moment after a publication; `ms` is that moment.
+
+    The later of two is the greater one. The ids tell it, for the clocks of two hosts may differ.
+    """
 
     txn: int
     lock: int
     ms: int
-
-    def newer(self, other: Evidence | None) -> Evidence:
-        """Return the later of two; ids tell, for the clocks of two hosts may differ."""
-        return self if other is None or (self.txn, self.lock, self.ms) >= (other.txn, other.lock, other.ms) else other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,19 +197,6 @@ def split_properties(properties: Mapping[str, str]) -> tuple[RequestFacts, dict[
     return RequestFacts(**found, problems=problems), others
 
 
-def _evidence_of(text: str) -> dict[str, Evidence]:
-    found = json.loads(text)
-    return {str(name): Evidence(txn=int(txn), lock=int(lock), ms=int(ms)) for name, (txn, lock, ms) in found.items()}
-
-
-def _format_evidence(evidence: Mapping[str, Evidence]) -> str:
-    return json.dumps({name: [one.txn, one.lock, one.ms] for name, one in evidence.items()}, separators=(",", ":"))
-
-
-def _times_of(text: str) -> dict[str, float]:
-    return {str(name): float(seconds) for name, seconds in json.loads(text).items()}
-
-
 def _names_of(text: str) -> tuple[str, ...]:
     return tuple(name for name in text.split(",") if name)
 
@@ -246,9 +219,22 @@ _STORED: dict[str, tuple[str, Callable[[str], Any], Callable[[Any], str]]] = {
     "published_ms": ("acidlib.published.ms", int, str),
     "inputs": ("acidlib.inputs", str, str),
     "undone": ("acidlib.undone", str, str),
-    "evidence": ("acidlib.evidence", _evidence_of, _format_evidence),
+    "evidence": (
+        "acidlib.evidence",
+        lambda text: {
+            str(name): Evidence(txn=int(txn), lock=int(lock), ms=int(ms))
+            for name, (txn, lock, ms) in json.loads(text).items()
+        },
+        lambda found: json.dumps(
+            {name: [one.txn, one.lock, one.ms] for name, one in found.items()}, separators=(",", ":")
+        ),
+    ),
     "table_id": ("acidlib.table.id", str, str),
-    "first_seen": ("acidlib.first.seen", _times_of, json.dumps),
+    "first_seen": (
+        "acidlib.first.seen",
+        lambda text: {str(name): float(seconds) for name, seconds in json.loads(text).items()},
+        json.dumps,
+    ),
     "files": ("acidlib.files", str, str),
     "unverified": (UNVERIFIED, _names_of, ",".join),
     "differs": ("acidlib.differs", parse_flag, lambda value: str(value).lower()),
@@ -350,30 +336,16 @@ _LABELS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitNote:
-    """What stands for the commit of a rebalance, of which Hive 4 notes nothing itself: no earlier than it was.
-
-    It is kept as the id of the request's job, which holds 32 characters and is of no use otherwise. `next_txn_id` is
-    not below any transaction that was open then.
-    """
-
-    next_txn_id: int
-    commit_ms: int
-
-    @property
-    def text(self) -> str:
-        """As it is kept."""
-        return f"acid:{self.next_txn_id}:{self.commit_ms}"
-
-    @classmethod
-    def parse(cls, text: str | None) -> CommitNote | None:
-        """Parse what `text` gives; None for any other text."""
-        found = _COMMIT_NOTE.fullmatch(text or "")
-        return None if found is None else cls(next_txn_id=int(found[1]), commit_ms=int(found[2]))
-
-
 _COMMIT_NOTE = re.compile(r"acid:(\d+):(\d+)", re.ASCII)
+
+
+def commit_note(next_txn_id: int, commit_ms: int) -> str:
+    """Return the text that stands for the commit of a rebalance, of which Hive 4 notes nothing itself.
+
+    It is kept as the id of the request's job, which holds 32 characters and is of no use otherwise. No transaction that
+    was open at the commit is above `next_txn_id`, and `commit_ms` is no earlier than it was.
+    """
+    return f"acid:{next_txn_id}:{commit_ms}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -415,9 +387,12 @@ class CompactionRequest:
     initiator_version: str | None = None
 
     @property
-    def noted_commit(self) -> CommitNote | None:
-        """What a cleaner noted of the commit of a rebalance, where one did."""
-        return CommitNote.parse(self.hadoop_job_id) if self.type is CompactionType.REBALANCE else None
+    def noted_commit(self) -> tuple[int, int] | None:
+        """The values of the `commit_note` of a rebalance, where a cleaner left one."""
+        found = _COMMIT_NOTE.fullmatch(self.hadoop_job_id or "")
+        if found is None or self.type is not CompactionType.REBALANCE:
+            return None
+        return int(found[1]), int(found[2])
 
     def require_understood(self, action: str, *facts: str) -> None:
         """Raise RefusedError, "Cannot `action` ...", where one of these facts (of all, unless some are named) is

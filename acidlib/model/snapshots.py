@@ -44,15 +44,22 @@ class ValidTxnList:
             raise _unreadable(
                 "transaction", text, f"it has {len(fields)} fields instead of mark:lowest open[:open[:aborted]]"
             )
-        _txn_id(text, fields[1])
+        mark, lowest, opened, aborted = (*fields, "", "")[:4]
+        _txn_id(text, lowest)
         return ValidTxnList(
-            high_water_mark=_txn_id(text, fields[0]), opened=_ranges(text, fields, 2), aborted=_ranges(text, fields, 3)
+            high_water_mark=_txn_id(text, mark), opened=_ranges(text, opened), aborted=_ranges(text, aborted)
         )
 
-    def format(self) -> str:
-        """Return the text of the list."""
+    def format(self, *, as_ranges: bool = True) -> str:
+        """Return the text of the list, without `as_ranges` with each id by itself, as Hive 3.1 reads it."""
+
+        def join(ranges: tuple[IdRange, ...]) -> str:
+            if not as_ranges:
+                return ",".join(str(txn) for low, high in ranges for txn in range(low, high + 1))
+            return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges)
+
         lowest = self.opened[0][0] if self.opened else LONG_MAX
-        return f"{self.high_water_mark}:{lowest}:{_join(self.opened)}:{_join(self.aborted)}"
+        return f"{self.high_water_mark}:{lowest}:{join(self.opened)}:{join(self.aborted)}"
 
     @property
     def min_open(self) -> int:
@@ -92,15 +99,9 @@ def _inside(ranges: tuple[IdRange, ...], txn: int) -> bool:
     return at > 0 and ranges[at - 1][0] <= txn <= ranges[at - 1][1]
 
 
-def _join(ranges: tuple[IdRange, ...]) -> str:
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges)
-
-
-def _ranges(text: str, fields: list[str], index: int) -> tuple[IdRange, ...]:
-    if len(fields) <= index or not fields[index]:
-        return ()
+def _ranges(text: str, field: str) -> tuple[IdRange, ...]:
     ranges = []
-    for part in fields[index].split(","):
+    for part in field.split(",") if field else ():
         low, dash, high = part.partition("-")
         first = _txn_id(text, low)
         last = _txn_id(text, high) if dash else first
@@ -113,7 +114,7 @@ def _ranges(text: str, fields: list[str], index: int) -> tuple[IdRange, ...]:
 def _merged(ranges: list[IdRange]) -> tuple[IdRange, ...]:
     merged: list[IdRange] = []
     for low, high in sorted(ranges):
-        if merged and low <= merged[-1][1]:
+        if merged and low <= merged[-1][1] + 1:
             merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
         else:
             merged.append((low, high))
@@ -190,18 +191,21 @@ class ValidWriteIdList:
             raise _unreadable(
                 "write-id", text, f"it has {len(fields)} fields instead of table:mark:lowest open[:open[:aborted]]"
             )
-        if not fields[0]:
+        table, mark, lowest, *ids = (*fields, "", "")[:5]
+        if not table:
             raise _unreadable("write-id", text, "the table's name, field 1, is empty")
-        opened = _parse_ids(text, fields, 3)
-        aborted = _parse_ids(text, fields, 4)
-        min_open = _parse_number(text, 3, fields[2])
+        opened, aborted = (
+            tuple(_write_id(text, number, part) for part in field.split(",") if field)
+            for number, field in enumerate(ids, start=4)
+        )
+        min_open = _write_id(text, 3, lowest)
         if opened and min_open > min(opened):
             raise _unreadable("write-id", text, f"the lowest open id is given as {min_open}, but {min(opened)} is open")
         if both := sorted(set(opened) & set(aborted)):
             raise _unreadable("write-id", text, f"{both[0]} is both open and aborted")
         return ValidWriteIdList(
-            table=None if fields[0].lower() == "null" else fields[0],
-            high_water_mark=_parse_number(text, 2, fields[1]),
+            table=None if table.lower() == "null" else table,
+            high_water_mark=_write_id(text, 2, mark),
             open_ids=opened,
             aborted_ids=aborted,
             min_open=min_open,
@@ -303,11 +307,5 @@ def _range_of(*, size: int, part: int) -> Range:
     return Range.ALL if part == size else Range.SOME
 
 
-def _parse_ids(text: str, fields: list[str], index: int) -> tuple[int, ...]:
-    if len(fields) <= index or not fields[index]:
-        return ()
-    return tuple(_parse_number(text, index + 1, part) for part in fields[index].split(","))
-
-
-def _parse_number(text: str, field: int, digits: str) -> int:
+def _write_id(text: str, field: int, digits: str) -> int:
     return _number("write-id", text, digits, f"{digits!r} in field {field} is not a write id")

@@ -16,7 +16,7 @@ from acidlib.metastore.hms import Hms
 from acidlib.metastore.transactions import OpenTxn
 from acidlib.model.location import Location
 from acidlib.model.names import Generation
-from acidlib.model.requests import CompactionRequest, Evidence, State
+from acidlib.model.requests import CompactionRequest, State
 from acidlib.model.tables import PartitionName, TableRef, matches
 from acidlib.planning.health import (
     LIMITS,
@@ -175,12 +175,10 @@ def blockers(
     locks = hms.show_locks() if hms.generation is Generation.HIVE3 else ()
     found: list[CleaningBlocker] = []
     for row in waiting:
-        newest: Evidence | None = None
-        for evidence in row.facts.evidence.values():
-            newest = evidence.newer(newest)
+        newest = max(row.facts.evidence.values(), default=None)
         if hms.generation is Generation.HIVE4:
             noted = row.noted_commit
-            last = row.next_txn_id if noted is None else noted.next_txn_id
+            last = row.next_txn_id if noted is None else noted[0]
             last = row.txn_id if last is None else last
         else:
             last = None if newest is None else newest.txn

@@ -430,13 +430,13 @@ class Hive3Cleaning(SqlCleaning):
             if row.facts.table_id == table_id(target):
                 row.require_understood("clean", "evidence")
                 for name, evidence in row.facts.evidence.items():
-                    seen[name] = evidence.newer(seen.get(name))
+                    seen[name] = max(evidence, seen.get(name, evidence))
         hms, now_ms = self.backend.hms, self.services.now_ms()
         txns = hms.open_txns()
         locks = [lock for lock in hms.show_locks() if concerns(lock, request.ref)]
         waited_for = dict(seen)
-        for evidence in seen.values():  # of the newest publication, whatever it left
-            waited_for[""] = evidence.newer(waited_for.get(""))
+        if seen:
+            waited_for[""] = max(seen.values())  # of the newest publication, whatever it left
         reasons = {
             name: still_to_end(evidence, txns, locks, now_ms=now_ms, retention_ms=self._retention_ms)
             for name, evidence in waited_for.items()

@@ -9,7 +9,7 @@ from functools import cached_property
 from acidlib.errors import AcidError, ConflictError, RefusedError
 from acidlib.metastore.hms import Hms
 from acidlib.model.names import Generation, parse_directory
-from acidlib.model.requests import CommitNote, CompactionRequest, CompactionType, State
+from acidlib.model.requests import CompactionRequest, CompactionType, State, commit_note
 from acidlib.model.snapshots import ValidTxnList
 from acidlib.model.tables import TableRef
 from acidlib.planning.clean import CleanPlan, OpenReader, aborted_present, cleanable, readers_of, still_reading
@@ -209,12 +209,13 @@ class Hive4Cleaning(Cleaning):
             return row
         bound = row.noted_commit
         if bound is None and txns.is_txn_valid(row.txn_id):
-            bound = CommitNote(next_txn_id=txns.high_water_mark, commit_ms=self.services.now_ms())
+            bound = txns.high_water_mark, self.services.now_ms()
             if not self.options.dry_run:
-                self._hms.set_job_id(row, bound.text)
+                self._hms.set_job_id(row, commit_note(*bound))
         if bound is None:
             return row
-        return replace(row, next_txn_id=bound.next_txn_id, commit_ms=bound.commit_ms)
+        next_txn_id, commit_ms = bound
+        return replace(row, next_txn_id=next_txn_id, commit_ms=commit_ms)
 
     def not_ready_reason(self, request: CompactionRequest) -> str | None:
         """Return why the watermark has not passed the request, or why its row is not ours to clean."""

@@ -12,12 +12,12 @@ from acidlib.errors import RefusedError
 from acidlib.model.names import Generation
 from acidlib.model.requests import (
     NO_FACTS,
-    CommitNote,
     CompactionRequest,
     CompactionType,
     Evidence,
     RequestFacts,
     State,
+    commit_note,
     format_map,
     parse_map,
     split_properties,
@@ -66,10 +66,11 @@ def test_request() -> None:
 
 
 def test_what_is_noted_of_a_commit_is_read_of_rebalances_alone() -> None:
-    note = CommitNote(next_txn_id=987_654_321, commit_ms=1_795_468_797_123)
-    assert len(note.text) <= 32  # COMPACTION_QUEUE.CQ_HADOOP_JOB_ID
-    request = CompactionRequest(id=1, ref=TableRef("d", "t"), type=CompactionType.REBALANCE, hadoop_job_id=note.text)
-    assert request.noted_commit == note
+    values = (987_654_321, 1_795_468_797_123)
+    note = commit_note(*values)
+    assert len(note) <= 32  # COMPACTION_QUEUE.CQ_HADOOP_JOB_ID
+    request = CompactionRequest(id=1, ref=TableRef("d", "t"), type=CompactionType.REBALANCE, hadoop_job_id=note)
+    assert request.noted_commit == values
     assert replace(request, type=CompactionType.MAJOR).noted_commit is None
     for other in (None, "job_1_2", "acid:1:2:3"):
         assert replace(request, hadoop_job_id=other).noted_commit is None
@@ -205,7 +206,7 @@ def test_a_request_that_is_not_understood_stops_no_others(tmp_path: Path) -> Non
 
 def test_of_evidence_the_ids_tell_which_is_newer() -> None:
     older, newer = Evidence(txn=1, lock=9, ms=9), Evidence(txn=2, lock=1, ms=1)
-    assert older.newer(newer) == newer.newer(older) == newer.newer(None) == newer
+    assert max(older, newer) == newer
 
 
 def test_a_map_as_in_hives_test() -> None:
