@@ -15,7 +15,7 @@ from acidlib.cli.command import Machine, are_only_judged, stores_of
 from acidlib.errors import RefusedError
 from acidlib.model.location import Location
 from acidlib.model.names import Generation
-from acidlib.model.tables import check_pattern
+from acidlib.model.tables import pattern_globs
 from acidlib.planning.stated_write_ids import StatedWriteIds, stated_write_ids
 from acidlib.report.html import require_libraries, require_writable
 from acidlib.report.progress import LogFormat
@@ -289,7 +289,7 @@ def check_filters(tables: Sequence[str], exclude: Sequence[str], partitions: Seq
                 raise click.UsageError(f"{option} {name} is not of the form DB.NAME")
     with _usage():
         for pattern in partitions:
-            check_pattern(pattern)
+            pattern_globs(pattern)
 
 
 def _require_meaning(selection: Selection, *, everything: bool, has_metastore: bool) -> None:

@@ -459,32 +459,15 @@ NAMESPACES = ("hive.compactor.", "metastore.compactor.", "acidlib.")
 CONNECTION_NAMES = frozenset({"acidlib.metastore.ca.file", "acidlib.metastore.password.file"})
 """What `metastore.options` reads in the site files beside Hive's own names; no setting of a compaction."""
 _BY_ANY_NAME = {name: key for key in KEYS for name in (key.name, *key.aliases)}
-_READ_BY_HIVES_SERVICES = frozenset(  # Hive's own services read these
-    {
-        "initiator.on",
-        "initiator.tablecache.on",
-        "initiator.duration.update.interval",
-        "cleaner.run.interval",
-        "cleaner.threads.num",
-        "cleaner.tablecache.on",
-        "cleaner.duration.update.interval",
-        "worker.threads",
-        "worker.pool.timeout",
-        "worker.sleep.time",
-        "worker.max.sleep.time",
-        "check.interval",
-        "request.queue",
-        "crud.query.based",
-        "wait.timeout",
-        "enable.stats.compression",
-        "history.reaper.interval",
-        "connectionPool.maxPoolSize",
-        "use.custom.pool",
-        "worker.detect.multiple.versions.threshold",
-        "hive.compaction.merge.enabled",
-        "hive.mr.compactor.gather.stats",
-        "hive.split.grouping.mode",
-    }
+_READ_BY_HIVES_SERVICES = frozenset(
+    (
+        *("initiator.on", "initiator.tablecache.on", "initiator.duration.update.interval", "cleaner.run.interval"),
+        *("cleaner.threads.num", "cleaner.tablecache.on", "cleaner.duration.update.interval", "worker.threads"),
+        *("worker.pool.timeout", "worker.sleep.time", "worker.max.sleep.time", "check.interval", "request.queue"),
+        *("crud.query.based", "wait.timeout", "enable.stats.compression", "history.reaper.interval"),
+        *("connectionPool.maxPoolSize", "use.custom.pool", "worker.detect.multiple.versions.threshold"),
+        *("hive.compaction.merge.enabled", "hive.mr.compactor.gather.stats", "hive.split.grouping.mode"),
+    )
 )
 _POOL_THREADS = re.compile(r"worker\.[^.]+\.threads")
 _METRICS = re.compile(  # when Hive's metrics of compaction raise an alarm about what is not looked at here

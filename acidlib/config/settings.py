@@ -158,7 +158,13 @@ def load_settings(
     site = {name: text for _, values in layers for name, text in values.items()}
     if toml is not None:
         layers.append((Layer.TOML, read_toml(toml)))
-    layers.append((Layer.COMMAND_LINE, dict(_assignment(text) for text in assignments)))
+    stated: dict[str, str] = {}
+    for text in assignments:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(f"Cannot use --set {text}: because it is not of the form key=value")
+        stated[name.strip()] = value
+    layers.append((Layer.COMMAND_LINE, stated))
     settings = default_settings()
     warnings: list[str] = []
     for layer, values in layers:
@@ -190,13 +196,6 @@ def read_toml(path: Path) -> dict[str, str]:
                 raise RefusedError(f"Cannot use {prefix}{name} from {path}: because it is neither a text nor a number")
 
     return dict(flattened(document, ""))
-
-
-def _assignment(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name.strip():
-        raise UsageError(f"Cannot use --set {text}: because it is not of the form key=value")
-    return name.strip(), value
 
 
 def _resolve(name: str, layer: Layer) -> tuple[Key | None, str | None]:

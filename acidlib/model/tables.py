@@ -94,16 +94,12 @@ class Table:
     @property
     def is_transactional(self) -> bool:
         """Whether `transactional` is true (Hive `AcidUtils.isTransactionalTable`)."""
-        return (self.property("transactional") or "").lower() == "true"
+        return self.properties.get("transactional", "").lower() == "true"
 
     @property
     def is_insert_only(self) -> bool:
         """Whether `transactional_properties` is `insert_only` (Hive `AcidUtils.isInsertOnlyTable`)."""
-        return self.is_transactional and (self.property("transactional_properties") or "").lower() == "insert_only"
-
-    def property(self, key: str) -> str | None:
-        """Return a table property; None without it."""
-        return self.properties.get(key)
+        return self.is_transactional and self.properties.get("transactional_properties", "").lower() == "insert_only"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,16 +199,21 @@ def matches(partition: PartitionName, patterns: Sequence[str]) -> bool:
     matches: UsageError for a pattern that is not `key=glob`, RefusedError for a key the table does not have.
     """
     values = {key.lower(): value for key, value in partition.pairs}
-    results = [_matches_one(values, pattern) for pattern in patterns]
-    return not results or any(results)
+    known = ", ".join(values) or "none"
+    found = not patterns
+    for pattern in patterns:
+        globs = pattern_globs(pattern)
+        for key, _ in globs:
+            if key.strip().lower() not in values:
+                raise RefusedError(
+                    f"Cannot use the partition pattern {pattern!r}: because {key!r} is no partition key ({known})"
+                )
+        found = found or all(fnmatchcase(values[key.strip().lower()], glob) for key, glob in globs)
+    return found
 
 
-def check_pattern(pattern: str) -> None:
-    """Raise UsageError unless the text is a pattern, see `matches`."""
-    _globs(pattern)
-
-
-def _globs(pattern: str) -> list[tuple[str, str]]:
+def pattern_globs(pattern: str) -> list[tuple[str, str]]:
+    """Return the keys of a pattern, each with its glob; UsageError unless the text is a pattern, see `matches`."""
     found = []
     for part in _NEXT_KEY.split(pattern):
         key, equals, glob = part.partition("=")
@@ -222,16 +223,3 @@ def _globs(pattern: str) -> list[tuple[str, str]]:
             )
         found.append((key, glob))
     return found
-
-
-def _matches_one(values: dict[str, str], pattern: str) -> bool:
-    matched = True
-    for key, glob in _globs(pattern):
-        value = values.get(key.strip().lower())
-        if value is None:
-            known = ", ".join(values) or "none"
-            raise RefusedError(
-                f"Cannot use the partition pattern {pattern!r}: because {key!r} is no partition key ({known})"
-            )
-        matched = matched and fnmatchcase(value, glob)
-    return matched

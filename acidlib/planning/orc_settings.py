@@ -132,7 +132,7 @@ class _Given:
 
 def _given(name: str, table: Table, request: Mapping[str, str]) -> _Given | None:
     for layer, key in _places(name):
-        text = request.get(key) if layer == "request" else table.property(key)
+        text = request.get(key) if layer == "request" else table.properties.get(key)
         if text is not None:
             return _Given(str(table.ref), f"{layer} property {key}", text)
     return None

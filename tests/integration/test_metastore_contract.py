@@ -166,7 +166,7 @@ def test_a_full_acid_table(hms: Hms, database: str, writes: Writes) -> None:
     assert found.storage.input_format == "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat"
     assert found.is_transactional
     assert not found.is_insert_only
-    assert found.property("compactor.x") == "1"
+    assert found.properties.get("compactor.x") == "1"
     assert found.partition_keys == ()
     assert found.created > 1_600_000_000
     assert (found.id is None) == (hms.generation is Generation.HIVE3)
