@@ -38,14 +38,6 @@ class TableLocation:
     partitions: tuple[tuple[PartitionName | None, Location], ...]
 
 
-class _NoTableError(RefusedError):
-    """A directory is no table that can be compacted."""
-
-    def __init__(self, path: Location, reason: str) -> None:
-        super().__init__(f"Cannot compact {path}: because {reason}")
-        self.reason = reason
-
-
 Skipped = dict[Location, str]
 """Directories that are not taken, and why."""
 
@@ -107,11 +99,14 @@ def discover_location(fs: FileSystem, location: Location, *, may_be_empty: bool 
     content = _content(fs, location, missing=RefusedError if fs.exists(str(location)) else MissingError)
     if not content.has_acid and not (may_be_empty and content.is_empty):
         if content.levels:
-            return _partitioned(fs, location, content, {}, may_be_empty=may_be_empty)
-        if not (content.has_files or content.others or content.links):
+            found: TableLocation | str = _partitioned(fs, location, content, {}, may_be_empty=may_be_empty)
+        elif content.has_files or content.others or content.links:
+            found = _NOT_PROVEN if content.has_files else _tables_below(fs, location, content) or _NOTHING
+        else:
             raise MissingError(f"Cannot compact {location}: because it is empty")
-        reason = _NOT_PROVEN if content.has_files else _tables_below(fs, location, content) or _NOTHING
-        raise _NoTableError(location, reason)
+        if isinstance(found, TableLocation):
+            return found
+        raise RefusedError(f"Cannot compact {location}: because {found}")
     values: list[str] = []
     table = location
     while not table.parent.is_root and is_partition_directory(table.name):
@@ -147,14 +142,16 @@ def _take(fs: FileSystem, path: Location, tables: list[TableLocation], skipped: 
         content = _content(fs, path)
         if content.has_acid:
             tables.append(TableLocation(ref=_named(path), location=path, partitions=((None, path),)))
-        elif content.levels:
-            tables.append(_partitioned(fs, path, content, skipped))
-        else:
-            skipped[path] = _NOT_PROVEN if content.has_files else _NOTHING
-    except _NoTableError as error:
-        skipped[path] = error.reason
+            return
+        table: TableLocation | str = _NOT_PROVEN if content.has_files else _NOTHING
+        if content.levels:
+            table = _partitioned(fs, path, content, skipped)
     except AcidError as error:
-        skipped[path] = str(error)
+        table = str(error)
+    if isinstance(table, TableLocation):
+        tables.append(table)
+    else:
+        skipped[path] = table
 
 
 def _partitioned(
@@ -164,7 +161,8 @@ def _partitioned(
     skipped: Skipped,
     *,
     may_be_empty: bool = False,
-) -> TableLocation:
+) -> TableLocation | str:
+    """Return a partitioned table, or why it is none."""
     leaves: list[tuple[tuple[str, ...], _Content | AcidError]] = []
 
     def look(below: Location) -> _Content | AcidError:
@@ -184,11 +182,13 @@ def _partitioned(
     errors = {values: leaf for values, leaf in leaves if isinstance(leaf, AcidError)}
     filled = [values for values, leaf in known if not leaf.is_empty]
     if not any(leaf.has_acid for _, leaf in known) and (filled or not may_be_empty or errors):
-        raise next(iter(errors.values()), _NoTableError(path, _NOTHING))
+        if errors:
+            raise next(iter(errors.values()))
+        return _NOTHING
     keys = {_keys(values) for values in filled or (values for values, _ in known)}
     if len(keys) > 1:
         shown = " and ".join(sorted("/".join(key) for key in keys))
-        raise _NoTableError(path, f"its partitions have different keys: {shown}")
+        return f"its partitions have different keys: {shown}"
     partitions = []
     for values, _ in leaves:
         here = path.child("/".join(values))
