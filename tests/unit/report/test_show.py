@@ -1,15 +1,14 @@
-"""SHOW COMPACTIONS against the lines that Hive itself prints."""
+"""SHOW COMPACTIONS against the lines that Hive itself prints; texts for people are in test_text.py."""
 
 import dataclasses
 import json
 
 import pytest
 
-from acidlib.model.location import local_location
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State
 from acidlib.model.tables import TableRef
-from acidlib.report.show import blockers_text, hive_text, initiator_of, show_document, show_text, worker_of
+from acidlib.report.show import hive_text, initiator_of, show_document, worker_of
 from acidlib.service.services import Services
 
 # ShowCompactionsOperation.writeHeader of Hive 4.0
@@ -75,94 +74,12 @@ def test_every_fact_is_in_its_column() -> None:
     }
 
 
-NOW = 1_700_000_003_500 + 2 * 3_600_000
-
-
-def test_people_see_ages_and_the_summary_first_in_one_layout_whatever_the_widths() -> None:
-    failed = dataclasses.replace(DONE, id=23, state=State.FAILED)
-    undone = dataclasses.replace(failed, id=24, facts=RequestFacts(undone="_aside"), error_message="undone by ann")
-    long = dataclasses.replace(
-        WAITING, id=125, ref=WAITING.ref._replace(table="a_table_with_a_name_that_takes_more_than_half_of_a_line_of_80")
-    )
-    rows = [long, undone, failed, DONE]
-    assert (
-        show_text(rows, Generation.HIVE4, NOW, of=4)
-        == """\
-4 requests: 1 undone, 1 initiated, 1 failed, 1 succeeded
-
- Id  State      Type   Since  Took  Place
-125  initiated  minor      -     -  default.a_table_with_a_name_that_takes_more_than_half_of_a_line_of_80.p=abc
- 24  undone     major    2 h   2 s  sales.orders
-      undone by ann
- 23  failed     major    2 h   2 s  sales.orders  on compactor-node-7
-      first second third
- 22  succeeded  major    2 h   2 s  sales.orders"""
-    )
-    assert show_text([DONE], Generation.HIVE4, NOW, of=40).splitlines() == [
-        "1 request of 40: 1 succeeded",
-        "",
-        "Id  State      Type   Since  Took  Place",
-        "22  succeeded  major    2 h   2 s  sales.orders",
-    ]
-    assert show_text([], Generation.HIVE4, NOW, of=40) == "none of 40 requests"
-    assert "\tfailed\t" in hive_text([undone], Generation.HIVE4), "Hive has no word for it"
-
-
-def test_what_is_refused_again_and_again_takes_a_line_and_its_reason_is_told_once() -> None:
-    def refused(number: int, table: str) -> CompactionRequest:
-        why = f"Cannot compact sales.{table}: because it is a view, at /w/{table}"
-        facts = RequestFacts(location=local_location(f"/w/{table}"))
-        return dataclasses.replace(
-            DONE, id=number, ref=DONE.ref._replace(table=table), state=State.REFUSED, error_message=why, facts=facts
-        )
-
-    tables = ["orders", "raw", "items"]
-    rows = [refused(number, tables[number % 3]) for number in range(90, 0, -1)]
-    assert show_text(rows, Generation.HIVE4, NOW, of=90).splitlines() == [
-        "90 requests: 90 refused",
-        "",
-        "Id  State    Type   Since  Took  Place",
-        "90  refused  major    2 h   2 s  sales.orders",
-        "      the same 29 times before in 2 h: 87, 84, 81, 78, 75, 72, and 23 more",
-        "89  refused  major    2 h   2 s  sales.items",
-        "      the same 29 times before in 2 h: 86, 83, 80, 77, 74, 71, and 23 more",
-        "88  refused  major    2 h   2 s  sales.raw",
-        "      the same 29 times before in 2 h: 85, 82, 79, 76, 73, 70, and 23 more",
-        "      these 3: Cannot compact …: because it is a view, at …",
-    ]
-    assert len(show_document(rows)) == 90, "JSON has all"
-
-
-def test_two_places_of_one_name_are_told_apart_by_where_they_lie() -> None:
-    one, other = (
-        dataclasses.replace(WAITING, id=number, facts=RequestFacts(location=local_location(f"/lake{number}/t")))
-        for number in (1, 2)
-    )
-    lines = show_text([other, one], Generation.HIVE4, NOW, of=2).splitlines()
-    assert [line.rpartition("  ")[2] for line in lines[-2:]] == ["/lake2/t", "/lake1/t"]
-
-
-def test_blockers_are_named_with_their_age() -> None:
-    blocker = {
-        "request_id": 5,
-        "name": "db.t",
-        "kind": "lock",
-        "id": 7,
-        "user": "ann",
-        "host": "h",
-        "age_ms": 7_200_000,
-    }
-    assert blockers_text([blocker]).splitlines() == [
-        "1 request ready for cleaning waits",
-        "",
-        "Waits  Request  For   Id  User  Host  Since",
-        "db.t         5  lock   7  ann   h       2 h",
-    ]
-
-
-def test_an_empty_queue_has_a_header_alone() -> None:
+def test_an_empty_queue_has_a_header_alone_and_hive_has_no_word_for_what_is_undone() -> None:
     assert hive_text([], Generation.HIVE3) == HIVE4_HEADER
     assert show_document([]) == []
+    undone = dataclasses.replace(DONE, state=State.FAILED, facts=RequestFacts(undone="_aside"))
+    assert "\tfailed\t" in hive_text([undone], Generation.HIVE4)
+    assert show_document([undone])[0]["state"] == "undone"
 
 
 def test_the_name_of_a_state_is_the_generations() -> None:
