@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -19,12 +20,25 @@ from acidlib.cli import command
 from acidlib.cli.jobs import status
 from acidlib.errors import RefusedError, RetryError
 from acidlib.report.html import html_of, require_libraries, require_writable, write_page
-from acidlib.report.page import Largest, Tone
+from acidlib.report.page import Cell, Figure, Largest, Page
 from acidlib.report.results import CompactionResult, Outcome, Verification
 from acidlib.wording import retention_words
 
 from . import documents
-from .documents import CLEANED, DOCUMENTS, DONE, FAILED, NOTES, REFUSED, RESULTS, document_of, page_of, told
+from .documents import (
+    ABOUT,
+    CLEANED,
+    DOCUMENTS,
+    DONE,
+    FAILED,
+    NOTES,
+    REFUSED,
+    RESULTS,
+    WAITS,
+    document_of,
+    page_of,
+    told,
+)
 
 _VOID = {"meta", "link", "wbr"}
 
@@ -88,51 +102,116 @@ def test_nothing_is_fetched_nothing_runs_and_tables_have_heads(job: str) -> None
     assert sum(name == "scope" for _, name, _ in page.attributes) == page.found["th"]
 
 
-@pytest.mark.parametrize(
-    ("job", "facts"),
-    [
-        (
-            "major_compact",
-            [
-                "1 of 3 places compacted, 1 failed", "2025-12-23 14:26:40 to 14:28:10 UTC, 90 s", "sales.orders.ds=8",
-                "/w/orders/ds=8", "the footer is damaged", "17 → 1", "5.0 MiB copied as they are", "3.0 MiB rewritten",
-                "9.0 MiB became 7.0 MiB", "966", "34 of 1,000", "Time of the run 90 s",
-                "10 s until the first place was begun",
-                "8.5 s while places were under way", "72 s after the last place",
-                "there is nothing to merge", "it was asked for", "copied: unchanged", "rows of it were deleted",
-                "8.5 s", "6 s", "columns are matched by position", "acidlib.retention", "--set", "app-17", "1.2",
-                "acidlib-h-1", *NOTES,
-            ],
-        ),
-        (
-            "initiator",
-            [
-                "1 of 4 places to compact, 1 request queued, 1 refused, 1 failed", "it cannot be listed",
-                "Places that cannot be compacted as they are, or failed too often", "its columns disagree",
-                "22 deltas are too many", "hive.compactor.delta.num.threshold = 10, hive-site.xml", "request 31",
-                "it is below all thresholds", "0.15", "6.0 MiB", "40.0 MiB", *NOTES,
-            ],
-        ),
-        (
-            "cleaner",
-            [
-                "1 of 3 places cleaned, 11.0 MiB freed, 1 waits, 1 failed", "permission denied",
-                "transaction 812 of etl at host9 is open", "1 obsolete left", "covered by base_9", "13.0 MiB",
-                "Moved to the trash 2.0 MiB", *NOTES,
-            ],
-        ),
-        (
-            "status",
-            [
-                "in 1 table", "transaction 812", "etl at host9", "5.5 h", "311", "2.50", "23.0 MiB", "1 failed",
-                "sales.orders.ds=7", *NOTES,
-            ],
-        ),
-    ],
-)  # fmt: skip
-def test_what_the_document_knows_is_told(job: str, facts: list[str]) -> None:
-    text = drawn(DOCUMENTS[job]()).text
-    assert [fact for fact in facts if fact not in text] == []
+def outline(page: Page) -> str:
+    """All that stands on a page, with colours; bars in hundredths."""
+
+    def cell(one: Cell) -> str:
+        share = "" if one.share is None else f" {100 * one.share:.0f}%"
+        return f"{one.text}{' (' + one.detail + ')' if one.detail else ''} [{one.tone.value}{share}]"
+
+    def figure(one: Figure) -> list[str]:
+        return [f"{one.label}: {one.value} {one.detail}".rstrip(), *(f"  {cell(part)}" for part in one.parts)]
+
+    lines = [f"{page.headline} [{page.tone.value}]", page.lead, *(figure(page.outcome) if page.outcome else [])]
+    for one in page.figures:
+        lines += figure(one)
+    for name, tables in (("attention", page.attention), ("chart", page.charts), ("table", page.tables)):
+        for table in (table for table in tables if table.rows):
+            lines += ["", f"{name}: {table.title}. {table.text}".rstrip()]
+            lines.append(" | ".join(f">{title}" if title in table.figures else title for title in table.columns))
+            lines += [" | ".join(map(cell, row)) for row in table.rows]
+            lines += [table.rest] if table.rest else []
+    return "\n".join(lines)
+
+
+def places(count: int, like: CompactionResult = DONE, **fields: Callable[[int], Any]) -> list[CompactionResult]:
+    """So many results, each of a partition of its own."""
+    return [
+        replace(like, ref=like.ref._replace(partition=f"ds={n}"), **{name: make(n) for name, make in fields.items()})  # type: ignore[arg-type] # fields of different types by name
+        for n in range(count)
+    ]
+
+
+VERIFIED = replace(
+    DONE, verification=Verification(share=1.0, buckets=(0, 1), of_buckets=2, rows=966, events=0, seconds=1.0)
+)
+PLANNED = replace(DONE, state=Outcome.PLANNED)
+CONFLICT = replace(FAILED, ref=FAILED.ref._replace(partition="ds=1"), state=Outcome.CONFLICT)
+COMPACT = replace(REFUSED, state=Outcome.ALREADY_COMPACT)
+WAITS_LONG = replace(
+    WAITS,
+    ref=WAITS.ref._replace(partition="ds=1"),
+    blocked=(
+        *("d_1: transaction 812 is open", "d_2: transaction 812 is open", "d_3: transaction 900 is open"),
+        f"d_4: {retention_words(86_400, 86_400)}",
+    ),
+)
+WAITS_LESS = replace(WAITS, blocked=(f"d_1: {retention_words(86_400, 2 * 86_400)}",))
+COVERED = replace(CLEANED.removed[0], reason="covered by base_10")
+TAKING = [0.5] * 12 + [3.0] * 8 + [45.0]
+PAGES: dict[str, tuple[str, list[Any]]] = {
+    **{f"page_{job}": (job, results) for job, results in RESULTS.items()},
+    "page_of_many": (
+        "major_compact",
+        [
+            *places(3000, seconds=lambda n: n / 100, start_ms=lambda n: ABOUT["start_ms"] + 10 * n),
+            *places(60, FAILED, reason=lambda n: f"block {n} is damaged"),
+        ],
+    ),
+    "page_with_charts": ("major_compact", places(21, seconds=lambda n: TAKING[n], deltas_before=lambda n: n)),
+    "page_without_charts": ("major_compact", places(20)),
+    "page_verified": ("major_compact", [VERIFIED, REFUSED]),
+    "page_partly_verified": ("major_compact", [VERIFIED, DONE]),
+    "page_planned": ("major_compact", [PLANNED, REFUSED]),
+    "page_conflict": ("major_compact", [CONFLICT, DONE, FAILED]),
+    "page_held": ("major_compact", [replace(REFUSED, unverified=True), COMPACT]),
+    "page_of_nothing": ("major_compact", []),
+    "page_refused": ("major_compact", [REFUSED, COMPACT]),
+    "page_compact": ("major_compact", [COMPACT, COMPACT]),
+    "page_initiator_charts": ("initiator", [documents.DUE] * 10 + [documents.LEFT] * 11),
+    "page_cleaner_waits": (
+        "cleaner",
+        [WAITS_LONG, WAITS_LESS, replace(CLEANED, removed=(CLEANED.removed[0], COVERED))],
+    ),
+    "page_cleaner_planned": ("cleaner", [replace(CLEANED, state=Outcome.PLANNED)]),
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_as_it_was(name: str) -> None:
+    assert outline(page_of(document_of(*PAGES[name]))) == text(name)
+
+
+def text(name: str) -> str:
+    return (Path(__file__).parent / "texts" / f"{name}.txt").read_text(encoding="utf-8").removesuffix("\n")
+
+
+def test_the_page_of_a_status_is_as_it_was() -> None:
+    status = documents.status_of_tables()
+    for state in status["totals"]["requests"]:
+        state["count"] = 2
+    assert outline(page_of(status)) == text("page_status")
+
+
+def test_a_short_run_does_not_chart_how_many_places_were_under_way() -> None:
+    head = document_of("major_compact", places(21))
+    assert len([*page_of(head).charts]) == 3
+    assert len([*page_of(head | {"end_ms": head["start_ms"] + 59_000}).charts]) == 2
+
+
+@pytest.mark.parametrize("job", [*DOCUMENTS, "charts"])
+def test_all_of_a_page_is_drawn_with_notes_settings_and_what_the_run_was(job: str) -> None:
+    document = document_of(*PAGES["page_with_charts"]) if job == "charts" else DOCUMENTS[job]()
+    page, html = page_of(document), drawn(document).text
+    figures = [*page.figures, *([page.outcome] if page.outcome and page.outcome.value else [])]
+    tables = [table for table in (*page.attention, *page.charts, *page.tables) if table.rows]
+    cells = [cell for row in (row for table in tables for row in table.rows) for cell in row]
+    cells += [part for figure in (*page.figures, page.outcome) if figure for part in figure.parts]
+    facts = [page.headline, page.lead, *("acidlib.retention", "--set", "app-17", "1.2", "acidlib-h-1"), *NOTES]
+    facts += [text for one in figures for text in (one.label, one.value, one.detail)]
+    facts += [text for one in tables for text in (one.title, one.text, one.rest, *one.columns)]
+    facts += [text for one in cells for text in (one.text, one.detail)]
+    assert [fact for fact in facts if fact not in html] == []
 
 
 @pytest.mark.parametrize("job", RESULTS)
@@ -149,161 +228,6 @@ def test_names_and_reasons_are_text() -> None:
     assert not {"script", "img"} & set(page.found)
     assert f"sales.{evil}.ds=8" in page.text
     assert f"it is {evil}\\x1b[2J\\u202e\\udcff" in page.text
-
-
-def test_of_very_many_places_the_worst_are_listed_and_all_are_summed() -> None:
-    def places(state: Outcome, count: int) -> list[CompactionResult]:
-        like = DONE if state is Outcome.READY_FOR_CLEANING else FAILED
-        return [
-            replace(like, state=state, ref=like.ref._replace(partition=f"ds={n}"), seconds=n / 100)
-            for n in range(count)
-        ]
-
-    done, failed = places(Outcome.READY_FOR_CLEANING, 3000), places(Outcome.FAILED, 60)
-    html = html_of(page_of(document_of("major_compact", [*done, *failed])))
-    text = Elements(html).text
-    assert len(html) < 150_000
-    assert "3,000 of 3,060 places compacted, 60 failed" in text
-    assert "51,000 → 3,000" in text
-    assert "and 40 more places; --output json tells of each" in text
-    assert "Why they failed" in text
-    assert "and 3,040 more places; --output json tells of each" in text
-    assert "sales.orders.ds=2999 /w" in text
-    assert "sales.orders.ds=2900 /w" not in text
-
-
-def test_charts_say_what_they_count_in_which_unit() -> None:
-    """They are tables: of what, counts of what, and each count beside its bar."""
-    taking = [0.5] * 12 + [3.0] * 8 + [45.0]
-    some = [
-        replace(DONE, ref=DONE.ref._replace(partition=f"ds={n}"), seconds=s, deltas_before=n)
-        for n, s in enumerate(taking)
-    ]
-    deltas, time, busy = page_of(document_of("major_compact", some)).charts
-    assert (deltas.columns, time.columns) == (
-        ("Deltas of a place", "Places before", "Places after"),
-        ("Time of a place", "Places"),
-    )
-    counts = [tuple(cell.text for cell in row) for row in deltas.rows]
-    assert counts == [
-        *(("0", "1", "0"), ("1", "1", "21"), ("2 to 3", "2", "0")),
-        *(("4 to 7", "4", "0"), ("8 to 15", "8", "0"), ("16 to 31", "5", "0")),
-    ]
-    # none took so long or so short as what is left out at the ends
-    counts = [tuple(cell.text for cell in row) for row in time.rows]
-    assert counts == [
-        *(("under 1 s", "12"), ("1 to 2 s", "0"), ("2 to 5 s", "8"), ("5 to 10 s", "0"), ("10 to 30 s", "0")),
-        ("30 to 60 s", "1"),
-    ]
-    assert [row[1].share for row in time.rows] == [1, 0, 8 / 12, 0, 0, 1 / 12]
-    assert busy.columns == ("Time since the start", "Places")
-    assert [row[0].text for row in busy.rows][:2] == ["0 s to 7.5 s", "7.5 s to 15 s"]
-
-
-def test_a_chart_that_would_say_nothing_is_not_drawn() -> None:
-    """Of few places the tables have each; of a short run it says little how many were under way."""
-    assert page_of(document_of("major_compact", [DONE] * 20)).charts == []
-    head = document_of("major_compact", [DONE] * 21)
-    assert len(page_of(head).charts) == 3
-    assert len(page_of(head | {"end_ms": head["start_ms"] + 59_000}).charts) == 2
-    assert page_of(document_of("initiator", [documents.DUE] * 10 + [documents.LEFT] * 10)).charts == []
-    (deltas,) = page_of(document_of("initiator", [documents.DUE] * 21)).charts
-    assert deltas.columns == ("Deltas of a place", "Places to compact")
-    (deltas,) = page_of(document_of("initiator", [documents.DUE] * 10 + [documents.LEFT] * 11)).charts
-    assert deltas.columns == ("Deltas of a place", "Places to compact", "Places left alone")
-
-
-def test_a_page_says_that_a_run_was_verified() -> None:
-    found = Verification(
-        share=1.0, buckets=(0, 1), of_buckets=2, rows=966, events=0, before=("delta_1_1",), now=("base_9",), seconds=1.0
-    )
-    sure = replace(DONE, verification=found)
-    text = drawn(document_of("major_compact", [sure, REFUSED])).text
-    assert "90 s; all that was compacted is verified" in text
-    assert "Verified by a second reader 1 place 966 rows in 2 of 2 buckets read as before" in text
-    text = drawn(document_of("major_compact", [sure, replace(DONE, ref=DONE.ref._replace(partition="ds=8"))])).text
-    assert "Verified by a second reader 1 place" in text
-    assert "all that was compacted" not in text
-    assert "erified" not in drawn(document_of("major_compact", [DONE])).text
-
-
-def headline(*results: CompactionResult) -> tuple[str, Tone]:
-    page = page_of(document_of("major_compact", results))
-    return page.headline, page.tone
-
-
-def test_the_headline_says_how_it_went() -> None:
-    planned, conflict = replace(DONE, state=Outcome.PLANNED), replace(FAILED, state=Outcome.CONFLICT)
-    assert headline() == ("Nothing to compact", Tone.GOOD)
-    assert headline(DONE) == ("1 of 1 place compacted", Tone.GOOD)
-    assert headline(REFUSED, REFUSED) == ("Nothing was compacted at 2 places", Tone.GOOD)
-    compact = replace(REFUSED, state=Outcome.ALREADY_COMPACT)
-    assert headline(compact, compact) == ("2 places are already compact", Tone.GOOD)
-    assert headline(compact, REFUSED) == ("Nothing was compacted at 2 places", Tone.GOOD)
-    held = replace(REFUSED, unverified=True)
-    assert headline(held, compact) == (
-        "0 of 2 places compacted, 1 held for a result that was not verified", Tone.BAD,
-    )  # fmt: skip
-    assert headline(planned, REFUSED) == ("1 of 2 places would be compacted", Tone.GOOD)
-    assert headline(DONE, conflict) == ("1 of 2 places compacted, 1 in conflict", Tone.BAD)
-
-
-def test_conflicts_need_attention_after_failures() -> None:
-    conflict = replace(FAILED, ref=FAILED.ref._replace(partition="ds=1"), state=Outcome.CONFLICT)
-    _, table = page_of(document_of("major_compact", [conflict, DONE, FAILED])).attention
-    assert [row[1].text for row in table.rows] == ["failed", "conflict"]
-    assert table.title == "Places that failed or where another was at work"
-    assert not any(table.rows for table in page_of(document_of("major_compact", [DONE])).attention)
-
-
-def test_each_whom_something_waits_for_is_named_with_how_often() -> None:
-    blocked = ("d_1: transaction 812 is open", "d_2: transaction 812 is open", "d_3: transaction 900 is open")
-    waiting = replace(documents.WAITS, blocked=blocked)
-    covered = replace(CLEANED.removed[0], reason="covered by base_10")
-    text = drawn(document_of("cleaner", [waiting, replace(CLEANED, removed=(CLEANED.removed[0], covered))])).text
-    assert "transaction 812 is open for example sales.orders.ds=8 2" in text
-    assert "transaction 900 is open sales.orders.ds=8 1" in text
-    # what went is told by kind
-    assert "covered by base_9 for example sales.orders.ds=7 22.0 MiB 2" in text
-    assert "base_10" not in text
-
-
-def test_until_when_something_waits_makes_no_reason_of_its_own() -> None:
-    waits = [
-        replace(
-            documents.WAITS,
-            ref=documents.WAITS.ref._replace(partition=f"ds={day}"),
-            blocked=(f"d_1: {retention_words(86_400, day * 86_400)}",),
-        )
-        for day in (1, 2)
-    ]
-    text = drawn(document_of("cleaner", waits)).text
-    assert "the retention of 1 d has not passed for example sales.orders.ds=1 2" in text
-
-
-def test_requests_of_each_state_have_their_colour_and_what_failed_is_in_the_headline() -> None:
-    head = documents.status_of_tables()
-    for one in head["totals"]["requests"]:
-        one["count"] = 2
-    page = page_of(head)
-    assert page.headline.endswith(" in 1 table, 2 requests failed")
-    (requests,) = [figure for figure in page.figures if figure.label == "Requests by state"]
-    assert {part.detail: part.tone for part in requests.parts} == {
-        "initiated": Tone.FIRST,
-        "working": Tone.SECOND,
-        "ready for cleaning": Tone.WARNING,
-        "failed": Tone.BAD,
-        "succeeded": Tone.GOOD,
-        "did not initiate": Tone.PLAIN,
-        "refused": Tone.QUIET,
-        "aborted": Tone.PLAIN,
-    }
-
-
-def test_a_dry_clean_says_what_would_go() -> None:
-    text = drawn(document_of("cleaner", [replace(CLEANED, state=Outcome.PLANNED)])).text
-    assert "11.0 MiB would go at 1 place" in text
-    assert "Space that would be won" in text
 
 
 def test_a_run_that_could_not_be_done_says_why() -> None:
@@ -378,12 +302,12 @@ def test_a_job_prints_its_result_and_draws_it(tmp_path: Path, output: str) -> No
 
 
 @pytest.mark.parametrize("output", ["json", "text"])
-def test_a_page_that_cannot_be_written_costs_nothing_else(
+def test_what_cannot_be_written_costs_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str
 ) -> None:
     whole = show("--output", output).stdout
     monkeypatch.setattr(os, "fsync", full)
-    ran = show("--output", output, "--report", tmp_path / "run.html")
+    ran = show("--output", output, "--report", tmp_path / "run.html", "--metrics-file", tmp_path / "a.prom")
     assert ran.exit_code == 1
     if output == "json":
         assert json.loads(ran.stdout).keys() == json.loads(whole).keys()
@@ -391,19 +315,20 @@ def test_a_page_that_cannot_be_written_costs_nothing_else(
         assert ran.stdout == whole
     (line,) = (line for line in ran.stderr.splitlines() if "Cannot write" in line)
     assert line.endswith("run.html: because No space left on device; what was done is done")
+    assert (tmp_path / "a.prom").is_file()
 
 
-def test_what_nobody_reads_on_standard_output_is_drawn_all_the_same(
+def test_what_nobody_reads_on_standard_output_is_written_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def closed(pieces: object) -> None:
         raise command._UnwrittenError("Cannot write the result to standard output")
 
     monkeypatch.setattr(command, "print_pieces", closed)
-    ran = show("--report", tmp_path / "run.html")
+    ran = show("--report", tmp_path / "run.html", "--metrics-file", tmp_path / "a.prom")
     assert ran.exit_code == 1
     assert "Cannot write the result to standard output" in ran.stderr
-    assert (tmp_path / "run.html").is_file()
+    assert {path.name for path in tmp_path.iterdir()} == {"run.html", "a.prom"}
 
 
 def test_a_run_that_could_not_be_done_draws_why(tmp_path: Path) -> None:

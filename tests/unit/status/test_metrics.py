@@ -16,7 +16,6 @@ import yaml
 from click.testing import CliRunner, Result
 from prometheus_client.parser import text_string_to_metric_families
 
-from acidlib.cli import command
 from acidlib.cli.command import Machine
 from acidlib.cli.jobs import status
 from acidlib.config.settings import default_settings
@@ -145,17 +144,6 @@ def test_metrics_that_cannot_be_written_cost_nothing_else(tmp_path: Path, output
     (line,) = (line for line in ran.stderr.splitlines() if "Cannot write" in line)
     assert line.endswith(f"Cannot write the metrics to {long}: because File name too long; what was done is done")
     assert [path.name for path in tmp_path.iterdir()] == ["a.prom"]
-
-
-def test_metrics_are_written_where_nobody_reads_standard_output(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def closed(pieces: object) -> None:
-        raise command._UnwrittenError("Cannot write the result to standard output")
-
-    monkeypatch.setattr(command, "print_pieces", closed)
-    assert status_into(tmp_path / "a.prom").exit_code == 1
-    assert (tmp_path / "a.prom").is_file()
 
 
 def test_the_table_of_the_document_is_up_to_date() -> None:
