@@ -266,11 +266,8 @@ class MetastoreDatabase:
         if self._database.dialect == DERBY:
             return False
         wanted = (_DBS, _TBLS, _PARTITIONS, _TABLE_PARAMS, _PARTITION_PARAMS)
-        if any(template.name not in self._found for template in wanted):
-            with self._database.reading("look for tables in") as connection:
-                for template in wanted:
-                    self._find(connection, template)
-        return all(self._found[template.name] is not None for template in wanted)
+        with self._database.reading("look for tables in") as connection:
+            return all(self._find(connection, template) is not None for template in wanted)
 
     def parameters(self, owner: Owner) -> dict[str, str] | None:
         """Return all parameters; None where there is no such table or partition. The database `has_parameters`."""

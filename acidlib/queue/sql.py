@@ -220,24 +220,18 @@ class SqlQueue:
         In tables of our own the rule is Hive 4's, which tries again, whatever the generation of the table is.
         In a metastore it is Hive 3.1's, which for a whole table counts the rows of its partitions too.
         """
-        history, location = self._history, request.facts.location
+        is_own = self.schema_version is None
+        about = self._of_entity if is_own or request.ref.partition is not None else self._of_table
         with self._database.reading("read") as connection:
-            if self.schema_version is not None:
-                about = self._of_table if request.ref.partition is None else self._of_entity
-                rows = self._requests(connection, history, about(history, request))
-            else:
-                here = (
-                    self._of_entity(history, request)
-                    if location is None
-                    else history.column(PLACE) == place_key(location)
-                )
-                rows = [row for row in self._requests(connection, history, here) if same_entity(row, request)]
+            rows = self._requests(connection, self._history, about(self._history, request))
+        if is_own:
+            rows = [row for row in rows if same_entity(row, request)]
         return failed_attempts_reason(
             rows,
             threshold=threshold,
             retry_ms=retry_ms,
             now_ms=now_ms,
-            generation=Generation.HIVE4 if self.schema_version is None else Generation.HIVE3,
+            generation=Generation.HIVE4 if is_own else Generation.HIVE3,
         )
 
     def unreadable(self) -> tuple[Unreadable, ...]:

@@ -16,29 +16,23 @@ OURS, HIVES = {"acidlib.queue.password": "a/b@c"}, {"javax.jdo.option.Connection
         ("postgresql+psycopg://etl@db:5432/q", OURS, "postgresql+psycopg://etl:a%2Fb%40c@db:5432/q"),
         ("postgresql+psycopg://hive@db/q", OURS | HIVES, "postgresql+psycopg://hive:a%2Fb%40c@db/q"),
         ("mysql+pymysql://hive@db/q?ssl_ca=x", HIVES, "mysql+pymysql://hive:p@db/q?ssl_ca=x"),
-        # Hive's own is for nobody else
+        # Hive's own is for its user alone
         ("postgresql+psycopg://etl@db/q", HIVES, None),
         ("postgresql+psycopg://hive@db/q", {}, None),
+        # needs none
+        *(
+            (url, OURS | HIVES, None)
+            for url in (
+                "postgresql+psycopg://hive:own@db/q",
+                "postgresql+psycopg://hive:@db/q",
+                "postgresql+psycopg://hive@db/q?password=own",
+                "postgresql+psycopg://db/q?user=hive",
+                "sqlite:////var/queue.db",
+                "no URL",
+                "postgresql://hive@[::1/q",
+            )
+        ),
     ],
 )
 def test_a_url_without_a_password(url: str, kept: dict[str, str], expected: str | None) -> None:
     assert with_password(url, HIVE, kept.get) == (expected or url)
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "postgresql+psycopg://hive:own@db/q",
-        "postgresql+psycopg://hive:@db/q",
-        "postgresql+psycopg://hive@db/q?password=own",
-        "postgresql+psycopg://db/q?user=hive",
-        "sqlite:////var/queue.db",
-        "no URL",
-        "postgresql://hive@[::1/q",
-    ],
-)
-def test_what_needs_none_is_not_asked_for(url: str) -> None:
-    def ask(name: str) -> str:
-        raise AssertionError(name)
-
-    assert with_password(url, HIVE, ask) == url

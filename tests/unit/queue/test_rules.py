@@ -24,33 +24,34 @@ def finished(
     )
 
 
+HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4
+
+
 @pytest.mark.parametrize(
-    ("letters", "generation", "enqueued", "blocked"),
+    ("letters", "generation", "enqueued", "retry_ms", "blocked"),
     [  # newest last
-        ("ff", Generation.HIVE3, 0, True),
-        ("ff", Generation.HIVE4, 100, True),
-        ("f", Generation.HIVE3, 0, False),
-        ("", Generation.HIVE3, 0, False),
-        ("sf", Generation.HIVE4, 100, False),
-        ("ffs", Generation.HIVE3, 0, False),
-        ("sff", Generation.HIVE3, 0, True),
-        ("ffa", Generation.HIVE3, 0, True),
-        ("ffc", Generation.HIVE3, 0, False),
-        ("ffc", Generation.HIVE4, 100, True),
-        ("ff", Generation.HIVE4, 99, False),
-        ("ff", Generation.HIVE3, 99, True),
+        ("ff", HIVE3, 0, 900, True),
+        ("ff", HIVE4, 100, 900, True),
+        ("f", HIVE3, 0, 900, False),
+        ("", HIVE3, 0, 900, False),
+        ("sf", HIVE4, 100, 900, False),
+        ("ffs", HIVE3, 0, 900, False),
+        ("sff", HIVE3, 0, 900, True),
+        ("ffa", HIVE3, 0, 900, True),
+        ("ffc", HIVE3, 0, 900, False),
+        ("ffc", HIVE4, 100, 900, True),
+        ("ff", HIVE4, 99, 900, False),
+        ("ff", HIVE4, 99, 0, True),  # it is never tried again
+        ("ff", HIVE3, 99, 900, True),
     ],
 )
-def test_the_failed_attempt_rule(letters: str, generation: Generation, enqueued: int, blocked: bool) -> None:
+def test_the_failed_attempt_rule(
+    letters: str, generation: Generation, enqueued: int, retry_ms: int, blocked: bool
+) -> None:
     history = [finished(number, State(letter), end_ms=enqueued) for number, letter in enumerate(letters, start=1)]
-    reason = failed_attempts_reason(history, threshold=2, retry_ms=900, now_ms=1000, generation=generation)
+    reason = failed_attempts_reason(history, threshold=2, retry_ms=retry_ms, now_ms=1000, generation=generation)
     expected = "Compaction is not initiated since last 2 consecutive compaction attempts failed"
     assert reason == (expected if blocked else None)
-
-
-def test_a_retry_time_of_zero_never_tries_again() -> None:
-    history = [finished(1, State.FAILED), finished(2, State.FAILED)]
-    assert failed_attempts_reason(history, threshold=2, retry_ms=0, now_ms=10**15, generation=Generation.HIVE4)
 
 
 def test_the_history_keeps_hives_numbers_per_entity() -> None:

@@ -1,17 +1,13 @@
-"""The queue in tables of our own, in SQLite: two processes at once, a broken database, tables that lack a column."""
+"""The queue in tables of our own, in SQLite: how rows are stored and found, a broken database, a missing column."""
 
-import multiprocessing
 import re
 import sqlite3
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from claiming import claim_next
-from located import at
-from queue_behaviour import MAJOR, QueueBehaviour, request, states
+from queue_behaviour import QueueBehaviour, request, states
 from sqlalchemy import Engine, event
 
 from acidlib.errors import CorruptError, RefusedError, RetryError
@@ -54,46 +50,6 @@ def test_the_tables_are_those_of_the_metastore(queue: SqlQueue, path: Path) -> N
     connection.close()
 
 
-def _drain(url: str, worker: str, go: float) -> list[int]:
-    taken = []
-    with SqlQueue(url) as queue:
-        while time.time() < go:
-            pass
-        while (claimed := claim_next(queue, MAJOR, worker, 1)) is not None:
-            taken.append(claimed.id)
-            queue.mark_compacted(claimed.id, worker, 2)
-    return taken
-
-
-def test_two_processes_never_take_the_same_request(queue: SqlQueue, path: Path) -> None:
-    for number in range(40):
-        queue.enqueue(request(f"t{number}"), now_ms=1)
-    with multiprocessing.get_context("spawn").Pool(2) as pool:
-        pool.map(abs, [0, 0], chunksize=1)  # both processes are up
-        go = time.time() + 0.7
-        parts = pool.starmap(_drain, [(f"sqlite:///{path}", f"w-{index}", go) for index in range(2)], chunksize=1)
-    assert sorted(parts[0] + parts[1]) == list(range(1, 41))
-    assert len(queue.ready_for_cleaning()) == 40
-
-
-def _open_and_enqueue(url: str, table: str, go: float) -> tuple[int, bool]:
-    while time.time() < go:
-        pass
-    with SqlQueue(url) as queue:
-        answer = queue.enqueue(request(table), now_ms=1)
-    return answer.id, answer.accepted
-
-
-def test_two_processes_may_open_a_new_queue_at_once(path: Path) -> None:
-    with multiprocessing.get_context("spawn").Pool(2) as pool:
-        pool.map(abs, [0, 0], chunksize=1)
-        go = time.time() + 0.7
-        same = pool.starmap(_open_and_enqueue, [(f"sqlite:///{path}", "t", go)] * 2, chunksize=1)
-        other = pool.starmap(_open_and_enqueue, [(f"sqlite:///{path}", name, 0.0) for name in "ab"], chunksize=1)
-    assert sorted(same) == [(1, False), (1, True)]
-    assert sorted(other) == [(2, True), (3, True)]
-
-
 def test_an_in_memory_queue_for_one_process() -> None:
     with SqlQueue("sqlite://") as queue:
         queue.enqueue(request(), now_ms=1)
@@ -106,12 +62,6 @@ def test_a_damaged_database_is_one_line(path: Path) -> None:
     with pytest.raises(RetryError, match="because the database said: file is not a database") as caught:
         SqlQueue(f"sqlite:///{path}")
     assert "\n" not in str(caught.value)
-
-
-def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(RetryError, match="its folder cannot be made"):
-        SqlQueue(f"sqlite:///{tmp_path}/file/queue.db")
 
 
 @pytest.mark.parametrize(
@@ -162,21 +112,14 @@ def test_the_rows_of_a_partition_are_found_by_an_index(queue: SqlQueue, path: Pa
         assert all(re.search(r"USING INDEX .*\(C[QC]_ENTITY=\?\)", plan) for plan in _plans(path, work))
 
 
-def test_requests_are_found_by_their_place(queue: SqlQueue) -> None:
-    """The request 1, which is queued for /w/t, and when it has failed."""
+def test_each_place_is_known_by_its_newest_request(queue: SqlQueue) -> None:
+    """In the history, as in the queue."""
+    for _ in range(2):
+        number = queue.enqueue(request(), now_ms=1).id
+        assert queue.claim_id(number, "w", 1) is not None
+        queue.end(number, State.FAILED, 1, worker_id="w")
     queue.enqueue(request(), now_ms=1)
-    here = at("/w/t")
-
-    def found() -> list[list[int]]:
-        rows = (queue.rows_at([here]), queue.rows_at([here], states=(State.INITIATED, State.FAILED)))
-        return [[row.id for row in some] for some in (*rows, queue.newest_of_places())]
-
-    assert found() == [[1]] * 3
-    assert queue.claim_id(1, "w", 1) is not None
-    queue.end(1, State.FAILED, 1, worker_id="w", reason="x")
-    assert found() == [[1]] * 3
-    assert queue.failed_attempts(request(), threshold=1, retry_ms=0, now_ms=9) is not None
-    assert queue.failed_attempts(request(location="/elsewhere"), threshold=1, retry_ms=0, now_ms=9) is None
+    assert [row.id for row in queue.newest_of_places()] == [3, 2]
 
 
 @pytest.mark.parametrize("column", ["CQ_PLACE", "CQ_ENTITY", "CQ_WORKER_ID"])
@@ -185,13 +128,4 @@ def test_tables_without_a_column_are_refused(queue: SqlQueue, path: Path, column
         connection.execute(f"alter table COMPACTION_QUEUE rename column {column} to CQ_OTHER")
     connection.close()
     with pytest.raises(RefusedError, match=f"its table COMPACTION_QUEUE has no column {column}, and no table VERSION"):
-        SqlQueue(f"sqlite:///{path}")
-
-
-def test_a_metastores_own_database_is_not_taken_for_ours(path: Path) -> None:
-    path.parent.mkdir(parents=True)
-    with sqlite3.connect(path) as connection:
-        connection.execute("create table COMPACTION_QUEUE (CQ_ID bigint primary key)")
-    connection.close()
-    with pytest.raises(RefusedError, match="no column CQ_DATABASE"):
         SqlQueue(f"sqlite:///{path}")
