@@ -238,7 +238,9 @@ class SqlQueue:
         """Return the rows of a metastore's tables that are not understood, newest first."""
         with self._database.reading("read", one_moment=True) as connection:
             found = [
-                table.read(row) for table in (self._queue, self._history) for row in connection.execute(table.select())
+                table.read(row)
+                for table in (self._queue, self._history)
+                for row in connection.execute(table.select()).all()
             ]
         strange = (row for row in found if isinstance(row, Unreadable))
         return tuple(sorted(strange, key=lambda row: row.id, reverse=True))
@@ -253,8 +255,8 @@ class SqlQueue:
 
     @staticmethod
     def _requests(connection: Connection, table: RequestTable, wanted: ColumnElement[bool]) -> list[CompactionRequest]:
-        found = map(table.read, connection.execute(table.select().where(wanted)))
-        return [row for row in found if isinstance(row, CompactionRequest)]
+        rows = connection.execute(table.select().where(wanted)).all()  # a cursor left open keeps SQLite locked
+        return [request for row in rows if isinstance(request := table.read(row), CompactionRequest)]
 
     def _of_table(self, table: RequestTable, request: CompactionRequest) -> ColumnElement[bool]:
         """Return the condition for rows about a request's table, whatever the partition."""
@@ -398,7 +400,8 @@ class SqlQueue:
         worker_id: str | None,
     ) -> Enqueued:
         queue = self._queue
-        found = [queue.read(row) for row in connection.execute(queue.select().where(self._of_entity(queue, wanted)))]
+        rows = connection.execute(queue.select().where(self._of_entity(queue, wanted))).all()
+        found = [queue.read(row) for row in rows]
         others = sorted((row for row in found if isinstance(row, CompactionRequest)), key=lambda row: row.id)
         superseded = [row for row in others if is_superseded_by(row, wanted)]
         duplicate = duplicate_reason(wanted, [row for row in others if row not in superseded])
