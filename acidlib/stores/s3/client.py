@@ -45,6 +45,7 @@ from botocore.exceptions import (
 from botocore.exceptions import ConnectionError as BotoConnectionError
 from botocore.parsers import ResponseParserError
 from botocore.session import Session as CoreSession
+from tenacity import retry, retry_if_exception_type, stop_after_attempt
 from urllib3.exceptions import HTTPError
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, MissingError, RefusedError, RetryError
@@ -511,85 +512,6 @@ class _Role(CredentialProvider):
         return DeferredRefreshableCredentials(self._assume, self.METHOD)
 
 
-_REPLACE_TRIES = 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SmallObject:
-    """A small object as it was read.
-
-    version   its ETag
-    modified  seconds since the epoch by the store's clock, whole ones
-    now       the same clock when it was read
-    """
-
-    data: bytes
-    version: str
-    modified: float
-    now: float
-    metadata: dict[str, str]
-
-
-def read_object(bucket: Bucket, path: str) -> SmallObject | None:
-    """Return the object at a path; None when there is none."""
-    try:
-        with bucket.raising("read", path, missing=_AbsentError):
-            answer, data = bucket.get(path)
-    except _AbsentError:
-        return None
-    header = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
-    if header is None:
-        raise RetryError("Cannot tell the time of the store: because its answers have no Date")
-    return SmallObject(
-        data=data,
-        version=answer["ETag"],
-        modified=seconds(answer["LastModified"]),
-        now=parsedate_to_datetime(header).timestamp(),
-        metadata=answer.get("Metadata", {}),
-    )
-
-
-def create_object(bucket: Bucket, path: str, data: bytes) -> str:
-    """Make an object whose contents are unique, and return its version; ChangedError when there is another one."""
-    return _put(bucket, path, data, {"IfNoneMatch": "*"})
-
-
-def replace_object(bucket: Bucket, path: str, version: str, data: bytes, metadata: dict[str, str] | None = None) -> str:
-    """Replace an object of this version by unique contents; ChangedError when it has changed or is gone."""
-    return _put(bucket, path, data, {"IfMatch": version, "Metadata": metadata or {}})
-
-
-def seconds(modified: datetime) -> float:
-    """Return a time of the store in whole seconds since the epoch: in some, listings are finer than other answers."""
-    return float(int(modified.timestamp()))
-
-
-def _put(bucket: Bucket, path: str, data: bytes, condition: dict[str, Any]) -> str:
-    """Make a conditional request; return its version, or raise why it was not carried out.
-
-    An answer that another request was under way says nothing, so it is sent again a few times (AWS, "conditional
-    writes": 409 ConditionalRequestConflict).
-    """
-    tries = 0
-    while True:
-        try:
-            with bucket.raising("write", path, missing=ChangedError):
-                return bucket.client.put_object(
-                    Bucket=bucket.name, Key=bucket.key(path), Body=data, **condition, **bucket.created
-                )["ETag"]
-        except (ChangedError, RetryError) as error:
-            found = read_object(bucket, path)
-            if found is not None and found.data == data:
-                return found.version
-            tries += 1
-            if not isinstance(error, UnderWayError) or tries == _REPLACE_TRIES:
-                raise
-
-
-class _AbsentError(ConflictError):
-    """There is no such object."""
-
-
 _MISSING = frozenset({"404", "NoSuchKey", "NotFound", "NoSuchUpload", "NoSuchVersion"})
 _DENIED = frozenset({"403", "AccessDenied", "AllAccessDisabled", "AccountProblem", "Forbidden"})
 _RIGHTS = {
@@ -751,3 +673,79 @@ def why_unanswered(error: Exception, *, is_short: bool) -> str | None:
     if isinstance(error, ConnectTimeoutError):
         return "no connection in time"
     return "no answer in time" if is_short and isinstance(error, ReadTimeoutError) else None
+
+
+_REPLACE_TRIES = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmallObject:
+    """A small object as it was read.
+
+    version   its ETag
+    modified  seconds since the epoch by the store's clock, whole ones
+    now       the same clock when it was read
+    """
+
+    data: bytes
+    version: str
+    modified: float
+    now: float
+    metadata: dict[str, str]
+
+
+def read_object(bucket: Bucket, path: str) -> SmallObject | None:
+    """Return the object at a path; None when there is none."""
+    try:
+        with bucket.raising("read", path, missing=_AbsentError):
+            answer, data = bucket.get(path)
+    except _AbsentError:
+        return None
+    header = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+    if header is None:
+        raise RetryError("Cannot tell the time of the store: because its answers have no Date")
+    return SmallObject(
+        data=data,
+        version=answer["ETag"],
+        modified=seconds(answer["LastModified"]),
+        now=parsedate_to_datetime(header).timestamp(),
+        metadata=answer.get("Metadata", {}),
+    )
+
+
+def create_object(bucket: Bucket, path: str, data: bytes) -> str:
+    """Make an object whose contents are unique, and return its version; ChangedError when there is another one."""
+    return _put(bucket, path, data, {"IfNoneMatch": "*"})
+
+
+def replace_object(bucket: Bucket, path: str, version: str, data: bytes, metadata: dict[str, str] | None = None) -> str:
+    """Replace an object of this version by unique contents; ChangedError when it has changed or is gone."""
+    return _put(bucket, path, data, {"IfMatch": version, "Metadata": metadata or {}})
+
+
+def seconds(modified: datetime) -> float:
+    """Return a time of the store in whole seconds since the epoch: in some, listings are finer than other answers."""
+    return float(int(modified.timestamp()))
+
+
+@retry(retry=retry_if_exception_type(UnderWayError), stop=stop_after_attempt(_REPLACE_TRIES), reraise=True)
+def _put(bucket: Bucket, path: str, data: bytes, condition: dict[str, Any]) -> str:
+    """Make a conditional request; return its version, or raise why it was not carried out.
+
+    An answer that another request was under way says nothing, so it is sent again a few times (AWS, "conditional
+    writes": 409 ConditionalRequestConflict).
+    """
+    try:
+        with bucket.raising("write", path, missing=ChangedError):
+            return bucket.client.put_object(
+                Bucket=bucket.name, Key=bucket.key(path), Body=data, **condition, **bucket.created
+            )["ETag"]
+    except (ChangedError, RetryError):
+        found = read_object(bucket, path)
+        if found is not None and found.data == data:
+            return found.version
+        raise
+
+
+class _AbsentError(ConflictError):
+    """There is no such object."""

@@ -27,6 +27,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from enum import Enum, StrEnum
+from itertools import count
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -754,17 +755,16 @@ def complete(bucket: Bucket, upload: StagedUpload) -> bool:
     """
     path = bucket.path(upload.key)
     parts: Any = [part.as_completed() for part in upload.parts]
-    tries = 0
-    while True:
+    for tries in count(1):
         try:
             bucket.client.complete_multipart_upload(
                 Bucket=bucket.name, MultipartUpload={"Parts": parts}, IfNoneMatch="*", **upload.named
             )
-            return True
+            break
         except Exception as error:
             found = _mark(bucket, upload.key)
             if found == upload.mark:
-                return True
+                break
             is_gone = isinstance(error, ClientError) and (
                 is_missing(error) or (code_of(error) in _AMBIGUOUS and not has_its_parts(bucket, upload))
             )
@@ -776,11 +776,11 @@ def complete(bucket: Bucket, upload: StagedUpload) -> bool:
             except ChangedError:
                 if found is not None:
                     raise ConflictError(f"Cannot publish {path}: because it already exists") from error
-                tries += 1
                 if tries == _TRIES:
                     raise RetryError(
                         f"Cannot publish {path}: because the store calls it a conflict {_TRIES} times"
                     ) from error
+    return True
 
 
 class _GoneError(ConflictError):
@@ -842,18 +842,13 @@ def fate(bucket: Bucket, upload: StagedUpload) -> Fate:
 
 def has_its_parts(bucket: Bucket, upload: StagedUpload) -> bool:
     """Tell whether an upload is still there; CorruptError when its parts are not those that were sent."""
-    found: dict[int, tuple[str, int]] = {}
-    arguments: dict[str, Any] = {}
     try:
-        while True:
-            with bucket.raising("look at the upload of", bucket.path(upload.key), missing=_GoneError):
-                page = bucket.client.list_parts(Bucket=bucket.name, **upload.named, **arguments)
-            found |= {part["PartNumber"]: (part["ETag"].strip('"'), part["Size"]) for part in page.get("Parts", [])}
-            if not page.get("IsTruncated"):
-                break
-            arguments = {"PartNumberMarker": page["NextPartNumberMarker"]}
+        with bucket.raising("look at the upload of", bucket.path(upload.key), missing=_GoneError):
+            pages = bucket.client.get_paginator("list_parts").paginate(Bucket=bucket.name, **upload.named)
+            parts = [part for page in pages for part in page.get("Parts", [])]
     except _GoneError:
         return False
+    found = {part["PartNumber"]: (part["ETag"].strip('"'), part["Size"]) for part in parts}
     if found != {part.number: (part.version.strip('"'), part.size) for part in upload.parts}:
         raise CorruptError(
             f"Cannot publish {bucket.path(upload.key)}: because the parts of its upload are not those that were sent"

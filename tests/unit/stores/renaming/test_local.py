@@ -11,11 +11,9 @@ import pwd
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from filesystem_behaviour import DataFilesBehaviour, FileSystemBehaviour
 from mounts import refuse_flag
@@ -132,14 +130,6 @@ def test_an_error_of_the_device_may_pass(file: Path, monkeypatch: pytest.MonkeyP
     source.close()
 
 
-def test_missing_and_shorter_files_are_errors_and_never_empty(tmp_path: Path, file: Path) -> None:
-    with pytest.raises(CorruptError, match=f"Cannot read {tmp_path}/none: because there is no such file"):
-        DATA.open(f"{tmp_path}/none", 1)
-    with pytest.raises(CorruptError, match=f"because it has {len(CONTENT)} bytes and was listed with 99999"):
-        DATA.open(str(file), 99_999)
-    assert str(file) not in descriptors().values()
-
-
 def test_only_regular_files_are_opened_and_a_pipe_blocks_nobody(tmp_path: Path, file: Path) -> None:
     (tmp_path / "link").symlink_to(file)
     os.mkfifo(tmp_path / "pipe")
@@ -154,17 +144,6 @@ def test_only_regular_files_are_opened_and_a_pipe_blocks_nobody(tmp_path: Path, 
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
-
-
-def test_buffers_of_any_kind_are_appended_and_counted(tmp_path: Path) -> None:
-    path = tmp_path / "bucket_00000"
-    sink = DATA.create(str(path))
-    parts: list[Any] = [b"ORC", memoryview(b"xyz")[1:], np.arange(3, dtype=np.int64), np.zeros(0, np.uint8).data, b""]
-    for part in parts:
-        sink.write(part)
-    assert sink.position == 3 + 2 + 24
-    sink.close()
-    assert path.read_bytes() == b"ORCyz" + np.arange(3, dtype=np.int64).tobytes()
 
 
 def test_a_file_is_never_written_over(file: Path) -> None:
@@ -315,12 +294,6 @@ def test_a_source_that_shrinks_while_it_is_copied_is_corrupt(
     source.close()
 
 
-@pytest.mark.parametrize(("offset", "size"), [(0, len(CONTENT) + 1), (len(CONTENT), 1), (-1, 1), (5, -1)])
-def test_nothing_outside_the_source_is_copied(file: Path, offset: int, size: int) -> None:
-    with pytest.raises(CorruptError, match=f"Cannot read {file}: because bytes {offset} to {offset + size} are"):
-        copied(file, offset, size)
-
-
 def test_a_source_of_another_kind_is_read(tmp_path: Path) -> None:
     class Other:
         name, length = "elsewhere", 4
@@ -377,16 +350,6 @@ def test_each_is_read_and_copied_in_any_order(sources: list[LocalSource], tmp_pa
     once = [content(number)[8:] for number in range(COUNT)]
     assert (tmp_path / "out").read_bytes() == b"".join(once + once[::-1])
     assert len(held(tmp_path)) == MOST_OPEN
-
-
-def test_closed_ones_are_not_opened_again(sources: list[LocalSource], tmp_path: Path) -> None:
-    for source in sources:
-        source.close()
-    assert held(tmp_path) == set()
-    for source in (sources[0], sources[-1]):
-        with pytest.raises(ValueError, match="is closed"):
-            source.read(0, 1)
-    assert held(tmp_path) == set()
 
 
 def test_another_file_in_its_place_is_not_read(sources: list[LocalSource], tmp_path: Path) -> None:
@@ -458,24 +421,6 @@ def test_what_takes_the_name_at_the_last_moment_stays(
         FS.rename_noreplace(f"{tmp_path}/staged", f"{tmp_path}/target")
     assert (tmp_path / "staged/bucket_00000").is_file()
     assert os.path.lexists(tmp_path / "target/theirs") is (how == "full directory")
-
-
-def test_of_many_renames_of_files_to_one_name_one_wins(tmp_path: Path, way: str) -> None:
-    for number in range(20):
-        put(tmp_path, *(f"{number}/{index}" for index in range(4)))
-
-        def rename(index: int, place: str = f"{tmp_path}/{number}") -> bool:
-            try:
-                FS.rename_noreplace(f"{place}/{index}", f"{place}/target")
-            except ConflictError:
-                return False
-            return True
-
-        with ThreadPoolExecutor(4) as pool:
-            won = list(pool.map(rename, range(4)))
-        assert won.count(True) == 1
-        assert (tmp_path / f"{number}/target").read_text() == f"{number}/{won.index(True)}"
-        assert len(list((tmp_path / str(number)).iterdir())) == 4
 
 
 @pytest.mark.parametrize("step", ["link", "rename"])

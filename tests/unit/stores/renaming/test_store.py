@@ -5,43 +5,24 @@ All of it on file systems that can rename without replacing, and on those that c
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import json
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from mounts import FLAG
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError, UnknownOutcomeError
 from acidlib.stores.filesystem import RenameFileSystem
-from acidlib.stores.listing import list_location
-from acidlib.stores.renaming import local
 from acidlib.stores.renaming.local import LocalFileSystem
-from acidlib.stores.renaming.store import RenameStage, RenameStore, read_record
+from acidlib.stores.renaming.store import RenameStage, RenameStore
 from acidlib.stores.s3.store import S3Store
-from acidlib.stores.store import UNDONE, Attempt, Published, attempt_path
+from acidlib.stores.store import UNDONE, Attempt, attempt_path
 from unit.stores.places import DELETES, DELTA, FS, INPUTS, TAKEN, fine, recorded, stage, take, visible
 
 pytestmark = pytest.mark.usefixtures("way")
 
 UNREACHED = RetryError("Cannot look: because the name node cannot be reached")
-
-
-def test_a_base_carries_the_marks_of_a_compacted_one(tmp_path: Path) -> None:
-    staging, staged = stage(tmp_path, "base_0000004")
-    result = RenameStage(FS, str(tmp_path), staging).publish(staged, inputs=INPUTS, last_check=fine)
-    assert result == Published(directories=("base_0000004",), kind="one rename")
-    base = tmp_path / "base_0000004"
-    assert (base / "_orc_acid_version").read_bytes() == b"2"
-    assert json.loads((base / "_metadata_acid").read_text()) == {"thisFileVersion": "0", "dataFormat": "compacted"}
-    assert (base / "bucket_00000").read_bytes() == b"base_0000004"
-    assert visible(tmp_path) == {"base_0000004"}
-    assert list_location(FS, str(tmp_path)).compacted_bases == {"base_0000004"}
 
 
 @pytest.mark.parametrize("name", ["base_0000004_v0000012", DELTA, DELETES])
@@ -114,15 +95,6 @@ def test_a_name_that_is_taken_is_a_conflict_whatever_has_it(
     assert RenameStore(FS).roll_forward(str(tmp_path)) == ()
 
 
-@pytest.mark.parametrize("how", TAKEN)
-def test_a_staging_name_that_is_taken_is_a_conflict(tmp_path: Path, how: str) -> None:
-    take(tmp_path / "_tmp_x", how)
-    before = picture(tmp_path)
-    with pytest.raises(ConflictError, match="_tmp_x: because it already exists"):
-        RenameStore(FS).stage(str(tmp_path), unique="x", owner="o", now=1.0)
-    assert picture(tmp_path) == before
-
-
 def test_the_last_check_stops_everything(tmp_path: Path) -> None:
     def lost() -> None:
         raise ConflictError("the claim is lost")
@@ -172,132 +144,20 @@ def test_what_becomes_visible_is_on_disk_before(tmp_path: Path, monkeypatch: pyt
     assert DELTA in on_disk[tmp_path.stat().st_ino]
 
 
-def test_two_directories_are_published_inserts_first(tmp_path: Path) -> None:
-    staging, staged = stage(tmp_path, DELETES, DELTA)
-    renamed: list[str] = []
-
-    class Watched(LocalFileSystem):
-        def rename_noreplace(self, source: str, target: str, **how: Any) -> None:
-            if Path(target).parent == tmp_path:
-                record = read_record(FS, staging)
-                assert [item.name for item in record.directories] == [DELTA, DELETES]
-                renamed.append(Path(target).name)
-            super().rename_noreplace(source, target, **how)
-
-    result = RenameStage(Watched(), str(tmp_path), staging).publish(staged, inputs=INPUTS, last_check=fine)
-    assert result == Published(directories=(DELTA, DELETES), kind="two renames")
-    assert renamed == [DELTA, DELETES]
-    assert visible(tmp_path) == {DELTA, DELETES}
-
-
-class KilledError(BaseException):
-    """Stands for SIGKILL: nothing in the library may catch it as a failure."""
-
-
-def _before_each_rename(patched: pytest.MonkeyPatch, way: str, look: Callable[[str], None]) -> None:
-    """Calls `look` with the new name before the operating system gives it; what that raises ends the call."""
-    if way == FLAG:
-        renameat2 = local._RENAMEAT2
-
-        def answered(one: int, source: bytes, two: int, target: bytes, flags: int) -> int:
-            try:
-                look(os.fsdecode(target))
-            except OSError as error:
-                return error.errno or 0
-            return renameat2(one, source, two, target, flags)
-
-        patched.setattr(local, "_RENAMEAT2", answered)
-        return
-    for name in ("link", "rename"):
-        real = getattr(os, name)
-
-        def looked(source: str, target: str, *, real: Callable[..., None] = real, **more: Any) -> None:
-            look(os.fspath(target))
-            real(source, target, **more)
-
-        patched.setattr(os, name, looked)
-
-
-def _steps(location: Path, monkeypatch: pytest.MonkeyPatch, way: str, fail_at: int) -> int:
-    """Publishes two directories, killed before the n-th rename of the operating system; returns the renames seen."""
-    staging, staged = stage(location, DELETES, DELTA)
-    seen = 0
-
-    def count(_: str) -> None:
-        nonlocal seen
-        seen += 1
-        if seen == fail_at:
-            raise KilledError
-
-    with monkeypatch.context() as patched:
-        _before_each_rename(patched, way, count)
-        with contextlib.suppress(KilledError):
-            RenameStage(FS, str(location), staging).publish(staged, inputs=INPUTS, last_check=fine)
-    return seen
-
-
-def test_killed_at_any_rename_it_is_whole_after_rolling_forward(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
-) -> None:
-    (tmp_path / "whole").mkdir()
-    steps = _steps(tmp_path / "whole", monkeypatch, way, 0)
-    assert steps == 5  # two markers, the record, two directories
-    outcomes = []
-    for step in range(1, steps + 1):
-        location = tmp_path / str(step)
-        location.mkdir()
-        assert _steps(location, monkeypatch, way, step) == step
-        seen = visible(location) - {"_tmp_run"}
-        assert seen == ({DELTA} if step == 5 else set())
-        done = RenameStore(FS).roll_forward(str(location))
-        outcomes.append([item.outcome for item in done])
-        assert visible(location) - {"_tmp_run"} == ({DELTA, DELETES} if done else set())
-        assert RenameStore(FS).roll_forward(str(location)) == ()
-    assert outcomes == [[], [], [], ["finished"], ["finished"]]
-
-
-@pytest.mark.parametrize("back_too", [False, True])
-def test_a_passing_error_takes_the_first_back_or_leaves_it_to_the_next_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, back_too: bool, way: str
-) -> None:
-    staging, staged = stage(tmp_path, DELTA, DELETES)
-    wrong = [tmp_path / DELETES, *([Path(staging) / DELTA] if back_too else [])]
-
-    def fail(target: str) -> None:
-        if Path(target) in wrong:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    with monkeypatch.context() as patched:
-        _before_each_rename(patched, way, fail)
-        if not back_too:
-            with pytest.raises(RetryError, match="Input/output"):
-                RenameStage(FS, str(tmp_path), staging).publish(staged, inputs=INPUTS, last_check=fine)
-            assert visible(tmp_path) - {"_tmp_run"} == set()
-            assert RenameStore(FS).roll_forward(str(tmp_path)) == ()
-            return
-        with pytest.raises(UnknownOutcomeError, match="the next run on this partition finishes it"):
-            RenameStage(FS, str(tmp_path), staging).publish(staged, inputs=INPUTS, last_check=fine)
-        with pytest.raises(RetryError, match="Input/output"):
-            RenameStore(FS).roll_forward(str(tmp_path))
-    (done,) = RenameStore(FS).roll_forward(str(tmp_path))
-    assert (done.outcome, done.directories, done.leftover) == ("finished", (DELTA, DELETES), None)
-    assert visible(tmp_path) == {DELTA, DELETES}
-
-
 class Failing(LocalFileSystem):
     """Whose n-th rename, or that to a name, fails with an error, before it is done or after.
 
     From then on nothing may be reached any more.
     """
 
-    def __init__(self, at: int | str, *, done: bool, error: BaseException = UNREACHED, away: bool = False) -> None:
+    def __init__(self, *at: int | str, done: bool, error: BaseException = UNREACHED, away: bool = False) -> None:
         self._at, self._done, self._error, self._stays_away = at, done, error, away
         self._seen, self._away = 0, False
 
     def rename_noreplace(self, source: str, target: str, **how: Any) -> None:
         self._reach()
         self._seen += 1
-        fails = self._at in (self._seen, Path(target).name)
+        fails = self._seen in self._at or Path(target).name in self._at
         if self._done or not fails:
             super().rename_noreplace(source, target, **how)
         if fails:
@@ -321,8 +181,18 @@ class Failing(LocalFileSystem):
             raise UNREACHED
 
 
+RENAMES = [((DELTA,), DELTA), ((DELTA, DELETES), DELTA), ((DELTA, DELETES), DELETES)]
+
+
+@pytest.mark.parametrize(("names", "lost"), RENAMES)
+def test_a_rename_of_which_only_the_answer_is_lost_is_done(tmp_path: Path, names: tuple[str, ...], lost: str) -> None:
+    staging, staged = stage(tmp_path, *names)
+    RenameStage(Failing(lost, done=True), str(tmp_path), staging).publish(staged, inputs=INPUTS, last_check=fine)
+    assert visible(tmp_path) == set(names)
+
+
 @pytest.mark.parametrize("done", [True, False])
-@pytest.mark.parametrize(("names", "lost"), [((DELTA,), DELTA), ((DELTA, DELETES), DELTA), ((DELTA, DELETES), DELETES)])
+@pytest.mark.parametrize(("names", "lost"), RENAMES)
 def test_when_nobody_can_look_after_a_rename_its_outcome_is_unknown(
     tmp_path: Path, names: tuple[str, ...], lost: str, done: bool
 ) -> None:
@@ -341,6 +211,19 @@ def test_when_nobody_can_look_after_a_rename_its_outcome_is_unknown(
         assert visible(tmp_path) == {DELTA, DELETES}
 
 
+@pytest.mark.parametrize("back_too", [False, True])
+def test_an_error_of_the_second_rename_undoes_the_first_or_leaves_it_to_the_next_run(
+    tmp_path: Path, back_too: bool
+) -> None:
+    staging, staged = stage(tmp_path, DELTA, DELETES)
+    failing = Failing(2, *([3] if back_too else []), done=False)
+    with pytest.raises(UnknownOutcomeError if back_too else RetryError) as raised:
+        RenameStage(failing, str(tmp_path), staging).publish(staged, inputs=INPUTS, last_check=fine)
+    assert ("the next run on this partition finishes it" in str(raised.value)) == back_too
+    assert visible(tmp_path) - {"_tmp_run"} == ({DELTA} if back_too else set())
+    assert [done.outcome for done in RenameStore(FS).roll_forward(str(tmp_path))] == ["finished"] * back_too
+
+
 def test_a_record_that_cannot_be_removed_may_be_finished_by_the_next_run(tmp_path: Path) -> None:
     staging, staged = stage(tmp_path, DELTA, DELETES)
 
@@ -356,21 +239,6 @@ def test_a_record_that_cannot_be_removed_may_be_finished_by_the_next_run(tmp_pat
     with pytest.raises(UnknownOutcomeError, match="the next run on this partition finishes it"):
         RenameStage(Stuck(), str(tmp_path), staging).publish(staged, inputs=INPUTS, last_check=fine)
     assert [item.outcome for item in RenameStore(FS).roll_forward(str(tmp_path))] == ["finished"]
-
-
-def test_a_target_taken_between_the_renames_takes_the_first_back(tmp_path: Path) -> None:
-    staging, staged = stage(tmp_path, DELTA, DELETES)
-
-    class Rival(LocalFileSystem):
-        def rename_noreplace(self, source: str, target: str, **how: Any) -> None:
-            if target == f"{tmp_path}/{DELETES}":
-                Path(target).mkdir()
-            super().rename_noreplace(source, target, **how)
-
-    with pytest.raises(ConflictError, match="already exists"):
-        RenameStage(Rival(), str(tmp_path), staging).publish(staged, inputs=INPUTS, last_check=fine)
-    assert visible(tmp_path) == {DELETES, "_tmp_run"}
-    assert RenameStore(FS).roll_forward(str(tmp_path)) == ()
 
 
 def test_a_half_does_not_stay_when_its_other_half_was_removed(tmp_path: Path) -> None:
@@ -502,16 +370,6 @@ def test_a_half_that_somebody_has_merged_alone_is_not_finished(tmp_path: Path, w
     assert (done.outcome, visible(tmp_path)) == ("finished", {DELTA, DELETES})
 
 
-def test_only_what_is_visible_already(tmp_path: Path) -> None:
-    recorded(tmp_path)
-    assert RenameStore(FS).roll_forward(str(tmp_path), visible_only=True) == ()
-    (staging,) = RenameStore(FS).unfinished(str(tmp_path))
-    (Path(staging) / DELTA).rename(tmp_path / DELTA)
-    (done,) = RenameStore(FS).roll_forward(str(tmp_path), visible_only=True)
-    assert done.outcome == "finished"
-    assert visible(tmp_path) == {DELTA, DELETES}
-
-
 @pytest.mark.parametrize(
     ("fault", "kind"),
     [("staged", CorruptError), ("published", CorruptError), ("target", ConflictError)],
@@ -606,12 +464,6 @@ def test_when_nobody_can_look_the_next_run_puts_it_back(place: Path, at: int, do
     else:
         assert outcomes == ["was published" if (at, done) == (1, False) else "finished"]
         assert seen(place) == WHOLE
-
-
-def test_an_interrupt_puts_back_what_was_moved(place: Path) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        take_back(place, Failing(1, done=True, error=KeyboardInterrupt()))
-    assert seen(place) == WHOLE
 
 
 def test_nothing_changes_without_the_last_check_or_all_of_it(place: Path) -> None:
