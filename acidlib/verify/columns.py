@@ -6,10 +6,11 @@ Types are as files of ORC and metastores of Hive write them: `struct<a:int,b:dec
 
 from __future__ import annotations
 
+import functools
 import re
-import struct
 from collections.abc import Callable
-from dataclasses import dataclass
+from ctypes import c_float
+from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -32,6 +33,9 @@ _MONTHS_FROM_MARCH = tuple(
     zip((3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 1, 2), (0, 31, 61, 92, 122, 153, 184, 214, 245, 275, 306, 337), strict=True)
 )
 _UNNAMED = re.compile(r"_col\d+")
+_KIND = re.compile(r" *\w[\w ]*")
+_NUMBERS = re.compile(r"\(([^)]*)\)")
+_NAME = re.compile(r"`((?:[^`]|``)*)`:|([^:]*):")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,77 +53,44 @@ EMPTY_ROW = ColumnType(kind="struct")
 
 def parse_type(text: str) -> ColumnType:
     """Return the type that a text describes; CorruptError where it is none. Names may stand in backticks."""
-    parser = _Parser(text)
-    found = parser.type()
-    parser.expect_end()
+    found, end = _type(text, 0)
+    if text[end:].strip():
+        raise _not_understood(text, end)
     return found
 
 
-class _Parser:
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._at = 0
+def _type(text: str, at: int) -> tuple[ColumnType, int]:
+    """Return the type that begins here, and where it ends."""
+    word = _KIND.match(text, at)
+    if word is None:
+        raise _not_understood(text, at)
+    kind, at = word[0].strip().lower(), word.end()
+    numbers: tuple[int, ...] = ()
+    if brackets := _NUMBERS.match(text, at):
+        numbers, at = tuple(int(number) for number in brackets[1].split(",")), brackets.end()
+    if not text.startswith("<", at):
+        return ColumnType(kind=kind, numbers=numbers), at
+    inner: list[ColumnType] = []
+    names: list[str] = []
+    at += 1
+    while not text.startswith(">", at):
+        if inner:
+            if not text.startswith(",", at):
+                raise _not_understood(text, at)
+            at += 1
+        if kind == "struct":
+            name = _NAME.match(text, at)
+            if name is None:
+                raise _not_understood(text, at)
+            names.append(name[2] if name[1] is None else name[1].replace("``", "`"))
+            at = name.end()
+        found, at = _type(text, at)
+        inner.append(found)
+    return ColumnType(kind=kind, inner=tuple(inner), names=tuple(names)), at + 1
 
-    def type(self) -> ColumnType:
-        start = self._at
-        while self._at < len(self._text) and (self._text[self._at].isalnum() or self._text[self._at] in "_ "):
-            self._at += 1
-        kind = self._text[start : self._at].strip().lower()
-        if not kind:
-            raise self._wrong()
-        numbers: tuple[int, ...] = ()
-        if self._take("("):
-            end = self._text.find(")", self._at)
-            if end < 0:
-                raise self._wrong()
-            numbers = tuple(int(number) for number in self._text[self._at : end].split(","))
-            self._at = end + 1
-        if not self._take("<"):
-            return ColumnType(kind=kind, numbers=numbers)
-        inner: list[ColumnType] = []
-        names: list[str] = []
-        while not self._take(">"):
-            if inner and not self._take(","):
-                raise self._wrong()
-            if kind == "struct":
-                names.append(self._name())
-            inner.append(self.type())
-        return ColumnType(kind=kind, inner=tuple(inner), names=tuple(names))
 
-    def expect_end(self) -> None:
-        if self._text[self._at :].strip():
-            raise self._wrong()
-
-    def _name(self) -> str:
-        if self._take("`"):
-            name = ""
-            while True:
-                end = self._text.find("`", self._at)
-                if end < 0:
-                    raise self._wrong()
-                name += self._text[self._at : end]
-                self._at = end + 1
-                if not self._take("`"):  # two of them stand for one
-                    break
-                name += "`"
-        else:
-            end = self._text.find(":", self._at)
-            if end < 0:
-                raise self._wrong()
-            name = self._text[self._at : end]
-            self._at = end
-        if not self._take(":"):
-            raise self._wrong()
-        return name
-
-    def _take(self, sign: str) -> bool:
-        if self._text.startswith(sign, self._at):
-            self._at += 1
-            return True
-        return False
-
-    def _wrong(self) -> CorruptError:
-        return CorruptError(f"Cannot verify: because the type {self._text!r} is not understood at {self._at}")
+def _not_understood(text: str, at: int) -> CorruptError:
+    return CorruptError(f"Cannot verify: because the type {text!r} is not understood at {at}")
 
 
 def row_reader(file: ColumnType, table: ColumnType, matching: ColumnMatching, generation: Generation) -> Values | None:
@@ -127,50 +98,33 @@ def row_reader(file: ColumnType, table: ColumnType, matching: ColumnMatching, ge
 
     Raises CorruptError where the table's Hive cannot.
     """
-    by_position = matching.by_position or all(_UNNAMED.fullmatch(name) for name in file.names)
-    return _struct(file, table, generation, case_sensitive=matching.case_sensitive, by_position=by_position)
+    if matching.by_position or all(_UNNAMED.fullmatch(name) for name in file.names):
+        # by the table's names, and those of which it has none by a name that no column has
+        file = replace(file, names=(*table.names, *[""] * len(file.inner))[: len(file.inner)])
+    return _struct(file, table, generation, str if matching.case_sensitive else str.lower)
 
 
-def _struct(
-    file: ColumnType, table: ColumnType, generation: Generation, *, case_sensitive: bool, by_position: bool = False
-) -> Values | None:
+def _struct(file: ColumnType, table: ColumnType, generation: Generation, same: Callable[[str], str]) -> Values | None:
     places: dict[str, int] = {}
     for place, name in enumerate(file.names):
-        places.setdefault(name if case_sensitive else name.lower(), place)
+        places.setdefault(same(name), place)
     taken: list[tuple[int | None, Values | None]] = []
-    for place, (name, kind) in enumerate(zip(table.names, table.inner, strict=True)):
-        if by_position:
-            source = place if place < len(file.inner) else None
-        else:
-            source = places.get(name if case_sensitive else name.lower())
-        change = None
-        if source is not None:
-            change = _value(file.inner[source], kind, generation, case_sensitive=case_sensitive)
-        taken.append((source, change))
-    if [source for source, _ in taken] == list(range(len(file.inner))) and all(change is None for _, change in taken):
+    for name, kind in zip(table.names, table.inner, strict=True):
+        source = places.get(same(name))
+        taken.append((source, None if source is None else _value(file.inner[source], kind, generation, same)))
+    if taken == [(place, None) for place in range(len(file.inner))]:
         return None
-
-    def row(values: Any) -> Any:
-        return tuple(
-            None
-            if source is None or values[source] is None
-            else values[source]
-            if change is None
-            else change(values[source])
-            for source, change in taken
-        )
-
-    return row
+    return lambda values: tuple(None if source is None else _given(change, values[source]) for source, change in taken)
 
 
-def _value(file: ColumnType, table: ColumnType, generation: Generation, *, case_sensitive: bool) -> Values | None:
+def _value(file: ColumnType, table: ColumnType, generation: Generation, same: Callable[[str], str]) -> Values | None:
     def below(number: int) -> Values | None:
-        return _value(file.inner[number], table.inner[number], generation, case_sensitive=case_sensitive)
+        return _value(file.inner[number], table.inner[number], generation, same)
 
     if file.kind == table.kind:
         match table.kind:
             case "struct":
-                return _struct(file, table, generation, case_sensitive=case_sensitive)
+                return _struct(file, table, generation, same)
             case "array":
                 item = below(0)
                 return None if item is None else lambda values: [_given(item, one) for one in values]
@@ -184,7 +138,10 @@ def _value(file: ColumnType, table: ColumnType, generation: Generation, *, case_
                     return None
                 raise _no_way(file, table)
             case "decimal":
-                return _rescaled(_scale(file), _scale(table))
+                old, new = _scale(file), _scale(table)
+                point = "." if old == 0 else ""
+                # a text with all digits of its scale
+                return None if old == new else lambda text: text + point + "0" * (new - old)
             case "char" if file.numbers != table.numbers:
                 return _padded(table)
         return None
@@ -197,57 +154,37 @@ def _given(change: Values | None, value: Any) -> Any:
 
 def _converted(file: ColumnType, table: ColumnType, generation: Generation) -> Values | None:
     old, new = file.kind, table.kind
-    if old == "boolean":
+    text: Callable[[Any], str] | None = None
+    if old == "boolean" or old in _INTEGERS:
         if new in _INTEGERS:
-            return int
-        if new in ("float", "double"):
+            return int if old == "boolean" else None
+        if new in _REALS:
             return float
         if new == "decimal":
-            return lambda value: _decimal(int(value), table)
-        if new in _TEXTS:
-            pad = _padded(table)
-            return lambda value: pad("TRUE" if value else "FALSE")
-    if old in _INTEGERS:
-        if new in _INTEGERS:
-            return None
-        if new in ("float", "double"):
-            return float
-        if new == "decimal":
-            return lambda value: _decimal(value, table)
-        if new in _TEXTS:
-            pad = _padded(table)
-            return lambda value: pad(str(value))
-    if old in _REALS and new in (*_TEXTS, "double"):
+            fraction = f".{'0' * _scale(table)}" if _scale(table) else ""
+            return lambda value: f"{int(value)}{fraction}"
+        text = (lambda value: "TRUE" if value else "FALSE") if old == "boolean" else str
+    elif old in _REALS:
         bits = _REALS["double" if generation is Generation.HIVE4 else old]
         if new == "double":
             return None if bits == _REALS["double"] else lambda value: float(_real_text(value, bits))
-        pad = _padded(table)
-        return lambda value: pad(_real_text(value, bits))
-    if old in ("date", "decimal") and new in _TEXTS:
-        text = _date_text if old == "date" else _trimmed
-        pad = _padded(table)
-        return lambda value: pad(text(value))
-    if old == "varchar" and new in ("string", "varchar"):
+        text = functools.partial(_real_text, bits=bits)
+    elif old == "varchar" and new in ("string", "varchar"):
         return None
-    if old == "char" and new in _TEXTS:
-        return _padded(table)
-    raise _no_way(file, table)
+    elif old == "date":
+        text = _date_text
+    elif old == "decimal":
+        text = _trimmed
+    elif old == "char":
+        text = str
+    if text is None or new not in _TEXTS:
+        raise _no_way(file, table)
+    pad = _padded(table)
+    return lambda value: pad(text(value))
 
 
 def _scale(kind: ColumnType) -> int:
     return kind.numbers[1] if len(kind.numbers) > 1 else 0
-
-
-def _rescaled(old: int, new: int) -> Values | None:
-    """Return what adds digits to a decimal, a text with all digits of its scale."""
-    if old == new:
-        return None
-    point = "." if old == 0 else ""
-    return lambda text: text + point + "0" * (new - old)
-
-
-def _decimal(value: int, table: ColumnType) -> str:
-    return f"{value}.{'0' * _scale(table)}" if _scale(table) else str(value)
 
 
 def _trimmed(text: str) -> str:
@@ -282,7 +219,7 @@ def _real_text(value: float, bits: int) -> str:
     elif bits == _REALS["double"]:
         shown = repr(size)
     else:
-        shown = next(text for text in (f"{size:.{n}g}" for n in range(1, 10)) if _single(float(text)) == size)
+        shown = next(text for text in (f"{size:.{n}g}" for n in range(1, 10)) if c_float(float(text)).value == size)
     _, digits, exponent = Decimal(shown).normalize().as_tuple()
     power = len(digits) - 1 + int(exponent) if size else 0
     sign = "-" if str(value).startswith("-") else ""
@@ -293,15 +230,6 @@ def _real_text(value: float, bits: int) -> str:
         return f"{sign}0.{'0' * (-power - 1)}{text}"
     text = text.ljust(power + 1, "0")
     return f"{sign}{text[: power + 1]}.{text[power + 1 :] or '0'}"
-
-
-def _single(value: float) -> float:
-    """Return the number of 24 bits that is nearest."""
-    try:
-        (found,) = struct.unpack("f", struct.pack("f", value))
-    except OverflowError:
-        return _INFINITE
-    return float(found)
 
 
 def _padded(table: ColumnType) -> Callable[[str], str]:

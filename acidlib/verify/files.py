@@ -33,8 +33,8 @@ def require_reader() -> None:
         ) from None
 
 
-class SourceStream(io.RawIOBase):
-    """A source as a stream: where it is, and how it is moved."""
+class _SourceStream(io.RawIOBase):
+    """A source as a stream, which libraries read through a buffer: small pieces are read at once."""
 
     def __init__(self, source: SourceFile) -> None:
         self._source = source
@@ -53,34 +53,6 @@ class SourceStream(io.RawIOBase):
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._source.length}[whence]
         self._at = base + offset
         return self._at
-
-
-class _OrcStream(SourceStream):
-    """As pyorc reads files: what it asks for in small pieces is read at once."""
-
-    def __init__(self, source: SourceFile) -> None:
-        super().__init__(source)
-        self._start = 0
-        self._kept = b""
-
-    def read(self, size: int = -1) -> bytes:
-        left = self._source.length - self._at
-        size = left if size < 0 else min(size, left)
-        if size <= 0:
-            return b""
-        if size >= _READ_AT_ONCE:
-            data = self._source.read(self._at, size)
-        else:
-            if not self._start <= self._at <= self._at + size <= self._start + len(self._kept):
-                self._start, self._kept = self._at, self._source.read(self._at, min(left, _READ_AT_ONCE))
-            first = self._at - self._start
-            data = self._kept[first : first + size]
-        self._at += size
-        return data
-
-
-class _ArrowStream(SourceStream):
-    """As pyarrow reads files."""
 
     def readinto(self, buffer: Any) -> int:
         size: int = max(0, min(len(buffer), self._source.length - self._at))
@@ -146,7 +118,7 @@ def opened(files: DataFiles, location: Location, file: DataFile, *, columns: tup
     with closing(files.open(path, file.length)) as source:
         with _failures(path):
             reader: Any = pyorc.Reader(
-                cast(BinaryIO, _OrcStream(source)),
+                cast(BinaryIO, io.BufferedReader(_SourceStream(source), _READ_AT_ONCE)),
                 column_names=columns,
                 struct_repr=pyorc.StructRepr.TUPLE,
                 converters=converters,
@@ -210,7 +182,7 @@ def parquet_rows(files: DataFiles, location: Location, file: DataFile) -> Iterat
     path = f"{location}/{file.path}"
     with closing(files.open(path, file.length)) as source:
         try:
-            opened_file = parquet.ParquetFile(io.BufferedReader(_ArrowStream(source), _READ_AT_ONCE))
+            opened_file = parquet.ParquetFile(io.BufferedReader(_SourceStream(source), _READ_AT_ONCE))
             for batch in opened_file.iter_batches(batch_size=4096):
                 # times and dates as numbers, for Python's own have no nanoseconds and no year 10000; decimals as text
                 kinds = [_raw_type(pa, column.type) for column in batch.columns]

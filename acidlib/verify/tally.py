@@ -47,17 +47,15 @@ class Tally:
 
     def differs_from(self, other: Tally) -> str | None:
         """Return how this one, of before, differs from that of now; None where nothing does."""
-        if (self.rows, self.row_sum) != (other.rows, other.row_sum):
-            return _words(self.rows, other.rows, "rows")
-        if (self.events, self.event_sum) != (other.events, other.event_sum):
-            return _words(self.events, other.events, "delete events")
+        for before, now, same, what in (
+            (self.rows, other.rows, self.row_sum == other.row_sum, "rows"),
+            (self.events, other.events, self.event_sum == other.event_sum, "delete events"),
+        ):
+            if before != now:
+                return f"{before:,} {what} before and {now:,} now"
+            if not same:
+                return f"{now:,} {what}, as many as before, and not the same"
         return None
-
-
-def _words(before: int, now: int, what: str) -> str:
-    if before == now:
-        return f"{now:,} {what}, as many as before, and not the same"
-    return f"{before:,} {what} before and {now:,} now"
 
 
 class Sum:
