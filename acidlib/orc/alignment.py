@@ -34,11 +34,13 @@ from acidlib.orc.proto import GREGORIAN_START_DAYS, Calendar, Kind
 from acidlib.orc.schema import TypeNode
 
 _INTEGER_WIDTH = {Kind.BYTE: 1, Kind.SHORT: 2, Kind.INT: 4, Kind.LONG: 8}
-_DIGITS = {Kind.BOOLEAN: 1, Kind.BYTE: 3, Kind.SHORT: 5, Kind.INT: 10, Kind.LONG: 19}
-"""Decimal digits of the longest number; a BOOLEAN is read as 0 or 1."""
+_RANGES = {kind: (-(2 ** (8 * width - 1)), 2 ** (8 * width - 1) - 1) for kind, width in _INTEGER_WIDTH.items()}
+_RANGES[Kind.BOOLEAN] = 0, 1  # as which it is read
+_DIGITS = {kind: len(str(greatest)) for kind, (_, greatest) in _RANGES.items()}
+"""Decimal digits of the longest number."""
 
-_CHARACTERS = {Kind.BOOLEAN: 5, Kind.BYTE: 4, Kind.SHORT: 6, Kind.INT: 11, Kind.LONG: 20}
-"""Characters of the longest text: FALSE, or the least number with its sign."""
+_CHARACTERS = {kind: len(str(least)) for kind, (least, _) in _RANGES.items()} | {Kind.BOOLEAN: len("FALSE")}
+"""Characters of the longest text, the least number with its sign."""
 
 _EXACT_REALS = {
     Kind.FLOAT: frozenset({Kind.BOOLEAN, Kind.BYTE, Kind.SHORT}),
@@ -55,13 +57,6 @@ _REAL_CHARACTERS = {Kind.FLOAT: 15, Kind.DOUBLE: 24}
 _LONGEST_CHAR, _MOST_DIGITS = 255, 38
 """Of Hive's CHAR and DECIMAL. A footer may claim more, and would then have every value padded to that."""
 
-_RANGES = {
-    Kind.BOOLEAN: (0, 1),
-    Kind.BYTE: (-(2**7), 2**7 - 1),
-    Kind.SHORT: (-(2**15), 2**15 - 1),
-    Kind.INT: (-(2**31), 2**31 - 1),
-    Kind.LONG: (-(2**63), 2**63 - 1),
-}
 _FIRST_DAY, _LAST_DAY = -719_164, 2_932_896
 """0001-01-01 of the hybrid calendar, and 9999-12-31."""
 
@@ -245,7 +240,14 @@ def type_change(target: TypeNode, source: TypeNode, generation: Generation) -> C
         return Change.CONVERT
     if new is not old:
         return None
-    return _decimal_change(target, source) if new is Kind.DECIMAL else Change.COPY
+    if new is not Kind.DECIMAL:
+        return Change.COPY
+    if bool(target.precision) != bool(source.precision):
+        return None  # without one (Hive 0.11) each value has a scale of its own, which readers then round
+    if target.scale == source.scale:
+        return Change.COPY if target.precision >= source.precision else None
+    more_digits = target.precision - target.scale >= source.precision - source.scale
+    return Change.CONVERT if _is_known(source) and target.scale > source.scale and more_digits else None
 
 
 def _has_room(target: TypeNode, characters: int) -> bool:
@@ -281,15 +283,6 @@ def _text_change(target: TypeNode, source: TypeNode) -> Change | None:
         return Change.COPY
     padded = target.kind is Kind.CHAR and more > 0 and target.maximum_length <= _LONGEST_CHAR
     return Change.CONVERT if kept or padded else None
-
-
-def _decimal_change(target: TypeNode, source: TypeNode) -> Change | None:
-    if bool(target.precision) != bool(source.precision):
-        return None  # without one (Hive 0.11) each value has a scale of its own, which readers then round
-    if target.scale == source.scale:
-        return Change.COPY if target.precision >= source.precision else None
-    more_digits = target.precision - target.scale >= source.precision - source.scale
-    return Change.CONVERT if _is_known(source) and target.scale > source.scale and more_digits else None
 
 
 def convert(column: Column, target: TypeNode, source: TypeNode, *, generation: Generation, calendar: int) -> Column:

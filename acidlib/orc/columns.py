@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,11 +101,7 @@ def filter_column(column: Column, keep: Mask) -> Column:
         if kept_present.all():
             kept_present = None
     slots = int(np.count_nonzero(keep))
-    out = Column(kind=column.kind, slots=slots, present=kept_present, dictionary=column.dictionary)
-    out.values = _take(column.values, kept_values)
-    out.high = None if column.high is None else _take(column.high, kept_values)
-    out.secondary = _take(column.secondary, kept_values)
-    out.lengths = _take(column.lengths, kept_values)
+    out = _picked(column, slots, kept_present, lambda values: filter_values(values, kept_values))
     if len(column.data):
         out.data = filter_bytes(column.data, column.lengths, kept_values)
     below = [kept_values] * len(column.children)
@@ -117,8 +113,22 @@ def filter_column(column: Column, keep: Mask) -> Column:
     return out
 
 
-def _take(array: NDArray[Any], keep: Mask) -> NDArray[Any]:
-    return filter_values(array, keep) if len(array) else array
+def _picked(column: Column, slots: int, present: Mask | None, pick: Callable[[NDArray[Any]], NDArray[Any]]) -> Column:
+    """Return the chosen values of a column, without its bytes and what is below it."""
+
+    def picked(values: NDArray[Any]) -> NDArray[Any]:
+        return pick(values) if len(values) else values
+
+    return Column(
+        kind=column.kind,
+        slots=slots,
+        present=present,
+        values=picked(column.values),
+        high=None if column.high is None else picked(column.high),
+        secondary=picked(column.secondary),
+        lengths=picked(column.lengths),
+        dictionary=column.dictionary,
+    )
 
 
 def reorder_column(column: Column, order: Longs) -> Column:
@@ -131,11 +141,7 @@ def reorder_column(column: Column, order: Longs) -> Column:
         chosen = (np.cumsum(present, dtype=np.int64) - 1)[order[chosen_present]]
         if chosen_present.all():
             chosen_present = None
-    out = Column(kind=column.kind, slots=len(order), present=chosen_present, dictionary=column.dictionary)
-    out.values = _gather(column.values, chosen)
-    out.high = None if column.high is None else _gather(column.high, chosen)
-    out.secondary = _gather(column.secondary, chosen)
-    out.lengths = _gather(column.lengths, chosen)
+    out = _picked(column, len(order), chosen_present, lambda values: values[chosen])
     if len(column.data):
         out.data = gather_bytes(column.data, offsets_of(column.lengths)[:-1], column.lengths, chosen)
     below = [chosen] * len(column.children)
@@ -152,10 +158,6 @@ def reorder_column(column: Column, order: Longs) -> Column:
             below[tag] = (np.cumsum(is_mine, dtype=np.int64) - 1)[chosen[is_mine[chosen]]]
     out.children = tuple(reorder_column(child, order) for child, order in zip(column.children, below, strict=True))
     return out
-
-
-def _gather(array: NDArray[Any], chosen: Longs) -> NDArray[Any]:
-    return array[chosen] if len(array) else array
 
 
 def concat_columns(columns: Sequence[Column]) -> Column:

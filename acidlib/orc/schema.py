@@ -37,7 +37,12 @@ _SIMPLE = {
     "date": Kind.DATE,
 }
 _LONGEST = {"char": (Kind.CHAR, 255), "varchar": (Kind.VARCHAR, 65_535)}
-_NESTED = {"array": (Kind.LIST, 1), "map": (Kind.MAP, 2), "uniontype": (Kind.UNION, None)}
+_NESTED = {
+    "array": (Kind.LIST, 1),
+    "map": (Kind.MAP, 2),
+    "uniontype": (Kind.UNION, None),
+    "struct": (Kind.STRUCT, None),
+}
 _NOT_IN_ORC = frozenset({"void", "interval_year_month", "interval_day_time", "unknown"})
 _MOST_DIGITS, _DIGITS, _SCALE = 38, 10, 0
 _DEEPEST = 200
@@ -178,9 +183,9 @@ def is_acid(root: TypeNode) -> bool:
 
     Names are compared without case: Hive 4's query-based compaction writes `originaltransaction`.
     """
-    if len(root.children) != len(_ACID_KINDS) or tuple(child.kind for child in root.children) != _ACID_KINDS:
+    if tuple(child.kind for child in root.children) != _ACID_KINDS:
         return False
-    return root.field_names == ACID_FIELDS or tuple(name.lower() for name in root.field_names) == _LOWER_FIELDS
+    return tuple(name.lower() for name in root.field_names) == _LOWER_FIELDS
 
 
 def renumber(node: TypeNode, first: int) -> TypeNode:
@@ -251,22 +256,29 @@ class _Parser:
             raise RefusedError(
                 f"Cannot compact {self._where}: because ORC cannot hold its column {path} of type {name}"
             )
-        if name == "struct":
-            self._at = found.end()
-            names, fields = self._fields(path, depth)
-            return TypeNode(column=column, kind=Kind.STRUCT, children=fields, field_names=names)
-        if name in _NESTED:
-            self._at = found.end()
-            kind, count = _NESTED[name]
-            children: list[TypeNode] = []
-            self._expect("<", path)
-            while not children or self._take(","):
-                children.append(self.type(f"{path}.{len(children)}", depth + 1))
+        if name not in _NESTED:
+            return self._primitive(name, found.end(), column, path)
+        self._at = found.end()
+        kind, count = _NESTED[name]
+        names: list[str] = []
+        children: list[TypeNode] = []
+        self._expect("<", path)
+        is_empty = kind is Kind.STRUCT and self._take(">")
+        while not is_empty and (not children or self._take(",")):
+            below = str(len(children))
+            if kind is Kind.STRUCT:
+                found = _FIELD_NAME.match(self._text, self._at)
+                if found is None:
+                    raise self.misunderstood(path)
+                self._at = found.end()
+                below = found[2] if found[1] is None else found[1].replace("``", "`")
+                names.append(below)
+            children.append(self.type(f"{path}.{below}", depth + 1))
+        if not is_empty:
             self._expect(">", path)
-            if count not in (None, len(children)):
-                raise self.misunderstood(path)
-            return TypeNode(column=column, kind=kind, children=tuple(children))
-        return self._primitive(name, found.end(), column, path)
+        if count not in (None, len(children)):
+            raise self.misunderstood(path)
+        return TypeNode(column=column, kind=kind, children=tuple(children), field_names=tuple(names))
 
     def columns(self) -> list[tuple[str, str]]:
         """Return the names and types of columns, a blank between them and commas after each, as they are written."""
@@ -310,22 +322,6 @@ class _Parser:
         if len(given) > most or not all(re.fullmatch("[0-9]{1,9}", number) for number in given):
             raise self.misunderstood(path)
         return tuple(map(int, given))
-
-    def _fields(self, path: str, depth: int) -> tuple[tuple[str, ...], tuple[TypeNode, ...]]:
-        names: list[str] = []
-        fields: list[TypeNode] = []
-        self._expect("<", path)
-        if self._take(">"):
-            return (), ()
-        while not fields or self._take(","):
-            found = _FIELD_NAME.match(self._text, self._at)
-            if found is None:
-                raise self.misunderstood(path)
-            self._at = found.end()
-            names.append(found[2] if found[1] is None else found[1].replace("``", "`"))
-            fields.append(self.type(f"{path}.{names[-1]}", depth + 1))
-        self._expect(">", path)
-        return tuple(names), tuple(fields)
 
     def ended(self) -> bool:
         """Return whether nothing but blanks is left."""

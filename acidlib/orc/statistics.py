@@ -33,25 +33,19 @@ _MAX_DECIMAL_DIGITS = 38
 _MIN_NANOS, _MAX_NANOS = 0, 999_999
 """Nanoseconds below the millisecond that absent fields mean: any part of it (TimestampStatisticsImpl)."""
 
+_NANOS = "minimum_nanos", "maximum_nanos"
 _WORD = 2**64 - 1
 _INT32, _INT64 = range(-(2**31), 2**31), range(-(2**63), 2**63)
 
 _TYPED_FIELD = {
     Kind.BOOLEAN: "bucket_statistics",
-    Kind.BYTE: "int_statistics",
-    Kind.SHORT: "int_statistics",
-    Kind.INT: "int_statistics",
-    Kind.LONG: "int_statistics",
-    Kind.FLOAT: "double_statistics",
-    Kind.DOUBLE: "double_statistics",
-    Kind.STRING: "string_statistics",
-    Kind.VARCHAR: "string_statistics",
-    Kind.CHAR: "string_statistics",
+    **dict.fromkeys((Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG), "int_statistics"),
+    **dict.fromkeys((Kind.FLOAT, Kind.DOUBLE), "double_statistics"),
+    **dict.fromkeys(STRING_KINDS, "string_statistics"),
     Kind.BINARY: "binary_statistics",
     Kind.DECIMAL: "decimal_statistics",
     Kind.DATE: "date_statistics",
-    Kind.TIMESTAMP: "timestamp_statistics",
-    Kind.TIMESTAMP_INSTANT: "timestamp_statistics",
+    **dict.fromkeys(TIMESTAMP_KINDS, "timestamp_statistics"),
 }
 """The typed message of each kind. LIST, MAP, STRUCT and UNION have counts only."""
 
@@ -289,7 +283,7 @@ def copied_statistics(stats: Any, node: TypeNode, *, generation: Generation) -> 
         return copied
     if not _is_usable(copied, wanted, generation):
         copied.ClearField(wanted)
-    elif wanted == "timestamp_statistics" and generation == 3 and _has_nanos(typed):
+    elif wanted == "timestamp_statistics" and generation == 3 and any(map(typed.HasField, _NANOS)):
         least, most = _instants(typed, generation)
         typed.Clear()
         _set_timestamps(typed, least, most, generation)
@@ -317,10 +311,6 @@ def _is_usable(stats: Any, name: str, generation: Generation) -> bool:
 
 def _has_bounds(typed: Any) -> bool:
     return bool(typed.HasField("minimum") and typed.HasField("maximum"))
-
-
-def _has_nanos(typed: Any) -> bool:
-    return bool(typed.HasField("minimum_nanos") or typed.HasField("maximum_nanos"))
 
 
 def _has_nan(typed: Any) -> bool:

@@ -88,11 +88,6 @@ class CompiledKernels(NullCache):
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
 
-    @property
-    def cache_path(self) -> str:
-        """Where the installation has its own."""
-        return str(_BESIDE)
-
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled form for these types on this processor; None when it has to be compiled."""
         target_context.refresh()
