@@ -309,7 +309,6 @@ def cleaner(
         else:
             options = CleanerOptions(
                 retention_seconds=retention,
-                location=selection.location,
                 selection=selection,
                 force=force,
                 dry_run=dry_run,

@@ -53,11 +53,11 @@ from dataclasses import dataclass, field
 
 from acidlib.errors import RefusedError
 from acidlib.model.listing import Listing, has_hidden_part
-from acidlib.model.names import LONG_MAX, BaseDir, DeltaDir, Generation, is_acid_directory_name, parse_directory
+from acidlib.model.names import LONG_MAX, DeltaDir, Generation, is_acid_directory_name, parse_directory
 from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList, ValidWriteIdList
 from acidlib.model.tables import TableRef
 from acidlib.planning.inputs import UNION_SUBDIRECTORY
-from acidlib.planning.state import AcidState, acid_state
+from acidlib.planning.state import acid_state
 from acidlib.wording import age_words, retention_words
 
 _KEPT = "covered, but it is no directory of Hive's, and another table or partition may lie there"
@@ -68,38 +68,19 @@ until others see it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Removal:
-    """One directory or original file to remove; `path` is relative to the location, `length` the bytes in it."""
-
-    path: str
-    is_directory: bool
-    length: int
-    files: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Blocked:
-    """Something obsolete that has to stay for now."""
-
-    path: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CleanPlan:
-    """What may go now, what must wait, and what covers it.
+    """What may go now, and what is obsolete and stays: each path, relative to the location, with the reason.
 
-    `first_seen` are directories that cover something obsolete and whose age is not known: the caller has to record that
-    they were seen at the time given as `now`. `remove` and `blocked` both empty means that there is nothing to clean.
-    `kept` is what readers do not need any more and only its owner may remove.
+    blocked     stays for now; where nothing is removed or blocked, there is nothing to clean
+    kept        is not needed by readers any more, and only its owner may remove it
+    first_seen  directories that cover something obsolete and whose age is not known: the caller has to record that
+                they were seen at the time given as `now`
     """
 
-    remove: tuple[Removal, ...]
-    blocked: tuple[Blocked, ...]
-    kept: tuple[Blocked, ...]
+    remove: Mapping[str, str]
+    blocked: Mapping[str, str]
+    kept: Mapping[str, str]
     first_seen: tuple[str, ...]
-    high_water_mark: int
 
 
 def cleanable(
@@ -113,7 +94,6 @@ def cleanable(
     newest_publication: float | None,
     published_at: Mapping[str, float],
     txns: ValidTxnList = ALL_COMMITTED,
-    sees_empty_directories: bool | None = None,
     still_read: Mapping[str, str] | None = None,
 ) -> CleanPlan:
     """Return what a compaction that recorded `high_water_mark` and used `write_ids` leaves to be removed.
@@ -127,52 +107,37 @@ def cleanable(
     """
     if not 0 <= high_water_mark < LONG_MAX:
         raise RefusedError(f"Cannot clean {listing.location}: because the request recorded no high-water mark")
-    listed = _state(listing, high_water_mark, write_ids, generation, txns, sees_empty_directories)
-    foreign = _foreign(listing)
-    kept = tuple(Blocked(path=path, reason=_KEPT) for path in listed.obsolete if path in foreign)
-    sizes = _sizes(listing)
-    remove: list[Removal] = []
-    blocked: list[Blocked] = []
+    obsolete, kept = _obsolete(listing, high_water_mark, write_ids, generation, txns)
+    remove: dict[str, str] = {}
+    blocked: dict[str, str] = {}
     unseen: dict[str, None] = {}
-    for path, reason, covering in _candidates(listed, generation, foreign):
+    for path, (reason, covering) in obsolete.items():
         unseen.update((cover, None) for cover in covering if cover not in published_at)
         why_read = next((still_read[name] for name in ("", *covering) if still_read and name in still_read), None)
         if why_read is not None:
-            blocked.append(Blocked(path=path, reason=why_read))
+            blocked[path] = why_read
         elif newest_publication is None:
-            blocked.append(Blocked(path=path, reason="no publication on this partition is known"))
+            blocked[path] = "no publication on this partition is known"
         else:
             seen = (published_at.get(cover, now) for cover in covering)
             until = max((newest_publication, *seen)) + retention_seconds
             if until > now:
-                blocked.append(Blocked(path=path, reason=retention_words(retention_seconds, until)))
+                blocked[path] = retention_words(retention_seconds, until)
             else:
-                length, files, is_directory = sizes.get(path, (0, 0, True))
-                remove.append(Removal(path=path, is_directory=is_directory, length=length, files=files, reason=reason))
-    return CleanPlan(
-        remove=tuple(remove),
-        blocked=tuple(blocked),
-        kept=kept,
-        first_seen=tuple(unseen),
-        high_water_mark=high_water_mark,
-    )
+                remove[path] = reason
+    return CleanPlan(remove=remove, blocked=blocked, kept=dict.fromkeys(kept, _KEPT), first_seen=tuple(unseen))
 
 
 def left_over(
-    listing: Listing,
-    high_water_mark: int,
-    write_ids: ValidWriteIdList,
-    *,
-    generation: Generation,
-    sees_empty_directories: bool | None = None,
+    listing: Listing, high_water_mark: int, write_ids: ValidWriteIdList, *, generation: Generation
 ) -> tuple[str, ...]:
     """Return what had to be removed and a later listing still has; with nothing left the request is cleaned.
 
     As in Hive 4's `CompactionCleaner`, every transaction counts as committed here, so that a directory whose
     transaction had not committed when the removals were computed keeps the request open.
     """
-    state = _state(listing, high_water_mark, write_ids, generation, ALL_COMMITTED, sees_empty_directories)
-    return tuple(path for path, _, _ in _candidates(state, generation, _foreign(listing)))
+    obsolete, _ = _obsolete(listing, high_water_mark, write_ids, generation, ALL_COMMITTED)
+    return tuple(obsolete)
 
 
 def is_reached(
@@ -187,73 +152,44 @@ def is_reached(
     return reached.issuperset(left_over(listing, high_water_mark, write_ids, generation=generation))
 
 
-def _state(
+def _obsolete(
     listing: Listing,
     high_water_mark: int,
     write_ids: ValidWriteIdList,
     generation: Generation,
     txns: ValidTxnList,
-    sees_empty_directories: bool | None,  # noqa: FBT001 - private, and passed on as it came
-) -> AcidState:
+) -> tuple[dict[str, tuple[str, tuple[str, ...]]], list[str]]:
+    """Return what is obsolete up to a mark, each path with the reason and what covers it; and what its owner removes.
+
+    That is covered, too: directories of original files that may be another table's or partition's.
+    """
     if generation == Generation.HIVE3:
         # aborted deltas count as current, as they were inputs: they are obsolete when something covers them
         listed: ValidWriteIdList = write_ids.for_compactor().capped(high_water_mark)
     else:
         listed = write_ids.for_cleaner(high_water_mark)
-    return acid_state(
-        listing,
-        listed,
-        generation=generation,
-        txns=txns,
-        sees_empty_directories=sees_empty_directories,
-        require_history=False,
-    )
+    state = acid_state(listing, listed, generation=generation, txns=txns, require_history=False)
+    directories = frozenset(listing.top_directories())
+    obsolete: dict[str, tuple[str, tuple[str, ...]]] = {}
+    kept = []
+    for path, covering in state.obsolete.items():
+        if path in directories and not (is_acid_directory_name(path) or path.startswith(UNION_SUBDIRECTORY)):
+            kept.append(path)
+        else:
+            obsolete[path] = f"covered by {', '.join(covering)}", covering
+    if generation != Generation.HIVE3:
+        obsolete.update((path, ("everything in it is aborted", ())) for path in state.aborted)
+    return obsolete, kept
 
 
-def _foreign(listing: Listing) -> frozenset[str]:
-    """Return the directories of original files that may be another table's or partition's."""
-    return frozenset(
-        name
-        for name in listing.top_directories()
-        if not is_acid_directory_name(name) and not name.startswith(UNION_SUBDIRECTORY)
-    )
-
-
-def _candidates(
-    state: AcidState, generation: Generation, foreign: frozenset[str]
-) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
-    """Return path, reason and covering directories of what is obsolete or aborted."""
-    obsolete = tuple(
-        (path, f"covered by {', '.join(covering)}", covering)
-        for path, covering in state.obsolete.items()
-        if path not in foreign
-    )
-    if generation == Generation.HIVE3:
-        return obsolete
-    return (*obsolete, *((path, "everything in it is aborted", ()) for path in state.aborted))
-
-
-def _sizes(listing: Listing) -> dict[str, tuple[int, int, bool]]:
-    """Return bytes, number of files and whether it is a directory, for everything directly under the location."""
-    sizes: dict[str, tuple[int, int, bool]] = {}
-    for file in listing.files:
-        top, slash, _ = file.path.partition("/")
-        length, files, _ = sizes.get(top, (0, 0, True))
-        sizes[top] = (length + file.length, files + 1, bool(slash))
-    return sizes
-
-
-def _acid_directories(names: Iterable[str], generation: Generation) -> Iterator[tuple[str, BaseDir | DeltaDir]]:
+def _acid_directories(names: Iterable[str], generation: Generation) -> Iterator[tuple[str, int, int, int]]:
+    """Yield the names of bases and deltas, each with its visibility transaction or 0, first and last write id."""
     for name in names:
         parsed = parse_directory(name, generation)
-        if parsed is not None:
-            yield name, parsed
-
-
-def _range(parsed: BaseDir | DeltaDir) -> tuple[int, int]:
-    if isinstance(parsed, DeltaDir):
-        return parsed.min_write_id, parsed.max_write_id
-    return parsed.write_id, parsed.write_id
+        if isinstance(parsed, DeltaDir):
+            yield name, parsed.visibility_txn, parsed.min_write_id, parsed.max_write_id
+        elif parsed is not None:
+            yield name, parsed.visibility_txn, parsed.write_id, parsed.write_id
 
 
 def aborted_present(
@@ -275,11 +211,9 @@ def aborted_present(
     """
     ids = write_ids.aborted_ids[: bisect_right(write_ids.aborted_ids, up_to)]
     found: set[int] = set()
-    for name, parsed in _acid_directories(listing.top_directories(), generation):
-        if parsed.visibility_txn or name in compacted:
-            continue
-        low, high = _range(parsed)
-        found.update(ids[bisect_left(ids, low) : bisect_right(ids, high)])
+    for name, txn, low, high in _acid_directories(listing.top_directories(), generation):
+        if not txn and name not in compacted:
+            found.update(ids[bisect_left(ids, low) : bisect_right(ids, high)])
     return tuple(sorted(found))
 
 
@@ -383,14 +317,14 @@ def rolled_back_directories(listing: Listing, txns: Collection[int], write_ids: 
     write_ids  all of the table that were rolled back, in order
     """
     found = {}
-    for name, parsed in _acid_directories(listing.top_directories(), Generation.HIVE4):
-        if parsed.visibility_txn:
-            if parsed.visibility_txn in txns:
-                found[name] = f"its transaction {parsed.visibility_txn} was rolled back"
-        elif name not in listing.compacted_bases:
-            low, high = _range(parsed)
-            if bisect_right(write_ids, high) - bisect_left(write_ids, low) == high - low + 1:
-                found[name] = "all that was written to it was rolled back"
+    for name, txn, low, high in _acid_directories(listing.top_directories(), Generation.HIVE4):
+        if txn:
+            if txn in txns:
+                found[name] = f"its transaction {txn} was rolled back"
+        elif name not in listing.compacted_bases and (
+            bisect_right(write_ids, high) - bisect_left(write_ids, low) == high - low + 1
+        ):
+            found[name] = "all that was written to it was rolled back"
     return found
 
 
@@ -411,11 +345,10 @@ def held_notes(
     ids = [write_id for write_id, _ in written]
     by_txn: dict[int, str] = {}
     held: dict[NotedWrite, str] = {}
-    for name, parsed in _acid_directories(names, Generation.HIVE4):
-        if parsed.visibility_txn:
-            by_txn.setdefault(parsed.visibility_txn, name)
+    for name, txn, low, high in _acid_directories(names, Generation.HIVE4):
+        if txn:
+            by_txn.setdefault(txn, name)
         elif name not in compacted:
-            low, high = _range(parsed)
             for _, note in written[bisect_left(ids, low) : bisect_right(ids, high)]:
                 held.setdefault(note, name)
     held.update((note, by_txn[note.txn_id]) for note in listed if note.txn_id in by_txn)

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from acidlib.model.listing import ListedFile, Listing
+from acidlib.model.listing import Listing
 from acidlib.model.names import BASE_PREFIX, Generation, is_hidden, parse_file
 from acidlib.model.requests import CompactionType
 from acidlib.model.tables import EXTERNAL_TABLE, ORC_INPUT_FORMAT, VIRTUAL_VIEW, Partition, Table
@@ -49,8 +49,7 @@ def why_not(
     partition              decides how rows are stored, where it is given
     insert_only_enabled    the setting hive.compactor.compact.insert.only
     """
-    reason = wrong_kind(table, insert_only_enabled=insert_only_enabled)
-    if reason is not None:
+    if (reason := wrong_kind(table, insert_only_enabled=insert_only_enabled)) is not None:
         return reason
     storage = table.storage if partition is None else partition.storage
     if storage.sort_columns:
@@ -83,8 +82,7 @@ def not_acid(table: Table) -> str | None:
 
 def wrong_kind(table: Table, *, insert_only_enabled: bool) -> str | None:
     """Return why a table is none that compactions are made of at all; None when it is one."""
-    reason = not_acid(table)
-    if reason is not None:
+    if (reason := not_acid(table)) is not None:
         return reason
     if table.is_insert_only and not insert_only_enabled:
         return "Insert only compaction is disabled. Set hive.compactor.compact.insert.only=true to enable it."
@@ -96,12 +94,8 @@ def cleaning_forbidden(table: Table, partition: Partition | None = None) -> str 
 
     Source: Hive 4 `CompactionCleaner`, `MetaStoreUtils.isNoCleanUpSet`.
     """
-    owners = [("table", table.properties)]
-    if partition is not None:
-        owners.append(("partition", partition.properties))
-    for owner, properties in owners:
-        flag = properties.get(NO_CLEANUP, properties.get(NO_CLEANUP.upper()))
-        if flag is not None and flag.lower() == "true":
+    for owner, one in (("table", table), ("partition", partition)):
+        if one is not None and (_either_case(one.properties, NO_CLEANUP) or "").lower() == "true":
             return f"{NO_CLEANUP.upper()} is set on the {owner}"
     return None
 
@@ -131,8 +125,7 @@ class Decision:
     """What the initiator does about one table or partition: `kind` None means nothing.
 
     Bytes are file lengths of one listing. `ratio` is delta bytes through base bytes in single precision, None without a
-    base. `threshold` is the value the decision was made by, `threshold_key` its Hive name and `threshold_source` where
-    the value came from; they are None where no threshold was involved.
+    base. `threshold` is what the decision was made by; None where no threshold was involved.
     """
 
     kind: CompactionType | None
@@ -141,9 +134,7 @@ class Decision:
     delta_bytes: int = 0
     delta_count: int = 0
     ratio: float | None = None
-    threshold: float | None = None
-    threshold_key: str | None = None
-    threshold_source: str | None = None
+    threshold: Threshold | None = None
 
 
 def decide(
@@ -170,7 +161,7 @@ def decide(
     limit = thresholds[ABORTED_TXN_KEY]
     if aborted_txn_count > limit.value:
         reason = f"{aborted_txn_count} aborted transactions are more than {limit.value}"
-        return _by(figures, CompactionType.MAJOR, reason, limit)
+        return replace(figures, kind=CompactionType.MAJOR, reason=reason, threshold=limit)
     if figures.base_bytes > 0:
         ratio = _float32(_float32(figures.delta_bytes) / _float32(figures.base_bytes))
         figures, limit = replace(figures, ratio=ratio), thresholds[DELTA_PCT_KEY]
@@ -180,7 +171,7 @@ def decide(
                 f" {size_words(figures.base_bytes)},"
                 f" more than {limit.value:.2%}"
             )
-            return _by(figures, CompactionType.MAJOR, reason, limit)
+            return replace(figures, kind=CompactionType.MAJOR, reason=reason, threshold=limit)
     if figures.delta_bytes == 0 and any(path.startswith(BASE_PREFIX) for path in state.obsolete):
         return replace(figures, kind=CompactionType.MAJOR, reason="an obsolete base is left to be cleaned")
     count, limit = figures.delta_count, thresholds[DELTA_NUM_KEY]
@@ -189,15 +180,16 @@ def decide(
         if figures.ratio is not None:
             share = thresholds[DELTA_PCT_KEY].value
             reason += f", and their bytes, {figures.ratio:.2%} of the base, not more than {share:.2%}"
-        return _by(figures, None, reason, limit)
+        return replace(figures, kind=None, reason=reason, threshold=limit)
     reason = f"{count} delta directories are more than {limit.value}"
+    kind: CompactionType | None = CompactionType.MINOR
     if figures.base_bytes == 0 and figures.delta_bytes > 0:
-        return _by(figures, CompactionType.MAJOR, f"{reason}, and there is no base", limit)
-    if insert_only and generation == Generation.HIVE3:
-        return _by(figures, CompactionType.MAJOR, f"{reason}, and the table is insert-only", limit)
-    if (write_id := single_write_id(state)) is not None:
-        return _by(figures, None, f"{reason}, but all are of write id {write_id}", limit)
-    return _by(figures, CompactionType.MINOR, reason, limit)
+        kind, reason = CompactionType.MAJOR, f"{reason}, and there is no base"
+    elif insert_only and generation == Generation.HIVE3:
+        kind, reason = CompactionType.MAJOR, f"{reason}, and the table is insert-only"
+    elif (write_id := single_write_id(state)) is not None:
+        kind, reason = None, f"{reason}, but all are of write id {write_id}"
+    return replace(figures, kind=kind, reason=reason, threshold=limit)
 
 
 def switched_off(table: Mapping[str, str], database: Mapping[str, str], generation: Generation) -> str | None:
@@ -205,48 +197,35 @@ def switched_off(table: Mapping[str, str], database: Mapping[str, str], generati
 
     Hive 4: a database that says anything decides, be it "false" against the table's "true".
     """
-    flag = _flag(database) if generation == Generation.HIVE4 else None
+    flag = _either_case(database, NO_AUTO_COMPACTION) if generation == Generation.HIVE4 else None
     owner = "table" if flag is None else "database"
-    flag = _flag(table) if flag is None else flag
+    flag = _either_case(table, NO_AUTO_COMPACTION) if flag is None else flag
     if flag is not None and flag.lower() == "true":
         return f"{NO_AUTO_COMPACTION.upper()} is set on the {owner}"
     return None
 
 
-def _flag(properties: Mapping[str, str]) -> str | None:
-    return properties.get(NO_AUTO_COMPACTION, properties.get(NO_AUTO_COMPACTION.upper()))
+def _either_case(properties: Mapping[str, str], key: str) -> str | None:
+    return properties.get(key, properties.get(key.upper()))
 
 
 def _figures(state: AcidState, listing: Listing, generation: Generation) -> Decision:
-    directories = listing.by_directory()
-    by_path = {file.path: file.length for file in listing.files}
-    base_bytes = 0 if state.base is None else _data_bytes(directories.get(state.base.path, ()), generation)
+    directories, counts_all = listing.by_directory(), generation == Generation.HIVE3
+
+    def data_bytes(directory: str) -> int:  # Hive 3.1 adds up all files, side files of streaming writers included
+        files = (file for file in directories.get(directory, ()) if not is_hidden(file.name))
+        return sum(file.length for file in files if counts_all or parse_file(file.name) is not None)
+
+    base_bytes = 0 if state.base is None else data_bytes(state.base.path)
     if generation == Generation.HIVE3 or state.base is None:
-        base_bytes += sum(by_path[path] for path in state.originals)
+        originals = set(state.originals)
+        base_bytes += sum(file.length for file in listing.files if file.path in originals)
     return Decision(
         kind=None,
         reason="",
         base_bytes=base_bytes,
-        delta_bytes=sum(_data_bytes(directories.get(delta.path, ()), generation) for delta in state.deltas),
+        delta_bytes=sum(data_bytes(delta.path) for delta in state.deltas),
         delta_count=len(state.deltas),
-    )
-
-
-def _data_bytes(files: tuple[ListedFile, ...], generation: Generation) -> int:
-    # Hive 3.1 adds up all files, side files of streaming writers included
-    counts_all = generation == Generation.HIVE3
-    counted = (file for file in files if not is_hidden(file.name) and (counts_all or parse_file(file.name) is not None))
-    return sum(file.length for file in counted)
-
-
-def _by(figures: Decision, kind: CompactionType | None, reason: str, limit: Threshold) -> Decision:
-    return replace(
-        figures,
-        kind=kind,
-        reason=reason,
-        threshold=limit.value,
-        threshold_key=limit.key,
-        threshold_source=limit.source,
     )
 
 

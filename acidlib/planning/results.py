@@ -33,21 +33,18 @@ from acidlib.model.requests import CompactionRequest, State
 from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.planning.state import AcidState, acid_state
 
-_NONE, _ALL, _SAMPLE = "none", "all", "sample="
 _COUNTS = (State.READY_FOR_CLEANING, State.SUCCEEDED)
-_DIGITS = 16
 FILES, BYTES, ROWS = "numFiles", "totalSize", "numRows"
-_ACCURATE, _BASIC = "COLUMN_STATS_ACCURATE", "BASIC_STATS"
 
 
 def share_of(text: str) -> float | None:
     """Return the share of buckets that `acidlib.verify` or --verify asks for, or None; RefusedError for no share."""
-    if text in ("", _NONE):
+    if text in ("", "none"):
         return None
-    if text == _ALL:
+    if text == "all":
         return 1.0
     try:
-        share = float(text.removeprefix(_SAMPLE))
+        share = float(text.removeprefix("sample="))
     except ValueError:
         share = 0.0
     if not 0 < share <= 1:
@@ -64,9 +61,7 @@ def chosen_buckets(buckets: Iterable[int], share: float, *, place: str, request:
         digest = hashlib.blake2b(f"{place} {request} {bucket}".encode(), digest_size=8).digest()
         ranked.append((int.from_bytes(digest), bucket))
     ranked.sort()
-    within = sum(rank < share * (1 << 64) for rank, _ in ranked)
-    if share >= 1:
-        within = len(ranked)
+    within = len(ranked) if share >= 1 else sum(rank < share * (1 << 64) for rank, _ in ranked)
     return tuple(sorted(bucket for _, bucket in ranked[: max(within, 1)]))
 
 
@@ -138,8 +133,6 @@ def undo_plan(
     Where they have to stay it is the reason. Nothing above the write ids of the result was an input of it. Raises
     CorruptError for a name that does not parse.
     """
-    if not outputs:
-        return "it published nothing"
     tops = set(listing.top_directories())
     for name in outputs:
         if name not in tops:
@@ -250,50 +243,40 @@ def _digest(
     aborted = {one for first, last in ranges for one in ids[bisect_left(ids, first) : bisect_right(ids, last)]}
     seen = [directories, [[file.path, file.length, file.modified] for file in files]]
     texts = (json.dumps(part).encode() for part in (seen, sorted(aborted)))
-    return ".".join(hashlib.sha256(text).hexdigest()[:_DIGITS] for text in texts)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BasicStatistics:
-    """What readers find at a place: files, their bytes, and rows where the compaction has counted all of them."""
-
-    files: int
-    bytes: int
-    rows: int | None
+    return ".".join(hashlib.sha256(text).hexdigest()[:16] for text in texts)
 
 
 def basic_statistics(
     state: AcidState, listing: Listing, *, results: Collection[str], rows: int | None
-) -> BasicStatistics:
-    """Return what a reader finds by this state of the listing.
+) -> dict[str, int]:
+    """Return what a reader finds by this state of the listing: files, their bytes, and rows where they are known.
 
     `rows` are those that the compaction wrote into its `results`; they are all there are where a reader reads nothing
     but one of these.
     """
     base = None if state.base is None else state.base.path
-    directories = {base, *(delta.path for delta in state.deltas)}
-    originals = set(state.originals)
+    directories, originals = {base, *(delta.path for delta in state.deltas)}, set(state.originals)
     read = [
         file.length
         for file in listing.files
         if file.path in originals or (file.path.partition("/")[0] in directories and not has_hidden_part(file.path))
     ]
-    is_all = base in results and not state.deltas and not originals
-    return BasicStatistics(files=len(read), bytes=sum(read), rows=rows if is_all else None)
+    found = {FILES: len(read), BYTES: sum(read)}
+    if rows is not None and base in results and not (state.deltas or state.originals):
+        found[ROWS] = rows
+    return found
 
 
-def changes(parameters: Mapping[str, str], found: BasicStatistics) -> dict[str, str]:
+def changes(parameters: Mapping[str, str], found: Mapping[str, int]) -> dict[str, str]:
     """Return the parameters that have to be changed, with their new values.
 
     The number of rows is left alone where the basic statistics are claimed to be accurate (Hive
     `StatsSetupConst.areBasicStatsUptoDate`): then it was right before, and is.
     """
     try:
-        claimed = json.loads(parameters.get(_ACCURATE, "{}"))
+        claimed = json.loads(parameters.get("COLUMN_STATS_ACCURATE", "{}"))
     except ValueError:
         claimed = None  # as old servers write it, or another: what is not understood may be a claim
-    claims_rows = not isinstance(claimed, dict) or str(claimed.get(_BASIC, "")).lower() == "true"
-    wanted = {FILES: str(found.files), BYTES: str(found.bytes)}
-    if found.rows is not None and not claims_rows:
-        wanted[ROWS] = str(found.rows)
+    claims_rows = not isinstance(claimed, dict) or str(claimed.get("BASIC_STATS", "")).lower() == "true"
+    wanted = {key: str(value) for key, value in found.items() if key != ROWS or not claims_rows}
     return {key: value for key, value in wanted.items() if parameters.get(key) != value}

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from acidlib.admission import THREADS
@@ -23,8 +24,8 @@ from acidlib.service.places import CleanerOptions, Selection, Target
 from acidlib.service.removals import (
     NotOursError,
     Pace,
-    is_claimed,
-    litter_at,
+    ended_by,
+    found_unclaimed,
     litter_of,
     remove_litter,
     remove_named,
@@ -33,7 +34,7 @@ from acidlib.service.removals import (
 from acidlib.service.rolled_back import RolledBack
 from acidlib.service.services import Services, as_done, value_of
 from acidlib.stores.listing import list_location
-from acidlib.stores.removing import Litter, find_orphans, may_be_litter
+from acidlib.stores.removing import find_orphans, may_be_litter
 from acidlib.stores.store import CLAIM, STAGING_PREFIX, original_staging_name
 from acidlib.wording import age_words, plural
 
@@ -130,6 +131,13 @@ class Cleaning(ABC):
         """
         del request, target  # without a metastore a directory is what it is
 
+    def require_alone(self, request: CompactionRequest, target: Target) -> None:
+        """Raise ConflictError where another compactor or cleaner is at work, which the claim does not keep out.
+
+        This is asked right before something is removed.
+        """
+        del request, target  # all of this engine's runs go by the claim
+
     @abstractmethod
     def cleaned(self, done: Sequence[ListedRequest]) -> list[str | AcidError | None]:
         """End these requests, for nothing obsolete is left in their listings; or return why one has to stay."""
@@ -153,14 +161,13 @@ class Cleaning(ABC):
 
 def each_alone(work: Callable[[ListedRequest], Found], items: Sequence[ListedRequest]) -> list[Found | AcidError]:
     """Return what became of each, where several cannot be asked for together; an error becomes a value."""
-
-    def outcome(item: ListedRequest) -> Found | AcidError:
+    found: list[Found | AcidError] = []
+    for item in items:
         try:
-            return work(item)
+            found.append(work(item))
         except AcidError as error:
-            return error
-
-    return [outcome(item) for item in items]
+            found.append(error)
+    return found
 
 
 def run_cleaner(cleaning: Cleaning, tell: Callable[[CleaningResult], None]) -> None:
@@ -180,7 +187,7 @@ def run_cleaner(cleaning: Cleaning, tell: Callable[[CleaningResult], None]) -> N
 
     def told(result: CleaningResult) -> None:
         # where no place is named, what another run has is that run's, and waits here for the next
-        is_named = options.location is not None or options.selection.tables
+        is_named = options.selection.location is not None or options.selection.tables
         tell(replace(result, state=Outcome.READY_FOR_CLEANING) if result.is_busy and not is_named else result)
 
     by_place: dict[object, list[CompactionRequest]] = {}
@@ -270,9 +277,10 @@ def _at_places(
         services.progress.finish()
 
 
-_Ask = Callable[[Sequence[ListedRequest]], Sequence[Any]]
-_Steps = Generator[tuple[_Ask, ListedRequest], Any, CleaningResult]
-"""The cleaning of one request; it stops where several can ask the queue together, and is sent the answer."""
+_Steps = Generator[ListedRequest, Any, CleaningResult]
+"""The cleaning of one request; it stops where several can ask the queue together, and is sent the answer: what is
+known of the place, then what came of the end of the request.
+"""
 
 
 def _clean_together(cleaning: Cleaning, requests: Sequence[CompactionRequest], pace: Pace) -> list[CleaningResult]:
@@ -282,12 +290,12 @@ def _clean_together(cleaning: Cleaning, requests: Sequence[CompactionRequest], p
     """
     jobs = [_RequestCleaning(cleaning, request, pace).steps() for request in requests]
     results: dict[int, CleaningResult] = {}
-    asked: dict[int, tuple[_Ask, ListedRequest]] = {}
+    asking: dict[int, ListedRequest] = {}
 
     def go_on(number: int, answer: Any) -> None:
-        job = jobs[number]
         try:
-            asked[number] = job.throw(answer) if isinstance(answer, AcidError) else job.send(answer)
+            job = jobs[number]
+            asking[number] = job.throw(answer) if isinstance(answer, AcidError) else job.send(answer)
         except StopIteration as end:
             results[number] = end.value
 
@@ -296,18 +304,15 @@ def _clean_together(cleaning: Cleaning, requests: Sequence[CompactionRequest], p
             stack.callback(job.close)
         for number in range(len(jobs)):
             go_on(number, None)
-            listed = sum(len(about.listing.files) for _, about in asked.values())
+            listed = sum(len(about.listing.files) for about in asking.values())
             if listed < _FILES_TOGETHER and number + 1 < len(jobs):
                 continue
-            while asked:
-                answers: dict[int, Any] = {}
-                for ask in (cleaning.known, cleaning.cleaned):
-                    some = {waiting: about for waiting, (wanted, about) in asked.items() if wanted == ask}
-                    if some:
-                        answers.update(zip(some, ask(list(some.values())), strict=True))
-                asked.clear()
-                for waiting, answer in answers.items():
-                    go_on(waiting, answer)
+            for ask in (cleaning.known, cleaning.cleaned):
+                asked = dict(asking)
+                asking.clear()
+                if asked:
+                    for waiting, answer in zip(asked, ask([*asked.values()]), strict=True):
+                        go_on(waiting, answer)
     return [results[number] for number in range(len(jobs))]
 
 
@@ -320,7 +325,7 @@ class _RequestCleaning:
         self._options = cleaning.options
         self._request = request
         self._pace = pace
-        self._result = _result(request, Outcome.FAILED, "")
+        self._result = _nothing_yet(request)
 
     def steps(self) -> _Steps:
         """Return the result of the request, whatever goes wrong with it."""
@@ -329,26 +334,20 @@ class _RequestCleaning:
                 return (yield from self._clean())
             except ReplacedError as error:
                 return self._dropped(str(error))
-        except ConflictError as error:
-            return replace(
-                self._result, state=Outcome.CONFLICT, reason=str(error), is_busy=isinstance(error, BusyError)
-            )
-        except NotOursError as error:
-            return replace(self._result, state=Outcome.READY_FOR_CLEANING, reason=str(error))
         except AcidError as error:
-            reason = str(error)
-            if not self._options.dry_run:
+            result = ended_by(error, self._result)
+            if result.state is Outcome.FAILED and not self._options.dry_run:
                 try:
                     self._cleaning.note_failure(self._request, error)
                 except AcidError as another:  # one that cannot be noted must not keep the others from being cleaned
-                    reason = f"{reason}; then: {another}"
-            return replace(self._result, state=Outcome.FAILED, reason=reason)
+                    return replace(result, reason=f"{error}; then: {another}")
+            return result
 
     def _clean(self) -> _Steps:
         cleaning, services, dry_run = self._cleaning, self._services, self._options.dry_run
         not_ready = cleaning.not_ready_reason(self._request)
         if not dry_run and not_ready is not None:
-            return _result(self._request, Outcome.READY_FOR_CLEANING, not_ready)
+            return replace(self._result, state=Outcome.READY_FOR_CLEANING, reason=not_ready)
         request, target = cleaning.place(self._request)
         is_there = self._is_there(request, target)
         if target is not None and not is_there:
@@ -356,10 +355,14 @@ class _RequestCleaning:
             is_there = self._is_there(request, target)
         if target is None or not is_there:
             if not_ready is not None:
-                return _result(request, Outcome.PLANNED, not_ready)
+                return replace(_nothing_yet(request), state=Outcome.PLANNED, reason=not_ready)
             return self._gone(target)
-        location, store = target.location, services.store(target.location)
-        trash = self._trash_place(target) if self._options.trash else None
+        location, store, trash = target.location, services.store(target.location), None
+        if self._options.trash:
+            try:
+                trash = store.trash_place(location)
+            except RefusedError as error:  # nothing can be moved there: the request waits
+                raise NotOursError(str(error)) from error
         if dry_run:
             return (yield from self._would_clean(request, target, not_ready, trash))
         self._pace.assert_not_stopped()
@@ -378,12 +381,11 @@ class _RequestCleaning:
             problems: tuple[str, ...] = ()
             if plan.remove:
                 cleaning.require_unmoved(request, target)
-                held.assert_mine()
-                wanted = {removal.path: removal.reason for removal in plan.remove}
+                cleaning.require_alone(request, target)
                 removed, problems = remove_named(
                     services,
                     held.claim,
-                    wanted,
+                    plan.remove,
                     trash=trash is not None,
                     pace=self._pace,
                     known=frozenset(listing.files),
@@ -400,11 +402,11 @@ class _RequestCleaning:
             listing = list_location(services.fs(location), location, missing=ConflictError)
             left = left_over(listing, looked.mark, target.write_ids(listing), generation=target.generation(listing))
         if left:
-            waiting = plan.blocked[0].reason if plan.blocked else f"{left[0]} is still there"
+            waiting = next(iter(plan.blocked.values()), f"{left[0]} is still there")
             return replace(self._result, reason=f"{len(left)} obsolete left: {waiting}")
         if not plan.remove:
             cleaning.require_unmoved(request, target)
-        stays = yield cleaning.cleaned, replace(looked, listing=listing)
+        stays = yield replace(looked, listing=listing)
         if stays is not None:
             return replace(self._result, reason=stays)
         passing(Point.CLEANED)
@@ -418,19 +420,13 @@ class _RequestCleaning:
         """Return whether there is anything at the place of a request, which its result tells from now on."""
         if target is None:
             return False
-        self._result = replace(_result(request, Outcome.READY_FOR_CLEANING, ""), location=str(target.location))
-        return self._services.fs(target.location).exists(str(target.location))
+        location = target.location
+        self._result = replace(_nothing_yet(request), location=str(location), state=Outcome.READY_FOR_CLEANING)
+        return self._services.fs(location).exists(str(location))
 
-    def _trash_place(self, target: Target) -> str:
-        """Return where things would be moved; NotOursError, with which the request waits, where nothing can be."""
-        try:
-            return self._services.store(target.location).trash_place(target.location)
-        except RefusedError as error:
-            raise NotOursError(str(error)) from error
-
-    def _plan(self, looked: ListedRequest) -> Generator[tuple[_Ask, ListedRequest], Any, CleanPlan]:
+    def _plan(self, looked: ListedRequest) -> Generator[ListedRequest, Any, CleanPlan]:
         """Plan; NotOursError, with which a request waits, while what a result was made of may be needed again."""
-        known = yield self._cleaning.known, looked
+        known = yield looked
         held = holding(known, looked.listing.top_directories())
         if held is not None and shows(held):
             raise NotOursError(f"Cannot clean {looked.target.ref}: {why_held(held)}")
@@ -447,13 +443,12 @@ class _RequestCleaning:
         listing = list_location(services.fs(location), location, missing=ConflictError)
         plan = yield from self._plan(ListedRequest(request=request, target=target, listing=listing))
         if not_ready is not None:
-            later = tuple(f"{removal.path}: {not_ready}" for removal in plan.remove)
+            later = tuple(f"{path}: {not_ready}" for path in plan.remove)
             return replace(planned, reason=not_ready, blocked=later + _waiting(plan))
-        wanted = {removal.path: removal.reason for removal in plan.remove}
-        removed, stays = would_go(services, location, wanted, listing)
+        removed, stays = would_go(services, location, plan.remove, listing)
         what = "to remove" if trash is None else f"to move to {trash}"
         reason = f"{len(removed)} {what}, {len(stays) + len(plan.blocked)} wait"
-        gone = removed + litter_at(services, location)
+        gone = (*removed, *litter_of(services, location).values())
         return replace(planned, reason=reason, removed=gone, blocked=stays + _waiting(plan))
 
     def _gone(self, target: Target | None) -> CleaningResult:
@@ -467,10 +462,10 @@ class _RequestCleaning:
 
     def _dropped(self, reason: str) -> CleaningResult:
         """End the request: there is nothing to clean, and will not be."""
-        if self._options.dry_run:
-            return _result(self._request, Outcome.PLANNED, reason)
-        self._cleaning.end_dropped(self._request)
-        return _result(self._request, Outcome.SUCCEEDED, reason)
+        if not self._options.dry_run:
+            self._cleaning.end_dropped(self._request)
+        state = Outcome.PLANNED if self._options.dry_run else Outcome.SUCCEEDED
+        return replace(_nothing_yet(self._request), state=state, reason=reason)
 
 
 def _missing(target: Target, what: str) -> RetryError:
@@ -480,26 +475,24 @@ def _missing(target: Target, what: str) -> RetryError:
 
 
 def _waiting(plan: CleanPlan) -> tuple[str, ...]:
-    return tuple(f"{blocked.path}: {blocked.reason}" for blocked in (*plan.blocked, *plan.kept))
+    return tuple(f"{path}: {reason}" for path, reason in (*plan.blocked.items(), *plan.kept.items()))
 
 
-def _result(about: CompactionRequest | Target, state: Outcome, reason: str) -> CleaningResult:
-    number: int | None
-    number, location = (
-        (about.id, about.facts.location) if isinstance(about, CompactionRequest) else (None, about.location)
-    )
-    return CleaningResult(
-        id=number, ref=about.ref, location="" if location is None else str(location), state=state, reason=reason
-    )
+def _nothing_yet(request: CompactionRequest) -> CleaningResult:
+    location = str(request.facts.location or "")
+    return CleaningResult(id=request.id, ref=request.ref, location=location, state=Outcome.FAILED, reason="")
+
+
+def _of_place(ref: TableRef, location: Location) -> CleaningResult:
+    """Return the result of the cleaning of a place without a request, as far as nothing goes wrong."""
+    return CleaningResult(id=None, ref=ref, location=str(location), state=Outcome.SUCCEEDED, reason="")
 
 
 def _remove_leftovers(
     cleaning: Cleaning, request: CompactionRequest, place: Location, *, pace: Pace
 ) -> CleaningResult | None:
     """Finish or remove what dead runs left where no request awaits cleaning; None where there is nothing."""
-    services = cleaning.services
-    target = Target(ref=request.ref, location=place)
-    result = _result(target, Outcome.SUCCEEDED, "")
+    services, result = cleaning.services, _of_place(request.ref, place)
     try:
         fs, store = services.fs(place), services.store(place)
         if not fs.is_directory(str(place)):
@@ -507,22 +500,20 @@ def _remove_leftovers(
         names = [entry.name for entry in fs.list_directory(str(place), missing=ConflictError)]
         if CLAIM not in names and not any(map(may_be_litter, names)):
             return None
-        unfinished = store.unfinished(place)
-        if not unfinished and not litter_of(services, place):
+        unfinished, litter = store.unfinished(place), litter_of(services, place)
+        if not unfinished and not litter:
             return None
         reason = f"{len(unfinished)} unfinished publications of dead runs" if unfinished else "litter of dead runs"
+        result = replace(result, reason=reason)
         if cleaning.options.dry_run:
-            return replace(result, state=Outcome.PLANNED, reason=reason, removed=litter_at(services, place))
-        with cleaning.hold(request, target) as held:
+            return replace(result, state=Outcome.PLANNED, removed=tuple(litter.values()))
+        with cleaning.hold(request, Target(ref=request.ref, location=place)) as held:
             finish_claimed(store, place, held.exclusive)
-            removed, problems = remove_litter(services, held.claim, pace)
-        return _with_removed(replace(result, reason=reason), removed, problems)
+            return _with_removed(result, *remove_litter(services, held.claim, pace))
     except BusyError:
         return None  # what lies there may be of the run that is at work
-    except ConflictError as error:
-        return replace(result, state=Outcome.CONFLICT, reason=str(error))
     except AcidError as error:
-        return replace(result, state=Outcome.FAILED, reason=str(error))
+        return ended_by(error, result)
 
 
 def _with_removed(
@@ -553,54 +544,38 @@ def run_orphans(
     targets = selected.targets
     if targets:
         services.progress.start(f"looking for orphans at {plural(len(targets), 'place')}", len(targets))
-    looks = as_done(lambda target: _orphans_at(services, target, idle_seconds), targets)
-    for number, (place, done) in enumerate(looks, start=1):
+
+    def orphans_at(target: Target, own_token: str | None = None) -> dict[str, RemovedPath]:
+        find = partial(find_orphans, idle_seconds=idle_seconds, txns=target.interpretation.txns)
+        return {
+            orphan.name: RemovedPath(
+                path=original_staging_name(orphan.name),
+                bytes=orphan.bytes,
+                reason=f"{orphan.reason}; unchanged for {age_words(orphan.idle_seconds)}",
+            )
+            for orphan in found_unclaimed(services, target.location, find, own_token)
+        }
+
+    for number, (place, done) in enumerate(as_done(orphans_at, targets), start=1):
         services.progress.advance(number)
         target = targets[place]
+        result = _of_place(target.ref, target.location)
         try:
             orphans = value_of(done)
             if not orphans:
                 continue
             if remove:
-                tell(_remove_orphans(services, target, idle_seconds, trash=trash))
+                with services.claim(target.location) as claim:
+                    # once more: what was an orphan may have been taken up meanwhile
+                    orphans = orphans_at(target, claim.token)
+                    wanted = {name: orphan.reason for name, orphan in orphans.items()}
+                    gone = remove_named(services, claim, wanted, trash=trash, pace=Pace(services))
+                tell(_with_removed(replace(result, reason=plural(len(orphans), "orphan")), *gone))
                 continue
             where = services.store(target.location).trash_place(target.location) if trash else None
             reason = plural(len(orphans), "orphan") + (f", to move to {where}" if where is not None else "")
-            tell(replace(_result(target, Outcome.PLANNED, reason), removed=tuple(map(_orphan_path, orphans))))
-        except ConflictError as error:
-            tell(_result(target, Outcome.CONFLICT, str(error)))
+            tell(replace(result, state=Outcome.PLANNED, reason=reason, removed=tuple(orphans.values())))
         except AcidError as error:
-            tell(_result(target, Outcome.FAILED, str(error)))
+            tell(ended_by(error, result))
     services.progress.finish()
     return [*selected.notes, *(f"{one.target.ref}: {one.reason}" for one in selected.passed_over)]
-
-
-def _remove_orphans(services: Services, target: Target, idle_seconds: float, *, trash: bool) -> CleaningResult:
-    """Remove them under a claim, after another look: what was an orphan may have been taken up meanwhile."""
-    with services.claim(target.location) as claim:
-        orphans = _orphans_at(services, target, idle_seconds, own_token=claim.token)
-        wanted = {orphan.name: _orphan_path(orphan).reason for orphan in orphans}
-        removed, problems = remove_named(services, claim, wanted, trash=trash, pace=Pace(services))
-    return _with_removed(_result(target, Outcome.SUCCEEDED, plural(len(orphans), "orphan")), removed, problems)
-
-
-def _orphans_at(
-    services: Services, target: Target, idle_seconds: float, *, own_token: str | None = None
-) -> tuple[Litter, ...]:
-    """Return orphans: nothing while another run is at work there, or what a run has begun to publish."""
-    if is_claimed(services, target.location, own_token):
-        return ()
-    unfinished = services.store(target.location).unfinished(target.location)
-    found = find_orphans(
-        services.fs(target.location),
-        target.location,
-        now=services.clock(),
-        idle_seconds=idle_seconds,
-        txns=target.interpretation.txns,
-    )
-    return tuple(orphan for orphan in found if f"{target.location}/{orphan.name}" not in unfinished)
-
-
-def _orphan_path(orphan: Litter) -> RemovedPath:
-    reason = f"{orphan.reason}; unchanged for {age_words(orphan.idle_seconds)}"
-    return RemovedPath(path=original_staging_name(orphan.name), bytes=orphan.bytes, reason=reason)

@@ -6,11 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from acidlib.errors import AcidError, BusyError, ConflictError, CorruptError, MissingError, RefusedError, UsageError
-from acidlib.model.listing import Listing
 from acidlib.model.location import S3
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionType, RequestFacts
-from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.planning.clean import aborted_present, is_reached
 from acidlib.planning.initiate import ABORTS_BY_CLEANER, Decision, decide
 from acidlib.planning.inputs import Refusal
@@ -54,9 +52,7 @@ def run_initiator(
     force  also past what the history says: that the last compactions failed, or were refused
     tell   gets the result of each place as it comes
     """
-    notes: list[str] = []
-    if not dry_run:
-        notes += backend.recover()
+    notes = [] if dry_run else backend.recover()
     selected = backend.select(selection, automatic=True)
     doubts = Doubts(services, selection, selected.targets)
     if not dry_run:
@@ -69,11 +65,11 @@ def run_initiator(
         for one in passed_over:
             tell(_left_alone(one))
         for start in range(0, len(looked), _BATCH):
-            some = [
-                _initiate(services, backend, attempts, one, dry_run=dry_run, force=force)
+            judged = [
+                _judged(services, backend, attempts, one, dry_run=dry_run, force=force)
                 for one in looked[start : start + _BATCH]
             ]
-            for result in _queued(services, backend, some):
+            for result in _queued(services, backend, judged):
                 tell(result)
     doubts.end()
     return [*notes, *selected.notes]
@@ -81,6 +77,79 @@ def run_initiator(
 
 def _left_alone(one: PassedOver) -> InitiatorResult:
     return _result(one.target, reason=one.reason, outcome=Outcome.REFUSED if one.is_refused else Outcome.LEFT_ALONE)
+
+
+def _judged(
+    services: Services, backend: Backend, attempts: Attempts, place: ListingOutcome, *, dry_run: bool, force: bool
+) -> tuple[InitiatorResult, Decided | None]:
+    """Return the result of one place as far as it is known, and what is to be queued."""
+    target = place.target
+    try:
+        if isinstance(place, Unlisted):
+            raise place.error
+        if place.holds_staging and services.store(target.location).unfinished(target.location):
+            if dry_run:
+                raise ConflictError(
+                    f"Cannot judge {target.ref}: a publication there is unfinished; a run without --dry-run finishes it"
+                )
+            backend.finish(target)
+            place = target.listed(list_location(services.fs(target.location), target.location, missing=ConflictError))
+        decision = _decision_about(services, place)
+        if decision.kind is None:
+            return _result(target, decision, outcome=Outcome.LEFT_ALONE), None
+        refusal = refused_now(services, attempts, place, decision.kind)
+        if refusal is not None:
+            outcome = Outcome.LEFT_ALONE if refusal.already_compact else Outcome.REFUSED
+            return _result(target, decision, reason=refusal.reason, outcome=outcome), None
+        if not force:
+            if reason := attempts.refusal(place, decision.kind):
+                return _result(target, decision, reason=reason, outcome=Outcome.REFUSED), None
+            if reason := backend.held_back(target, decision.kind, dry_run=dry_run):
+                return _result(target, decision, reason=reason, outcome=Outcome.HELD_BACK), None
+        due = _result(target, decision, outcome=Outcome.DUE)
+        figures = RequestFacts(deltas=place.deltas, bytes=place.delta_bytes, reason=decision.reason)
+        return due, None if dry_run else Decided(place=place, kind=decision.kind, figures=figures)
+    except BusyError as error:
+        return _result(target, reason=str(error), outcome=Outcome.LEFT_ALONE), None
+    except AcidError as error:
+        return _in_vain(services, backend, target, error), None
+
+
+def _decision_about(services: Services, place: ListedPlace) -> Decision:
+    """Return Hive's decision for a place. It counts empty files, which a compactor passes over (Hive Initiator)."""
+    target, listing, generation, write_ids = place.target, place.listing, place.generation, place.write_ids
+    state, facts, aborted = place.state, target.facts, 0
+    if not all(file.length for file in listing.files):
+        state = acid_state(listing, write_ids.for_compactor(), generation=generation, txns=target.interpretation.txns)
+    # Hive 4 leaves aborted write ids to its cleaner by default
+    if facts is not None and not (generation is Generation.HIVE4 and services.settings.flag(ABORTS_BY_CLEANER)):
+        aborted = len(aborted_present(listing, write_ids, generation=generation))
+    return decide(
+        state,
+        listing,
+        target.settings(services.settings).thresholds(),
+        generation=generation,
+        properties=target.properties,
+        database_properties=None if facts is None else facts.database.properties,
+        aborted_txn_count=aborted,
+        insert_only=target.is_insert_only,
+    )
+
+
+def refused_now(services: Services, attempts: Attempts, place: ListedPlace, kind: CompactionType) -> Refusal | None:
+    """Return why a worker would refuse the place as it is, by the question that it asks; None when it would not."""
+    limit = services.settings.integer("acidlib.minor.as.major.bytes")
+    try:
+        found = prepare(services.stores, place, kind, minor_as_major_bytes=limit, automatic=True)
+    except RefusedError as error:
+        return Refusal(reason=str(error))
+    except AcidError:
+        return None  # it may fail today and not tomorrow: a worker tries it, and the history counts
+    if isinstance(found, Refusal) and found.cleaning_only:
+        marks, mark = attempts.awaited_marks(place.target), place.state.high_water_mark
+        is_awaited = is_reached(place.listing, mark, place.write_ids, marks, generation=place.generation)
+        return found if is_awaited else None
+    return found if isinstance(found, Refusal) else None
 
 
 def _queued(
@@ -104,20 +173,6 @@ def _queued(
         else:
             results.append(replace(result, queued=answer))
     return results
-
-
-def _initiate(
-    services: Services, backend: Backend, attempts: Attempts, one: ListingOutcome, *, dry_run: bool, force: bool
-) -> tuple[InitiatorResult, Decided | None]:
-    """Judge one place; return its result as far as it is known, and what is to be queued."""
-    try:
-        if isinstance(one, Unlisted):
-            raise one.error
-        return _decided(services, backend, attempts, one, dry_run=dry_run, force=force)
-    except BusyError as error:
-        return _result(one.target, reason=str(error), outcome=Outcome.LEFT_ALONE), None
-    except AcidError as error:
-        return _in_vain(services, backend, one.target, error), None
 
 
 def _in_vain(services: Services, backend: Backend, target: Target, error: AcidError) -> InitiatorResult:
@@ -151,99 +206,25 @@ def is_lasting(services: Services, target: Target, error: AcidError) -> bool:
     return fs.exists(str(table.parent))
 
 
-def _decided(
-    services: Services, backend: Backend, attempts: Attempts, place: ListedPlace, *, dry_run: bool, force: bool
-) -> tuple[InitiatorResult, Decided | None]:
-    target = place.target
-    if place.holds_staging and services.store(target.location).unfinished(target.location):
-        if dry_run:
-            raise ConflictError(
-                f"Cannot judge {target.ref}: a publication there is unfinished; a run without --dry-run finishes it"
-            )
-        backend.finish(target)
-        place = target.listed(list_location(services.fs(target.location), target.location, missing=ConflictError))
-    decision = decision_about(services, place)
-    if decision.kind is None:
-        return _result(target, decision, outcome=Outcome.LEFT_ALONE), None
-    refusal = refused_now(services, attempts, place, decision.kind)
-    if refusal is not None:
-        outcome = Outcome.LEFT_ALONE if refusal.already_compact else Outcome.REFUSED
-        return _result(target, decision, reason=refusal.reason, outcome=outcome), None
-    if not force:
-        if reason := attempts.refusal(place, decision.kind):
-            return _result(target, decision, reason=reason, outcome=Outcome.REFUSED), None
-        if reason := backend.held_back(target, decision.kind, dry_run=dry_run):
-            return _result(target, decision, reason=reason, outcome=Outcome.HELD_BACK), None
-    due = _result(target, decision, outcome=Outcome.DUE)
-    if dry_run:
-        return due, None
-    figures = RequestFacts(deltas=place.deltas, bytes=place.delta_bytes, reason=decision.reason)
-    return due, Decided(place=place, kind=decision.kind, figures=figures)
-
-
-def refused_now(services: Services, attempts: Attempts, place: ListedPlace, kind: CompactionType) -> Refusal | None:
-    """Return why a worker would refuse the place as it is, by the question that it asks; None when it would not."""
-    limit = services.settings.integer("acidlib.minor.as.major.bytes")
-    try:
-        found = prepare(services.stores, place, kind, minor_as_major_bytes=limit, automatic=True)
-    except RefusedError as error:
-        return Refusal(reason=str(error))
-    except AcidError:
-        return None  # it may fail today and not tomorrow: a worker tries it, and the history counts
-    if isinstance(found, Refusal) and (not found.cleaning_only or _awaits_cleaning(attempts, place)):
-        return found
-    return None
-
-
-def _awaits_cleaning(attempts: Attempts, place: ListedPlace) -> bool:
-    marks, mark = attempts.awaited_marks(place.target), place.state.high_water_mark
-    return is_reached(place.listing, mark, place.write_ids, marks, generation=place.generation)
-
-
-def decision_about(services: Services, place: ListedPlace) -> Decision:
-    """Hive's decision for a place. It counts empty files, which a compactor passes over (Hive Initiator)."""
-    target, listing, generation, listed = place.target, place.listing, place.generation, place.write_ids
-    state, facts = place.state, target.facts
-    if not all(file.length for file in listing.files):
-        state = acid_state(listing, listed.for_compactor(), generation=generation, txns=target.interpretation.txns)
-    return decide(
-        state,
-        listing,
-        target.settings(services.settings).thresholds(),
-        generation=generation,
-        properties={} if facts is None else facts.table.properties,
-        database_properties=None if facts is None else facts.database.properties,
-        aborted_txn_count=_aborted(services, listing, listed, generation) if facts is not None else 0,
-        insert_only=target.is_insert_only,
-    )
-
-
-def _aborted(services: Services, listing: Listing, write_ids: ValidWriteIdList, generation: Generation) -> int:
-    """Return how many aborted write ids still have a directory here; Hive 4 leaves them to its cleaner by default."""
-    if generation is Generation.HIVE4 and services.settings.flag(ABORTS_BY_CLEANER):
-        return 0
-    return len(aborted_present(listing, write_ids, generation=generation))
-
-
 def _result(
     target: Target, decision: Decision | None = None, *, reason: str | None = None, outcome: Outcome
 ) -> InitiatorResult:
     """Return a result, whose reason is that of the decision unless another one counts."""
-    if reason is None:
-        reason = "" if decision is None else decision.reason
-    kind = None if decision is None or decision.kind is None else decision.kind.label.lower()
-    return InitiatorResult(
-        ref=target.ref,
-        location=str(target.location),
-        type=kind,
-        queued=None,
-        reason=reason,
-        base_bytes=None if decision is None else decision.base_bytes,
-        delta_bytes=None if decision is None else decision.delta_bytes,
-        deltas=None if decision is None else decision.delta_count,
-        ratio=None if decision is None else decision.ratio,
-        threshold=None if decision is None else decision.threshold,
-        threshold_key=None if decision is None else decision.threshold_key,
-        threshold_source=None if decision is None else decision.threshold_source,
-        outcome=outcome,
+    result = InitiatorResult(
+        ref=target.ref, location=str(target.location), type=None, queued=None, reason=reason or "", outcome=outcome
+    )
+    if decision is None:
+        return result
+    limit = decision.threshold
+    return replace(
+        result,
+        type=None if decision.kind is None else decision.kind.label.lower(),
+        reason=decision.reason if reason is None else reason,
+        base_bytes=decision.base_bytes,
+        delta_bytes=decision.delta_bytes,
+        deltas=decision.delta_count,
+        ratio=decision.ratio,
+        threshold=None if limit is None else limit.value,
+        threshold_key=None if limit is None else limit.key,
+        threshold_source=None if limit is None else limit.source,
     )

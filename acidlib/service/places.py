@@ -35,9 +35,6 @@ from acidlib.stores.listing import identity_file_of, list_location
 from acidlib.stores.store import CLAIM, STAGING_PREFIX
 from acidlib.wording import duration_text, plural, size_words, utc_words
 
-# --- target -----------------------------------------------------------------------------------------------------------
-# What a compaction is about: a place with its names, how its directories are to be read, and one listing of it.
-
 POSITIONAL, CASE_SENSITIVE = "orc.force.positional.evolution", "orc.schema.evolution.case.sensitive"
 FULL, INSERT_ONLY = "full", "insert-only"
 """Kinds of transactional tables, as `--table-kind` names them."""
@@ -90,7 +87,7 @@ class Target:
 
     @property
     def is_insert_only(self) -> bool:
-        """Whether rows have no ids, and files may be of any format."""
+        """True where rows have no ids, and files may be of any format."""
         return self.interpretation.table_kind == INSERT_ONLY
 
     @property
@@ -123,8 +120,7 @@ class Target:
 
     def write_ids(self, listing: Listing) -> ValidWriteIdList:
         """Return the reader's list of the table; RefusedError when nothing states it."""
-        stated = self.interpretation.write_ids or StatedWriteIds()
-        return stated.of(self.ref, listing)
+        return (self.interpretation.write_ids or StatedWriteIds()).of(self.ref, listing)
 
     def settings(self, common: Settings) -> Settings:
         """Return the settings that hold here: those of the run, then the database's properties, then the table's."""
@@ -170,11 +166,7 @@ class Target:
             generation=generation,
             write_ids=write_ids,
             state=acid_state(
-                listing,
-                write_ids.for_compactor(),
-                generation=generation,
-                txns=fixed.txns,
-                ignore_empty_files=True,
+                listing, write_ids.for_compactor(), generation=generation, txns=fixed.txns, ignore_empty_files=True
             ),
         )
 
@@ -195,7 +187,7 @@ class ListedPlace:
 
     @property
     def deltas(self) -> int:
-        """How many deltas a reader has to merge."""
+        """The number of deltas that a reader has to merge."""
         return len(self.state.deltas)
 
     @property
@@ -217,7 +209,7 @@ class ListedPlace:
 
     @property
     def holds_staging(self) -> bool:
-        """Whether an unfinished publication may lie there."""
+        """True where an unfinished publication may lie there."""
         return any(path.startswith(STAGING_PREFIX) for path in self.listing.directories)
 
     @property
@@ -231,13 +223,8 @@ class ListedPlace:
         return found
 
     @property
-    def leaves_nothing(self) -> bool:
-        """Whether there is nothing obsolete for a cleaner, and no unfinished publication."""
-        return not (self.state.obsolete or self.state.aborted or self.holds_staging)
-
-    @property
     def is_claimed(self) -> bool:
-        """Whether somebody was at work there when it was listed, or died there; in a bucket no listing tells."""
+        """True where a run was at work there when it was listed, or died there; in a bucket no listing tells."""
         return CLAIM in self.listing.directories
 
     def nothing_to_merge(self, kind: CompactionType, *, automatic: bool) -> str | None:
@@ -250,10 +237,8 @@ class ListedPlace:
 
     def held_as(self, target: Target) -> ListedPlace:
         """Return the listing for the target as it is held now; what is committed stays as of before the listing."""
-        before = self.target.interpretation
-        held = replace(
-            target.interpretation, write_ids=before.write_ids, generation=before.generation, txns=before.txns
-        )
+        known, now = self.target.interpretation, target.interpretation
+        held = replace(now, write_ids=known.write_ids, generation=known.generation, txns=known.txns)
         return replace(self, target=replace(target, interpretation=held))
 
 
@@ -276,13 +261,7 @@ def request_of(place: ListedPlace, kind: CompactionType, *, initiator: str) -> C
         columns=target.interpretation.columns,
         visibility_txn=target.interpretation.visibility_txn,
     )
-    return CompactionRequest(
-        id=0,
-        ref=target.ref,
-        type=kind,
-        facts=facts,
-        initiator_id=initiator,
-    )
+    return CompactionRequest(id=0, ref=target.ref, type=kind, facts=facts, initiator_id=initiator)
 
 
 def target_of(request: CompactionRequest) -> Target:
@@ -305,22 +284,6 @@ def target_of(request: CompactionRequest) -> Target:
             visibility_txn=facts.visibility_txn,
         ),
     )
-
-
-# --- selection --------------------------------------------------------------------------------------------------------
-# Which tables and partitions a job is about, in which order, and how many of them.
-
-PORTION = 256
-"""Places that are listed at a time, where not all have to be before the first is begun."""
-
-
-class Order(enum.Enum):
-    """What goes first: most deltas, most delta bytes, the longest untouched, or by name."""
-
-    DELTAS = "deltas"
-    BYTES = "bytes"
-    AGE = "age"
-    NAME = "name"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -369,28 +332,17 @@ def _any_matches(patterns: Iterable[str], name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
-    """What a run may start. `deadline` in epoch seconds, `bytes` of inputs of started partitions."""
-
-    partitions: int | None = None
-    bytes: int | None = None
-    deadline: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerOptions:
     """The way in which the cleaner is to be run.
 
     retention_seconds  how long to leave what was made obsolete; None = as settings say
-    location           only there or below (without a metastore)
-    selection          only these tables and partitions (with a metastore)
+    selection          only these tables and partitions; without a metastore only this location, or what is below it
     force              also where Hive's own cleaner is on
     dry_run            say what would be removed, and change nothing
     trash              move aside instead of removing
     """
 
     retention_seconds: float | None = None
-    location: Location | None = None
     selection: Selection = field(default_factory=Selection)
     force: bool = False
     dry_run: bool = False
@@ -398,10 +350,9 @@ class CleanerOptions:
 
     def wants(self, ref: TableRef) -> bool:
         """Return whether the cleaner was asked for a table or partition."""
-        partitions = self.selection.partitions
-        if not self.selection.wants_table(ref):
-            return False
-        return not partitions or (ref.partition is not None and matches(PartitionName.parse(ref.partition), partitions))
+        partitions, name = self.selection.partitions, ref.partition
+        is_in = not partitions or (name is not None and matches(PartitionName.parse(name), partitions))
+        return is_in and self.selection.wants_table(ref)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -419,13 +370,65 @@ class Unlisted:
 
     target: Target
     error: AcidError
-    deltas: int = 0
-    delta_bytes: int = 0
     bytes: int = 0
-    modified: float = 0.0
 
 
 ListingOutcome = ListedPlace | Unlisted
+
+
+PORTION = 256
+"""Places that are listed at a time, where not all have to be before the first is begun."""
+
+
+def look_in_portions(
+    services: Services, targets: Sequence[Target], idle_seconds: float | None
+) -> Iterator[tuple[list[ListingOutcome], list[PassedOver]]]:
+    """Yield what `look_at` returns, some at a time: a place can be forgotten before the last is listed."""
+    if not targets:
+        return
+    progress = services.progress
+
+    def advance(before: int, done: int) -> None:
+        progress.advance(before + done)
+
+    progress.start(f"listing {plural(len(targets), 'location')}", len(targets))
+    try:
+        for start in range(0, len(targets), PORTION):
+            yield look_at(services, targets[start : start + PORTION], idle_seconds, on_progress=partial(advance, start))
+    finally:
+        progress.finish()
+
+
+def look_at(
+    services: Services,
+    targets: Sequence[Target],
+    idle_seconds: float | None,
+    *,
+    on_progress: Callable[[int], None] = lambda _: None,
+) -> tuple[list[ListingOutcome], list[PassedOver]]:
+    """List every target; those that have changed within `idle_seconds` are passed over."""
+    found = in_threads(
+        lambda target: list_location(services.fs(target.location), target.location, without_unfinished=True),
+        targets,
+        on_progress=on_progress,
+    )
+    looked: list[ListingOutcome] = []
+    passed_over = []
+    now = services.clock()
+    for target, listing in zip(targets, found, strict=True):
+        try:
+            place = target.listed(value_of(listing))
+        except AcidError as error:
+            looked.append(Unlisted(target=target, error=error))
+            continue
+        newest = None if idle_seconds is None else place.listing.newest_file()
+        if idle_seconds is None or newest is None or newest.modified <= now - idle_seconds:
+            looked.append(place)
+            continue
+        young, when = duration_text(idle_seconds), utc_words(newest.modified)
+        reason = f"something in it is younger than {young}: {newest.path}, modified {when}"
+        passed_over.append(PassedOver(target=target, reason=reason))
+    return looked, passed_over
 
 
 class Doubts:
@@ -474,82 +477,40 @@ class Doubts:
             self._progress.note(text, level=WARNING, place=str(table))
 
 
-def look_at(
-    services: Services,
-    targets: Sequence[Target],
-    idle_seconds: float | None,
-    *,
-    on_progress: Callable[[int], None] = lambda _: None,
-) -> tuple[list[ListingOutcome], list[PassedOver]]:
-    """List every target; those that have changed within `idle_seconds` are passed over."""
-    found = in_threads(
-        lambda target: list_location(services.fs(target.location), target.location, without_unfinished=True),
-        targets,
-        on_progress=on_progress,
-    )
-    looked, passed_over = [], []
-    now = services.clock()
-    for target, done in zip(targets, found, strict=True):
-        place = _listed(target, done)
-        reason = None
-        if idle_seconds is not None and isinstance(place, ListedPlace):
-            reason = _too_young(place.listing, idle_seconds, now)
-        if reason is None:
-            looked.append(place)
-        else:
-            passed_over.append(PassedOver(target=target, reason=reason))
-    return looked, passed_over
+class Order(enum.Enum):
+    """What goes first: most deltas, most delta bytes, the longest untouched, or by name."""
+
+    DELTAS = "deltas"
+    BYTES = "bytes"
+    AGE = "age"
+    NAME = "name"
 
 
-def look_in_portions(
-    services: Services, targets: Sequence[Target], idle_seconds: float | None
-) -> Iterator[tuple[list[ListingOutcome], list[PassedOver]]]:
-    """Yield the same, some at a time, so that what is known of a place can be forgotten before the last is listed."""
-    if not targets:
-        return
-    services.progress.start(f"listing {plural(len(targets), 'location')}", len(targets))
-    try:
-        for start in range(0, len(targets), PORTION):
-            some = targets[start : start + PORTION]
-            yield look_at(services, some, idle_seconds, on_progress=partial(_advance, services, start))
-    finally:
-        services.progress.finish()
-
-
-def _advance(services: Services, before: int, done: int) -> None:
-    services.progress.advance(before + done)
-
-
-def _listed(target: Target, listing: Listing | AcidError) -> ListingOutcome:
-    try:
-        return target.listed(value_of(listing))
-    except AcidError as error:
-        return Unlisted(target=target, error=error)
-
-
-def _too_young(listing: Listing, idle_seconds: float, now: float) -> str | None:
-    """Return why a place has not been idle for so long, by its newest file; None when it has."""
-    newest = listing.newest_file()
-    if newest is None or newest.modified <= now - idle_seconds:
-        return None
-    when = utc_words(newest.modified)
-    return f"something in it is younger than {duration_text(idle_seconds)}: {newest.path}, modified {when}"
+_URGENCY: dict[Order, Callable[[ListedPlace], float]] = {
+    Order.DELTAS: lambda place: place.deltas,
+    Order.BYTES: lambda place: place.delta_bytes,
+    Order.AGE: lambda place: -place.modified,
+    Order.NAME: lambda _: 0,
+}
 
 
 def urgency(order: Order, one: ListingOutcome) -> float:
     """Return a figure that is the larger the more urgent a place is."""
-    urgencies: dict[Order, Callable[[ListingOutcome], float]] = {
-        Order.DELTAS: lambda one: one.deltas,
-        Order.BYTES: lambda one: one.delta_bytes,
-        Order.AGE: lambda one: -one.modified,
-        Order.NAME: lambda _: 0,
-    }
-    return urgencies[order](one)
+    return 0 if isinstance(one, Unlisted) else _URGENCY[order](one)
 
 
 def ordered(looked: Iterable[ListingOutcome], order: Order) -> list[ListingOutcome]:
-    """Most urgent first; equal ones by name, so that the same input gives the same order."""
+    """Return the most urgent first; equal ones by name, so that the same input gives the same order."""
     return sorted(looked, key=lambda one: (-urgency(order, one), str(one.target.ref)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What a run may start. `deadline` in epoch seconds, `bytes` of inputs of started partitions."""
+
+    partitions: int | None = None
+    bytes: int | None = None
+    deadline: float | None = None
 
 
 class Spending:

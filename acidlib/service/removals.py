@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 
-from acidlib.errors import AcidError, ConflictError, RefusedError
+from acidlib.errors import AcidError, BusyError, ConflictError, RefusedError
 from acidlib.model.listing import ListedFile, Listing
 from acidlib.model.location import Location
 from acidlib.points import Point, passing
-from acidlib.report.results import RemovedPath
+from acidlib.report.results import CleaningResult, Outcome, RemovedPath
 from acidlib.service.services import Services
 from acidlib.stores.removing import TAKEN_BACK, Litter, find_litter, measure, remove_paths
 from acidlib.stores.store import OUT_OF_SIGHT, Claim, original_staging_name
@@ -34,12 +35,12 @@ class Pace:
         self._stopped.set()
 
     def assert_not_stopped(self) -> None:
-        """Raises ConflictError once it was stopped."""
+        """Raise ConflictError once it was stopped."""
         if self._stopped.is_set():
             raise ConflictError("Cannot go on removing: because the run was interrupted")
 
     def after(self, files: int) -> None:
-        """So many were removed: the next ones wait their time."""
+        """Wait as long as the removal of so many files has to take."""
         if self._rate:
             with self._turn:
                 self._pause(files / self._rate)
@@ -54,12 +55,10 @@ def would_go(
     known = frozenset(listing.files)
     for path, reason in wanted.items():
         try:
-            found = measure(services.fs(location), location, path, known)
+            if (found := measure(services.fs(location), location, path, known)) is not None:
+                removed.append(RemovedPath(path=path, bytes=found.bytes, reason=reason))
         except AcidError as error:
             stays.append(f"{path}: {error}")
-            continue
-        if found is not None:
-            removed.append(RemovedPath(path=path, bytes=found.bytes, reason=reason))
     return tuple(removed), tuple(stays)
 
 
@@ -75,8 +74,9 @@ def remove_named(
 ) -> tuple[tuple[RemovedPath, ...], tuple[str, ...]]:
     """Remove paths at a claimed place, each with its reason; what went, and what did not.
 
-    Where the store can, all go out of readers' sight first: however long it takes to remove them, nobody who lists the
-    place meanwhile finds one that is gone when he opens it. What of them a run that dies leaves is litter.
+    Where the store can, all go out of readers' sight first: however long it takes to remove them, no reader that lists
+    the place meanwhile finds one that is gone when he opens it. Anything a crashed run leaves behind is removed as
+    litter.
 
     known    the files that a look at the place has shown: what holds another one stays
     is_seen  whether readers see them until then
@@ -131,36 +131,43 @@ def remove_named(
 
 def remove_litter(services: Services, held: Claim, pace: Pace) -> tuple[tuple[RemovedPath, ...], tuple[str, ...]]:
     """Remove what dead runs left at a claimed place; what went, and what did not."""
-    wanted = {litter.name: _reason(litter) for litter in litter_of(services, held.location, held.token)}
+    wanted = {name: litter.reason for name, litter in litter_of(services, held.location, held.token).items()}
     return remove_named(services, held, wanted, trash=False, pace=pace, is_seen=False)
 
 
-def litter_of(services: Services, location: Location, own_token: str | None = None) -> tuple[Litter, ...]:
-    """Return what dead runs left at a place and may be removed: nothing while another run is at work there."""
-    if is_claimed(services, location, own_token):
-        return ()
-    unfinished = services.store(location).unfinished(location)
-    found = find_litter(services.fs(location), location, now=services.clock())
+def litter_of(services: Services, location: Location, own_token: str | None = None) -> dict[str, RemovedPath]:
+    """Return what dead runs left at a place and may be removed, by its name there."""
     own = f"{OUT_OF_SIGHT}{own_token}-"  # what could not be removed a moment ago
-    return tuple(
-        litter for litter in found if f"{location}/{litter.name}" not in unfinished and not litter.name.startswith(own)
-    )
+    return {
+        litter.name: RemovedPath(
+            path=original_staging_name(litter.name),
+            bytes=litter.bytes,
+            reason=f"{litter.reason}{',' if litter.reason == TAKEN_BACK else ''} {age_words(litter.idle_seconds)} ago",
+        )
+        for litter in found_unclaimed(services, location, find_litter, own_token)
+        if not litter.name.startswith(own)
+    }
 
 
-def is_claimed(services: Services, location: Location, own_token: str | None = None) -> bool:
-    """Return whether a place is held by a run that is alive and is not the caller's, whose claim has `own_token`."""
-    holder = services.store(location).holder(location, now=services.clock())
-    return holder is not None and holder.token != own_token and not holder.is_stale
+def found_unclaimed(
+    services: Services, location: Location, find: Callable[..., tuple[Litter, ...]], own_token: str | None = None
+) -> list[Litter]:
+    """Return what is found at a place, but for what is about to be published.
+
+    Nothing while another run is alive and at work there; `own_token` is that of the caller's claim.
+    """
+    store = services.store(location)
+    holder = store.holder(location, now=services.clock())
+    if holder is not None and holder.token != own_token and not holder.is_stale:
+        return []
+    unfinished = store.unfinished(location)
+    found = find(services.fs(location), location, now=services.clock())
+    return [litter for litter in found if f"{location}/{litter.name}" not in unfinished]
 
 
-def litter_at(services: Services, location: Location) -> tuple[RemovedPath, ...]:
-    """Return what dead runs left and may be removed, as `find_litter` finds it."""
-    return tuple(
-        RemovedPath(path=original_staging_name(litter.name), bytes=litter.bytes, reason=_reason(litter))
-        for litter in litter_of(services, location)
-    )
-
-
-def _reason(litter: Litter) -> str:
-    comma = "," if litter.reason == TAKEN_BACK else ""
-    return f"{litter.reason}{comma} {age_words(litter.idle_seconds)} ago"
+def ended_by(error: AcidError, result: CleaningResult, *, waits: type[AcidError] = NotOursError) -> CleaningResult:
+    """Return the result of a cleaning that ended by an error; after some errors the place waits."""
+    state = Outcome.READY_FOR_CLEANING if isinstance(error, waits) else Outcome.FAILED
+    if isinstance(error, ConflictError):
+        state = Outcome.CONFLICT
+    return replace(result, state=state, reason=str(error), is_busy=isinstance(error, BusyError))

@@ -176,7 +176,7 @@ class RunQueue:
         place = one.place
         if isinstance(place, Unlisted):
             self._over(outcome_of(place.error), place.target, str(place.error))
-        elif one.done is not None and place.leaves_nothing:
+        elif one.done is not None and not (place.state.obsolete or place.state.aborted or place.holds_staging):
             self._over(Outcome.ALREADY_COMPACT, place.target, one.done)
         else:
             return False

@@ -13,7 +13,7 @@ from acidlib.metastore.catalog import CHANGED, WholeTable
 from acidlib.metastore.hms import Hms
 from acidlib.model.names import Generation
 from acidlib.model.snapshots import ALL_COMMITTED, ValidWriteIdList
-from acidlib.planning.results import basic_statistics, changes
+from acidlib.planning.results import BYTES, FILES, ROWS, basic_statistics, changes
 from acidlib.planning.state import acid_state
 from acidlib.queue.metastore_database import MetastoreDatabase, Owner
 from acidlib.report.results import Statistics
@@ -83,7 +83,7 @@ class StatisticsUpdater:
             except (ConflictError, UnknownOutcomeError) as error:
                 failed = error  # as it is now it is looked at again
             else:
-                return Statistics(written=tuple(wanted), files=found.files, bytes=found.bytes, rows=found.rows)
+                return Statistics(written=tuple(wanted), files=found[FILES], bytes=found[BYTES], rows=found.get(ROWS))
         assert failed is not None
         raise failed
 

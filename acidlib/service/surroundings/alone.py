@@ -247,7 +247,7 @@ class StandaloneCleaning(SqlCleaning):
 
     def is_wanted(self, request: CompactionRequest) -> bool:
         """Return whether a request is ours and lies where the cleaner is asked to look."""
-        place, where = request.facts.location, self.options.location
+        place, where = request.facts.location, self.options.selection.location
         return self.backend.ours(request) and (where is None or (place is not None and where.holds(place)))
 
     def place(self, request: CompactionRequest, *, anew: bool = False) -> tuple[CompactionRequest, Target]:
@@ -326,7 +326,7 @@ class StandaloneCleaning(SqlCleaning):
         Raises MissingError for a location that does not exist, RefusedError for one that is no ACID table, unless
         requests are known about it.
         """
-        location = self.options.location
+        location = self.options.selection.location
         if location is None:
             return []
         known = self.known_places()

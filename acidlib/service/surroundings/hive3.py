@@ -360,11 +360,6 @@ class Hive3CleaningHold(Hive3Hold):
         """Claim the place, which is known already."""
         Hold.begin(self)
 
-    def assert_mine(self) -> None:
-        """Ask for the claim, and whether Hive's own compactor is there."""
-        self.claim.assert_mine()
-        self._hive3.require_no_compactor(self.request, self.doing)
-
 
 class Hive3Cleaning(SqlCleaning):
     """The requests of a Hive 3.1 metastore, in its own queue or in ours: cleaned by proof.
@@ -407,6 +402,11 @@ class Hive3Cleaning(SqlCleaning):
     def require_unmoved(self, request: CompactionRequest, target: Target) -> None:
         """Ask the metastore."""
         self._places.require_unmoved(request, target)
+
+    def require_alone(self, request: CompactionRequest, target: Target) -> None:
+        """Ask whether Hive's own compactor is there."""
+        del target
+        self.backend.require_no_compactor(request, Hive3CleaningHold.doing)
 
     def hold(self, request: CompactionRequest, target: Target) -> Hold:
         """Return a claim of the place, beside which Hive's own compactor must not be at work."""

@@ -256,9 +256,16 @@ class Hive4Cleaning(Cleaning):
         """Ask the metastore."""
         self._places.require_unmoved(request, target)
 
+    def require_alone(self, request: CompactionRequest, target: Target) -> None:
+        """Ask whether the request is still there, and for the name by which readers were looked for."""
+        found = self.find(request.id)
+        if found is None:
+            raise ConflictError(f"Cannot clean {target.ref}: because request {request.id} was cleaned by another")
+        self.require_name(found, request)
+
     def hold(self, request: CompactionRequest, target: Target) -> Hold:
         """Return a claim of the place."""
-        return Hive4CleaningHold(self, request, target)
+        return Hold(self.services, request, target)
 
     def plan(self, looked: ListedRequest, known: Sequence[CompactionRequest]) -> CleanPlan:
         """Return what is obsolete and aborted as every transaction sees it that is open now; there is nothing to note.
@@ -319,21 +326,3 @@ def _with_mark(row: CompactionRequest) -> CompactionRequest:
     """Give a request its mark 0, of a compaction of nothing but original files: thrift has no null, and reads so."""
     known = row.highest_write_id is not None or row.txn_id is None
     return row if known else replace(row, highest_write_id=0)
-
-
-class Hive4CleaningHold(Hold):
-    """A place that is claimed by the cleaner."""
-
-    def __init__(self, cleaning: Hive4Cleaning, request: CompactionRequest, target: Target) -> None:
-        super().__init__(cleaning.services, request, target)
-        self._cleaning = cleaning
-
-    def assert_mine(self) -> None:
-        """Ask for the claim, whether the request is still there, and for the name by which readers were looked for."""
-        super().assert_mine()
-        found = self._cleaning.find(self.request.id)
-        if found is None:
-            raise ConflictError(
-                f"Cannot clean {self.target.ref}: because request {self.request.id} was cleaned by another"
-            )
-        self._cleaning.require_name(found, self.request)

@@ -16,6 +16,7 @@ from acidlib.planning.initiate import (
     DELTA_PCT_KEY,
     ORC_SERDE,
     Decision,
+    Threshold,
     cleaning_forbidden,
     decide,
     why_not,
@@ -191,7 +192,7 @@ def test_figures_and_reason() -> None:
     found = decision({"base_20": 20, "delta_21_22": 2, "delta_23_24": 2})
     assert (found.base_bytes, found.delta_bytes, found.delta_count) == (20, 4, 2)
     assert found.ratio == pytest.approx(0.2, rel=1e-6)
-    assert (found.threshold, found.threshold_key, found.threshold_source) == (0.1, DELTA_PCT_KEY, "default")
+    assert found.threshold == Threshold(key=DELTA_PCT_KEY, value=0.1, source="default")
     assert found.reason == "the deltas hold 4 bytes, 20.00% of the base's 20 bytes, more than 10.00%"
 
 
@@ -217,7 +218,7 @@ def test_thresholds_of_a_table_with_their_source() -> None:
     sizes = {"base_200": 1000, **singles(201, 205, 1)}
     settings, _ = default_settings().with_layer(Layer.TABLE, {f"compactorthreshold.{DELTA_NUM_KEY}": "4"})
     found = decision(sizes, thresholds=settings.thresholds())
-    assert (found.kind, found.threshold, found.threshold_source) == (MINOR, 4, "table property")
+    assert (found.kind, found.threshold) == (MINOR, Threshold(key=DELTA_NUM_KEY, value=4, source="table property"))
     assert decision(sizes).kind is None
 
 

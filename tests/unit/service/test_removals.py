@@ -32,7 +32,7 @@ def test_nothing_is_litter_while_somebody_else_is_at_work(services: Services, tm
 
     def found(seconds: float, own_token: str | None = None) -> list[str]:
         later = replace(services, clock=lambda: now + seconds)
-        return [litter.name for litter in litter_of(later, at(tmp_path), own_token)]
+        return list(litter_of(later, at(tmp_path), own_token))
 
     with claim(fs, at(tmp_path), owner="o", token="t"):
         assert found(0) == []

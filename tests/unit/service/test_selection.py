@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import takewhile
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 from located import at
+from unit.planning.listings import listing
 
 from acidlib.errors import CorruptError, MissingError, RefusedError, UsageError
 from acidlib.model.tables import TableRef
@@ -27,14 +27,11 @@ from acidlib.service.places import (
     Spending,
     Target,
     Unlisted,
-    _too_young,
     look_at,
     ordered,
 )
 from acidlib.service.services import Services
 from acidlib.service.surroundings.alone import select_targets
-from acidlib.stores.listing import list_location
-from acidlib.stores.renaming.local import LocalFileSystem
 
 ALL = Interpretation(write_ids=StatedWriteIds(everything=True))
 NOW = 2_000_000_000.0
@@ -234,25 +231,13 @@ def test_what_cannot_be_looked_at_is_kept_with_its_error_and_hides_no_other(serv
     assert found[2].target is unstated
 
 
-def test_a_time_that_no_calendar_has_is_told_all_the_same(services: Services, tmp_path: Path) -> None:
-    file = tmp_path / "t/delta_0000001_0000001_0000/bucket_00000"
-    put(file)
-    listing = list_location(LocalFileSystem(), at(tmp_path / "t"), missing=RefusedError)
-    late = replace(listing, files=(replace(listing.files[0], modified=1e13),))
-    assert _too_young(late, 60, NOW) == (
-        "something in it is younger than 1m: delta_0000001_0000001_0000/bucket_00000, "
-        "modified 10000000000000 s after 1970"
-    )
-
-
 # --- order ------------------------------------------------------------------------------------------------------------
 
 
-def looked(name: str, deltas: int = 0, size: int = 0, modified: float = 0.0, total: int = 0) -> ListingOutcome:
-    target = Target(ref=TableRef("d", name), location=at(f"/w/{name}"))
-    return Unlisted(
-        target=target, error=RefusedError("not listed"), deltas=deltas, delta_bytes=size, bytes=total, modified=modified
-    )
+def looked(name: str, deltas: int, size: int, modified: float) -> ListingOutcome:
+    target = Target(ref=TableRef("d", name), location=at(f"/w/{name}"), interpretation=ALL)
+    names = [f"delta_{number}_{number}" for number in range(1, deltas + 1)]
+    return target.listed(listing(*names, sizes={names[0]: size - deltas + 1}, length=1, modified=modified))
 
 
 FOUR = [
@@ -276,8 +261,7 @@ def test_the_most_urgent_goes_first_and_equal_ones_by_name(order: Order, expecte
 
 def started(budget: Budget, sizes: list[int], clock: Callable[[], float] = lambda: 0.0) -> tuple[int, str | None]:
     spending = Spending(budget, clock)
-    given = [looked(str(number), total=size) for number, size in enumerate(sizes)]
-    return len(list(takewhile(lambda one: spending.lets_start(one.bytes), given))), spending.stopped
+    return len(list(takewhile(spending.lets_start, sizes))), spending.stopped
 
 
 @pytest.mark.parametrize(
@@ -303,19 +287,16 @@ def test_a_budget_stops_before_what_goes_beyond_it(
 
 def test_what_is_free_or_did_not_start_costs_nothing() -> None:
     spending = Spending(Budget(partitions=2, bytes=30), lambda: 0.0)
-    given = [looked(str(number), total=size) for number, size in enumerate([100, 20, 10, 10, 1])]
-    seen = []
-    for one in takewhile(lambda one: spending.lets_start(one.bytes, is_free=one is given[0]), given):
-        seen.append(one)
-        if one is given[1]:
-            spending.unspent(one.bytes)
-    assert seen == given[:4]
+    assert spending.lets_start(100, is_free=True)
+    assert spending.lets_start(20)
+    spending.unspent(20)
+    assert [spending.lets_start(size) for size in (10, 10, 1)] == [True, True, False]
     assert spending.stopped == "--max-partitions 2 is reached"
 
 
 def test_free_places_wait_for_no_budget_but_time() -> None:
     spending = Spending(Budget(partitions=0, deadline=5.0), lambda: 5.0)
-    assert not spending.lets_start(looked("a").bytes, is_free=True)
+    assert not spending.lets_start(1, is_free=True)
     assert spending.stopped == "the time budget is spent"
 
 
