@@ -1,4 +1,4 @@
-"""Withdraws requests that nobody works on yet; of each that is named, one answer.
+"""Withdrawing requests that no worker has yet; of each that is named, one answer.
 
 Source of the rule: Hive 4 `AbortCompactionFunction`. A queue in SQL is changed in one statement that finds a request
 only while it waits, so that no worker, ours or Hive's, can have taken it.
@@ -6,7 +6,7 @@ only while it waits, so that no worker, ours or Hive's, can have taken it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from acidlib.metastore.hms import Hms
@@ -16,9 +16,6 @@ from acidlib.queue.sql import SqlQueue
 from acidlib.report.results import Cancellation, Outcome
 from acidlib.service.environment import Environment
 from acidlib.service.open import connect, open_queue
-
-_SUCCESS = "Success"
-"""How the answer of a metastore begins for what it has withdrawn."""
 
 
 def cancel(where: Environment, ids: Sequence[int], *, now_ms: int, dry_run: bool) -> list[Cancellation]:
@@ -48,66 +45,65 @@ def _in_sql(
         row = queue.find(number)
         if row is not None and is_ours and row.facts.metastore != name:
             whose = f"of the metastore {row.facts.metastore}" if row.facts.metastore else "of a directory alone"
-            return _answer(row, Outcome.REFUSED, f"it is {whose}: name that with --metastore-uri (or none)")
+            return _refused(row, f"it is {whose}: name that with --metastore-uri (or none)")
         if row is None and number in elsewhere:
             why = "it is in the metastore's own queue, which no call changes: give --queue-url of its database"
-            return _answer(elsewhere[number], Outcome.REFUSED, why)
-        return _missing(number) if row is None else _answer(row, *_can_be(row))
+            return _refused(elsewhere[number], why)
+        return _can_be(number, row)
 
-    found = {number: about(number) for number in ids}
-    wanted = [number for number, one in found.items() if one.state is Outcome.PLANNED]
-    if dry_run or not wanted:
-        return list(found.values())
-    aborted = queue.abort(wanted, f"cancelled by {where.user} on {where.host}", now_ms)
-    # what a worker has taken in between is told as it is now
-    return [_done(one) if number in aborted else about(number) for number, one in found.items()]
+    def withdraw(wanted: Sequence[int]) -> list[Cancellation]:
+        aborted = queue.abort(wanted, f"cancelled by {where.user} on {where.host}", now_ms)
+        # what a worker has taken in between is told as it is now
+        return [about(number) for number in wanted if number not in aborted]
+
+    return _cancelled([about(number) for number in ids], withdraw, dry_run=dry_run)
 
 
 def _at_hive4(hms: Hms, ids: Sequence[int], *, dry_run: bool) -> list[Cancellation]:
     rows = {row.id: row for row in hms.show_compactions()}
-    found = {number: _answer(rows[number], *_can_be(rows[number])) if number in rows else _missing(number)
-             for number in ids}  # fmt: skip
-    wanted = [number for number, one in found.items() if one.state is Outcome.PLANNED]
+
+    def withdraw(wanted: Sequence[int]) -> list[Cancellation]:
+        said = hms.abort_compactions(wanted)
+        return [
+            _refused(rows[number], f"the metastore says: {said.get(number, 'nothing')}; see acidlib show")
+            for number in wanted
+            if not said.get(number, "").startswith("Success")
+        ]
+
+    return _cancelled([_can_be(number, rows.get(number)) for number in ids], withdraw, dry_run=dry_run)
+
+
+def _cancelled(
+    planned: Sequence[Cancellation], withdraw: Callable[[Sequence[int]], Collection[Cancellation]], *, dry_run: bool
+) -> list[Cancellation]:
+    """Return what became of each; `withdraw` withdraws requests, and returns those that it could not."""
+    wanted = [one.id for one in planned if one.state is Outcome.PLANNED]
     if dry_run or not wanted:
-        return list(found.values())
-    told = hms.abort_compactions(wanted)
-    for number in wanted:
-        says = told.get(number, "nothing")
-        why = f"the metastore says: {says}; see acidlib show"
-        is_done = says.startswith(_SUCCESS)
-        found[number] = _done(found[number]) if is_done else _answer(rows[number], Outcome.REFUSED, why)
-    return list(found.values())
+        return [*planned]
+    left = {one.id: one for one in withdraw(wanted)}
+    return [
+        left.get(one.id) or replace(one, state=Outcome.CANCELLED, reason="it is withdrawn, and ends as aborted")
+        if one.state is Outcome.PLANNED
+        else one
+        for one in planned
+    ]
 
 
-def _can_be(row: CompactionRequest) -> tuple[Outcome, str]:
+def _can_be(number: int, row: CompactionRequest | None) -> Cancellation:
     """Return whether a request can be withdrawn, and what to do where it cannot."""
+    if row is None:
+        return Cancellation(id=number, state=Outcome.MISSING, reason="there is no such request; see acidlib show")
     match row.state:
         case State.INITIATED:
-            return Outcome.PLANNED, "it waits, and would be withdrawn"
+            return replace(_refused(row, "it waits, and would be withdrawn"), state=Outcome.PLANNED)
         case State.WORKING:
-            return (
-                Outcome.REFUSED,
-                f"{row.worker_id} works on it: end that run, which gives it back, and call again",
-            )
+            return _refused(row, f"{row.worker_id} works on it: end that run, which gives it back, and call again")
         case State.READY_FOR_CLEANING:
-            return Outcome.REFUSED, "it is done, and awaits the cleaner: acidlib undo takes a result back"
+            return _refused(row, "it is done, and awaits the cleaner: acidlib undo takes a result back")
         case _:
-            return Outcome.REFUSED, f"it has ended before, as {row.state.label}"
+            return _refused(row, f"it has ended before, as {row.state.label}")
 
 
-def _done(planned: Cancellation) -> Cancellation:
-    return replace(planned, state=Outcome.CANCELLED, reason="it is withdrawn, and ends as aborted")
-
-
-def _answer(row: CompactionRequest, state: Outcome, reason: str) -> Cancellation:
-    return Cancellation(
-        id=row.id,
-        ref=row.ref,
-        type=row.type.label.lower(),
-        state=state,
-        reason=reason,
-    )
-
-
-def _missing(number: int) -> Cancellation:
-    return Cancellation(id=number, state=Outcome.MISSING, reason="there is no such request; see acidlib show")
+def _refused(row: CompactionRequest, reason: str) -> Cancellation:
+    kind = row.type.label.lower()
+    return Cancellation(id=row.id, ref=row.ref, type=kind, state=Outcome.REFUSED, reason=reason)

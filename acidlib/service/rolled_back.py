@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from acidlib.errors import AcidError, BusyError, ConflictError, RefusedError, RetryError
+from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.listing import Listing
@@ -31,7 +31,7 @@ from acidlib.queue.metastore_database import MetastoreDatabase
 from acidlib.report.progress import WARNING
 from acidlib.report.results import CleaningResult, Outcome, RemovedPath
 from acidlib.service.places import CleanerOptions, Target
-from acidlib.service.removals import NotOursError, Pace, remove_named, would_go
+from acidlib.service.removals import NotOursError, Pace, ended_by, remove_named, would_go
 from acidlib.service.services import Services
 from acidlib.service.surroundings.catalog import Catalog, GoneError, require_unchanged
 from acidlib.stores.listing import list_location
@@ -108,51 +108,20 @@ class RolledBack:
         result = CleaningResult(id=None, ref=due.ref, location="", state=Outcome.FAILED, reason="")
         try:
             return self._clean(due, result, pace)
-        except ConflictError as error:
-            return replace(result, state=Outcome.CONFLICT, reason=str(error), is_busy=isinstance(error, BusyError))
-        except RefusedError as error:
-            return replace(result, state=Outcome.READY_FOR_CLEANING, reason=str(error))
         except AcidError as error:
-            return replace(result, reason=str(error))
-
-    def forget_what_is_gone(self, target: Target, listing: Listing, up_to: int) -> None:
-        """Have forgotten what no directory of a place holds any more, up to the mark of a request that has just ended.
-
-        Up to it nothing was open when the place was listed. What compactions were rolled back is left: one may have
-        been at work then.
-        """
-        if not self.is_seen:
-            return
-        self._require_its_database()
-        notes = [
-            note
-            for note in self._database.noted_writes_of(target.ref)
-            if note.ref == target.ref and not (note.is_open or note.compacts or note.write_id is None)
-            if note.write_id <= up_to
-        ]
-        self._database.forget(_free(notes, _held(listing, notes)))
-
-    def end_retries(self) -> None:
-        """End what Hive's own cleaner queued for itself after a failure, once nothing is noted of its place."""
-        rows = [
-            row
-            for row in self._hms.show_compactions()
-            if row.type is CompactionType.ABORT_TXN_CLEANUP and row.state is State.READY_FOR_CLEANING
-        ]
-        if not rows or self._options.dry_run or not self.is_seen:
-            return
-        found = self._database.noted_writes()
-        if found is None:
-            return
-        noted = {note.ref for note in found[0] if not note.is_open}
-        for row in rows:
-            if row.ref not in noted and self._options.wants(row.ref):
-                self._hms.mark_cleaned(replace(row, highest_write_id=NOTHING_FORGOTTEN))
+            return ended_by(error, result, waits=RefusedError)
 
     def _clean(self, due: DueCleaning, result: CleaningResult, pace: Pace) -> CleaningResult:
         # what is rolled back from here on is not looked for at the first place: it is left for the next run
         notes = [note for note in self._database.noted_writes_of(due.ref) if due.concerns(note)]
-        held = self._at_work(notes)
+        held: dict[NotedWrite, str] = {}
+        if any(note.compacts for note in notes):  # whose worker may not know yet, and publish a result
+            rows = {row.txn_id: row.id for row in self._hms.show_compactions() if row.state is State.WORKING}
+            held = {
+                note: f"request {rows[note.txn_id]}: it is worked on, and its {_words(note)} was rolled back"
+                for note in notes
+                if note.txn_id in rows
+            }
         why, problems = due.reason, list[str]()
         table_itself = self._catalog.table_itself(due.ref)
         if table_itself is not None:
@@ -186,17 +155,6 @@ class RolledBack:
             reason = f"{why}; {count} forgotten here, {remembered} remembered"
             return replace(result, state=Outcome.READY_FOR_CLEANING, reason=reason)
         return replace(result, state=Outcome.SUCCEEDED, reason=f"{why}; {count} forgotten here")
-
-    def _at_work(self, notes: Sequence[NotedWrite]) -> dict[NotedWrite, str]:
-        """Return notes of compactions that were rolled back and whose worker may not know it yet: a result may come."""
-        if not any(note.compacts for note in notes):
-            return {}
-        rows = {row.txn_id: row.id for row in self._hms.show_compactions() if row.state is State.WORKING}
-        return {
-            note: f"request {rows[note.txn_id]}: it is worked on, and its {_words(note)} was rolled back"
-            for note in notes
-            if note.txn_id in rows
-        }
 
     def _places(self, due: DueCleaning, notes: Sequence[NotedWrite], table: Target) -> Iterator[Target]:
         """Yield the places that may hold rows of what is due.
@@ -303,6 +261,40 @@ class RolledBack:
                 f"Cannot clean {target.ref}: nothing lies at {target.location}; a mount may be missing, or what is "
                 "configured lead to another store than it did"
             )
+
+    def forget_what_is_gone(self, target: Target, listing: Listing, up_to: int) -> None:
+        """Have forgotten what no directory of a place holds any more, up to the mark of a request that has just ended.
+
+        Up to it nothing was open when the place was listed. What compactions were rolled back is left: one may have
+        been at work then.
+        """
+        if not self.is_seen:
+            return
+        self._require_its_database()
+        notes = [
+            note
+            for note in self._database.noted_writes_of(target.ref)
+            if note.ref == target.ref and not (note.is_open or note.compacts or note.write_id is None)
+            if note.write_id <= up_to
+        ]
+        self._database.forget(_free(notes, _held(listing, notes)))
+
+    def end_retries(self) -> None:
+        """End what Hive's own cleaner queued for itself after a failure, once nothing is noted of its place."""
+        rows = [
+            row
+            for row in self._hms.show_compactions()
+            if row.type is CompactionType.ABORT_TXN_CLEANUP and row.state is State.READY_FOR_CLEANING
+        ]
+        if not rows or self._options.dry_run or not self.is_seen:
+            return
+        found = self._database.noted_writes()
+        if found is None:
+            return
+        noted = {note.ref for note in found[0] if not note.is_open}
+        for row in rows:
+            if row.ref not in noted and self._options.wants(row.ref):
+                self._hms.mark_cleaned(replace(row, highest_write_id=NOTHING_FORGOTTEN))
 
     def _require_its_database(self) -> None:
         """Raise RefusedError unless the database shows what this run does over thrift; asked once."""

@@ -1,7 +1,7 @@
-"""Undoes one compaction: its result leaves readers' sight, and they read again what it was made of.
+"""Undoing one compaction: its result leaves readers' sight, and they read again what it was made of.
 
-Everything that decides is looked at under a claim of the place, as for a compaction. What nobody can tell without a
-metastore, that nobody is reading the result, the caller has to state.
+Everything that decides is looked at under a claim of the place, as for a compaction. That no query reads the result
+cannot be known without a metastore: the caller has to state it.
 """
 
 from __future__ import annotations
@@ -44,14 +44,8 @@ def undo(
     result = _result(request)
     try:
         if request.facts.undone is not None:
-            reason = request.error_message or "it was undone before"
-            return replace(
-                result,
-                state=Outcome.WAS_UNDONE,
-                reason=reason,
-                result=_outputs(request),
-                moved_to=request.facts.undone,
-            )
+            reason, aside = request.error_message or "it was undone before", request.facts.undone
+            return replace(result, state=Outcome.WAS_UNDONE, reason=reason, result=_outputs(request), moved_to=aside)
         if request.state is State.WORKING:
             raise ConflictError(
                 f"Cannot undo the compaction of {request.ref}: request {request.id} is working; call again when it is "
@@ -131,9 +125,13 @@ def _plan(services: Services, backend: SqlBackend, request: CompactionRequest, t
     """Return what is moved; RefusedError where the result has to stay."""
     request.require_understood("undo the compaction of", "inputs", "outputs", "write_ids", "generation")
     listing: Listing = list_location(services.fs(target.location), target.location, missing=RefusedError)
+    here = request.facts.published_ms
     for other in backend.rows_at(target):
-        same = other.facts.undone is None and set(_outputs(other)) & set(_outputs(request))
-        if same and _is_later(other, request):
+        there = other.facts.published_ms
+        # as far as that was noted, else by their numbers
+        noted = there is not None and here is not None
+        is_later = (there, other.id) > (here, request.id) if noted else other.id > request.id
+        if is_later and other.facts.undone is None and set(_outputs(other)) & set(_outputs(request)):
             raise _refused(request, f"request {other.id} has published {_outputs(other)[0]} since")
     plan = undo_plan(
         listing,
@@ -145,12 +143,6 @@ def _plan(services: Services, backend: SqlBackend, request: CompactionRequest, t
     if isinstance(plan, str):
         raise _refused(request, plan)
     return plan
-
-
-def _is_later(one: CompactionRequest, other: CompactionRequest) -> bool:
-    """Return whether one request published after another: as far as that was noted, else by their numbers."""
-    there, here = one.facts.published_ms, other.facts.published_ms
-    return one.id > other.id if there is None or here is None else (there, one.id) > (here, other.id)
 
 
 def _refused(request: CompactionRequest, reason: str) -> RefusedError:
