@@ -107,10 +107,41 @@ def test_cases_of_hive(case: tuple[list[str], int, list[str]], generation: Gener
     assert sorted(before) == gone
 
 
-def test_hive_4_suffixes() -> None:
-    assert removed(["base_25", "base_25_v26", "delta_24_24"], 25, HIVE4) == ["base_25", "delta_24_24"]
-    concurrent = ["base_20_v21", "delta_22_22", "delta_23_23", "delta_22_23_v24", "delta_22_23_v25"]
-    assert removed(concurrent, 23, HIVE4) == ["delta_22_22", "delta_22_23_v24", "delta_23_23"]
+ABORTED = ValidWriteIdList.parse("t:22:9223372036854775807::21,22")
+OVERWRITE = ValidWriteIdList.parse("t:9:9223372036854775807::7")
+AFTER_OVERWRITE = ["base_5", "delta_6_6", "base_7", "delta_8_8", "delta_9_9", "delta_8_9"]
+
+
+@pytest.mark.parametrize(
+    ("generations", "names", "mark", "write_ids", "expected"),
+    [
+        ([HIVE4], ["base_25", "base_25_v26", "delta_24_24"], 25, None, ["base_25", "delta_24_24"]),
+        (
+            [HIVE4],
+            ["base_20_v21", "delta_22_22", "delta_23_23", "delta_22_23_v24", "delta_22_23_v25"],
+            23,
+            None,
+            ["delta_22_22", "delta_22_23_v24", "delta_23_23"],
+        ),
+        # what was aborted goes by Hive 4's rules, by Hive 3's once something covers it
+        ([HIVE4], ["delta_20_20", "delta_21_21", "delta_22_22"], 22, ABORTED, ["delta_21_21", "delta_22_22"]),
+        ([HIVE3], ["delta_20_20", "delta_21_21", "delta_22_22"], 22, ABORTED, []),
+        ([HIVE3], ["delta_21_21", "delta_22_22", "delta_20_22"], 22, ABORTED, ["delta_21_21", "delta_22_22"]),
+        # Hive 3.1's cleaner takes base_7 for good and deletes base_5 and delta_6_6, which readers need
+        ([HIVE3], AFTER_OVERWRITE, 9, OVERWRITE, ["delta_8_8", "delta_9_9"]),
+        ([HIVE3], [*AFTER_OVERWRITE, "base_9"], 9, OVERWRITE, sorted(AFTER_OVERWRITE)),
+        # across the mark, and after it
+        ([HIVE3, HIVE4], ["delta_5_5", "delta_4_12"], 9, None, []),
+        ([HIVE3, HIVE4], ["base_5", "delta_6_6", "base_30"], 6, all_committed("t", LONG_MAX), []),
+        # a mark of 0 is that of original files alone
+        ([HIVE3, HIVE4], ["000000_0", "base_-9223372036854775808", "delta_1_1", "delta_1_2"], 0, None, ["000000_0"]),
+    ],
+)
+def test_what_a_mark_and_a_list_let_go(
+    generations: list[Generation], names: list[str], mark: int, write_ids: ValidWriteIdList | None, expected: list[str]
+) -> None:
+    for generation in generations:
+        assert removed(names, mark, generation, write_ids) == expected
 
 
 def test_a_result_whose_transaction_has_not_committed_makes_nothing_obsolete() -> None:
@@ -120,48 +151,10 @@ def test_a_result_whose_transaction_has_not_committed_makes_nothing_obsolete() -
     assert left_over(listing(*names), 22, all_committed("t", 22), generation=HIVE4) == ("base_20", "delta_21_22")
 
 
-def test_aborted_directories_go_by_hive_4s_rules_and_stay_by_hive_3s_until_covered() -> None:
-    write_ids = ValidWriteIdList.parse("t:22:9223372036854775807::21,22")
-    names = ["delta_20_20", "delta_21_21", "delta_22_22"]
-    assert removed(names, 22, HIVE4, write_ids) == ["delta_21_21", "delta_22_22"]
-    assert removed(names, 22, HIVE3, write_ids) == []
-
-
-def test_hive_3_covers_aborted_directories() -> None:
-    write_ids = ValidWriteIdList.parse("t:22:9223372036854775807::21")
-    names = ["delta_20_20", "delta_21_21", "delta_22_22", "delta_20_22"]
-    assert removed(names, 22, HIVE3, write_ids) == ["delta_20_20", "delta_21_21", "delta_22_22"]
-
-
-def test_base_of_an_aborted_overwrite_replaces_nothing() -> None:
-    # Hive 3.1's cleaner takes base_7 for good and deletes base_5 and delta_6_6, which readers need
-    write_ids = ValidWriteIdList.parse("t:9:9223372036854775807::7")
-    names = ["base_5", "delta_6_6", "base_7", "delta_8_8", "delta_9_9", "delta_8_9"]
-    assert removed(names, 9, HIVE3, write_ids) == ["delta_8_8", "delta_9_9"]
-    assert removed([*names, "base_9"], 9, HIVE3, write_ids) == [*sorted({*names})]
-
-
-def test_deltas_across_the_mark_make_nothing_obsolete() -> None:
-    for generation in (HIVE3, HIVE4):
-        assert removed(["delta_5_5", "delta_4_12"], 9, generation) == []
-
-
-def test_writes_after_the_mark_are_never_looked_at() -> None:
-    names = ["base_5", "delta_6_6", "base_30"]
-    for generation in (HIVE3, HIVE4):
-        assert removed(names, 6, generation, all_committed("t", LONG_MAX)) == []
-
-
 @pytest.mark.parametrize("mark", [-1, LONG_MAX])
 def test_without_a_recorded_mark_nothing_is_cleaned(mark: int) -> None:
     with pytest.raises(RefusedError, match="recorded no high-water mark"):
         plan(["base_5", "delta_4_4"], mark)
-
-
-def test_a_mark_of_0_is_that_of_original_files_alone() -> None:
-    names = ["000000_0", "base_-9223372036854775808", "delta_1_1", "delta_1_2"]
-    for generation in (HIVE3, HIVE4):
-        assert removed(names, 0, generation) == ["000000_0"]
 
 
 def test_what_is_removed_is_told() -> None:
@@ -267,24 +260,16 @@ def waits(*opened: OpenReader) -> str | None:
         (OpenReader(txn_id=NEXT, started_ms=LATER, tables={TABLE: 6}), "transaction 20 is open since before"),
         # by Hive's own rule
         (OpenReader(txn_id=21, started_ms=LATER, tables={TABLE: MARK}), "from write id 5"),
+        # another table, or a newer snapshot
+        (OpenReader(txn_id=10, started_ms=1, tables={OTHER: 1}), None),
+        (OpenReader(txn_id=10, started_ms=1, tables={TableRef("other", "t"): 1}), None),
+        (OpenReader(txn_id=21, started_ms=COMMIT + 1, tables={OTHER: 1}), None),
+        (OpenReader(txn_id=21, started_ms=LATER, tables={TABLE: MARK + 1}), None),
+        (OpenReader(txn_id=21, started_ms=LATER), None),
     ],
 )
-def test_who_may_read_the_inputs_is_waited_for(reader: OpenReader, words: str) -> None:
-    assert words in (waits(reader) or "nobody")
-
-
-@pytest.mark.parametrize(
-    "reader",
-    [
-        OpenReader(txn_id=10, started_ms=1, tables={OTHER: 1}),
-        OpenReader(txn_id=10, started_ms=1, tables={TableRef("other", "t"): 1}),
-        OpenReader(txn_id=21, started_ms=COMMIT + 1, tables={OTHER: 1}),
-        OpenReader(txn_id=21, started_ms=LATER, tables={TABLE: MARK + 1}),
-        OpenReader(txn_id=21, started_ms=LATER),
-    ],
-)
-def test_who_reads_another_table_or_a_newer_snapshot_is_not(reader: OpenReader) -> None:
-    assert waits(reader) is None
+def test_which_readers_are_waited_for(reader: OpenReader, words: str | None) -> None:
+    assert (waits(reader) is None) if words is None else (words in (waits(reader) or ""))
 
 
 def test_one_of_many_is_enough_and_the_oldest_is_named() -> None:
@@ -307,26 +292,31 @@ def note(txn: int, write_id: int | None = None, partition: str | None = None, **
     return NotedWrite(txn_id=txn, ref=ref, write_id=txn if write_id is None else write_id, **known)
 
 
-def due(*notes: NotedWrite, most: int = 1000, longest_ms: int = 12 * HOUR) -> dict[str | None, tuple[str, int | None]]:
-    """Why each partition is due, and below which transaction."""
-    found = due_cleanings(notes, most=most, longest_ms=longest_ms, now_ms=NOW)
-    return {one.ref[2]: (one.reason, one.below) for one in found}
-
-
-@pytest.mark.parametrize(("count", "is_due"), [(2, False), (3, True)])
-def test_more_than_the_number_of_one_place_is_due(count: int, is_due: bool) -> None:
-    notes = [note(number, partition=part) for number in range(1, count + 1) for part in ("p=1", None)]
-    found = due(*notes, note(9, partition="p=2"), most=2)
-    reason = (f"{count} rolled back transactions are more than 2", None)
-    assert found == ({"p=1": reason, None: reason} if is_due else {})
-
-
-@pytest.mark.parametrize(("longest_ms", "is_due"), [(HOUR, False), (HOUR - 1, True), (0, True), (-1, False)])
-def test_an_old_one_is_due_unless_the_limit_is_negative(longest_ms: int, is_due: bool) -> None:
-    found = due(note(1), note(2, started_ms=NOW), longest_ms=longest_ms)
-    assert bool(found) == is_due
-    if is_due:
-        assert found[None][0].startswith("a rolled back transaction was begun 1 h ago, more than ")
+@pytest.mark.parametrize(
+    ("notes", "limits", "expected"),
+    [
+        ([note(1), note(2), note(9, partition="p=2")], {"most": 2}, {}),
+        (
+            [note(1), note(2), note(3), note(9, partition="p=2")],
+            {"most": 2},
+            {None: ("3 rolled back transactions are more than 2", None)},
+        ),
+        ([note(1), note(2, started_ms=NOW)], {"longest_ms": HOUR}, {}),
+        (
+            [note(1), note(2, started_ms=NOW)],
+            {"longest_ms": HOUR - 1},
+            {None: ("a rolled back transaction was begun 1 h ago, more than 60 min", None)},
+        ),
+        ([note(1), note(2, started_ms=NOW)], {"longest_ms": -1}, {}),
+        # all came after an open writer
+        ([note(5), note(4, is_open=True)], {"most": 0}, {}),
+    ],
+)
+def test_places_are_due_by_number_and_age(
+    notes: list[NotedWrite], limits: dict[str, int], expected: dict[str | None, tuple[str, int | None]]
+) -> None:
+    found = due_cleanings(notes, **{"most": 1000, "longest_ms": 12 * HOUR} | limits, now_ms=NOW)
+    assert {one.ref[2]: (one.reason, one.below) for one in found} == expected
 
 
 def test_an_open_writer_bounds_its_own_place_alone() -> None:
@@ -335,10 +325,6 @@ def test_an_open_writer_bounds_its_own_place_alone() -> None:
     found = due_cleanings([*opened, *notes], most=0, longest_ms=-1, now_ms=NOW)
     assert [(one.ref[2], one.below) for one in found] == [("p=1", 4), ("p=2", None)]
     assert [[note.txn_id for note in notes if one.concerns(note)] for one in found] == [[3], [3]]
-
-
-def test_nothing_is_due_where_all_came_after_an_open_writer() -> None:
-    assert due(note(5), note(4, is_open=True), most=0) == {}
 
 
 def test_what_holds_nothing_else_goes() -> None:
@@ -363,40 +349,38 @@ def test_a_name_that_does_not_parse_stops_everything() -> None:
         held_notes(["delta_x"], [note(1)])
 
 
+COMPACTED = note(50, 5, compacts=True)
+REBALANCED = replace(note(50), write_id=None)
+
+
 @pytest.mark.parametrize(
-    ("name", "holds"),
+    ("kept", "name", "holds"),
     [
-        ("delta_0000005_0000005_0000", True),
-        ("delete_delta_0000005_0000005", True),
-        ("delta_0000001_0000009", True),
-        ("base_0000005", True),
-        ("base_0000006", False),
-        ("delta_0000006_0000009", False),
-        ("delta_0000001_0000009_v0000077", False),
-        ("base_0000005_v0000077", False),
-        ("base_0000003_v0000050", True),
-        ("original", False),
+        (note(50, 5), "delta_0000005_0000005_0000", True),
+        (note(50, 5), "delete_delta_0000005_0000005", True),
+        (note(50, 5), "delta_0000001_0000009", True),
+        (note(50, 5), "base_0000005", True),
+        (note(50, 5), "base_0000006", False),
+        (note(50, 5), "delta_0000006_0000009", False),
+        (note(50, 5), "delta_0000001_0000009_v0000077", False),
+        (note(50, 5), "base_0000005_v0000077", False),
+        (note(50, 5), "base_0000003_v0000050", True),
+        (note(50, 5), "original", False),
+        # of a compaction the transaction counts, and not its mark; of a rebalance, too
+        (COMPACTED, "delta_0000005_0000005_0000", False),
+        (COMPACTED, "base_0000005", False),
+        (COMPACTED, "base_0000005_v0000050", True),
+        (REBALANCED, "delta_0000050_0000050", False),
+        (REBALANCED, "base_0000005_v0000050", True),
     ],
 )
-def test_a_note_stays_while_a_directory_may_hold_its_rows(name: str, holds: bool) -> None:
-    kept = note(50, 5)
-    assert held_notes(["delta_0000002_0000002", name], [kept, note(51, 20)]) == ({kept: name} if holds else {})
+def test_a_note_stays_while_a_directory_may_hold_its_rows(kept: NotedWrite, name: str, holds: bool) -> None:
+    found = held_notes(["delta_0000002_0000002", name], [kept, note(51, 20)])
+    assert found == ({kept: name} if holds else {})
 
 
 def test_a_compacted_base_of_hive_3_holds_no_rolled_back_rows() -> None:
     assert held_notes(["base_0000005"], [note(50, 5)], {"base_0000005"}) == {}
-
-
-def test_of_a_compaction_the_transaction_counts_and_not_its_mark() -> None:
-    rolled_back = note(50, 5, compacts=True)
-    assert held_notes(["delta_0000005_0000005_0000", "base_0000005"], [rolled_back]) == {}
-    assert held_notes(["base_0000005_v0000050"], [rolled_back]) == {rolled_back: "base_0000005_v0000050"}
-
-
-def test_without_a_write_id_the_transaction_counts() -> None:
-    rebalanced = replace(note(50), write_id=None)
-    assert held_notes(["delta_0000050_0000050"], [rebalanced]) == {}
-    assert held_notes(["base_0000005_v0000050"], [rebalanced]) == {rebalanced: "base_0000005_v0000050"}
 
 
 def test_places_below_a_table_are_found_by_the_directories_alone() -> None:

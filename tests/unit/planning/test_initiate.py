@@ -44,100 +44,72 @@ def table(properties: dict[str, str] | None = None, kind: str = "MANAGED_TABLE",
     )  # fmt: skip
 
 
-def asked(found: Table, **more: Any) -> str | None:
-    return why_not(found, {}, **{"generation": HIVE4, "automatic": False, **more})
+NO_TABLE = "Only transactional tables can be compacted, d.t is not suitable for compaction!"
+SORTED = "Attempt to compact sorted table d.t, which is not yet supported!"
+NO_ORC = f"Cannot compact d.t: because its rows are read by {PARQUET} and {ORC_SERDE}, and only ORC can be full ACID"
+OFF = "Insert only compaction is disabled. Set hive.compactor.compact.insert.only=true to enable it."
 
 
 @pytest.mark.parametrize("generation", [HIVE3, HIVE4])
 @pytest.mark.parametrize("automatic", [False, True])
-@pytest.mark.parametrize("kind", ["MANAGED_TABLE", "MATERIALIZED_VIEW"])
-def test_an_ordinary_table_is_compacted(kind: str, generation: Generation, automatic: bool) -> None:
-    """A materialized view has rows of its own."""
-    assert why_not(table(kind=kind), {}, generation=generation, automatic=automatic) is None
-
-
-@pytest.mark.parametrize("automatic", [False, True])
 @pytest.mark.parametrize(
-    ("found", "reason"),
+    ("found", "more", "reason"),
     [
-        (table(kind="VIRTUAL_VIEW"), "Cannot compact d.t: because it is a view"),
-        (
-            table({}, kind="MATERIALIZED_VIEW"),
-            "Only transactional tables can be compacted, d.t is not suitable for compaction!",
-        ),
-        (table(kind="EXTERNAL_TABLE"), "Cannot compact d.t: because it is an external table"),
-        (table({**FULL, "EXTERNAL": "TRUE"}), "Cannot compact d.t: because it is an external table"),
-        (table({}), "Only transactional tables can be compacted, d.t is not suitable for compaction!"),
-        (
-            table({"transactional": "false"}),
-            "Only transactional tables can be compacted, d.t is not suitable for compaction!",
-        ),
-        (table(sort_columns=("id",)), "Attempt to compact sorted table d.t, which is not yet supported!"),
-        (
-            table(input_format=PARQUET),
-            f"Cannot compact d.t: because its rows are read by {PARQUET} and {ORC_SERDE}, "
-            "and only ORC can be full ACID",
-        ),
+        (table(), {}, None),
+        (table(kind="MATERIALIZED_VIEW"), {}, None),  # it has rows of its own
+        (table({}, kind="MATERIALIZED_VIEW"), {}, NO_TABLE),
+        (table(kind="VIRTUAL_VIEW"), {}, "Cannot compact d.t: because it is a view"),
+        (table(kind="EXTERNAL_TABLE"), {}, "Cannot compact d.t: because it is an external table"),
+        (table({**FULL, "EXTERNAL": "TRUE"}), {}, "Cannot compact d.t: because it is an external table"),
+        (table({}), {}, NO_TABLE),
+        (table({"transactional": "false"}), {}, NO_TABLE),
+        (table(sort_columns=("id",)), {}, SORTED),
+        (table(input_format=PARQUET), {}, NO_ORC),
+        # what the metastore does not tell is not taken for ORC
+        (table(input_format=None), {}, NO_ORC.replace(PARQUET, "None")),
+        (table(serde=None), {}, NO_ORC.replace(PARQUET, ORC_INPUT_FORMAT).replace(ORC_SERDE, "None")),
+        # insert-only tables of any format, unless switched off
+        (table(INSERT_ONLY, input_format=PARQUET, serde="any"), {}, None),
+        (table(INSERT_ONLY, input_format=PARQUET, serde="any"), {"insert_only_enabled": False}, OFF),
+        (table(INSERT_ONLY, sort_columns=("id",)), {}, SORTED),
+        (table(), {"insert_only_enabled": False}, None),
+        # a partition decides how its rows are stored
+        (table(), {"partition": Partition(values=("1",), storage=storage(sort_columns=("id",)))}, SORTED),
+        (table(sort_columns=("id",)), {"partition": Partition(values=("1",), storage=storage())}, None),
+        (table(), {"partition": Partition(values=("1",), storage=storage(input_format=PARQUET))}, NO_ORC),
     ],
 )
-def test_these_are_never_compacted(found: Table, reason: str, automatic: bool) -> None:
-    assert asked(found, automatic=automatic) == reason
+def test_which_tables_are_never_compacted(
+    found: Table, more: dict[str, Any], reason: str | None, generation: Generation, automatic: bool
+) -> None:
+    assert why_not(found, {}, generation=generation, automatic=automatic, **more) == reason
 
 
-@pytest.mark.parametrize("missing", ["input_format", "serde"])
-def test_what_the_metastore_does_not_tell_is_not_taken_for_orc(missing: str) -> None:
-    assert "only ORC can be full ACID" in (asked(table(**{missing: None})) or "")
+PENDING_IN = "the first incremental replication into the {} is pending (hive.repl.first.inc.pending=true)"
+ON_TABLE = "NO_AUTO_COMPACTION is set on the table"
 
 
-def test_insert_only_tables_of_any_format_unless_switched_off() -> None:
-    found = table(INSERT_ONLY, input_format=PARQUET, serde="any")
-    assert asked(found) is None
-    assert asked(found, insert_only_enabled=False) == (
-        "Insert only compaction is disabled. Set hive.compactor.compact.insert.only=true to enable it."
-    )
-    assert asked(table(), insert_only_enabled=False) is None
-    ordered = table(INSERT_ONLY, sort_columns=("id",))
-    assert "sorted table" in (asked(ordered) or "")
-
-
-def test_a_partition_decides_how_its_rows_are_stored() -> None:
-    ordered = Partition(values=("1",), storage=storage(sort_columns=("id",)))
-    plain = Partition(values=("1",), storage=storage())
-    foreign = Partition(values=("1",), storage=storage(input_format=PARQUET))
-    assert "sorted table d.t" in (asked(table(), partition=ordered) or "")
-    assert asked(table(sort_columns=("id",)), partition=plain) is None
-    assert PARQUET in (asked(table(), partition=foreign) or "")
-
-
-@pytest.mark.parametrize("generation", [HIVE3, HIVE4])
 @pytest.mark.parametrize(
-    ("database", "own", "reason"),
+    ("generations", "database", "own", "reason"),
     [
-        (PENDING, {}, "the first incremental replication into the database is pending"),
-        ({}, PENDING, "the first incremental replication into the table is pending"),
-        ({}, {"no_auto_compaction": "TRUE"}, "NO_AUTO_COMPACTION is set on the table"),
-        ({}, {"NO_AUTO_COMPACTION": "true"}, "NO_AUTO_COMPACTION is set on the table"),
+        ([HIVE3, HIVE4], PENDING, {}, PENDING_IN.format("database")),
+        ([HIVE3, HIVE4], {}, PENDING, PENDING_IN.format("table")),
+        ([HIVE3, HIVE4], {}, {"no_auto_compaction": "TRUE"}, ON_TABLE),
+        ([HIVE3, HIVE4], {}, {"NO_AUTO_COMPACTION": "true"}, ON_TABLE),
+        # in Hive 4 a database decides for its tables
+        ([HIVE4], {"NO_AUTO_COMPACTION": "true"}, {}, "NO_AUTO_COMPACTION is set on the database"),
+        ([HIVE4], {"no_auto_compaction": "false"}, {"NO_AUTO_COMPACTION": "true"}, None),
+        ([HIVE3], {"NO_AUTO_COMPACTION": "true"}, {}, None),
+        ([HIVE3], {"no_auto_compaction": "false"}, {"NO_AUTO_COMPACTION": "true"}, ON_TABLE),
     ],
 )
-def test_some_are_compacted_only_when_somebody_asks(
-    database: dict[str, str], own: dict[str, str], reason: str, generation: Generation
+def test_which_tables_are_compacted_only_when_a_person_asks(
+    generations: list[Generation], database: dict[str, str], own: dict[str, str], reason: str | None
 ) -> None:
     found = table({**FULL, **own})
-    said = why_not(found, database, generation=generation, automatic=True)
-    assert said is not None
-    assert said.startswith(reason)
-    assert why_not(found, database, generation=generation, automatic=False) is None
-
-
-def test_in_hive_4_a_database_decides_for_its_tables() -> None:
-    off, on = {"NO_AUTO_COMPACTION": "true"}, {"no_auto_compaction": "false"}
-    for generation, database, own, expected in (
-        (HIVE4, off, {}, "NO_AUTO_COMPACTION is set on the database"),
-        (HIVE4, on, off, None),
-        (HIVE3, off, {}, None),
-        (HIVE3, on, off, "NO_AUTO_COMPACTION is set on the table"),
-    ):
-        assert why_not(table({**FULL, **own}), database, generation=generation, automatic=True) == expected
+    for generation in generations:
+        assert why_not(found, database, generation=generation, automatic=True) == reason
+        assert why_not(found, database, generation=generation, automatic=False) is None
 
 
 @pytest.mark.parametrize("flag", ["no_cleanup", "NO_CLEANUP"])
@@ -151,7 +123,6 @@ def test_cleaning_may_be_forbidden_on_the_table_and_on_the_partition(flag: str) 
     assert cleaning_forbidden(table({"no_cleanup": "false", "NO_CLEANUP": "true"})) is None
 
 
-HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4
 BOTH = pytest.mark.parametrize("generation", [HIVE3, HIVE4])
 MAJOR, MINOR = CompactionType.MAJOR, CompactionType.MINOR
 
@@ -170,6 +141,8 @@ def singles(first: int, last: int, size: int) -> dict[str, int]:
 
 ELEVEN_WIDE = {f"delta_{200 + 11 * n + 1 - 11}_{200 + 11 * n}": 11 for n in range(1, 12)}
 
+OF_ONE = {f"delta_201_201_{statement:04d}": 1 for statement in range(11)}
+
 # Hive's tests write rows of equal size: a row counts as one byte here
 CASES = {
     "compactTableHighDeltaPct": ({"base_20": 20, "delta_21_22": 2, "delta_23_24": 2}, MAJOR),
@@ -178,12 +151,25 @@ CASES = {
     "noCompactTableNotEnoughDeltas": ({"base_200": 200, "delta_201_205": 5, "delta_206_211": 6}, None),
     "chooseMajorOverMinorWhenBothValid": ({"base_200": 200, **ELEVEN_WIDE}, MAJOR),
     "enoughDeltasNoBase": ({"delta_1_201": 200, **singles(202, 211, 1)}, MAJOR),
+    # comparisons are strict and in single precision: in double precision the last ratio is above a tenth
+    "ratio at the limit": ({"base_20": 100, "delta_21_22": 10}, None),
+    "ratio above the limit": ({"base_20": 100, "delta_21_22": 11}, MAJOR),
+    "number at the limit": ({"base_200": 1000, **singles(201, 210, 1)}, None),
+    "ratio above the limit in double precision": ({"base_20": 1_000_000_000, "delta_21_22": 100_000_002}, None),
+    "few deltas without a base": (singles(1, 5, 100), None),
+    "many empty deltas without a base": (singles(1, 11, 0), MINOR),
+    "many deltas on an empty base": ({"base_200": 0, **singles(201, 211, 1)}, MAJOR),
+    "originals are a base": ({"000000_0": 100, "sub/000001_0": 100, "delta_1_1": 30}, MAJOR),
+    "an obsolete base is left": ({"base_5": 10, "base_6": 10}, MAJOR),
+    "an obsolete base is left, and a delta": ({"base_5": 10, "base_6": 10, "delta_7_7": 1}, None),
+    "deltas of one write id": ({"base_200": 1000, **OF_ONE}, None),
+    "deltas of one write id and of another": ({"base_200": 1000, **OF_ONE, "delta_202_202_0000": 1}, MINOR),
 }
 
 
 @BOTH
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_cases_of_hive(case: tuple[dict[str, int], CompactionType | None], generation: Generation) -> None:
+def test_what_is_decided(case: tuple[dict[str, int], CompactionType | None], generation: Generation) -> None:
     sizes, kind = case
     assert decision(sizes, generation).kind is kind
 
@@ -194,14 +180,11 @@ def test_figures_and_reason() -> None:
     assert found.ratio == pytest.approx(0.2, rel=1e-6)
     assert found.threshold == Threshold(key=DELTA_PCT_KEY, value=0.1, source="default")
     assert found.reason == "the deltas hold 4 bytes, 20.00% of the base's 20 bytes, more than 10.00%"
-
-
-def test_both_comparisons_are_strict_and_in_single_precision() -> None:
-    assert decision({"base_20": 100, "delta_21_22": 10}).kind is None
-    assert decision({"base_20": 100, "delta_21_22": 11}).kind is MAJOR
-    assert decision({"base_200": 1000, **singles(201, 210, 1)}).kind is None
-    # in double precision this ratio is above a tenth, Java's float rounds it to the very threshold
-    assert decision({"base_20": 1_000_000_000, "delta_21_22": 100_000_002}).kind is None
+    assert decision({"base_200": 1000, **OF_ONE}).reason == (
+        "11 delta directories are more than 10, but all are of write id 201"
+    )
+    assert decision({"base_5": 10, "base_6": 10}).reason == "an obsolete base is left to be cleaned"
+    assert decision({"000000_0": 100, "sub/000001_0": 100, "delta_1_1": 30}, HIVE4).base_bytes == 200
 
 
 @BOTH
@@ -222,19 +205,6 @@ def test_thresholds_of_a_table_with_their_source() -> None:
     assert decision(sizes).kind is None
 
 
-def test_without_base_bytes() -> None:
-    assert decision(singles(1, 5, 100)).kind is None
-    assert decision(singles(1, 11, 0)).kind is MINOR
-    assert decision({"base_200": 0, **singles(201, 211, 1)}).kind is MAJOR
-
-
-def test_originals() -> None:
-    sizes = {"000000_0": 100, "sub/000001_0": 100, "delta_1_1": 30}
-    for generation in (HIVE3, HIVE4):
-        found = decision(sizes, generation)
-        assert (found.base_bytes, found.kind) == (200, MAJOR)
-
-
 def test_which_files_count() -> None:
     sizes = {
         "base_5/bucket_00000": 1000,
@@ -250,27 +220,10 @@ def test_which_files_count() -> None:
     assert (four.base_bytes, four.delta_bytes) == (1000, 13)
 
 
-@pytest.mark.parametrize("generation", [HIVE3, HIVE4])
-def test_an_obsolete_base_alone_is_asked_for(generation: Generation) -> None:
-    sizes = {"base_5": 10, "base_6": 10}
-    assert decision(sizes, generation).kind is MAJOR
-    assert decision(sizes, generation).reason == "an obsolete base is left to be cleaned"
-    assert decision({**sizes, "delta_7_7": 1}, generation).kind is None
-
-
 def test_insert_only() -> None:
     sizes = {"base_200": 1000, **singles(201, 211, 1)}
     assert decision(sizes, HIVE3, insert_only=True).kind is MAJOR
     assert decision(sizes, HIVE4, insert_only=True).kind is MINOR
-
-
-@BOTH
-def test_deltas_of_one_write_id_are_no_reason_for_a_minor(generation: Generation) -> None:
-    sizes = {"base_200": 1000, **{f"delta_201_201_{statement:04d}": 1 for statement in range(11)}}
-    found = decision(sizes, generation)
-    assert found.kind is None
-    assert found.reason == "11 delta directories are more than 10, but all are of write id 201"
-    assert decision({**sizes, "delta_202_202_0000": 1}, generation).kind is MINOR
 
 
 def test_aborted_transactions() -> None:
