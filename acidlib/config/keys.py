@@ -7,6 +7,7 @@ Source: Hive HiveConf and MetastoreConf; the defaults are theirs.
 import enum
 import re
 from dataclasses import dataclass
+from functools import partial
 
 
 class Kind(enum.Enum):
@@ -60,170 +61,133 @@ class Key:
     inert: bool = False
 
 
+_count, _number, _duration, _size, _flag, _text = (
+    partial(Key, kind=kind) for kind in (Kind.COUNT, Kind.NUMBER, Kind.DURATION, Kind.SIZE, Kind.FLAG, Kind.TEXT)
+)
+_any_count, _any_number = partial(_count, least=None), partial(_number, least=None)
+_any_hours = partial(_duration, unit="h", least=None)
+
 # From where on a figure of the status is a warning or an error; Hive's metastore warns by the same.
 STATUS_KEYS: tuple[Key, ...] = (
-    Key(
+    _any_hours(
         name="metastore.compactor.oldest.initiated.compaction.time.threshold.warning",
-        kind=Kind.DURATION,
         default="1h",
         meaning="status: a request that has waited so long to be begun is a warning. In all levels 0 or less is never.",
-        unit="h",
-        least=None,
     ),
-    Key(
+    _any_hours(
         name="metastore.compactor.oldest.initiated.compaction.time.threshold.error",
-        kind=Kind.DURATION,
         default="12h",
         meaning="status: one that has waited so long is an error.",
-        unit="h",
-        least=None,
     ),
-    Key(
+    _duration(
         name="acidlib.status.working.threshold",
-        kind=Kind.DURATION,
         default="12h",
         meaning="status: a request that has been worked on for so long is a warning; after "
         "`hive.compactor.worker.timeout` it is an error.",
         unit="h",
     ),
-    Key(
+    _any_hours(
         name="metastore.compactor.oldest.uncleaned.compaction.time.threshold",
-        kind=Kind.DURATION,
         default="24h",
         meaning="status: a request that has been ready for cleaning for so long is a warning; so is what it waits for.",
-        unit="h",
-        least=None,
     ),
-    Key(
+    _any_number(
         name="metastore.compactor.failed.compaction.ratio.threshold",
-        kind=Kind.NUMBER,
         default="0.01",
         meaning="status: such a share of places whose last compaction failed or was not initiated, among these and "
         "those where it succeeded, is a warning.",
-        least=None,
     ),
-    Key(
+    _count(
         name="acidlib.status.refused.threshold",
-        kind=Kind.COUNT,
         default="2",
         meaning="status: so many refusals in a row at one place are a warning.",
     ),
-    Key(
+    _any_hours(
         name="metastore.compactor.oldest.open.txn.threshold.warning",
-        kind=Kind.DURATION,
         default="24h",
         meaning="status: a transaction that has been open for so long is a warning.",
-        unit="h",
-        least=None,
     ),
-    Key(
+    _any_hours(
         name="metastore.compactor.oldest.open.txn.threshold.error",
-        kind=Kind.DURATION,
         default="72h",
         meaning="status: one that has been open for so long is an error.",
-        unit="h",
-        least=None,
     ),
-    Key(
+    _any_hours(
         name="metastore.compactor.oldest.uncleaned.aborted.txn.time.threshold.warning",
-        kind=Kind.DURATION,
         default="24h",
         meaning="status: an aborted transaction that is remembered for so long is a warning.",
-        unit="h",
-        least=None,
     ),
-    Key(
+    _any_hours(
         name="metastore.compactor.oldest.uncleaned.aborted.txn.time.threshold.error",
-        kind=Kind.DURATION,
         default="48h",
         meaning="status: one that is remembered for so long is an error.",
-        unit="h",
-        least=None,
     ),
-    Key(
+    _any_count(
         name="metastore.acidmetrics.table.aborted.txns.threshold",
-        kind=Kind.COUNT,
         default="1500",
         meaning="status: a table with more aborted write ids than this counts as one with many.",
         aliases=("hive.metastore.acidmetrics.table.aborted.txns.threshold",),
-        least=None,
     ),
-    Key(
+    _any_count(
         name="metastore.compactor.tables.with.aborted.txn.threshold",
-        kind=Kind.COUNT,
         default="1",
         meaning="status: so many such tables are an error; each of them is a warning.",
-        least=None,
     ),
-    Key(
+    _any_count(
         name="hive.compactor.active.delta.dir.threshold",
-        kind=Kind.COUNT,
         default="200",
         meaning="status: more deltas than this that a reader of one place has to merge are a warning.",
-        least=None,
     ),
-    Key(
+    _any_count(
         name="hive.compactor.obsolete.delta.dir.threshold",
-        kind=Kind.COUNT,
         default="200",
         meaning="status: more obsolete directories than this at one place are a warning.",
-        least=None,
     ),
-    Key(
+    _any_count(
         name="hive.compactor.small.delta.dir.threshold",
-        kind=Kind.COUNT,
         default="200",
         meaning="status: more small deltas than this at one place are a warning.",
-        least=None,
     ),
-    Key(
+    _any_number(
         name="metastore.deltametrics.delta.pct.threshold",
-        kind=Kind.NUMBER,
         default="0.01",
         meaning="status: a delta with a smaller share of its base's bytes than this counts as small.",
         aliases=("hive.txn.acid.metrics.delta.pct.threshold",),
-        least=None,
     ),
-    Key(
+    _number(
         name="acidlib.status.delta.ratio.threshold",
-        kind=Kind.NUMBER,
         default="1",
         meaning="status: deltas with more bytes than so many times their base are a warning.",
     ),
-    Key(
+    _size(
         name="acidlib.status.obsolete.bytes.threshold",
-        kind=Kind.SIZE,
         default="0",
         meaning="status: so many bytes that wait for cleaning at one place are a warning.",
     ),
-    Key(
+    _count(
         name="acidlib.status.metrics.tables",
-        kind=Kind.COUNT,
         default="100",
         meaning="status: so many tables, the worst first, have metrics of their own.",
     ),
 )
 
 KEYS: tuple[Key, ...] = (
-    Key(
+    _count(
         name="hive.compactor.delta.num.threshold",
-        kind=Kind.COUNT,
         default="10",
         meaning="More delta directories than this make a minor compaction, or a major if there is no base.",
         spelling=Spelling.THRESHOLD,
         is_threshold=True,
     ),
-    Key(
+    _number(
         name="hive.compactor.delta.pct.threshold",
-        kind=Kind.NUMBER,
         default="0.1",
         meaning="A larger share of delta bytes in base bytes than this makes a major compaction.",
         spelling=Spelling.THRESHOLD,
         is_threshold=True,
     ),
-    Key(
+    _count(
         name="hive.compactor.abortedtxn.threshold",
-        kind=Kind.COUNT,
         default="1000",
         meaning="More aborted write ids that have a directory in a place than this make a major "
         "compaction. Hive 4, unless `metastore.compactor.clean.aborts.using.cleaner` is false: a place with more notes "
@@ -231,222 +195,188 @@ KEYS: tuple[Key, ...] = (
         spelling=Spelling.COMPACTOR,
         is_threshold=True,
     ),
-    Key(
+    _any_hours(
         name="hive.compactor.aborted.txn.time.threshold",
-        kind=Kind.DURATION,
         default="12h",
         meaning="Hive 4: a place is cleaned after rolled back transactions once one of them was begun so long ago; a "
         "negative time: by their number alone.",
-        unit="h",
-        least=None,
     ),
-    Key(
+    _count(
         name="hive.compactor.max.num.delta",
-        kind=Kind.COUNT,
         default="500",
         meaning="one pass reads any number of deltas.",
         inert=True,
     ),
-    Key(
+    _duration(
         name="hive.compactor.worker.timeout",
-        kind=Kind.DURATION,
         default="86400s",
         meaning="A request worked on for longer than this is given to another run; at 90 % of it a run "
         "gives up by itself.",
     ),
-    Key(
+    _text(
         name="hive.compactor.worker.pool",
-        kind=Kind.TEXT,
         default="",
         meaning="Hive 4: the pool of requests; empty: the default pool.",
         spelling=Spelling.PLAIN,
     ),
-    Key(
+    _text(
         name="hive.compactor.job.queue",
-        kind=Kind.TEXT,
         default="",
         meaning="The YARN queue of the jobs.",
     ),
-    Key(
+    _flag(
         name="hive.compactor.gather.stats",
-        kind=Kind.FLAG,
         default="true",
         meaning="With a metastore: whether the basic statistics of a place are updated after its compaction.",
     ),
-    Key(
+    _flag(
         name="hive.compactor.compact.insert.only",
-        kind=Kind.FLAG,
         default="true",
         meaning="Whether insert-only tables are compacted.",
     ),
-    Key(
+    _text(
         name="metastore.compactor.run.as.user",
-        kind=Kind.TEXT,
         default="",
         meaning="Whom requests name as their user; empty: the owner of the table's directory.",
     ),
-    Key(
+    _count(
         name="metastore.compactor.fetch.size",
-        kind=Kind.COUNT,
         default="1000",
         meaning="the initiator looks at all places in each run.",
         least=1,
         inert=True,
     ),
-    Key(
+    _flag(
         name="metastore.compactor.clean.aborts.using.cleaner",
-        kind=Kind.FLAG,
         default="true",
         meaning="Hive 4: whether aborted transactions are left to the cleaner, Hive's or this one, and start no "
         "compaction.",
     ),
-    Key(
+    _flag(
         name="hive.compactor.cleaner.on",
-        kind=Kind.FLAG,
         default="false",
         meaning="the cleaner asks a metastore of Hive 4 itself whether Hive's own cleaner is on.",
         inert=True,
     ),
-    Key(
+    _flag(
         name="hive.compactor.delayed.cleanup.enabled",
-        kind=Kind.FLAG,
         default="false",
         meaning="With a metastore: whether the cleaner waits before it removes what a compaction made "
         "obsolete, although nobody reads it.",
     ),
-    Key(
+    _duration(
         name="hive.compactor.cleaner.retention.time.seconds",
-        kind=Kind.DURATION,
         default="300s",
         meaning="How long it then waits, from the commit of the compaction on.",
     ),
-    Key(
+    _count(
         name="hive.compactor.cleaner.retry.maxattempts",
-        kind=Kind.COUNT,
         default="5",
         meaning="After so many failed cleanings a request counts as failed.",
     ),
-    Key(
+    _duration(
         name="metastore.compactor.cleaner.retry.retention.time",
-        kind=Kind.DURATION,
         default="300s",
         meaning="How long a failed cleaning waits before its next try; doubled each time.",
         aliases=("metastore.compactor.cleaner.retry.retentionTime",),
     ),
-    Key(
+    _count(
         name="metastore.compactor.initiator.failed.compacts.threshold",
-        kind=Kind.COUNT,
         default="2",
         meaning="After so many failed compactions in a row a place is no longer queued automatically.",
         least=1,
     ),
-    Key(
+    _duration(
         name="metastore.compactor.initiator.failed.retry.time",
-        kind=Kind.DURATION,
         default="7d",
         meaning="How long after the last of these it is tried again; 0 or less, and with Hive 3.1's own queue: never.",
         unit="d",
         least=None,
     ),
-    Key(
+    _count(
         name="metastore.compactor.history.retention.succeeded",
-        kind=Kind.COUNT,
         default="3",
         meaning="Succeeded requests kept in the history of each place.",
     ),
-    Key(
+    _count(
         name="metastore.compactor.history.retention.failed",
-        kind=Kind.COUNT,
         default="3",
         meaning="Failed requests kept.",
     ),
-    Key(
+    _count(
         name="metastore.compactor.history.retention.did.not.initiate",
-        kind=Kind.COUNT,
         default="2",
         meaning="Requests that were not initiated, kept.",
         aliases=("metastore.compactor.history.retention.attempted",),
     ),
-    Key(
+    _count(
         name="metastore.compactor.history.retention.refused",
-        kind=Kind.COUNT,
         default="3",
         meaning="Refused requests kept; of a queue of our own as many that were cancelled.",
     ),
-    Key(
+    _duration(
         name="metastore.compactor.history.retention.timeout",
-        kind=Kind.DURATION,
         default="7d",
         meaning="Older rows of these kinds go as soon as a newer compaction has succeeded.",
         unit="d",
     ),
     *STATUS_KEYS,
-    Key(
+    _duration(
         name="hive.txn.timeout",
-        kind=Kind.DURATION,
         default="300s",
         meaning="heartbeats go by the timeout that the metastore itself reports.",
         aliases=("metastore.txn.timeout",),
         inert=True,
     ),
-    Key(
+    _flag(
         name="orc.force.positional.evolution",
-        kind=Kind.FLAG,
         default="true",
         meaning="Whether readers find columns in files by their places, not their names; Hive 3.1: false unless it is "
         "set, and only there also as a table property.",
         of_readers=True,
     ),
-    Key(
+    _flag(
         name="orc.schema.evolution.case.sensitive",
-        kind=Kind.FLAG,
         default="true",
         meaning="Whether readers take names of columns that differ in case for other names.",
         of_readers=True,
     ),
-    Key(
+    _size(
         name="acidlib.minor.as.major.bytes",
-        kind=Kind.SIZE,
         default="256m",
         meaning="A minor of inserts and deletes is done as a major while the base is at most this large; "
         "0: never. As `--minor-as-major-bytes`.",
     ),
-    Key(
+    _duration(
         name="acidlib.retention",
-        kind=Kind.DURATION,
         default="1d",
         meaning="How long the cleaner leaves what a publication made obsolete. As `--retention`, which says more.",
     ),
-    Key(
+    _count(
         name="acidlib.cleaner.files.per.second",
-        kind=Kind.COUNT,
         default="0",
         meaning="About how many files the cleaner removes in a second, so that a file system is not flooded; 0: any.",
     ),
-    Key(
+    _duration(
         name="acidlib.lock.timeout",
-        kind=Kind.DURATION,
         default="30s",
         meaning="Hive 3.1: how long two renames wait for readers to let the table go. As `--lock-timeout`.",
     ),
-    Key(
+    _size(
         name="acidlib.part.bytes",
-        kind=Kind.SIZE,
         default="64m",
         meaning="Input bytes of a task when the rewriting of a large bucket is shared by several tasks, "
         "64 at most; on more than 1,000 cores 64 KiB for each; 0: never shared.",
     ),
-    Key(
+    _text(
         name="acidlib.verify",
-        kind=Kind.TEXT,
         default="none",
         meaning="Whether a second reader compares each result with what it was made of, before any reader sees it (on "
         "S3 without Hive 4's transactions: right after): none, all (buckets), or a share of them such as sample=0.1. "
         "As `--verify`.",
     ),
-    Key(
+    _count(
         name="acidlib.places.in.flight",
-        kind=Kind.COUNT,
         default="0",
         meaning="How many tables and partitions a run compacts at a time, each at its own pace; "
         "0: 32, and 4 more for each core of the executors, of many cores 2, and as many as end within 2 seconds.",
