@@ -20,7 +20,7 @@ import re
 import sys
 from array import array
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from typing import Any
 
@@ -103,6 +103,28 @@ class Evidence:
     ms: int
 
 
+def _fact(key: str, read: Callable[[str], Any] = str, write: Callable[[Any], str] = str, **default: Any) -> Any:
+    """Return the field of a fact that is stored as the property `key`, in the text that `write` returns."""
+    return field(metadata={"key": key, "read": read, "write": write}, **default or {"default": None})
+
+
+def _names_of(text: str) -> tuple[str, ...]:
+    return tuple(name for name in text.split(",") if name)
+
+
+def _times_of(text: str) -> dict[str, float]:
+    return {str(name): float(seconds) for name, seconds in json.loads(text).items()}
+
+
+def _evidence_of(text: str) -> dict[str, Evidence]:
+    found = json.loads(text)
+    return {str(name): Evidence(txn=int(txn), lock=int(lock), ms=int(ms)) for name, (txn, lock, ms) in found.items()}
+
+
+def _format_evidence(evidence: Mapping[str, Evidence]) -> str:
+    return json.dumps({name: [one.txn, one.lock, one.ms] for name, one in evidence.items()}, separators=(",", ":"))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestFacts:
     """Facts of one request; a field with its default is not stated. Times are epoch milliseconds unless said otherwise.
@@ -133,29 +155,29 @@ class RequestFacts:
     problems        why a stored fact is not understood, by the name of its field here, which has its default then
     """
 
-    location: Location | None = None
-    write_ids: ValidWriteIdList | None = None
-    generation: Generation | None = None
-    table_kind: str | None = None
-    columns: str | None = None
-    visibility_txn: int | None = None
-    witness: str | None = None
-    metastore: str | None = None
-    process: str | None = None
-    deltas: int | None = None
-    bytes: int | None = None
-    reason: str | None = None
-    lock_tries: int = 0
-    outputs: tuple[str, ...] | None = None
-    published_ms: int | None = None
-    inputs: str | None = None
-    undone: str | None = None
-    evidence: Mapping[str, Evidence] = field(default_factory=dict)
-    table_id: str | None = None
-    first_seen: Mapping[str, float] = field(default_factory=dict)
-    files: str | None = None
-    unverified: tuple[str, ...] | None = None
-    differs: bool = False
+    location: Location | None = _fact("location", parse_location, attrgetter("stored_text"))
+    write_ids: ValidWriteIdList | None = _fact("acidlib.write.ids", ValidWriteIdList.parse, ValidWriteIdList.format)
+    generation: Generation | None = _fact("acidlib.hive.version", lambda text: Generation(int(text)), "{:d}".format)
+    table_kind: str | None = _fact("acidlib.table.kind")
+    columns: str | None = _fact("acidlib.columns")
+    visibility_txn: int | None = _fact("acidlib.visibility.txn", int)
+    witness: str | None = _fact("acidlib.witness")
+    metastore: str | None = _fact("acidlib.metastore")
+    process: str | None = _fact("acidlib.process")
+    deltas: int | None = _fact("acidlib.deltas", int)
+    bytes: int | None = _fact("acidlib.bytes", int)
+    reason: str | None = _fact("acidlib.reason")
+    lock_tries: int = _fact("acidlib.lock.tries", int, default=0)
+    outputs: tuple[str, ...] | None = _fact("acidlib.outputs", _names_of, ",".join)
+    published_ms: int | None = _fact("acidlib.published.ms", int)
+    inputs: str | None = _fact("acidlib.inputs")
+    undone: str | None = _fact("acidlib.undone")
+    evidence: Mapping[str, Evidence] = _fact("acidlib.evidence", _evidence_of, _format_evidence, default_factory=dict)
+    table_id: str | None = _fact("acidlib.table.id")
+    first_seen: Mapping[str, float] = _fact("acidlib.first.seen", _times_of, json.dumps, default_factory=dict)
+    files: str | None = _fact("acidlib.files")
+    unverified: tuple[str, ...] | None = _fact(UNVERIFIED, _names_of, ",".join)
+    differs: bool = _fact("acidlib.differs", parse_flag, lambda flag: str(flag).lower(), default=False)
     problems: Mapping[str, str] = field(default_factory=dict)
 
     def updated(self, newer: RequestFacts) -> RequestFacts:
@@ -165,8 +187,7 @@ class RequestFacts:
 
     def properties(self) -> dict[str, str]:
         """Return what is stated, as it is stored."""
-        stated = ((_STORED[name], value) for name, value in self._stated().items())
-        return {key: write(value) for (key, _, write), value in stated}
+        return {_STORED[name]["key"]: _STORED[name]["write"](value) for name, value in self._stated().items()}
 
     def _stated(self) -> dict[str, Any]:
         if self is NO_FACTS:
@@ -175,6 +196,8 @@ class RequestFacts:
 
 
 NO_FACTS = RequestFacts()
+_STORED = {fact.name: fact.metadata for fact in fields(RequestFacts) if fact.metadata}
+_DEFAULTS = {name: getattr(NO_FACTS, name) for name in _STORED}
 
 
 def split_properties(properties: Mapping[str, str]) -> tuple[RequestFacts, dict[str, str]]:
@@ -185,62 +208,17 @@ def split_properties(properties: Mapping[str, str]) -> tuple[RequestFacts, dict[
     found: dict[str, Any] = {}
     others = dict(properties)
     problems = {}
-    for name, (key, read, _) in _STORED.items():
+    for name, stored in _STORED.items():
+        key = stored["key"]
         if key not in properties:
             continue
         try:
-            found[name] = read(properties[key])
+            found[name] = stored["read"](properties[key])
         except (AcidError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             problems[name] = f"its {key} is {properties[key]!r}: {error}"
         else:
             del others[key]
     return RequestFacts(**found, problems=problems), others
-
-
-def _names_of(text: str) -> tuple[str, ...]:
-    return tuple(name for name in text.split(",") if name)
-
-
-_STORED: dict[str, tuple[str, Callable[[str], Any], Callable[[Any], str]]] = {
-    "location": ("location", parse_location, attrgetter("stored_text")),
-    "write_ids": ("acidlib.write.ids", ValidWriteIdList.parse, ValidWriteIdList.format),
-    "generation": ("acidlib.hive.version", lambda text: Generation(int(text)), lambda generation: str(int(generation))),
-    "table_kind": ("acidlib.table.kind", str, str),
-    "columns": ("acidlib.columns", str, str),
-    "visibility_txn": ("acidlib.visibility.txn", int, str),
-    "witness": ("acidlib.witness", str, str),
-    "metastore": ("acidlib.metastore", str, str),
-    "process": ("acidlib.process", str, str),
-    "deltas": ("acidlib.deltas", int, str),
-    "bytes": ("acidlib.bytes", int, str),
-    "reason": ("acidlib.reason", str, str),
-    "lock_tries": ("acidlib.lock.tries", int, str),
-    "outputs": ("acidlib.outputs", _names_of, ",".join),
-    "published_ms": ("acidlib.published.ms", int, str),
-    "inputs": ("acidlib.inputs", str, str),
-    "undone": ("acidlib.undone", str, str),
-    "evidence": (
-        "acidlib.evidence",
-        lambda text: {
-            str(name): Evidence(txn=int(txn), lock=int(lock), ms=int(ms))
-            for name, (txn, lock, ms) in json.loads(text).items()
-        },
-        lambda found: json.dumps(
-            {name: [one.txn, one.lock, one.ms] for name, one in found.items()}, separators=(",", ":")
-        ),
-    ),
-    "table_id": ("acidlib.table.id", str, str),
-    "first_seen": (
-        "acidlib.first.seen",
-        lambda text: {str(name): float(seconds) for name, seconds in json.loads(text).items()},
-        json.dumps,
-    ),
-    "files": ("acidlib.files", str, str),
-    "unverified": (UNVERIFIED, _names_of, ",".join),
-    "differs": ("acidlib.differs", parse_flag, lambda value: str(value).lower()),
-}
-"""The key of the property of each fact, and how its text is read and written."""
-_DEFAULTS = {name: getattr(NO_FACTS, name) for name in _STORED}
 
 
 _FILES = re.compile(r"(.*) \[files (.*)\]", re.DOTALL)
