@@ -179,20 +179,6 @@ def test_a_read_is_given_up_after_the_attempts(server: FakeMetastore) -> None:
     assert len(server.calls) == 3
 
 
-def test_what_has_an_effect_each_time_is_never_sent_twice(server: FakeMetastore) -> None:
-    found = client(server.uri)
-    server.answers["mark_compacted"] = [hang_up(), lambda info: None]
-    with pytest.raises(UnknownOutcomeError) as caught:
-        mark(found)
-    assert str(caught.value) == (
-        "Cannot tell the outcome of an attempt to mark it: because the server closed the connection "
-        f"(metastore {server.uri})"
-    )
-    assert server.calls == ["mark_compacted"]
-    # the next call is not disturbed
-    assert mark(found) is None
-
-
 def test_what_has_an_effect_each_time_is_repeated_while_nothing_was_sent(server: FakeMetastore) -> None:
     server.answers["mark_compacted"] = lambda info: None
     with FakeMetastore() as gone:
@@ -203,13 +189,6 @@ def test_what_has_an_effect_each_time_is_repeated_while_nothing_was_sent(server:
     assert server.calls == ["mark_compacted"]
     found.close()
     assert mark(found) is None
-
-
-def test_what_is_the_same_twice_is_repeated(server: FakeMetastore) -> None:
-    found = client(server.uri)
-    server.answers["update_compactor_state"] = [hang_up(), lambda info, txn: None]
-    assert note(found) is None
-    assert server.calls == ["update_compactor_state"] * 2
 
 
 def test_what_is_the_same_twice_has_an_unknown_outcome_when_no_answer_ever_comes() -> None:
@@ -238,19 +217,6 @@ def test_a_transaction_that_is_unknown_after_a_lost_answer(server: FakeMetastore
     server.answers["commit_txn"] = [hang_up(), raises(TYPES.TxnAbortedException(message="aborted"))]
     with pytest.raises(ConflictError, match=r"because aborted$"):
         found.call("commit it", "commit_txn", request)
-
-
-def test_a_server_that_falls_silent(server: FakeMetastore) -> None:
-    silence = threading.Event()
-    found = client(server.uri, options=ConnectionOptions(timeout_seconds=0.2, connect_timeout_seconds=1, attempts=2))
-    server.answers["get_all_databases"] = [lambda: silence.wait(20) and [], lambda: ["a"]]
-    server.answers["mark_compacted"] = lambda info: silence.wait(20)
-    try:
-        assert names(found) == ["a"]
-        with pytest.raises(UnknownOutcomeError, match=r"because there was no answer within 0\.2 s"):
-            mark(found)
-    finally:
-        silence.set()
 
 
 def test_an_interrupted_call_does_not_leave_its_answer_to_the_next(server: FakeMetastore) -> None:
@@ -314,37 +280,6 @@ def test_an_exception_of_the_server_is_not_repeated(server: FakeMetastore) -> No
     assert (server.calls, server.connections) == (["get_all_databases"], 1)
 
 
-def test_an_expected_exception_is_none(server: FakeMetastore) -> None:
-    found = client(server.uri)
-    server.answers["get_table_req"] = raises(TYPES.NoSuchObjectException(message="no"))
-    request = TYPES.GetTableRequest(dbName="a", tblName="b")
-    missing = "NoSuchObjectException"
-    assert found.call("read it", "get_table_req", request, missing=missing) is None
-    server.answers["get_table_req"] = raises(TYPES.MetaException(message="no"))
-    with pytest.raises(RetryError):
-        found.call("read it", "get_table_req", request, missing=missing)
-
-
-@pytest.mark.parametrize(
-    ("answer", "field"),
-    [
-        (TYPES.GetOpenTxnsResponse(open_txns=[], abortedBits=b""), "txn_high_water_mark"),
-        (TYPES.GetOpenTxnsResponse(txn_high_water_mark=1, abortedBits=b""), "open_txns"),
-        (TYPES.GetOpenTxnsResponse(txn_high_water_mark=1, open_txns=[]), "abortedBits"),
-    ],
-    ids=["mark", "ids", "bits"],
-)
-def test_a_required_field_that_is_missing(server: FakeMetastore, answer: object, field: str) -> None:
-    server.answers["get_open_txns"] = lambda: answer
-    server.answers["get_all_databases"] = lambda: ["a"]
-    found = client(server.uri)
-    with pytest.raises(CorruptError) as caught:
-        found.call("read them", "get_open_txns")
-    assert str(caught.value) == f"Cannot read the answer of get_open_txns: because field {field} is missing"
-    assert names(found) == ["a"]
-    assert server.connections == 1
-
-
 def test_a_required_field_that_is_missing_deep_inside(server: FakeMetastore) -> None:
     good = TYPES.TxnInfo(id=1, state=3, user="u", hostname="h")
     bad = TYPES.TxnInfo(id=2, state=3, hostname="h")
@@ -364,17 +299,6 @@ def test_an_answer_that_is_not_there_at_all(server: FakeMetastore) -> None:
 
 
 # ---- transports
-
-
-def test_framed_messages() -> None:
-    with FakeMetastore(framed=True) as server:
-        found = client(server.uri, options=ConnectionOptions(framed=True))
-        many = [f"database_{number}" for number in range(20_000)]
-        server.answers["get_all_databases"] = lambda: many
-        server.answers["mark_compacted"] = lambda info: None
-        assert names(found) == many
-        info = TYPES.CompactionInfoStruct(id=1, dbname="d", tablename="t", type=1, errorMessage="x" * 100_000)
-        found.call("mark it", "mark_compacted", info)
 
 
 def test_hmsclient_goes_over_the_same_connection() -> None:
@@ -433,16 +357,6 @@ def test_what_is_no_metastore(answer: bytes, framed: bool, kind: type[Exception]
         client(uri, options=ConnectionOptions(connect_timeout_seconds=2, framed=framed, attempts=1))
     thread.join()
     assert HINT in str(caught.value)
-
-
-def test_a_peer_that_never_answers_is_left_after_the_connect_timeout() -> None:
-    done = threading.Event()
-    server, thread = serve_once(lambda connection: done.wait(20) and None)
-    uri = f"thrift://127.0.0.1:{server.getsockname()[1]}"
-    with server, pytest.raises(RetryError, match=r"because there was no answer within 0\.3 s"):
-        client(uri, options=ConnectionOptions(connect_timeout_seconds=0.3, attempts=1))
-    done.set()
-    thread.join()
 
 
 # of the handshake, in which nothing is repeated by itself

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 from fake_http_metastore import FakeHttpMetastore, answer
-from fake_metastore import TYPES, FakeMetastore, raises
-from thriftpy2.thrift import TApplicationException
+from fake_metastore import TYPES
 
 from acidlib.errors import AcidError, RefusedError, RetryError, UnknownOutcomeError
 from acidlib.metastore import transport as http_transport
@@ -392,28 +391,6 @@ def test_after_an_answer_that_breaks_nobody_knows(server: FakeHttpMetastore, giv
     server.answers["commit_txn"] = lambda request: None
     breaks()
     found.call("commit", "commit_txn", TYPES.CommitTxnRequest(txnid=1))
-
-
-def test_no_answer_in_time_and_nobody_there(server: FakeHttpMetastore) -> None:
-    server.instead = [HEAD + b"Content-Length: 9\r\n\r\n"]
-    with pytest.raises(
-        RetryError, match=rf"^Cannot reach the metastore {server.uri}: because there was no answer with"
-    ):
-        client(server.uri, attempts=1)
-    with FakeMetastore() as gone:
-        nobody = gone.uri
-    with pytest.raises(RetryError, match=rf"^Cannot reach the metastore {nobody}: because connection refused$"):
-        client(nobody, attempts=1)
-
-
-def test_errors_of_the_metastore_are_as_over_a_socket(server: FakeHttpMetastore) -> None:
-    found = client(server.uri)
-    server.answers["get_all_databases"] = raises(TYPES.MetaException(message="no database today"))
-    with pytest.raises(RetryError, match="no database today"):
-        names(found)
-    server.answers["get_all_databases"] = raises(TApplicationException(TApplicationException.INTERNAL_ERROR, "oh"))
-    with pytest.raises(AcidError, match="failed: oh"):
-        names(found)
 
 
 def test_an_http_uri_without_its_mode_is_refused() -> None:
