@@ -120,31 +120,6 @@ def test_a_kind_that_is_unknown_is_refused_and_the_next_one_taken(hive4: FakeMet
     ]
 
 
-def test_what_the_server_is_told_of_a_request(hive4: FakeMetastore) -> None:
-    told: list[Any] = []
-    for call in ("mark_compacted", "mark_failed", "mark_refused", "mark_cleaned", "update_compactor_state"):
-        hive4.answers[call] = recorded(told, None)
-    request = CompactionRequest(
-        id=7, ref=TableRef("d", "t", "p=A"), type=CompactionType.MAJOR, state=State.READY_FOR_CLEANING,
-        properties=(("k", "ü"),), worker_id="w", highest_write_id=9, run_as="joe", error_message="boom", pool="p",
-    )  # fmt: skip
-    with connected(hive4) as found:
-        found.mark_compacted(request)
-        found.mark_failed(request)
-        found.mark_refused(request)
-        found.mark_cleaned(request)
-        found.update_compactor_state(request, 44)
-    assert hive4.calls[-5:] == [
-        "mark_compacted", "mark_failed", "mark_refused", "mark_cleaned", "update_compactor_state",
-    ]  # fmt: skip
-    assert told[4][1] == 44
-    for sent in (*told[:4], told[4][0]):
-        assert (sent.id, sent.dbname, sent.tablename, sent.partitionname, sent.type) == (7, "d", "t", "p=A", 2)
-        # one letter, or the server throws
-        assert (sent.state, sent.workerId, sent.highestWriteId, sent.runas) == ("r", "w", 9, "joe")
-        assert (sent.errorMessage, sent.poolname, sent.properties) == ("boom", "p", "1:1:k1:ü")
-
-
 def test_a_request_without_an_id_is_not_marked(hive4: FakeMetastore) -> None:
     # the server would take it for one of its own and write a row of history
     request = CompactionRequest(id=0, ref=TableRef("d", "t"), type=CompactionType.MAJOR)

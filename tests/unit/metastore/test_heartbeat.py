@@ -236,17 +236,6 @@ def test_a_beat_that_hangs_starves_nobody() -> None:
         hanging.assert_alive()
 
 
-def test_order_is_by_the_oldest_beat() -> None:
-    bench = Bench()
-    bench.connection.seconds = lambda _: 10.0
-    for one in (1, 2, 3):
-        bench.add(one)
-    bench.run(35)
-    bench.add(4)
-    bench.run(95)
-    assert bench.connection.beats == [1, 2, 3, 4, 1, 2, 3]
-
-
 @pytest.mark.parametrize("interval", [0, -1, 150.1, 300])
 def test_an_interval_above_half_of_the_timeout_is_refused(interval: float) -> None:
     with pytest.raises(RefusedError, match="at most half of the metastore's transaction timeout, 300 s"):
@@ -320,23 +309,6 @@ def test_the_end_closes_the_connection_and_fences_what_is_left(connection: Conne
         beat.assert_alive()
     with pytest.raises(DefectError):
         beats.register(txn_id=2, lock_id=None, name="transaction 2")
-
-
-def test_a_heartbeater_that_was_never_used_closes() -> None:
-    connection = Connection()
-    with Heartbeater(connection, interval_seconds=1, timeout_seconds=3, clock=time.monotonic):
-        pass
-    assert connection.opened == 0
-
-
-def test_the_thread_survives_whatever_the_connection_raises(beats: Heartbeater, connection: Connection) -> None:
-    beat = beats.register(txn_id=1, lock_id=None, name="x")
-    connection.answer = failing(KeyError("a bug"))
-    wait_for(lambda: connection.closed > 2)
-    connection.answer = lambda _: None
-    count = len(connection.beats)
-    wait_for(lambda: len(connection.beats) > count + 3)
-    beat.assert_alive()
 
 
 def test_a_thread_that_dies_is_told_at_once(connection: Connection) -> None:

@@ -9,7 +9,6 @@ import pytest
 from acidlib.errors import RefusedError
 from acidlib.metastore.options import (
     ConnectionOptions,
-    Endpoint,
     HttpOptions,
     KerberosLogin,
     Protection,
@@ -54,10 +53,6 @@ def options_of(settings: dict[str, str], **given: Any) -> ConnectionOptions:
 )
 def test_uris(given: list[str], expected: list[str]) -> None:
     assert [endpoint.uri for endpoint in parse_endpoints(given)] == expected
-
-
-def test_an_address_of_ip_6_loses_its_brackets() -> None:
-    assert parse_endpoints(["thrift://[::1]:1"]) == (Endpoint(host="::1", port=1),)
 
 
 @pytest.mark.parametrize(
@@ -170,24 +165,6 @@ def test_what_is_no_jwt_is_refused_and_not_shown() -> None:
         options_of(HTTP | {"metastore.client.auth.mode": "JWT"}, token="a\r\nX: secret")
 
 
-def test_a_jwt_needs_http() -> None:
-    with pytest.raises(RefusedError, match="JWT without HTTP, which is not supported"):
-        options_of({"metastore.client.auth.mode": "JWT"}, token="a.b.c")
-
-
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        ({}, True),
-        ({"hive.metastore.uri.selection": "random"}, True),
-        ({"hive.metastore.uri.selection": "SEQUENTIAL"}, False),
-        ({"metastore.thrift.uri.selection": "Sequential", "hive.metastore.uri.selection": "RANDOM"}, False),
-    ],
-)
-def test_the_order_of_several_uris(settings: dict[str, str], expected: bool) -> None:
-    assert options_of(settings).in_any_order is expected
-
-
 KERBEROS = {"hive.metastore.sasl.enabled": "true", "hive.metastore.kerberos.principal": "hms/_HOST@EXAMPLE.COM"}
 PLAIN = {"metastore.client.auth.mode": "PLAIN", "hive.metastore.client.plain.username": "joe"}
 SSL = {"hive.metastore.use.SSL": "true"}
@@ -198,13 +175,9 @@ SSL = {"hive.metastore.use.SSL": "true"}
     [
         ({}, ConnectionOptions()),
         ({"unknown": "x", "hive.metastore.use.SSL": "false"}, ConnectionOptions()),
-        ({"hive.metastore.client.socket.timeout": "90"}, ConnectionOptions(timeout_seconds=90)),
-        ({"metastore.client.socket.timeout": "5min"}, ConnectionOptions(timeout_seconds=300)),
         ({"hive.metastore.client.socket.timeout": "1500ms"}, ConnectionOptions(timeout_seconds=1.5)),
-        ({"hive.metastore.client.socket.timeout": "2 hours"}, ConnectionOptions(timeout_seconds=7200)),
         ({"hive.metastore.client.socket.timeout": "0s"}, ConnectionOptions(timeout_seconds=600)),
         ({"hive.metastore.thrift.framed.transport.enabled": "TRUE"}, ConnectionOptions(framed=True)),
-        ({"metastore.thrift.framed.transport.enabled": "true"}, ConnectionOptions(framed=True)),
         ({"hive.metastore.execute.setugi": "false"}, ConnectionOptions(set_user=False)),
         (SSL, ConnectionOptions(tls=TlsOptions())),
         (
@@ -243,6 +216,11 @@ SSL = {"hive.metastore.use.SSL": "true"}
         ),
         ({"metastore.client.auth.mode": "NOSASL", "metastore.catalog.default": "hive"}, ConnectionOptions()),
         ({"metastore.catalog.default": "Spark"}, ConnectionOptions(catalog="spark")),
+        ({"hive.metastore.uri.selection": "random"}, ConnectionOptions()),
+        (
+            {"metastore.thrift.uri.selection": "Sequential", "hive.metastore.uri.selection": "RANDOM"},
+            ConnectionOptions(in_any_order=False),
+        ),
     ],
 )
 def test_options_of_settings(settings: dict[str, str], expected: ConnectionOptions) -> None:
@@ -263,6 +241,7 @@ def test_options_of_settings(settings: dict[str, str], expected: ConnectionOptio
         ({"metastore.client.auth.mode": "PLAIN"}, r"hive\.metastore\.client\.plain\.username is not set"),
         (PLAIN, r"neither hadoop\.security\.credential.*nor acidlib\.metastore\.password\.file is set"),
         ({"metastore.client.auth.mode": "CUSTOM"}, "is CUSTOM, which is not supported"),
+        ({"metastore.client.auth.mode": "JWT"}, "JWT without HTTP, which is not supported"),
         ({"metastore.thrift.uri.selection": "NEAREST"}, "'NEAREST' is neither random nor sequential"),
         (
             HTTP | {"metastore.client.auth.mode": "JWT"},

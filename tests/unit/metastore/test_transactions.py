@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fake_metastore import TYPES, FakeMetastore, connected, raises, recorded
+from fake_metastore import TYPES, FakeMetastore, connected, recorded
 
-from acidlib.errors import ConflictError, CorruptError, RefusedError
+from acidlib.errors import CorruptError, RefusedError
 from acidlib.metastore.transactions import HeldLock, LockComponent, LockState, LockType, TxnType
 from acidlib.model.names import LONG_MAX, Generation
 from acidlib.model.snapshots import ValidTxnList
@@ -42,15 +42,6 @@ def test_open_and_aborted_are_told_apart_over_many_bytes(hive3: FakeMetastore) -
         aborted=((4, 4), (8, 8), (24, 24), (39, 39)),
     )
     assert read.min_open == 3
-
-
-def test_the_lowest_open_id_is_not_that_of_an_aborted_one(hive3: FakeMetastore) -> None:
-    answer = TYPES.GetOpenTxnsResponse(txn_high_water_mark=9, open_txns=[3, 7], abortedBits=b"\x01")
-    hive3.answers["get_open_txns"] = lambda: answer
-    with connected(hive3) as found:
-        assert found.open_txns().min_open == 7
-        answer.abortedBits = b"\x03"
-        assert found.open_txns().min_open == 10
 
 
 def test_bits_for_ids_that_are_not_there_are_an_error(hive3: FakeMetastore) -> None:
@@ -158,16 +149,6 @@ def test_what_is_asked_for_when_locking(hive4: FakeMetastore) -> None:
     assert [part.isTransactional for part in request.component] == [False, True, False]
 
 
-def test_hive_4_is_not_asked_for_locks_of_a_transaction_that_is_over(hive4: FakeMetastore) -> None:
-    hive4.answers["heartbeat"] = raises(TYPES.NoSuchTxnException(message="No such txn: 5"))
-    with (
-        connected(hive4) as found,
-        pytest.raises(ConflictError, match=r"^Cannot lock d\.t\.p=A: because No such txn: 5$"),
-    ):
-        found.lock([READ], txn_id=5, agent="agent")
-    assert "lock" not in hive4.calls
-
-
 def test_what_hive_3_has_not_is_not_sent(hive3: FakeMetastore) -> None:
     asked: list[Any] = []
     hive3.answers["lock"] = recorded(asked, TYPES.LockResponse(lockid=8, state=1))
@@ -199,9 +180,3 @@ def test_locks_that_are_shown(hive4: FakeMetastore) -> None:
         hive4.answers["show_locks"] = lambda request: TYPES.ShowLocksResponse()
         with pytest.raises(CorruptError, match="because field locks is missing"):
             found.show_locks()
-
-
-def test_a_lock_that_is_gone_already_is_unlocked(hive4: FakeMetastore) -> None:
-    hive4.answers["unlock"] = raises(TYPES.NoSuchLockException(message="No such lock"))
-    with connected(hive4) as found:
-        found.unlock(1)

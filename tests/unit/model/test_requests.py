@@ -57,14 +57,6 @@ def test_unknown_kinds_and_states() -> None:
         State.parse("done")
 
 
-def test_request() -> None:
-    request = CompactionRequest(
-        id=1, ref=TableRef("d", "t", "p=1"), type=CompactionType.MAJOR, properties=(("k", "v"),)
-    )
-    assert str(request.ref) == "d.t.p=1"
-    assert request.ref == ("d", "t", "p=1")
-
-
 def test_what_is_noted_of_a_commit_is_read_of_rebalances_alone() -> None:
     values = (987_654_321, 1_795_468_797_123)
     note = commit_note(*values)
