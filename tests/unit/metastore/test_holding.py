@@ -10,7 +10,6 @@ import pytest
 from fake_locks import Client, Failure, LockServer
 
 from acidlib.errors import BusyError, ConflictError, DefectError, RefusedError, RetryError, UnknownOutcomeError
-from acidlib.metastore.heartbeat import Lease
 from acidlib.metastore.holding import (
     agent_text,
     blocking_locks,
@@ -21,7 +20,6 @@ from acidlib.metastore.holding import (
     release_dead_locks,
 )
 from acidlib.metastore.transactions import HeldLock, LockComponent, LockState, LockType
-from acidlib.model.names import Generation
 from acidlib.model.tables import TableRef
 from unit.metastore.compactors import AWAY, LOST, TIMEOUT, Clock, Process, lock
 
@@ -64,9 +62,6 @@ def test_agents_fit_and_keep_their_token(agent: str, expected: str | None) -> No
     assert text.startswith("acidlib")
     assert text.endswith(" tok")
     assert len(text) <= 128
-
-
-def test_a_token_is_optional() -> None:
     assert agent_text("acidlib-7") == "acidlib-7"
 
 
@@ -223,9 +218,6 @@ def dead_process(server: LockServer) -> Iterator[Process]:
         yield process
 
 
-# --- places -----------------------------------------------------------------------------------------------------------
-
-
 def test_a_place_is_held_by_one(server: LockServer, processes: tuple[Process, Process]) -> None:
     one, two = processes
     with one.hold() as held:
@@ -256,31 +248,6 @@ def test_a_place_is_held_by_one(server: LockServer, processes: tuple[Process, Pr
     with pytest.raises(ConflictError, match=r"Cannot go on with the place db\.t\.p=1: because it was released"):
         held.assert_alive()
     held.release()
-
-
-def test_a_whole_table_and_its_partition_exclude_each_other(processes: tuple[Process, Process]) -> None:
-    one, two = processes
-    with one.hold(partition=None), pytest.raises(ConflictError):
-        two.hold()
-
-
-def test_a_lost_place_is_told(server: LockServer, process: Process) -> None:
-    held = process.hold()
-    server.locks.clear()
-    since = process.beats.clock() - 100
-    beat = process.beats.register(txn_id=None, lock_id=held.lock_id, name="the same lock", since=since)
-    wait_until_lost(beat)
-    with pytest.raises(ConflictError, match=r"No such lock lockid:1"):
-        beat.assert_alive()
-
-
-def wait_until_lost(beat: Lease) -> None:
-    import time
-
-    end = time.monotonic() + 20
-    while not beat.stopped:
-        assert time.monotonic() < end
-        time.sleep(0.002)
 
 
 def test_the_lock_of_a_dead_compactor_is_dropped(server: LockServer, process: Process) -> None:
@@ -347,42 +314,6 @@ def test_an_error_of_the_heartbeats_leaves_no_lock(server: LockServer, process: 
     assert not server.locks
 
 
-# --- the lock of a publication ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("exclusive", [False, True])
-@pytest.mark.parametrize("partition", [None, "p=1"])
-def test_a_publication_locks_the_table_itself(
-    server: LockServer, process: Process, exclusive: bool, partition: str | None
-) -> None:
-    with process.publish(exclusive=exclusive, partition=partition) as held:
-        held.assert_alive()
-        (found,) = server.locks.values()
-        assert (found.database, found.table, found.partition, found.txn_id) == ("db", "t", partition, None)
-        assert found.type is (LockType.EXCLUSIVE if exclusive else LockType.SHARED_READ)
-        assert found.state is LockState.ACQUIRED
-    assert not server.locks
-    assert "check_lock" not in server.calls
-
-
-def test_shared_publications_do_not_meet_readers(process: Process, clock: Clock, reader: int) -> None:
-    with process.publish(clock, exclusive=False):
-        assert clock.now == 0
-
-
-def test_an_exclusive_publication_waits_for_the_reader(
-    server: LockServer, process: Process, clock: Clock, reader: int
-) -> None:
-    def leave() -> None:
-        if clock.now > 10:
-            server.locks.pop(reader, None)
-
-    clock.on_sleep = leave
-    with process.publish(clock) as held:
-        assert 10 < clock.now <= 11
-        assert list(server.locks) == [held.lock_id]
-
-
 def test_a_publication_waits_so_long_and_no_longer(
     server: LockServer, process: Process, clock: Clock, reader: int
 ) -> None:
@@ -397,13 +328,6 @@ def test_a_publication_waits_so_long_and_no_longer(
         pytest.fail("granted")
     assert clock.now == pytest.approx(30)
     assert list(server.locks) == [reader]
-
-
-def test_a_shared_publication_waits_for_a_drop(server: LockServer, process: Process, clock: Clock) -> None:
-    drop = lock(server, LockType.EXCLUSIVE)
-    clock.on_sleep = lambda: None if clock.now < 3 else server.locks.pop(drop, None) and None
-    with process.publish(clock, exclusive=False):
-        assert clock.now >= 3
 
 
 @pytest.mark.parametrize(
@@ -459,13 +383,6 @@ def test_a_lock_that_was_refused_is_not_looked_for(server: LockServer, process: 
     assert server.calls == ["lock"]
 
 
-@pytest.mark.parametrize("error", [ValueError("the body"), KeyboardInterrupt()])
-def test_the_lock_goes_with_the_body(server: LockServer, process: Process, error: BaseException) -> None:
-    with pytest.raises(type(error)), process.publish():
-        raise error
-    assert not server.locks
-
-
 def test_a_release_that_fails_is_told_unless_something_worse_is(server: LockServer, process: Process) -> None:
     server.errors["unlock"].append(Failure(AWAY))
     with (
@@ -488,25 +405,6 @@ def test_a_release_that_fails_is_told_unless_something_worse_is(server: LockServ
     assert held._lease.stopped  # or it would be held for as long as we live
     held.release()
     assert not server.locks
-
-
-def test_a_dead_compactor_does_not_lock_a_table_for_ever(server: LockServer, process: Process, clock: Clock) -> None:
-    with dead_process(server) as dead:
-        publication = dead.publish()
-        left = publication.__enter__().lock_id
-    server.now_ms += 10_000_000
-    set_heartbeat(server, left, 3 * TIMEOUT * 1000)
-    with process.publish(clock, exclusive=False) as held:
-        assert clock.now == 0
-        assert list(server.locks) == [held.lock_id]
-
-
-def test_old_locks_of_others_are_not_ours_to_judge(server: LockServer, process: Process, reader: int) -> None:
-    server.now_ms += 10_000_000
-    set_heartbeat(server, reader, 3 * TIMEOUT * 1000)
-    with pytest.raises(ConflictError), process.publish():
-        pytest.fail("granted")
-    assert list(server.locks) == [reader]
 
 
 def test_locks_of_dead_compactors_are_swept(
@@ -545,33 +443,6 @@ def test_a_compaction_has_a_transaction_and_a_shared_lock(server: LockServer, pr
     assert "abort_txn" not in server.calls
     with pytest.raises(ConflictError, match=r"transaction 1 for db\.t\.p=1: because it has ended"):
         transaction.assert_alive()
-
-
-def test_leaving_without_a_commit_aborts(server: LockServer, process: Process) -> None:
-    with process.begin():
-        pass
-    with pytest.raises(ValueError, match="the body"), process.begin():
-        raise ValueError("the body")
-    with pytest.raises(KeyboardInterrupt), process.begin():
-        raise KeyboardInterrupt
-    assert server.txns == {1: "aborted", 2: "aborted", 3: "aborted"}
-
-
-@pytest.mark.parametrize("generation", [Generation.HIVE4, Generation.HIVE3])
-def test_a_lock_that_is_not_granted_at_once_ends_it(
-    server: LockServer, process: Process, generation: Generation
-) -> None:
-    """Hive 4 answers that it is not acquired, Hive 3.1 that it waits."""
-    server.generation = generation
-    drop = lock(server, LockType.EXCLUSIVE)
-    with pytest.raises(
-        ConflictError,
-        match=r"^Cannot compact db\.t\.p=1: its lock was not granted: held by lock 1 "
-        r"\(EXCLUSIVE by anna on laptop, hive_2026_q\); call again when it is released$",
-    ):
-        process.begin()
-    assert server.txns == {1: "aborted"}
-    assert list(server.locks) == [drop]
 
 
 def test_nobody_can_be_named(server: LockServer, process: Process) -> None:
@@ -626,20 +497,6 @@ def test_the_heart_beats_until_the_commit_has_returned(server: LockServer, proce
     transaction.abort()
     assert beat.stopped
     assert seen == [False, False]
-
-
-def test_an_abort_by_others_is_told_by_the_fence_and_by_the_commit(server: LockServer, process: Process) -> None:
-    transaction = process.begin()
-    server.abort(1)
-    with pytest.raises(
-        ConflictError, match=r"^Cannot commit transaction 1 for db\.t\.p=1: because it was aborted: .*already aborted"
-    ):
-        transaction.commit()
-    assert transaction._lease.stopped
-    transaction.abort()
-    assert "abort_txn" not in server.calls
-    with pytest.raises(ConflictError, match="has ended"):
-        transaction.commit()
 
 
 def test_what_the_heartbeat_knows_is_not_asked_again(server: LockServer, process: Process) -> None:
