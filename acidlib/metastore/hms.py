@@ -89,7 +89,8 @@ def registered(
             "pip install 'acidlib[zookeeper]' installs it"
         ) from None
     failed = "Cannot find the metastore: because the ZooKeeper"
-    hosts, place = ", ".join(server.address for server in servers), f"/{servers[0].namespace}"
+    addresses = [server.address for server in servers]
+    hosts, place = ", ".join(addresses), f"/{servers[0].namespace}"
     context = None if tls is None else tls_context(tls)
     untrusted = ""
 
@@ -113,7 +114,7 @@ def registered(
 
     handler = SequentialThreadingHandler()
     handler.create_connection = connect_one
-    client = KazooClient(hosts=hosts.replace(" ", ""), timeout=timeout_seconds, handler=handler, logger=_SILENT)
+    client = KazooClient(hosts=",".join(addresses), timeout=timeout_seconds, handler=handler, logger=_SILENT)
     data: dict[str, bytes] = {}
     try:
         client.start(timeout=timeout_seconds)

@@ -178,7 +178,9 @@ class Transport:
                     raise refused("the server goes on with a login that is finished")
                 self._tell(_OK, client.process(challenge))
         except KerberosFailure as failure:
-            raise ConnectionLost(str(failure)) if failure.passes else refused(str(failure)) from None
+            if failure.passes:
+                raise ConnectionLost(str(failure)) from None
+            raise refused(str(failure)) from None
         except SASLError as error:
             raise refused(str(error)) from None
         except ConnectionLost as reason:
