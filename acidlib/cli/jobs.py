@@ -416,20 +416,19 @@ def show_compactions(
     with open_queued(environment) as queued:
         everything, generation, hms = queued.requests, queued.generation, queued.hms
         wanted = (row for row in everything if selection.wants_table(row.ref.as_stored))
+        # --state has the words of Hive 4, whatever generation the queue is of
         requests = [row for row in wanted if not states or state_of(row, Generation.HIVE4).replace(" ", "-") in states]
         requests = requests[:limit]
-        held, now_ms = None, int(Machine.current().clock() * 1000)
+        now_ms = int(Machine.current().clock() * 1000)
+        document = run_head(environment) | {"compactions": show_document(requests, generation)}
         if show_blockers and hms is not None:
-            held = blockers_document(blockers(hms, requests, now_ms))
+            document["blockers"] = blockers_document(blockers(hms, requests, now_ms))
     if hive:
         text = hive_text(requests, generation)
     elif environment.json:
-        rows = show_document(requests, generation)
-        document = run_head(environment) | {"compactions": rows}
-        document |= {} if held is None else {"blockers": held}
-        text = json_text(document | {"totals": {"compactions": len(rows)}})
-    elif held is not None:
-        text = blockers_text(held)
+        text = json_text(document | {"totals": {"compactions": len(requests)}})
+    elif show_blockers:
+        text = blockers_text(document["blockers"])
     else:
         text = show_text(requests, generation, now_ms, of=len(everything))
     print_pieces([text])

@@ -346,13 +346,15 @@ def status_text(document: Entry) -> str:
     summary = (
         f"{document['level'].upper()}: {wrong or 'nothing is wrong'} in {plural(len(document['tables']), 'table')}"
     )
-    facts = [
-        *_requests(document["totals"]),
-        *_transactions(document),
-        *_blockers(holders_of(document["blockers"])),
-        *_worst(document["totals"]),
-    ]
-    lines = [summary, "", *(line for label, text in facts for line in wrapped(f"{label:<14}{text}", "", " " * 14))]
+    lines = [summary, ""]
+    for label, facts in (
+        ("Requests", _requests(document["totals"])),
+        ("Transactions", _transactions(document)),
+        ("In the way", _blockers(holders_of(document["blockers"]))),
+        ("Places", _worst(document["totals"])),
+    ):
+        for number, fact in enumerate(facts):
+            lines += wrapped(f"{'' if number else label:<14}{fact}", "", " " * 14)
     if document["findings"]:
         lines += ["", *_findings(document["findings"])]
     if document["tables"]:
@@ -360,37 +362,30 @@ def status_text(document: Entry) -> str:
     return "\n".join(lines)
 
 
-Fact = tuple[str, str]
-"""A label, which following facts of the same kind lack, and a text."""
-
-
-def _requests(totals: Entry) -> Iterator[Fact]:
+def _requests(totals: Entry) -> Iterator[str]:
     by_name = dict(zip(State, totals["requests"], strict=True))
-    label = "Requests"
     for one in (by_name[state] for state in (State.INITIATED, State.WORKING, State.READY_FOR_CLEANING)):
-        age = one["oldest_age"]
-        oldest = "" if age is None else f", the oldest since {age_words(age)}: {one['oldest_place']}"
-        yield label, f"{one['count']:,} {one['state']}{oldest}"
-        label = ""
+        oldest = aged(", the oldest since", one["oldest_age"])
+        yield f"{one['count']:,} {one['state']}" + (f"{oldest}: {one['oldest_place']}" if oldest else "")
     ended = [by_name[state] for state in (State.FAILED, State.REFUSED, State.ATTEMPTED, State.SUCCEEDED)]
-    yield "", "in the history: " + ", ".join(f"{one['count']:,} {one['state']}" for one in ended)
+    yield "in the history: " + ", ".join(f"{one['count']:,} {one['state']}" for one in ended)
     for kind, what in (("failed", "failed"), ("refused", "were refused")):
         if (count := totals[f"{kind}_in_a_row"]) > 1:
-            yield "", f"the last {count} {what} at {totals[f'{kind}_place']}"
+            yield f"the last {count} {what} at {totals[f'{kind}_place']}"
 
 
-def _transactions(document: Entry) -> Iterator[Fact]:
+def _transactions(document: Entry) -> Iterator[str]:
     txns, aborted_ids = document["transactions"], document["totals"]["aborted_write_ids"]
     if txns is None:
         return
-    for label, kind in (("Transactions", "open"), ("", "aborted")):
+    for kind in ("open", "aborted"):
         holder, oldest = "", txns[f"oldest_{kind}"]
         if oldest is not None:
             since = aged(" since", oldest["age"])
             holder = f", the oldest {oldest['id']}{since}: {oldest['user']} at {oldest['host']}"
-        yield label, f"{txns[kind]:,} {kind}{holder}"
+        yield f"{txns[kind]:,} {kind}{holder}"
     if aborted_ids is not None:
-        yield "", plural(aborted_ids, "aborted write id")
+        yield plural(aborted_ids, "aborted write id")
 
 
 def holders_of(blockers: Iterable[Entry] | None) -> list[Entry]:
@@ -402,32 +397,29 @@ def holders_of(blockers: Iterable[Entry] | None) -> list[Entry]:
     return sorted(holders.values(), key=lambda one: (-one["cleanings"], one["id"]))
 
 
-def _blockers(holders: Sequence[Entry]) -> Iterator[Fact]:
-    label = "In the way"
+def _blockers(holders: Sequence[Entry]) -> Iterator[str]:
     for one in holders[:_SHOWN_OF_A_KIND]:
         since = aged(", there since", one["age"])
         more = f" and {one['cleanings'] - 1:,} more" if one["cleanings"] > 1 else ""
-        holder = f"{one['kind']} {one['id']} of {one['user']} at {one['host']}{since}"
-        yield label, f"{holder}: of cleaning {name_of(one)}{more}"
-        label = ""
+        yield f"{one['kind']} {one['id']} of {one['user']} at {one['host']}{since}: of cleaning {name_of(one)}{more}"
     if len(holders) > _SHOWN_OF_A_KIND:
-        yield "", f"and {len(holders) - _SHOWN_OF_A_KIND:,} more; --output json tells of each"
+        yield f"and {len(holders) - _SHOWN_OF_A_KIND:,} more; --output json tells of each"
 
 
-def _worst(totals: Entry) -> Iterator[Fact]:
+def _worst(totals: Entry) -> Iterator[str]:
     if totals["looked_at"] is None:
-        yield "Places", "none was looked at"
+        yield "none was looked at"
         return
-    yield "Places", f"{totals['looked_at']:,} of {totals['places'] or 0:,} were looked at"
+    yield f"{totals['looked_at']:,} of {totals['places'] or 0:,} were looked at"
     for what, most, figure, words in (
         ("most deltas", "most_deltas", "deltas", "{:,}".format),
         ("worst ratio of deltas to base", "worst_ratio", "ratio", "{:,.2f}".format),
         ("most that waits for cleaning", "most_obsolete", "obsolete_bytes", human_bytes),
     ):
         for number, place in enumerate(totals[most][:_WORST_SHOWN]):
-            yield "", f"{'then' if number else what}: {words(place[figure])} at {name_of(place)}"
+            yield f"{'then' if number else what}: {words(place[figure])} at {name_of(place)}"
     if totals["obsolete_bytes"]:
-        yield "", f"{human_bytes(totals['obsolete_bytes'])} wait for cleaning in all"
+        yield f"{human_bytes(totals['obsolete_bytes'])} wait for cleaning in all"
 
 
 def _findings(findings: Sequence[Entry]) -> Iterator[str]:

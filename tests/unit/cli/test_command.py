@@ -99,16 +99,13 @@ def test_every_file_in_jobs_is_in_the_table() -> None:
 def test_each_gets_its_own_words(
     submitted: Submitted, before: list[str], behind: list[str], of_spark: list[str]
 ) -> None:
+    for asked in ("-h", "--help"):
+        ran = called(*before, behind[0], asked)
+        assert (ran.exit_code, submitted.words) == (0, []), "help starts no Spark"
+        assert ran.output.startswith(f"Usage: acidlib {behind[0]} [OPTIONS]")
     assert called(*before, *behind).exit_code == 0
     assert submitted.of_spark[2:] == [*before, *of_spark, "pyspark-shell"]
     assert submitted.behind_the_file == behind
-
-
-@pytest.mark.parametrize("asked", ["-h", "--help"])
-def test_the_help_of_a_job_starts_no_spark(submitted: Submitted, asked: str) -> None:
-    ran = called("--master", "yarn", "cleaner", asked)
-    assert (ran.exit_code, submitted.words) == (0, [])
-    assert ran.output.startswith("Usage: acidlib cleaner [OPTIONS]")
 
 
 def test_what_needs_no_spark_is_told_who_logs_in(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,9 +61,10 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
     one.close()
 
 
-def test_a_log_gets_one_plain_line_per_piece_and_the_notes() -> None:
+def test_a_log_gets_one_plain_line_per_piece_and_the_notes_whatever_becomes_of_it() -> None:
     stream, clock = io.StringIO(), Clock()
-    with TerminalProgress(stream, clock) as progress:
+    with pytest.raises(KeyError), TerminalProgress(stream, clock) as progress:  # noqa: PT012 - the error is inside
+        progress.advance(1)
         progress.start("sales.orders: bucket files", 1200)
         progress.advance(600)
         clock.now += 2.5
@@ -72,7 +73,17 @@ def test_a_log_gets_one_plain_line_per_piece_and_the_notes() -> None:
         assert stream.getvalue() == "a note of two lines\n"
         progress.finish()
         progress.finish()
-    assert stream.getvalue() == "a note of two lines\nsales.orders: bucket files: 1,200 of 1,200, 2.5 s\n"
+        progress.advance(1)
+        progress.start("one", 3)
+        progress.start("two", 4)
+        progress.advance(1)
+        raise KeyError
+    assert stream.getvalue().splitlines() == [
+        "a note of two lines",
+        "sales.orders: bucket files: 1,200 of 1,200, 2.5 s",
+        "one: 0 of 3, 0.0 s",
+        "two: 1 of 4, 0.0 s",
+    ]
 
 
 def test_a_log_gets_a_line_each_half_minute_with_the_rate_and_what_is_left() -> None:
@@ -88,35 +99,6 @@ def test_a_log_gets_a_line_each_half_minute_with_the_rate_and_what_is_left() -> 
         )
 
 
-def test_a_terminal_gets_them_beside_the_bar(terminal: Terminal) -> None:
-    clock = Clock()
-    with TerminalProgress(terminal.stream, clock) as progress:
-        progress.start("one", 200)
-        clock.now += 10
-        progress.advance(50, detail="3 in flight")
-        assert "3 in flight, 5.0/s, 30 s left" in terminal.written()
-
-
-def test_a_piece_that_was_broken_off_says_how_far_it_came() -> None:
-    stream = io.StringIO()
-    with pytest.raises(KeyError), TerminalProgress(stream, Clock()) as progress:  # noqa: PT012 - the error is inside
-        progress.start("one", 3)
-        progress.start("two", 4)
-        progress.advance(1)
-        raise KeyError
-    assert stream.getvalue() == "one: 0 of 3, 0.0 s\ntwo: 1 of 4, 0.0 s\n"
-
-
-def test_an_advance_without_a_piece_is_nothing() -> None:
-    stream = io.StringIO()
-    with TerminalProgress(stream, Clock()) as progress:
-        progress.advance(1)
-        progress.start("one", 1)
-        progress.finish()
-        progress.advance(1)
-    assert stream.getvalue() == "one: 0 of 1, 0.0 s\n"
-
-
 def test_standard_error_is_where_it_goes(capsys: pytest.CaptureFixture[str]) -> None:
     with TerminalProgress() as progress:
         progress.start("one", 1)
@@ -128,13 +110,18 @@ def test_standard_error_is_where_it_goes(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_a_terminal_gets_a_bar_that_moves_and_goes(terminal: Terminal, capfd: pytest.CaptureFixture[str]) -> None:
-    clock = Clock()
+    """No thread draws it, and standard output is not redirected meanwhile."""
+    clock, threads = Clock(), threading.active_count()
     with TerminalProgress(terminal.stream, clock) as progress:
         progress.start("[bold]orders[/bold]", 200)
+        assert threading.active_count() == threads
         assert "[bold]orders[/bold]" in terminal.written()
-        clock.now += 1
-        progress.advance(50)
-        assert " 50/200" in terminal.written()
+        print("a document", file=sys.stdout)
+        clock.now += 10
+        progress.advance(50, detail="3 in flight")
+        drawn = terminal.written()
+        assert " 50/200" in drawn
+        assert "3 in flight, 5.0/s, 30 s left" in drawn
         progress.advance(51)
         assert terminal.written() == "", "drawn again before a tenth of a second has passed"
         progress.note("noted [red]so[/red]")
@@ -144,28 +131,10 @@ def test_a_terminal_gets_a_bar_that_moves_and_goes(terminal: Terminal, capfd: py
         assert "200/200" in terminal.written()
         progress.finish()
         last = terminal.written()
-    assert last.endswith("[bold]orders[/bold]: 200 of 200, 2.0 s\r\n")
+    assert last.endswith("[bold]orders[/bold]: 200 of 200, 11.0 s\r\n")
     assert "\x1b[?25h" in last, "the cursor is shown again"
     assert "\x1b[2K" in last.partition("\x1b[?25h")[2], "the bar is wiped out"
-    assert capfd.readouterr().out == ""
-
-
-def test_standard_output_is_not_redirected_while_a_bar_is_shown(
-    terminal: Terminal, capfd: pytest.CaptureFixture[str]
-) -> None:
-    with TerminalProgress(terminal.stream, Clock()) as progress:
-        progress.start("one", 2)
-        print("a document", file=sys.stdout)
-        progress.advance(1)
-    assert "a document" in capfd.readouterr().out
-    assert "a document" not in terminal.written()
-
-
-def test_no_thread_draws(terminal: Terminal) -> None:
-    before = threading.active_count()
-    with TerminalProgress(terminal.stream, Clock()) as progress:
-        progress.start("one", 2)
-        assert threading.active_count() == before
+    assert capfd.readouterr().out == "a document\n"
 
 
 def test_a_long_name_keeps_to_one_line(terminal: Terminal) -> None:

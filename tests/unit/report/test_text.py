@@ -17,7 +17,7 @@ from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State
 from acidlib.model.tables import TableRef
 from acidlib.report.results import Outcome, Statistics, Verification
-from acidlib.report.run import InitiatorReport
+from acidlib.report.run import CompactionsReport, InitiatorReport
 from acidlib.report.show import blockers_text, show_text
 from acidlib.report.text import WIDTH, aligned, checks_text, json_text, one_line, places_text
 
@@ -150,6 +150,7 @@ TEXTS = {
     "doctor": checks_text(CHECKS),
     "show": show_text([LONG, TAKEN_BACK, BROKEN, ENDED], Generation.HIVE4, NOW, of=4),
     "show_some": show_text([ENDED], Generation.HIVE4, NOW, of=40),
+    "show_taken_back": show_text([TAKEN_BACK, replace(TAKEN_BACK, id=20)], Generation.HIVE4, NOW, of=2),
     "show_refused": show_text([refused(number) for number in range(90, 0, -1)], Generation.HIVE4, NOW, of=90),
     "show_two_places": show_text([in_lake(2), in_lake(1)], Generation.HIVE4, NOW, of=2),
     "blockers": blockers_text(BLOCKERS),
@@ -199,6 +200,23 @@ def test_of_many_places_that_end_alike_the_first_are_told_and_of_failures_all(
     assert text.count("  11 deltas" if job == "initiator" else "  location  ") == (20 if few else count)
     assert (f"and {count - 20:,} more {kind}; --output json tells of each" in text) == few
     assert f"{count:,} {'compactions' if job == 'major_compact' else 'places'}" in text
+
+
+@pytest.mark.parametrize(
+    ("results", "is_named", "status"),
+    [
+        ([DONE, REFUSED], True, 0),
+        ([FAILED], True, 1),
+        ([FAILED], False, 3),
+        ([DONE, FAILED], True, 3),
+        ([replace(FAILED, state=Outcome.CONFLICT)], True, 1),
+        ([replace(REFUSED, unverified=True)], True, 3),
+    ],
+)
+def test_the_exit_status_tells_whether_all_is_done(results: list[Any], is_named: bool, status: int) -> None:
+    report = told("major_compact", results)
+    assert isinstance(report, CompactionsReport)
+    assert report.exit_status(is_named=is_named) == status
 
 
 def test_what_a_worker_would_refuse_is_a_note_and_no_failure() -> None:
