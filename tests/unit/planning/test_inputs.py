@@ -54,48 +54,86 @@ def outputs(result: CompactionInputs) -> list[str]:
     return [output.name for output in result.outputs]
 
 
-def test_major_order_and_files() -> None:
-    what = listing(
-        "base_20",
-        "base_20/bucket_00001",
-        "base_20/_orc_acid_version",
-        "delta_23_24",
-        "delta_21_21_0001",
-        "delete_delta_21_21_0000",
-        "base_10",
+V26: dict[str, object] = {"visibility_txn": 26}
+COMMITS: dict[str, object] = {"visible_on_commit": True}
+MIXED = "base_20 delta_21_22 delete_delta_23_23_0000 delta_23_23_0000"
+EACH = "delta_1_1_0 delta_2_2_0 delta_3_3_0 delta_4_4_0"
+WORKER = "base_20 delta_21_22 delta_23_25 delta_26_27"
+LOADED = "delta_7_7_0003/000001_0 delta_8_8_0000"
+CONVERTED = "base_-9223372036854775808"
+OPENED, ABORTED = "t:27:23:23:", "t:27:9223372036854775807::24,25"
+WHOLLY = "t:4:9223372036854775807::2,4"
+STREAM = "delta_1_1 delta_2_2 delta_3_12"
+# what lies there, what is asked for, generation, write ids, further options; what is read (None: not asked) and made
+PLANS: list[tuple[str, CompactionType, Generation, str | None, dict[str, object], str | None, str]] = [
+    (
+        "base_20 delta_23_24 delta_21_21_0001 delete_delta_21_21_0000 base_10",
+        MAJOR, HIVE3, None, {}, "base_20 delete_delta_21_21_0000 delta_21_21_0001 delta_23_24", "base_0000024",
+    ),
+    (
+        MIXED, MINOR, HIVE4, None, V26 | COMMITS, None,
+        "delta_0000021_0000023_v0000026 delete_delta_0000021_0000023_v0000026",
+    ),
+    (MIXED, MAJOR, HIVE4, None, V26, None, "base_0000023_v0000026"),
+    (MIXED, MAJOR, HIVE4, None, {}, None, "base_0000023"),  # no transaction of our own: no suffix is invented
+    (
+        "base_20 delta_21_21_0 delta_22_22_0", MINOR, HIVE3, None, {},
+        "delta_21_21_0 delta_22_22_0", "delta_0000021_0000022",
+    ),
+    ("base_20 delete_delta_21_21_0 delete_delta_22_22_0", MINOR, HIVE3, None, {}, None, "delete_delta_0000021_0000022"),
+    ("000000_0", MAJOR, HIVE4, None, V26, None, f"{CONVERTED}_v0000026"),
+    ("000000_0 delta_1_1_0 delta_2_2_0", MAJOR, HIVE3, None, {}, " delta_1_1_0 delta_2_2_0", "base_0000002"),
+    ("000000_0 delta_1_1_0 delta_2_2_0", MINOR, HIVE3, None, {}, "delta_1_1_0 delta_2_2_0", "delta_0000001_0000002"),
+    (LOADED, MINOR, HIVE3, None, {}, None, "delta_0000007_0000008"),
+    (f"{CONVERTED} delta_3_3_0", MAJOR, HIVE3, None, {}, None, "base_0000003"),
+    # of Hive's tests of its worker
+    (WORKER, MAJOR, HIVE3, OPENED, {}, None, "base_0000022"),
+    *((WORKER, MINOR, generation, ABORTED, {}, None, "delta_0000021_0000027") for generation in Generation),
+    *((WORKER, MAJOR, generation, ABORTED, {}, None, "base_0000027") for generation in Generation),
+    # Hive 3.1 merges an aborted directory away, Hive 4 leaves it to its cleaner
+    ("base_5 delta_6_6_0", MAJOR, HIVE3, "t:9:9223372036854775807::6", {}, None, "base_0000006"),
+    (EACH, MINOR, HIVE3, WHOLLY, {}, None, "delta_0000001_0000004"),
+    (EACH, MINOR, HIVE4, WHOLLY, {}, "delta_1_1_0 delta_3_3_0", "delta_0000001_0000003"),
+    # a base of a single delta, as Hive 3.1 makes it when it is asked
+    ("delta_1_5", MAJOR, HIVE3, None, {}, None, "base_0000005"),
+    ("delete_delta_3_3_0", MAJOR, HIVE3, None, {}, None, "base_0000003"),
+    # a streaming batch that is still open, and other things that are left alone
+    *((STREAM, MAJOR, generation, "t:12:5:5:", {}, None, "base_0000002") for generation in Generation),
+    *((STREAM, MINOR, generation, "t:12:5:5:", {}, None, "delta_0000001_0000002") for generation in Generation),
+    *(("000000_0 delta_1_1", MAJOR, generation, "t:1:1:1:", {}, None, CONVERTED) for generation in Generation),
+    ("base_2 delta_3_3 delta_4_4 base_9", MAJOR, HIVE3, "t:4:9223372036854775807::", {}, None, "base_0000004"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", PLANS, ids=lambda case: f"{case[0]}, {case[1].label} {case[2].name}")
+def test_what_is_read_and_made(
+    case: tuple[str, CompactionType, Generation, str | None, dict[str, object], str | None, str],
+) -> None:
+    names, kind, generation, text, options, read, made = case
+    write_ids = None if text is None else ValidWriteIdList.parse(text)
+    result = inputs(listing(*names.split()), kind, generation, write_ids, **options)
+    assert " ".join(output.name for output in result.outputs) == made
+    assert read is None or " ".join(paths(result)) == read
+    assert result.publication is (Publication.COMMIT if options.get("visible_on_commit") else Publication.ONE_RENAME)
+
+
+def test_roles_and_range_of_the_inputs() -> None:
+    result = inputs(
+        listing(
+            "base_20", "base_20/bucket_00001", "base_20/_orc_acid_version", "delete_delta_21_21_0000", "delta_23_24"
+        )
     )
-    result = inputs(what)
-    assert paths(result) == ["base_20", "delete_delta_21_21_0000", "delta_21_21_0001", "delta_23_24"]
-    assert [directory.role for directory in result.directories] == [
-        Role.BASE,
-        Role.DELETE_DELTA,
-        Role.DELTA,
-        Role.DELTA,
-    ]
+    assert [directory.role for directory in result.directories] == [Role.BASE, Role.DELETE_DELTA, Role.DELTA]
     assert [file.path for file in result.directories[0].files] == ["base_20/bucket_00000", "base_20/bucket_00001"]
-    assert outputs(result) == ["base_0000024"]
     assert (result.min_write_id, result.max_write_id, result.high_water_mark) == (21, 24, 100)
-    assert (result.publication, result.reason) == (Publication.ONE_RENAME, "as requested")
-
-
-def test_names_of_hive_4() -> None:
-    what = listing("base_20", "delta_21_22", "delete_delta_23_23_0000", "delta_23_23_0000")
-    committing = inputs(what, MINOR, HIVE4, visibility_txn=26, visible_on_commit=True)
-    assert outputs(committing) == ["delta_0000021_0000023_v0000026", "delete_delta_0000021_0000023_v0000026"]
-    assert committing.publication is Publication.COMMIT
-    assert outputs(inputs(what, MAJOR, HIVE4, visibility_txn=26)) == ["base_0000023_v0000026"]
-    # no transaction of our own: no suffix is invented
-    bare = inputs(what, MAJOR, HIVE4)
-    assert outputs(bare) == ["base_0000023"]
     with pytest.raises(RefusedError, match="visibility suffix"):
-        planned(what, MAJOR, HIVE3, visibility_txn=26)
+        planned(listing(*MIXED.split()), MAJOR, HIVE3, visibility_txn=26)
 
 
 def test_mixed_minor_without_suffix() -> None:
-    what = listing("base_20", "delta_21_22", "delete_delta_23_23_0000", "delta_23_23_0000")
+    what = listing(*MIXED.split())
     as_major = inputs(what, MINOR, minor_as_major_bytes=100)
     assert (as_major.kind, as_major.requested, as_major.publication) == (MAJOR, MINOR, Publication.ONE_RENAME)
-    assert outputs(as_major) == ["base_0000023"]
     assert as_major.reason.endswith("needs two renames, and a base of 100 bytes is no larger than 100 bytes")
     for limit in (0, 99):
         two = inputs(what, MINOR, minor_as_major_bytes=limit)
@@ -105,31 +143,15 @@ def test_mixed_minor_without_suffix() -> None:
     assert inputs(what, MINOR, HIVE4, visibility_txn=5, minor_as_major_bytes=0).publication is Publication.TWO_RENAMES
 
 
-def test_minor_of_one_kind_is_one_rename() -> None:
-    inserts = inputs(listing("base_20", "delta_21_21_0", "delta_22_22_0"), MINOR)
-    assert (outputs(inserts), inserts.publication) == (["delta_0000021_0000022"], Publication.ONE_RENAME)
-    assert paths(inserts) == ["delta_21_21_0", "delta_22_22_0"]
-    deletes = inputs(listing("base_20", "delete_delta_21_21_0", "delete_delta_22_22_0"), MINOR)
-    assert outputs(deletes) == ["delete_delta_0000021_0000022"]
-
-
 def test_originals() -> None:
     what = listing("000001_0", "000000_0_copy_1", "000000_0", "000002_0", "_done", sizes={"000002_0": 0})
     result = inputs(what)
-    assert outputs(result) == ["base_-9223372036854775808"]
-    assert (result.min_write_id, result.max_write_id) == (None, None)
+    assert (outputs(result), result.min_write_id, result.max_write_id) == ([CONVERTED], None, None)
     (originals,) = result.directories
     assert (originals.role, originals.name, originals.files[0].write_id) == (Role.ORIGINALS, None, 0)
     assert [(file.path, file.bucket) for file in originals.files] == [
-        ("000000_0", 0),
-        ("000000_0_copy_1", 0),
-        ("000001_0", 1),
-    ]
-    assert outputs(inputs(what, MAJOR, HIVE4, visibility_txn=22)) == ["base_-9223372036854775808_v0000022"]
-    mixed = listing("000000_0", "delta_1_1_0", "delta_2_2_0")
-    assert paths(inputs(mixed)) == ["", "delta_1_1_0", "delta_2_2_0"]
-    assert outputs(inputs(mixed)) == ["base_0000002"]
-    assert paths(inputs(mixed, MINOR)) == ["delta_1_1_0", "delta_2_2_0"]
+        ("000000_0", 0), ("000000_0_copy_1", 0), ("000001_0", 1),
+    ]  # fmt: skip
 
 
 def test_loaded_files_get_the_ids_of_their_directory() -> None:
@@ -146,7 +168,6 @@ def test_loaded_files_get_the_ids_of_their_directory() -> None:
         write_id=7,
         statement_id=3,
     )
-    assert outputs(inputs(listing("delta_7_7_0003/000001_0", "delta_8_8_0000"), MINOR)) == ["delta_0000007_0000008"]
 
 
 def test_side_files_and_files_without_bytes() -> None:
@@ -213,14 +234,10 @@ def test_too_little_is_refused(kind: CompactionType, names: list[str], reason: s
     assert not result.cleaning_only
 
 
-@pytest.mark.parametrize(
-    ("name", "base"),
-    [("delta_1_1_0", "base_0000001"), ("delta_1_5", "base_0000005"), ("delete_delta_3_3_0", "base_0000003")],
-)
-def test_a_base_of_a_single_delta_is_made_as_hive_3_makes_it_when_asked(name: str, base: str) -> None:
+def test_a_base_of_a_single_delta_is_made_only_where_hive_3_makes_it_and_was_asked() -> None:
     """Hive 4 never does; nor do we what an initiator queued, and Hive 3.1 for its part no insert-only table."""
-    alone = listing(name)
-    assert outputs(inputs(alone, MAJOR, HIVE3)) == [base]
+    alone = listing("delta_1_1_0")
+    assert outputs(inputs(alone, MAJOR, HIVE3)) == ["base_0000001"]
     for refused in (
         planned(alone, MAJOR, HIVE4),
         planned(alone, MAJOR, HIVE3, automatic=True),
@@ -238,27 +255,6 @@ def test_refused_but_something_to_clean() -> None:
     four = planned(listing("base_5", "delta_6_6_0"), MAJOR, HIVE4, aborted)
     assert isinstance(four, Refusal)
     assert four.cleaning_only
-    # Hive 3.1 merges the aborted directory away
-    assert outputs(inputs(listing("base_5", "delta_6_6_0"), MAJOR, HIVE3, aborted)) == ["base_0000006"]
-
-
-def test_open_and_aborted_as_in_hives_worker_tests() -> None:
-    names = ["base_20", "delta_21_22", "delta_23_25", "delta_26_27"]
-    opened = ValidWriteIdList.parse("t:27:23:23:")
-    aborted = ValidWriteIdList.parse("t:27:9223372036854775807::24,25")
-    assert isinstance(planned(listing(*names), MINOR, HIVE3, opened), Refusal)
-    assert outputs(inputs(listing(*names), MAJOR, HIVE3, opened)) == ["base_0000022"]
-    for generation in (HIVE3, HIVE4):
-        assert outputs(inputs(listing(*names), MINOR, generation, aborted)) == ["delta_0000021_0000027"]
-        assert outputs(inputs(listing(*names), MAJOR, generation, aborted)) == ["base_0000027"]
-
-
-def test_wholly_aborted_directories() -> None:
-    names = ["delta_1_1_0", "delta_2_2_0", "delta_3_3_0", "delta_4_4_0"]
-    aborted = ValidWriteIdList.parse("t:4:9223372036854775807::2,4")
-    assert outputs(inputs(listing(*names), MINOR, HIVE3, aborted)) == ["delta_0000001_0000004"]
-    four = inputs(listing(*names), MINOR, HIVE4, aborted)
-    assert (paths(four), outputs(four)) == (["delta_1_1_0", "delta_3_3_0"], ["delta_0000001_0000003"])
 
 
 def test_the_name_of_the_result_must_be_free() -> None:
@@ -282,29 +278,9 @@ def test_synthetic_ids_of_the_base_of_originals() -> None:
     result = inputs(listing(name, "delta_3_3_0"))
     assert isinstance(result.directories[0].name, BaseDir)
     assert result.directories[0].files[0].write_id == 0
-    assert outputs(result) == ["base_0000003"]
 
 
 UP_TO_3 = ValidWriteIdList.parse("t:3:9223372036854775807::")
-
-
-@pytest.mark.parametrize("generation", list(Generation))
-@pytest.mark.parametrize(
-    ("names", "text", "kind", "result"),
-    [
-        # a streaming batch that is still open, beside what was written before it
-        (["delta_1_1", "delta_2_2", "delta_3_12"], "t:12:5:5:", MAJOR, "base_0000002"),
-        (["delta_1_1", "delta_2_2", "delta_3_12"], "t:12:5:5:", MINOR, "delta_0000001_0000002"),
-        (["000000_0", "delta_1_1"], "t:1:1:1:", MAJOR, "base_-9223372036854775808"),
-        (["base_2", "delta_3_3", "delta_4_4", "base_9"], "t:4:9223372036854775807::", MAJOR, "base_0000004"),
-    ],
-)
-def test_what_lies_beside_the_inputs_is_left_alone(
-    names: list[str], text: str, kind: CompactionType, result: str, generation: Generation
-) -> None:
-    found = planned(listing(*names), kind, generation, ValidWriteIdList.parse(text))
-    assert isinstance(found, CompactionInputs)
-    assert [output.name for output in found.outputs] == [result]
 
 
 @pytest.mark.parametrize("generation", list(Generation))
@@ -323,11 +299,6 @@ def test_a_cleaning_is_asked_for_only_below_what_is_known_to_be_committed(base: 
     found = planned(listing(base, "delta_3_3"), MAJOR, HIVE4, UP_TO_3)
     assert isinstance(found, Refusal)
     assert found.cleaning_only is removable
-
-
-HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4
-MAJOR, MINOR = CompactionType.MAJOR, CompactionType.MINOR
-LIMIT = 256 << 20
 
 
 def conflict(
@@ -370,23 +341,23 @@ def test_new_directories(appeared: tuple[str, ...], major: bool, minor: bool) ->
 
 
 def test_the_conflict_is_named() -> None:
-    found = conflict(listing(*NAMES), listing(*NAMES, "delta_4_4_0"))
-    assert found == "delta_4_4_0 has appeared since the inputs were listed, and overlaps base_0000005"
-    found = conflict(listing(*NAMES), listing(*NAMES, "base_0000005"))
-    assert found == "base_0000005, the name of the result, exists already"
-
-
-def test_inputs_that_vanish_or_change() -> None:
-    assert conflict(listing(*NAMES), listing(*NAMES[:-2])) == "the input delta_5_5_0/bucket_00000 is gone"
-    assert conflict(listing(*NAMES), listing(*NAMES[:-1])) is None
-    changed = listing(*NAMES, sizes={"delta_3_3_0": 90})
-    assert conflict(listing(*NAMES), changed) == "the input delta_3_3_0/bucket_00000 had 100 bytes and has 90 now"
-
-
-def test_an_input_of_the_same_length_that_was_written_again() -> None:
-    found = conflict(listing(*NAMES), listing(*NAMES, times={"delta_3_3_0": 1.0}))
-    assert found == "the input delta_3_3_0/bucket_00000 was written again after it was listed"
-    assert conflict(listing(*NAMES), listing(*NAMES, times={"delta_12_12_0": 1.0})) is None
+    now: list[tuple[Listing, str | None]] = [
+        (
+            listing(*NAMES, "delta_4_4_0"),
+            "delta_4_4_0 has appeared since the inputs were listed, and overlaps base_0000005",
+        ),
+        (listing(*NAMES, "base_0000005"), "base_0000005, the name of the result, exists already"),
+        (listing(*NAMES[:-2]), "the input delta_5_5_0/bucket_00000 is gone"),
+        (listing(*NAMES[:-1]), None),
+        (listing(*NAMES, sizes={"delta_3_3_0": 90}), "the input delta_3_3_0/bucket_00000 had 100 bytes and has 90 now"),
+        (
+            listing(*NAMES, times={"delta_3_3_0": 1.0}),
+            "the input delta_3_3_0/bucket_00000 was written again after it was listed",
+        ),
+        (listing(*NAMES, times={"delta_12_12_0": 1.0}), None),
+    ]
+    for there, told in now:
+        assert conflict(listing(*NAMES), there) == told
 
 
 def test_a_streaming_file_may_grow_behind_its_noted_length() -> None:
