@@ -19,7 +19,6 @@ from acidlib.model.units import (
     MEBIBYTE,
     ColumnMatching,
     DataFile,
-    FileForm,
     RewriteSettings,
     StripeAction,
     StripeFacts,
@@ -35,7 +34,6 @@ from acidlib.planning.units import (
     alike,
     batches,
     compaction_units,
-    delete_files,
     must_rewrite,
     plan_stripes,
     schema_file,
@@ -148,20 +146,6 @@ def test_by_hive_4_a_bucket_of_which_only_events_are_left_makes_no_file_of_rows(
     ]
 
 
-def test_original_and_loaded_files_get_their_synthetic_ids() -> None:
-    loaded = "delta_0000004_0000004_0002"
-    paths = ("000000_0", "000000_0_copy_1", "000001_0", f"{loaded}/000000_0")
-    found = units(paths, deletes={})
-    zero = found["base_0000004/bucket_00000"]
-    assert paths_of(zero.inputs) == ["000000_0", "000000_0_copy_1", f"{loaded}/000000_0"]
-    assert [(f.form, f.directory, f.write_id, f.statement_id) for f in zero.inputs] == [
-        (FileForm.ORIGINAL, "", 0, 0),
-        (FileForm.ORIGINAL, "", 0, 0),
-        (FileForm.ORIGINAL, loaded, 4, 2),
-    ]
-    assert zero.schema.path == f"{loaded}/000000_0"
-
-
 def test_attempts_and_side_files_end_with_the_inputs() -> None:
     paths = (f"{D1}/bucket_00000_3", f"{D1}/bucket_00000_3_flush_length", f"{D2}/bucket_00000_0")
     found = units(paths, MAJOR, HIVE4, {}, {f"{D1}/bucket_00000_3": 40})
@@ -194,11 +178,6 @@ def test_the_columns_are_those_of_the_last_file_that_has_rows() -> None:
 def test_without_any_bytes_there_is_no_unit() -> None:
     sides = tuple(f"{path}_flush_length" for path in TABLE[:3])
     assert units((*TABLE[:3], *sides), deletes={}, lengths=dict.fromkeys(TABLE[:3], 0)) == {}
-
-
-def test_delete_files_are_those_of_delete_deltas() -> None:
-    found = delete_files(planned(TABLE, MAJOR, HIVE3))
-    assert [(file.path, file.length, file.directory) for file in found] == [(TABLE[3], 100, GONE)]
 
 
 JOINING = RewriteSettings(stripe_bytes=1000, copy_bytes=100)
@@ -260,15 +239,6 @@ def test_a_small_stripe_joins_one_that_has_to_be_rewritten() -> None:
     actions = plan_stripes([stripe(0, deleted=1), stripe(1, SMALL), stripe(2, no_copy="no row index")], JOINING)
     assert shape(actions) == [("rewrite", [0, 1]), ("rewrite", [2])]
     assert actions[0].reason == "row to leave out: 1 deleted; small (1 of 2 stripes)"
-
-
-def test_a_joined_stripe_is_not_larger_than_the_tables() -> None:
-    assert in_short(*(stripe(n, 400, deleted=1) for n in range(5))) == [
-        ("rewrite", [0, 1]),
-        ("rewrite", [2, 3]),
-        ("rewrite", [4]),
-    ]
-    assert in_short(stripe(0, 5000, deleted=1)) == [("rewrite", [0])]
 
 
 def test_stripes_of_two_time_zones_are_not_joined() -> None:

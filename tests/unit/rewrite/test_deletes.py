@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acid_inputs import B0, B1, B3, COLUMNS, STRIPES, at, at_root, events, full, ids, open_all, without_stride, write
+from acid_inputs import B0, B1, B3, COLUMNS, STRIPES, at, at_root, full, ids, open_all, without_stride, write
 from judges import mutants, tables
 from judges import orc_tail as o
 from orc_memory import file_options, longs
 
-from acidlib.errors import CorruptError, RefusedError
+from acidlib.errors import CorruptError
 from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.units import DataFile
 from acidlib.orc.proto import Compression
@@ -117,17 +117,6 @@ def test_a_stripe_without_rows_holds_no_event(tmp_path: Path) -> None:
     file = at(path)
     assert buckets_of(file) == {0}
     assert parts(read((file,), 0, ids())) == [(1, B0, 0, 9), (1, B0, 1, 9)]
-
-
-def test_rows_among_delete_events_are_refused(tmp_path: Path) -> None:
-    file = events(tmp_path / "delete_delta_0000005_0000005" / "bucket_00000", tables.inserts(5, [(1, "x")]))
-    with pytest.raises(RefusedError, match=r"stripe 0 of .*operation 0 to 0 where only 2"):
-        read((file,), 0, ids())
-
-
-def test_an_event_above_the_mark_is_corrupt(tmp_path: Path) -> None:
-    with pytest.raises(CorruptError, match="write id 5, above the high-water mark 4"):
-        read((deletes(tmp_path, 5, (1, B0, 1)),), 0, ids(4))
 
 
 @pytest.mark.parametrize("prop", [-1, 2 << 29, 3 << 29])

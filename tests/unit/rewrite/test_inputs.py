@@ -9,7 +9,6 @@ from acid_inputs import (
     B0,
     COLUMNS,
     CountedFiles,
-    aligned,
     all_keys,
     at,
     at_root,
@@ -24,15 +23,9 @@ from acid_inputs import (
 )
 from judges import tables
 
-from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.units import DataFile, FileForm
-from acidlib.orc.schema import TypeNode, row_struct
+from acidlib.errors import CorruptError
 from acidlib.rewrite.inputs import MOST_TAILS
 from acidlib.rewrite.keys import StripeKeys
-
-
-def row_of(file: DataFile) -> TypeNode:
-    return row_struct(at_root().tail(file).root)
 
 
 def test_originals_are_numbered_on_in_path_order_and_raw_deltas_each_by_themselves(tmp_path: Path) -> None:
@@ -80,32 +73,10 @@ def test_every_file_is_closed_whatever_happens(tmp_path: Path) -> None:
     assert data.opened == []
 
 
-def test_a_file_that_is_gone_or_shorter_is_an_error(tmp_path: Path) -> None:
-    file = delta(tmp_path)
-    Path(full(file)).write_bytes(Path(full(file)).read_bytes()[:-1])
-    with pytest.raises(CorruptError, match=r"bucket_00000: because it has \d+ bytes and was listed with"), opened(file):
-        pass
-    Path(full(file)).unlink()
-    with pytest.raises(CorruptError, match="no such file"), opened(file):
-        pass
-
-
 def test_a_bucket_file_without_the_acid_columns_is_corrupt(tmp_path: Path) -> None:
     file = write(tmp_path / "delta_1_1" / "bucket_00000", tables.orc_bytes(COLUMNS, rows(3)))
     with pytest.raises(CorruptError, match=r"bucket_00000: because its name promises ACID events"), opened(file):
         pass
-
-
-def test_the_users_columns_and_their_alignment(tmp_path: Path) -> None:
-    file = delta(tmp_path)
-    assert str(row_of(file)) == COLUMNS
-    raw = original(tmp_path / "000000_0", rows(1))
-    wide = row_of(raw)
-    with opened(file) as inputs:
-        assert aligned(wide, inputs[0]).copyable
-    narrow = write(tmp_path / "n", tables.orc_bytes("struct<a:date>", [(1,)]), form=FileForm.ORIGINAL)
-    with opened(file) as inputs, pytest.raises(RefusedError, match=f"Cannot compact {full(file)}"):
-        aligned(row_of(narrow), inputs[0])
 
 
 def test_of_many_files_only_the_last_tails_are_kept(tmp_path: Path) -> None:

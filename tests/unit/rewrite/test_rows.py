@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from acid_inputs import B0, B1, COLUMNS, aligned, events, ids, opened, original, rows, without_stride, write
+from acid_inputs import B0, COLUMNS, aligned, events, ids, opened, original, rows, without_stride, write
 from judges import tables
 from orc_memory import file_options
 
-from acidlib.errors import CorruptError, RefusedError
+from acidlib.errors import RefusedError
 from acidlib.model.units import DataFile
 from acidlib.orc.proto import Calendar, Compression
 from acidlib.orc.reader import JAVA_WRITER, ORC_135
@@ -222,9 +222,3 @@ def test_stripes_without_timestamps_have_one_zone_and_others_their_writers(tmp_p
         data = tables.acid_bytes(columns, tables.inserts(7, [row]), layout)
         with opened(write(tmp_path / "delta_0000007_0000007_0000" / "bucket_00000", data)) as inputs:
             assert stripes_of(*inputs)[0].facts.timezone == zone
-
-
-def test_a_stripe_of_another_bucket_stops_everything(tmp_path: Path) -> None:
-    file = events(tmp_path / "delta_0000007_0000007_0000" / "bucket_00000", tables.inserts(7, rows(3), writer=1))
-    with opened(file) as inputs, pytest.raises(CorruptError, match="rows of bucket 1"):
-        stripes_of(*inputs, deleted=key_set(0, bucket=B1))

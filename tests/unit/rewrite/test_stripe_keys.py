@@ -156,14 +156,6 @@ def test_statements_of_one_bucket_are_one_bucket(tmp_path: Path) -> None:
         assert StripeKeys(inputs[0], 0).buckets() == {3}
 
 
-@pytest.mark.parametrize("prop", [-1, (2 << 29) - (1 << 31), 2 << 29])
-def test_a_bucket_property_of_another_codec_names_file_and_stripe(tmp_path: Path, prop: int) -> None:
-    bad = tables.orc_bytes(tables.acid_schema(COLUMNS), [(0, 7, prop, 0, 7, None)], STRIPES)
-    file = write(tmp_path / "delta_0000008_0000008_0000" / "bucket_00000", bad)
-    with opened(file) as inputs, pytest.raises(CorruptError, match=r"stripe 0 of \S*bucket_00000: .*codec version"):
-        StripeKeys(inputs[0], 0).check()
-
-
 @pytest.mark.parametrize("change", [None, without_stride], ids=["statistics", "decoded"])
 @pytest.mark.parametrize(
     "directory", ["delta_0000007_0000007_0000", "delete_delta_0000007_0000007_0000", "base_0000007"]
@@ -207,14 +199,6 @@ def test_a_row_above_the_mark_is_corrupt_and_named(tmp_path: Path) -> None:
         pytest.raises(CorruptError, match=r"stripe 2 of .*: because it holds write id 7, above the high-water mark 6"),
     ):
         aborted_rows(StripeKeys(inputs[0], 2), ids(6))
-
-
-def test_a_mutant_that_moves_a_minimum_is_seen_by_these_bounds(tmp_path: Path) -> None:
-    """The bounds come from the stripe's statistics: so tests above would notice if they came from elsewhere."""
-    data = tables.acid_bytes(COLUMNS, tables.inserts(7, rows(30)), STRIPES)
-    changed = mutants.shift_stripe_statistic(o.read_orc(data), 1, 4, by=-3)
-    with opened(write(tmp_path / "delta_0000007_0000007_0000" / "bucket_00000", changed)) as inputs:
-        assert StripeKeys(inputs[0], 1).key_range() == ((7, B0, 7), (7, B0, 19))
 
 
 @pytest.mark.parametrize("column", [1, 2, 3, 4, 5])
