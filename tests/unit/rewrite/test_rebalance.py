@@ -45,7 +45,6 @@ from acidlib.model.units import RewriteSettings
 from acidlib.rewrite.rebalance import RebalanceUnit
 from acidlib.rewrite.recode import KeptRows
 
-NESTED = "struct<id:int,v:string,l:array<struct<k:bigint,s:string>>,m:map<string,double>,d:date>"
 TXN = 90
 WIDE = "struct<id:int,v:string>"
 V = 8
@@ -54,15 +53,6 @@ CALENDAR, PROLEPTIC = 11, 2
 """A field of an ORC file's footer, and a value of it."""
 SMALL_STRIPES = Layout(stripe_size=1, batch=4, block=1 << 10)
 """Of four rows each, where these are as large as `wide_rows`."""
-
-
-def nested_row(number: int) -> tuple[object, ...]:
-    """A row of `NESTED`, with nulls on every level."""
-    if number % 11 == 0:
-        return (number, None, None, None, None)
-    items = [(number * 10 + i, f"s{i}" if i % 2 else None) for i in range(number % 4)]
-    pairs = {f"k{i}": number / 3 if i else None for i in range(number % 3)}
-    return (number, f"v{number % 7}", items, pairs, number % 50)
 
 
 def wide_rows(first: int, count: int) -> list[tuple[int, str]]:
@@ -78,40 +68,6 @@ def rebalanced(built: Built, buckets: int | None = None, settings: RewriteSettin
 
 def read(built: Built) -> list[merge.Row]:
     return sorted(merge.read(built.location, built.write_ids, generation=4, hidden_txns=frozenset(), strict=True))
-
-
-@pytest.mark.parametrize("settings", [RewriteSettings(), RewriteSettings(stripe_bytes=600, copy_bytes=0)])
-@pytest.mark.parametrize(
-    ("has_base", "writers"), [(False, 3), (True, 3), (True, 1)], ids=["deltas", "base", "base of one bucket"]
-)
-def test_rows_of_all_buckets_are_counted_by_their_ids(
-    tmp_path: Path, has_base: bool, writers: int, settings: RewriteSettings
-) -> None:
-    """Interleaved write ids of several writers, deleted, updated and aborted rows, every kind of nested column."""
-    chance = random.Random(7)
-    transactions, next_row = [], 0
-    for number in range(9):
-        count = chance.randint(1, 40)
-        transactions.append(
-            Transaction(
-                inserts=tuple(nested_row(next_row + i) for i in range(count)),
-                updates=tuple(
-                    (chance.randint(0, 99), nested_row(1000 + next_row + i)) for i in range(chance.randint(0, 4))
-                ),
-                deletes=tuple(chance.randint(0, 99) for _ in range(chance.randint(0, 5))),
-                aborted=number in (3, 6),
-            )
-        )
-        next_row += count
-    built = build(
-        tmp_path / "t", NESTED, transactions, writers=writers, layouts=(Layout(), Layout(stripe_size=1, batch=7))
-    )
-    if has_base:  # of many write ids in each stripe, which those of the other buckets lie between
-        compact_directory(built.location, MAJOR, built.write_ids, Generation.HIVE4, TXN - 1)
-    done = rebalanced(built, 4, settings)
-    assert done.directories == (f"base_0000009_v{TXN:07d}",)
-    assert read(built) == renumbered(built.expected, 4)
-    assert sum(one.rows_out or 0 for one in done.results) == len(built.expected)
 
 
 def test_whole_stripes_are_copied_and_those_at_the_edge_of_a_bucket_are_not(tmp_path: Path) -> None:
