@@ -188,7 +188,7 @@ class _Pool:
         self._go_on(now)
 
 
-class _VirtualThreads:
+class _VirtualThreads(Threads):
     """See acidlib.service.schedule.Threads."""
 
     def __init__(self, machine: _Machine) -> None:

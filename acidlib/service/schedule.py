@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -69,22 +69,6 @@ class Piece(Protocol[Result]):
 
     def give_back(self) -> None:
         """Leave it to another run: it is not begun."""
-
-
-class Threads(Protocol):
-    """Does steps and jobs. What is to follow one is called where `next_ended` is, once that has ended."""
-
-    def step(self, work: Callable[[], Found], then: Callable[[Found], None]) -> None:
-        """Do something in the driver."""
-
-    def job(self, work: Callable[[], Found], then: Callable[[Found], None]) -> None:
-        """Run something on the executors, which the driver waits for."""
-
-    def next_ended(self, while_waiting: Callable[[], None]) -> None:
-        """Wait for something to end, with a call each second meanwhile, and call what follows all that has."""
-
-    def give_up(self, cancel: Callable[[], None]) -> None:
-        """Begin nothing more, and wait for what was begun; `cancel` ends jobs that run."""
 
 
 class Flow(Generic[Result]):
@@ -317,62 +301,24 @@ class _TaskQueue:
         return [[found[number] for number in batch] for batch in chosen]
 
 
-# --- threads ----------------------------------------------------------------------------------------------------------
+class Threads:
+    """Where steps and jobs are done; what is to follow one is called where `next_ended` is, once that has ended.
 
-
-@contextmanager
-def _threads(slots: int) -> Iterator[Threads]:
-    """Have threads of the driver as long as a flow runs; without slots all is done in the caller's."""
-    if not slots:
-        yield _AtOnce()
-        return
-    with (
-        started_threads(THREADS, "acidlib-place") as steps,
-        ThreadPoolExecutor(MOST_JOBS, "acidlib-job") as jobs,
-        started_threads(1, "acidlib-starter") as starter,
-    ):
-        yield _InThreads(steps, jobs, starter)
-
-
-class _AtOnce:
-    """Does one thing after the other, in the caller's thread."""
-
-    def __init__(self) -> None:
-        self._waiting: deque[tuple[Callable[[], Any], Callable[[Any], None]]] = deque()
-
-    def step(self, work: Callable[[], Found], then: Callable[[Found], None]) -> None:
-        """See Threads."""
-        self._waiting.append((work, then))
-
-    job = step
-
-    def next_ended(self, while_waiting: Callable[[], None]) -> None:
-        """See Threads."""
-        del while_waiting  # nothing is waited for
-        work, then = self._waiting.popleft()
-        then(work())
-
-    def give_up(self, cancel: Callable[[], None]) -> None:
-        """See Threads."""
-
-
-class _InThreads:
-    """Does steps in some threads, and jobs in others, of which there are as many as were needed at a time.
-
-    Those `starter` starts, which has one thread: see `started_threads`.
+    Steps are done in some threads, and jobs in others, of which there are as many as were needed at a time. Those
+    `starter` starts, which has one thread: see `started_threads`.
     """
 
-    def __init__(self, steps: ThreadPoolExecutor, jobs: ThreadPoolExecutor, starter: ThreadPoolExecutor) -> None:
+    def __init__(self, steps: Executor, jobs: Executor, starter: Executor) -> None:
         self._steps, self._jobs, self._starter = steps, jobs, starter
         self._events: SimpleQueue[Callable[[], object]] = SimpleQueue()
         self._futures: set[Future[Any]] = set()  # each leaves it in the thread that ends it
 
     def step(self, work: Callable[[], Found], then: Callable[[Found], None]) -> None:
-        """See Threads."""
+        """Do something in the driver."""
         self._submit(self._steps, work, then)
 
     def job(self, work: Callable[[], Found], then: Callable[[Found], None]) -> None:
-        """See Threads."""
+        """Run something on the executors, which the driver waits for."""
 
         def started(future: Future[None]) -> None:
             if not future.cancelled() and future.exception():
@@ -380,7 +326,7 @@ class _InThreads:
 
         self._starter.submit(self._submit, self._jobs, work, then).add_done_callback(started)
 
-    def _submit(self, pool: ThreadPoolExecutor, work: Callable[[], Found], then: Callable[[Found], None]) -> None:
+    def _submit(self, pool: Executor, work: Callable[[], Found], then: Callable[[Found], None]) -> None:
         def ended(future: Future[Found]) -> None:
             self._futures.discard(future)
             if not future.cancelled():
@@ -391,7 +337,7 @@ class _InThreads:
         future.add_done_callback(ended)
 
     def next_ended(self, while_waiting: Callable[[], None]) -> None:
-        """See Threads."""
+        """Wait for something to end, with a call each second meanwhile, and call what follows all that has."""
         while True:
             try:
                 then = self._events.get(timeout=_WAITING_SECONDS)
@@ -403,7 +349,7 @@ class _InThreads:
             self._events.get()()
 
     def give_up(self, cancel: Callable[[], None]) -> None:
-        """See Threads."""
+        """Begin nothing more, and wait for what was begun; `cancel` ends jobs that run."""
         self._starter.shutdown(wait=True, cancel_futures=True)
         for pool in (self._steps, self._jobs):
             pool.shutdown(wait=False, cancel_futures=True)
@@ -412,3 +358,26 @@ class _InThreads:
             wait(running, timeout=_CANCEL_SECONDS)
         for pool in (self._steps, self._jobs):
             pool.shutdown(wait=True)
+
+
+class _AtOnce(Executor):
+    """Does what is submitted before it returns, in the caller's thread."""
+
+    def submit(self, work: Callable[..., Found], /, *given: Any, **named: Any) -> Future[Found]:
+        future: Future[Found] = Future()
+        future.set_result(work(*given, **named))
+        return future
+
+
+@contextmanager
+def _threads(slots: int) -> Iterator[Threads]:
+    """Have threads of the driver as long as a flow runs; without slots all is done in the caller's."""
+    if not slots:
+        yield Threads(_AtOnce(), _AtOnce(), _AtOnce())
+        return
+    with (
+        started_threads(THREADS, "acidlib-place") as steps,
+        ThreadPoolExecutor(MOST_JOBS, "acidlib-job") as jobs,
+        started_threads(1, "acidlib-starter") as starter,
+    ):
+        yield Threads(steps, jobs, starter)

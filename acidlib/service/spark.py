@@ -25,6 +25,7 @@ from acidlib.errors import RefusedError, RetryError
 from acidlib.planning.units import SMALL_BYTES
 from acidlib.service.services import Application, Task, attempt
 from acidlib.service.spark_driver import (
+    ARCHIVE_PROPERTIES,
     OF_THIS_PROCESS,
     SHELL,
     SUBMIT_ARGS,
@@ -51,7 +52,6 @@ _PROXIES = tuple(
     for name in ("org.apache.spark.deploy.yarn", "org.apache.hadoop.yarn.server.webproxy.amfilter")
 )
 """Set on YARN: where it shows the application, by Spark 4 and by Spark 3."""
-_ARCHIVES = ("spark.archives", "spark.yarn.dist.archives")
 _PATH = "spark.executorEnv.PYTHONPATH"
 _BEFORE_SPARK, _GIVE_BACK_SECONDS = 1000, 600
 """The priority of what a JVM does before it stops its context (40), and for how long it waits for the run then."""
@@ -78,7 +78,7 @@ class SparkRunner:
             raise RefusedError(other_queue(queue))
         self._name = name
         self._conf = {key: value for key, value in conf.items() if key not in stated}
-        if CHECKOUT is not None and not any(key in stated or key in conf for key in (*_ARCHIVES, _PATH)):
+        if CHECKOUT is not None and not any(key in stated or key in conf for key in (*ARCHIVE_PROPERTIES, _PATH)):
             # in an archive is a package of its own, and this one would stand before it
             self._conf[_PATH] = str(CHECKOUT)
         self.application = Application()

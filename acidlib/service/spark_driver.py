@@ -55,11 +55,11 @@ _WITH_A_VALUE = frozenset(
 )
 OPTIONS = tuple(sorted((_SWITCHES | _WITH_A_VALUE) - {"--usage-error"}))
 """Those of spark-submit, of all its versions that are known here."""
-_ARCHIVES = ("spark.archives", "spark.yarn.dist.archives")
+ARCHIVE_PROPERTIES = ("spark.archives", "spark.yarn.dist.archives")
 _NAMED = {
     MASTER: "spark.master",
     DEPLOY_MODE: "spark.submit.deployMode",
-    ARCHIVES: _ARCHIVES[0],
+    ARCHIVES: ARCHIVE_PROPERTIES[0],
     QUEUE: YARN_QUEUE,
     PRINCIPAL: "spark.kerberos.principal",
     KEYTAB: "spark.kerberos.keytab",
@@ -138,7 +138,7 @@ class SparkOptions:
     @property
     def archives(self) -> tuple[str, ...]:
         """What is unpacked where executors start."""
-        found = [self.property(name) for name in _ARCHIVES]
+        found = [self.property(name) for name in ARCHIVE_PROPERTIES]
         return tuple(part for text in found for part in re.split(r"\s*,\s*", text.strip()) if part)
 
     @property

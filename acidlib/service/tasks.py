@@ -17,19 +17,20 @@ from acidlib.rewrite.join import join_facts, run_join
 from acidlib.rewrite.rebalance import RebalanceUnit, SourceBucket, find_runs, run_rebalance
 from acidlib.stores.store import attempt_path
 from acidlib.stores.stores import Stores
+from acidlib.verify.files import require_reader
+from acidlib.verify.tally import BucketView, PlainView, Tally, buckets_of_deletes, tally_of, tally_of_plain
 
 AnyUnit = Unit | JoinUnit | RebalanceUnit
 
 
 def look_task(
-    stores: Stores, location: Location, file: DataFile, ways: frozenset[JoinWay] | None, attempt: str
+    stores: Stores, location: Location, file: DataFile, ways: frozenset[JoinWay] | None, _: str
 ) -> frozenset[int] | JoinFacts:
     """Look into a file that decides which units there are.
 
     Of a file of an insert-only table, which may be joined in some `ways`, return how; of a file of delete events the
     buckets that they belong to.
     """
-    del attempt
     place = InputFiles(location, stores.data(location))
     return event_buckets(file, place) if ways is None else join_facts(file, ways, place)
 
@@ -49,9 +50,8 @@ def run_unit_task(unit: AnyUnit, staging: str | None, stores: Stores, attempt: s
         return result if result.path is None else replace(result, path=data.written(result.path))
 
 
-def plan_bucket_task(unit: Unit, stores: Stores, attempt: str) -> BucketPlan:
+def plan_bucket_task(unit: Unit, stores: Stores, _: str) -> BucketPlan:
     """Plan a large bucket for the tasks that will share it."""
-    del attempt
     with _defects_named(unit):
         return plan_bucket(unit, stores.data(unit.location), time.perf_counter)
 
@@ -75,11 +75,32 @@ def join_parts_task(
         return replace(result, path=data.written(path))
 
 
-def find_runs_task(unit: Unit, number: int, stores: Stores, attempt: str) -> SourceBucket:
+def find_runs_task(unit: Unit, number: int, stores: Stores, _: str) -> SourceBucket:
     """Find the runs of rows of a bucket that is rebalanced, which has a number among those of its place."""
-    del attempt
     with _defects_named(unit):
         return find_runs(unit, number, stores.data(unit.location))
+
+
+def tally_task(view: BucketView | PlainView, stores: Stores, _: str) -> Tally:
+    """Count and sum a bucket as one side sees it, when a result is verified."""
+    files = stores.data(view.location)
+    if isinstance(view, PlainView):
+        return tally_of_plain(view, files, time.perf_counter)
+    return tally_of(view, files, time.perf_counter)
+
+
+def delete_buckets_task(stores: Stores, location: Location, file: DataFile, _: str) -> frozenset[int]:
+    """Return the buckets of the rows that a delete file deletes, as the second reader reads it."""
+    return buckets_of_deletes(stores.data(location), location, file)
+
+
+def reader_task(_: str) -> None:
+    """Raise RefusedError where executors could not verify: to be known before anything is compacted."""
+    require_reader()
+
+
+def nothing(_: str) -> None:
+    """Do nothing, where tasks are run: with this module all that they need is loaded."""
 
 
 @contextmanager
@@ -94,8 +115,3 @@ def _defects_named(unit: AnyUnit) -> Iterator[None]:
             f"Cannot compact {unit.directory}/{unit.file_name}: because of an unexpected "
             f"{type(error).__name__}: {error}"
         ) from error
-
-
-def nothing(attempt: str) -> None:
-    """Do nothing, where tasks are run: with this module all that they need is loaded."""
-    del attempt

@@ -19,7 +19,7 @@ from functools import partial, reduce
 from typing import Any
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, UnverifiedError
-from acidlib.model.listing import ListedFile, Listing
+from acidlib.model.listing import ListedFile
 from acidlib.model.names import BaseDir, parse_directory
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.units import DataFile, JoinUnit, JoinWay
@@ -33,8 +33,7 @@ from acidlib.service.places import ListedPlace, Target
 from acidlib.service.plan import Prepared, with_logical_lengths
 from acidlib.service.schedule import ran
 from acidlib.service.services import Services, Task
-from acidlib.service.tasks import AnyUnit
-from acidlib.service.verify_tasks import delete_look_task, reader_task, view_task
+from acidlib.service.tasks import AnyUnit, delete_buckets_task, reader_task, tally_task
 from acidlib.stores.listing import list_location
 from acidlib.stores.store import Stage, StagedDirectory
 from acidlib.verify.tally import BucketView, PlainView, Tally
@@ -71,31 +70,105 @@ class Compacted:
         """What was compacted."""
         return self.place.target
 
-    def now(self, listing: Listing) -> ListedPlace:
-        """The place as its readers see it once the result counts; a transaction of ours has not committed yet."""
-        understood = self.target.interpretation
+    def as_read(self, services: Services) -> ListedPlace:
+        """Return the place as its readers see it once the result counts.
+
+        By a fresh listing, or by what it will be once the result is published; a transaction of ours has not committed.
+        """
+        before, understood = self.place.listing, self.target.interpretation
+        if self.staged:
+            made = (
+                ListedFile(path=f"{directory.name}/{name}", length=length, modified=0.0)
+                for directory in self.staged
+                for name, length in directory.files.items()
+            )
+            listing = replace(
+                before,
+                files=(*before.files, *made),
+                directories=(*before.directories, *self.results),
+                compacted_bases=before.compacted_bases | self.marked,
+            )
+        else:
+            location = self.target.location
+            listing = list_location(services.fs(location), location, missing=ConflictError)
         if understood.visible_on_commit and understood.visibility_txn is not None:
             txns = understood.txns.with_committed(understood.visibility_txn)
             understood = replace(understood, txns=txns)
         return replace(self.target, interpretation=understood).listed(listing)
 
-    def listing(self, services: Services) -> Listing:
-        """Return the listing by which readers find the result: as it is now, or as it will be when it is published."""
-        if not self.staged:
-            location = self.target.location
-            return list_location(services.fs(location), location, missing=ConflictError)
-        before = self.place.listing
-        made = (
-            ListedFile(path=f"{directory.name}/{name}", length=length, modified=0.0)
-            for directory in self.staged
-            for name, length in directory.files.items()
-        )
-        return replace(
-            before,
-            files=(*before.files, *made),
-            directories=(*before.directories, *self.results),
-            compacted_bases=before.compacted_bases | self.marked,
-        )
+
+class Verifier:
+    """Verifies the results of one run, if it is to; `release_held`: what is at a place counts, a person says so."""
+
+    def __init__(self, services: Services, *, release_held: bool) -> None:
+        self._services = services
+        self._release_held = release_held
+        self._share = share_of(services.settings.text(VERIFY))
+
+    @property
+    def is_wanted(self) -> bool:
+        """True where results are verified."""
+        return self._share is not None
+
+    def tasks(self) -> list[Task]:
+        """Return what has to go well before anything is made."""
+        return [Task(reader_task, 0, "look")] if self.is_wanted else []
+
+    @contextmanager
+    def around_publication(self, held: CompactionHold, directories: tuple[str, ...]) -> Iterator[None]:
+        """Surround the publication of what cannot be read before that: what readers see then is not verified yet."""
+        held.will_verify(directories)
+        try:
+            yield
+        except AcidError:
+            with suppress(AcidError):  # what is noted for nothing does no harm, but a status tells it
+                location = held.target.location
+                there = list_location(self._services.fs(location), location, missing=ConflictError).top_directories()
+                if not any(name in there for name in directories):
+                    held.will_verify(())
+            raise
+
+    async def compare(self, done: Compacted, request_id: int | None, share: float) -> Verification:
+        """Compare so many of the buckets; UnverifiedError where something differs, or cannot be read."""
+        found = Verification(share=share, before=_names(done.directories))
+        try:
+            return await _compare(self._services, done, found, request_id)
+        except UnverifiedError:
+            raise
+        except AcidError as error:
+            raise UnverifiedError(_reason(done, str(error), found)) from error
+
+    def why_not(self, request: CompactionRequest | None, target: Target) -> str | None:
+        """Return why nothing is done at a place that is held for a request; None where it is not, or this run verifies
+        what it makes, or what is left there, before anything is made of it.
+        """
+        if request is None or self._release_held:
+            return None
+        insert_only = target.is_insert_only
+        may_verify = not shows(request) or not (request.facts.differs or insert_only)
+        if self.is_wanted and may_verify:
+            return None
+        return f"Cannot compact {target.ref}: {why_held(request, insert_only=insert_only)}"
+
+    async def released(self, held: CompactionHold, place: ListedPlace) -> tuple[str | None, Verification | None, float]:
+        """Return why nothing may be done at a place that is quarantined, what was compared to find that out, and the
+        share of the buckets that are to be compared of the next result.
+
+        What a run left that ended before it had verified it is verified here: all it was made of is still there. After
+        a result that could not be verified all buckets are: another sample may not meet what was wrong.
+        """
+        request = held.unverified(place.listing)
+        why_not, share = self.why_not(request, place.target), self._share or 1.0
+        if request is None or self._release_held or why_not is not None:
+            return why_not, None, share
+        if not shows(request):
+            return None, None, 1.0
+        held.will_verify(request.facts.unverified or ())
+        left = left_behind(self._services, place, request.facts.unverified or ())
+        found = await self.compare(left, request.id, share)
+        verified = f"the result of request {request.id}, whose run had ended before that, is verified"
+        self._services.progress.note(verified, place=str(held.target.ref))
+        return None, found, share
 
 
 def made_by(
@@ -128,7 +201,7 @@ def made_by(
 
 
 def left_behind(services: Services, place: ListedPlace, published: tuple[str, ...]) -> Compacted:
-    """What a run has made at a full ACID place that ended before it had verified it; `place` is as it is now."""
+    """Return what a run made at a full ACID place that ended before it had verified it; `place` is as it is now."""
     location, stores = place.target.location, services.stores
     before = place.target.listed(place.listing.without(published))
     is_base = any(isinstance(parse_directory(name, place.generation), BaseDir) for name in published)
@@ -149,7 +222,7 @@ def left_behind(services: Services, place: ListedPlace, published: tuple[str, ..
 async def _compare(services: Services, done: Compacted, found: Verification, request_id: int | None) -> Verification:
     location = done.target.location
     fs, insert_only = services.fs(location), done.target.is_insert_only
-    place = done.now(done.listing(services))
+    place = done.as_read(services)
     read = directories_read(place.state, place.listing, done.kind, insert_only=insert_only)
     now = with_logical_lengths(fs, location, read)
     if done.staged:  # where their files can be read now
@@ -171,18 +244,14 @@ async def _compare(services: Services, done: Compacted, found: Verification, req
     share = 1.0 if rebalanced else found.share
     chosen = chosen_buckets(buckets, share, place=str(location), request=request_id)
     views = [_view(services, done, about, side, bucket) for bucket in chosen for side in (done.directories, now)]
-    tasks = [Task(partial(view_task, one, services.stores), one.length, "verify") for one in views]
+    tasks = [Task(partial(tally_task, one, services.stores), one.length, "verify") for one in views]
     tallies: list[Tally] = await ran(*tasks)
     pairs = dict(zip(chosen, zip(tallies[::2], tallies[1::2], strict=True), strict=True))
+    compared = [(f"bucket {bucket} has", *sides) for bucket, sides in pairs.items()]
     if rebalanced:
-        before, now_there = (reduce(Tally.with_more, tallies[side::2], Tally()) for side in (0, 1))
-        different = _words(before, now_there, "all buckets together have")
-    else:
-        different = [
-            words
-            for bucket, (before, after) in pairs.items()
-            for words in _words(before, after, f"bucket {bucket} has")
-        ]
+        before, after = (reduce(Tally.with_more, tallies[side::2], Tally()) for side in (0, 1))
+        compared = [("all buckets together have", before, after)]
+    different = [f"{what} {words}" for what, before, after in compared if (words := before.differs_from(after))]
     found = replace(
         found,
         share=share,
@@ -196,11 +265,6 @@ async def _compare(services: Services, done: Compacted, found: Verification, req
         more = f" and {len(different) - _SHOWN} more buckets" if len(different) > _SHOWN else ""
         raise UnverifiedError(_reason(done, "; ".join(different[:_SHOWN]) + more, found))
     return found
-
-
-def _words(before: Tally, after: Tally, what: str) -> list[str]:
-    words = before.differs_from(after)
-    return [] if words is None else [f"{what} {words}"]
 
 
 def _not_taken(done: Compacted, now: ListedPlace) -> str | None:
@@ -234,7 +298,7 @@ async def _buckets_of_deletes(
         for file in one.files
         if not file.aborted
     }
-    look = partial(delete_look_task, services.stores, done.target.location)
+    look = partial(delete_buckets_task, services.stores, done.target.location)
     answers = await ran(*(Task(partial(look, file), file.length, "look") for file in files.values()))
     return dict(zip(files, answers, strict=True))
 
@@ -299,77 +363,3 @@ def _reason(done: Compacted, what: str, found: Verification) -> str:
             "again with --release-held if it is right"
         )
     return f"Cannot vouch for the compaction of {target.ref}: {what} ({sides}). {then}"
-
-
-class Verifier:
-    """Verifies the results of one run, if it is to; `release_held`: what is at a place counts, a person says so."""
-
-    def __init__(self, services: Services, *, release_held: bool) -> None:
-        self._services = services
-        self._release_held = release_held
-        self._share = share_of(services.settings.text(VERIFY))
-
-    @property
-    def is_wanted(self) -> bool:
-        """Whether results are verified."""
-        return self._share is not None
-
-    def tasks(self) -> list[Task]:
-        """What has to go well before anything is made."""
-        return [Task(reader_task, 0, "look")] if self.is_wanted else []
-
-    @contextmanager
-    def around_publication(self, held: CompactionHold, directories: tuple[str, ...]) -> Iterator[None]:
-        """Around the publication of what cannot be read before that: what readers see then is not verified yet."""
-        held.will_verify(directories)
-        try:
-            yield
-        except AcidError:
-            with suppress(AcidError):  # what is noted for nothing does no harm, but a status tells it
-                location = held.target.location
-                there = list_location(self._services.fs(location), location, missing=ConflictError).top_directories()
-                if not any(name in there for name in directories):
-                    held.will_verify(())
-            raise
-
-    async def compare(self, done: Compacted, request_id: int | None, share: float) -> Verification:
-        """Compare so many of the buckets; UnverifiedError where something differs, or cannot be read."""
-        found = Verification(share=share, before=_names(done.directories))
-        try:
-            return await _compare(self._services, done, found, request_id)
-        except UnverifiedError:
-            raise
-        except AcidError as error:
-            raise UnverifiedError(_reason(done, str(error), found)) from error
-
-    def why_not(self, request: CompactionRequest | None, target: Target) -> str | None:
-        """Return why nothing is done at a place that is held for a request; None where it is not, or this run verifies
-        what it makes, or what is left there, before anything is made of it.
-        """
-        if request is None or self._release_held:
-            return None
-        insert_only = target.is_insert_only
-        may_verify = not shows(request) or not (request.facts.differs or insert_only)
-        if self.is_wanted and may_verify:
-            return None
-        return f"Cannot compact {target.ref}: {why_held(request, insert_only=insert_only)}"
-
-    async def released(self, held: CompactionHold, place: ListedPlace) -> tuple[str | None, Verification | None, float]:
-        """Return why nothing may be done at a place that is quarantined, what was compared to find that out, and the
-        share of the buckets that are to be compared of the next result.
-
-        What a run left that ended before it had verified it is verified here: all it was made of is still there. After
-        a result that could not be verified all buckets are: another sample may not meet what was wrong.
-        """
-        request = held.unverified(place.listing)
-        why_not, share = self.why_not(request, place.target), self._share or 1.0
-        if request is None or self._release_held or why_not is not None:
-            return why_not, None, share
-        if not shows(request):
-            return None, None, 1.0
-        held.will_verify(request.facts.unverified or ())
-        left = left_behind(self._services, place, request.facts.unverified or ())
-        found = await self.compare(left, request.id, share)
-        verified = f"the result of request {request.id}, whose run had ended before that, is verified"
-        self._services.progress.note(verified, place=str(held.target.ref))
-        return None, found, share
