@@ -7,11 +7,10 @@ from functools import partial
 from threading import Event
 
 import pytest
-from runners import LocalRunner
 
 from acidlib.admission import THREADS, AdaptiveLimit
 from acidlib.errors import ConflictError, DefectError
-from acidlib.service.services import Task, as_done, attempt, value_of
+from acidlib.service.services import as_done, attempt, value_of
 
 
 def work(item: int, unique: str) -> str:
@@ -23,6 +22,8 @@ def work(item: int, unique: str) -> str:
 def test_attempt() -> None:
     assert attempt(partial(work, 5), "u") == "20:u"
     assert isinstance(attempt(partial(work, -1), "u"), ConflictError)
+    with pytest.raises(ConflictError, match="-1"):
+        value_of(attempt(partial(work, -1), "u"))
     fault = attempt(partial(work, 0), "u")
     assert isinstance(fault, DefectError)
     assert "unexpected ZeroDivisionError" in str(fault)
@@ -34,16 +35,6 @@ def test_an_interrupt_is_no_value() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         attempt(interrupted, "u")
-
-
-def test_local_runner_keeps_the_order_and_gives_each_attempt_a_name() -> None:
-    counter = itertools.count()
-    runner = LocalRunner(lambda: str(next(counter)))
-    one, two, three = (Task(partial(work, number), 0) for number in (1, -2, 4))
-    (first, refused), (last,) = runner.run([[one, two], [three]], group="g")
-    assert [first, last] == ["100:0", "25:2"]
-    with pytest.raises(ConflictError, match="-2"):
-        value_of(refused)
 
 
 def test_after_an_interrupt_those_that_wait_to_be_let_in_do_nothing() -> None:

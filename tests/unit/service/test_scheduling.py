@@ -6,7 +6,6 @@ import pytest
 from simulated_cluster import Costs, heavy_tailed, simulate
 
 from acidlib.model.units import MEBIBYTE
-from acidlib.service.compact import places_in_flight
 
 SIZES = heavy_tailed(1, 2500, 1000 * MEBIBYTE, most=20_000 * MEBIBYTE)
 
@@ -22,16 +21,6 @@ def test_many_cores_are_busy_too() -> None:
     """Spark is not asked for more tasks than it can start, and jobs are ended by few tasks each."""
     found = simulate(SIZES[:1250], cores=1000, costs=Costs(calls=0.01, straggling=(1.0, 0)))
     assert found.ratio <= 1.45  # the rest is the largest place, and the driver's last steps
-
-
-@pytest.mark.parametrize(("slots", "wanted"), [(0, 1), (2, 40), (100, 432), (400, 1032), (4000, 8032)])
-def test_each_core_has_places(slots: int, wanted: int) -> None:
-    assert places_in_flight(slots) == wanted
-
-
-def test_places_that_end_quickly_let_more_begin() -> None:
-    assert places_in_flight(2, ended_lately=50) == 90
-    assert places_in_flight(0, ended_lately=50) == 1, "one after the other stays so"
 
 
 @pytest.mark.parametrize("large", [0, -1])

@@ -28,6 +28,7 @@ BASE = "base_0000003"
 NOW = 2_000_000_000
 OLD = str(NOW - 1000)
 RIGHT = {"numFiles": "1", "totalSize": "5", "numRows": "7"}
+NAMES = tuple(RIGHT)
 
 
 @dataclass
@@ -105,6 +106,12 @@ def updated(
     return updater.update(target, known_since=metastore.now, results=(BASE,), rows=7)
 
 
+def names_written(found: Statistics | None) -> tuple[str, ...]:
+    assert found is not None
+    assert found.reason is None
+    return found.written
+
+
 def not_updated(found: Statistics | None) -> str:
     assert found is not None
     assert not found.written
@@ -113,42 +120,45 @@ def not_updated(found: Statistics | None) -> str:
     return found.reason
 
 
-def test_a_table_that_was_left_alone_for_a_while_is_changed_at_once(services: Services, target: Target) -> None:
-    metastore = FakeMetastore({CHANGED: OLD, "numFiles": "9", "mine": "x"})
-    assert updated(services, metastore, target) == Statistics(
-        written=("numFiles", "totalSize", "numRows"), files=1, bytes=5, rows=7
-    )
-    assert metastore.properties == {**RIGHT, "mine": "x", CHANGED: str(NOW)}
-    assert metastore.calls == ["write ids", "read", "change"]
+@pytest.mark.parametrize(
+    ("before", "written", "after", "calls"),
+    [
+        ({"numFiles": "9", "mine": "x"}, NAMES, {**RIGHT, "mine": "x", CHANGED: str(NOW)}, ["change"]),
+        (RIGHT, (), {**RIGHT, CHANGED: OLD}, []),
+    ],
+    ids=["wrong", "right"],
+)
+def test_a_table_that_was_left_alone_for_a_while_is_changed_at_once(
+    services: Services,
+    target: Target,
+    before: dict[str, str],
+    written: tuple[str, ...],
+    after: dict[str, str],
+    calls: list[str],
+) -> None:
+    metastore = FakeMetastore({CHANGED: OLD, **before})
+    assert updated(services, metastore, target) == Statistics(written=written, files=1, bytes=5, rows=7)
+    assert (metastore.properties, metastore.calls) == (after, ["write ids", "read", *calls])
 
 
-def test_what_is_right_is_not_written(services: Services, target: Target) -> None:
-    metastore = FakeMetastore({CHANGED: OLD, **RIGHT})
-    assert updated(services, metastore, target) == Statistics(files=1, bytes=5, rows=7)
-    assert metastore.calls == ["write ids", "read"]
-
-
-@pytest.mark.parametrize("seconds", [0.0, 0.9])
-def test_a_change_of_the_same_second_is_not_lost(services: Services, target: Target, seconds: float) -> None:
-    """The table was altered in this second already: what is altered after it was read has the same time."""
-    metastore = FakeMetastore({CHANGED: str(NOW), "mine": "x"}, now=NOW + seconds)
+@pytest.mark.parametrize(
+    ("stamp", "seconds", "first_calls"),
+    [
+        # the table was altered in this second already: what is altered after it was read has the same time
+        (str(NOW), 0.0, ["write ids", "read", "wait"]),
+        (str(NOW), 0.9, ["write ids", "read", "wait"]),
+        (OLD, 0.0, ["write ids", "read", "change", "write ids", "read", "wait"]),
+    ],
+)
+def test_a_change_of_another_is_not_lost(
+    services: Services, target: Target, stamp: str, seconds: float, first_calls: list[str]
+) -> None:
+    metastore = FakeMetastore({CHANGED: stamp, "mine": "x"}, now=NOW + seconds)
     metastore.between = [lambda ms: ms.alter(other="1")]
-    found = updated(services, metastore, target)
-    assert found is not None
-    assert found.reason is None
+    assert names_written(updated(services, metastore, target))
     assert metastore.properties.items() >= {**RIGHT, "mine": "x", "other": "1"}.items()
-    assert metastore.calls[:3] == ["write ids", "read", "wait"]
+    assert metastore.calls[: len(first_calls)] == first_calls
     assert metastore.now < NOW + 4
-
-
-def test_a_change_between_reading_and_writing_is_kept(services: Services, target: Target) -> None:
-    metastore = FakeMetastore({CHANGED: OLD})
-    metastore.between = [lambda ms: ms.alter(other="1")]
-    found = updated(services, metastore, target)
-    assert found is not None
-    assert found.written
-    assert metastore.properties.items() >= {**RIGHT, "other": "1"}.items()
-    assert metastore.calls.count("change") == 2
 
 
 def test_a_table_that_changes_all_the_time_is_left_alone(services: Services, target: Target) -> None:
@@ -170,9 +180,11 @@ def test_statistics_of_a_transaction_under_way_are_left_alone(services: Services
     metastore = FakeMetastore({CHANGED: OLD}, write_id=4)
     assert "write id 4" in not_updated(updated(services, metastore, target))
     aborted = replace(metastore.ids, high_water_mark=4, aborted_ids=(4,))
-    found = updated(services, replace(metastore, ids=aborted, calls=[]), target)
-    assert found is not None
-    assert found.written
+    assert names_written(updated(services, replace(metastore, ids=aborted, calls=[]), target))
+
+
+def fail(metastore: FakeMetastore) -> None:
+    raise ZeroDivisionError("by nothing")
 
 
 @pytest.mark.parametrize(
@@ -182,6 +194,7 @@ def test_statistics_of_a_transaction_under_way_are_left_alone(services: Services
         (FakeMetastore({CHANGED: OLD}, skewed=True), "is skewed"),
         (FakeMetastore({"mine": "x"}), f"has no {CHANGED}"),
         (FakeMetastore({CHANGED: OLD}, generation=Generation.HIVE3), "no call of Hive 3.1"),
+        (FakeMetastore({CHANGED: OLD}, between=[fail]), "unexpected ZeroDivisionError: by nothing"),
     ],
 )
 def test_what_cannot_be_written_safely_is_told(
@@ -192,15 +205,8 @@ def test_what_cannot_be_written_safely_is_told(
     assert metastore.properties == before
 
 
-def test_no_failure_gets_out(services: Services, target: Target) -> None:
-    def fail(metastore: FakeMetastore) -> None:
-        raise ZeroDivisionError("by nothing")
-
-    assert "unexpected ZeroDivisionError: by nothing" in not_updated(
-        updated(services, FakeMetastore({CHANGED: OLD}, between=[fail]), target)
-    )
-    gone = replace(target, location=at("/nowhere"))
-    found = updated(services, FakeMetastore({CHANGED: OLD}), gone)
+def test_a_place_that_cannot_be_listed_fails_nothing(services: Services, target: Target) -> None:
+    found = updated(services, FakeMetastore({CHANGED: OLD}), replace(target, location=at("/nowhere")))
     assert found is not None
     assert found.reason is not None
 
@@ -212,8 +218,6 @@ def test_nothing_is_asked_where_it_is_not_wanted(services: Services, target: Tar
     assert updated(services, metastore, replace(target, facts=None)) is None
     assert metastore.calls == []
 
-
-# --- the metastore's database -----------------------------------------------------------------------------------------
 
 SCHEMA = """
 create table "DBS" ("DB_ID" bigint, "NAME" text, "CTLG_NAME" text)
@@ -277,7 +281,7 @@ def test_single_rows_are_changed_in_the_database(
     place = replace(target, ref=target.ref._replace(partition=partition), facts=replace(target.facts, partition=part))
     metastore = FakeMetastore({}, generation=generation)
     found = updated(services, metastore, place, MetastoreDatabase(url))
-    assert found == Statistics(written=("numFiles", "totalSize", "numRows"), files=1, bytes=5, rows=7)
+    assert found == Statistics(written=NAMES, files=1, bytes=5, rows=7)
     assert metastore.calls == ["write ids"]
     name, number, other = ("TABLE_PARAMS", 5, 6) if partition is None else ("PARTITION_PARAMS", 7, 8)
     assert rows_of(url, name) == {(number, *pair) for pair in RIGHT.items()} | {(other, "numFiles", "9")}
@@ -287,9 +291,7 @@ def test_single_rows_are_changed_in_the_database(
 def test_what_another_writes_meanwhile_is_looked_at_again(
     services: Services, target: Target, url: str, what: str
 ) -> None:
-    found = updated(services, FakeMetastore({}), target, Shared(url, then=OTHERS_WRITE[what], times=1))
-    assert found is not None
-    assert found.written
+    assert names_written(updated(services, FakeMetastore({}), target, Shared(url, then=OTHERS_WRITE[what], times=1)))
     assert {row for row in rows_of(url, "TABLE_PARAMS") if row[0] == 5} == {(5, *pair) for pair in RIGHT.items()}
 
 
