@@ -197,7 +197,7 @@ def as_done(
 
 
 def in_threads(
-    work: Callable[[Item], Value], items: Sequence[Item], *, on_progress: Callable[[int], None]
+    work: Callable[[Item], Value], items: Sequence[Item], *, on_progress: Callable[[int], None] = lambda _: None
 ) -> list[Value | AcidError]:
     """Return what each item came to, in order; see `as_done`."""
     found: dict[int, Value | AcidError] = {}

@@ -296,7 +296,7 @@ def _listed(
         return states.get(one.ref, set()) <= {State.SUCCEEDED}, str(one.ref)
 
     for looked, _ in look_in_portions(services, sorted(targets, key=order)[:most_places], None):
-        for done in in_threads(figures, looked, on_progress=lambda _: None):  # of what is due files are looked into
+        for done in in_threads(figures, looked):  # of what is due files are looked into
             one = value_of(done)
             if one is not None:
                 yield one

@@ -98,7 +98,7 @@ def _rows(services: Services, place: ListedPlace, paths: Sequence[str]) -> dict[
                 return read_tail(source).rows
         return None
 
-    done = in_threads(rows_of, paths, on_progress=lambda _: None)
+    done = in_threads(rows_of, paths)
     return dict(zip(paths, done, strict=True))
 
 

@@ -62,28 +62,19 @@ def test_without_slots_one_is_done_after_the_other() -> None:
     assert log == [f"p{number} {what}" for number in range(3) for what in ("begun", "ended")]
 
 
-def test_what_takes_long_delays_itself_alone() -> None:
+@pytest.mark.parametrize("in_the_driver", [False, True])
+def test_what_takes_long_delays_itself_alone(in_the_driver: bool) -> None:
     go = threading.Event()
 
     def slow(item: int, _: str) -> int:
         assert go.wait(SECONDS)
         return -1
 
-    pieces = [Doubled(0, work=slow, length=SMALL_BYTES), *(Doubled(number) for number in range(1, 40))]
-    results = flow(ThreadRunner()).run(iter(pieces))
-    first = [next(results) for _ in range(39)]
-    assert sorted(first) == [2 * number for number in range(1, 40)]
+    late = Doubled(0, before=lambda: go.wait(SECONDS)) if in_the_driver else Doubled(0, work=slow, length=SMALL_BYTES)
+    results = flow(ThreadRunner()).run(iter([late, *(Doubled(number) for number in range(1, 40))]))
+    assert sorted(next(results) for _ in range(39)) == [2 * number for number in range(1, 40)]
     go.set()
-    assert list(results) == [-1]
-
-
-def test_a_piece_that_is_held_up_in_the_driver_delays_itself_alone() -> None:
-    go = threading.Event()
-    pieces = [Doubled(0, before=lambda: go.wait(SECONDS)), *(Doubled(number) for number in range(1, 9))]
-    results = flow(ThreadRunner()).run(iter(pieces))
-    assert sorted(next(results) for _ in range(8)) == [2 * number for number in range(1, 9)]
-    go.set()
-    assert list(results) == [0]
+    assert len(list(results)) == 1
 
 
 def test_no_more_are_begun_than_may_be_under_way() -> None:
@@ -159,18 +150,30 @@ def test_a_subtask_may_ask_again_and_a_piece_may_ask_for_nothing() -> None:
         assert list(flow(runner).run(iter([Asking(0)]))) == [[(2, -2), (6, -6)]]
 
 
-def test_an_error_of_a_task_is_its_pieces_answer() -> None:
+@pytest.mark.parametrize("by_subtask", [False, True])
+def test_an_error_of_a_task_is_raised_where_its_value_is_awaited(by_subtask: bool) -> None:
+    """By then the other tasks that were asked for have ended, too."""
+    done: list[int] = []
+
+    def refused(item: int, _: str) -> int:
+        done.append(item)
+        if item == 1:
+            raise ConflictError("Cannot double: because of the test")
+        return item
+
+    async def sub(item: int) -> Any:
+        (found,) = await ran(Task(partial(refused, item), 1))
+        return found
+
     class Told(Doubled):
         async def steps(self) -> Any:
             try:
-                return await ran(Task(partial(self.work, self.number), 1))
+                return await ran(*(sub(item) if by_subtask else Task(partial(refused, item), 1) for item in (1, 2)))
             except ConflictError as error:
                 return str(error)
 
-    def refused(item: int, _: str) -> int:
-        raise ConflictError("Cannot double: because of the test")
-
-    assert list(flow(ThreadRunner()).run(iter([Told(1, work=refused)]))) == ["Cannot double: because of the test"]
+    assert list(flow(ThreadRunner()).run(iter([Told(1)]))) == ["Cannot double: because of the test"]
+    assert sorted(done) == [1, 2]
 
 
 @pytest.mark.parametrize("runner", [ThreadRunner(), LocalRunner(str)], ids=["threads", "alone"])
