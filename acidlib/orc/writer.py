@@ -200,11 +200,6 @@ class OrcWriter:
         self._statistics: list[Sequence[Any]] = []
         sink.write(proto.MAGIC)
 
-    @property
-    def stripes(self) -> int:
-        """The number of stripes so far."""
-        return len(self._stripes)
-
     def copy_stripe(self, source: SourceFile, tail: Tail, number: int, statistics: Sequence[Any]) -> None:
         """Append a stripe of another file verbatim; `statistics` are its columns' as the result may state them."""
         stripe = tail.stripes[number]

@@ -76,8 +76,6 @@ def join_files(sink: SinkFile, footers: Sequence[Footer], data: DataFiles) -> No
     proves the result with `check_joined`. Raises RefusedError for files that differ (`differences`), CorruptError when
     an index of an input is damaged.
     """
-    if not footers:
-        raise RefusedError(f"Cannot write {sink.name}: because there are no files to join")
     if len(footers) == 1:
         with closing(data.open(footers[0].name, footers[0].length)) as source:
             sink.copy(source, 0, source.length)

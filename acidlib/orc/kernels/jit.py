@@ -1,7 +1,8 @@
 """How the kernels are compiled, where compiled ones are kept, and what they share.
 
 A kernel is a function over contiguous arrays that numba compiles once for one set of types, without the interpreter
-lock. Kernels check every index themselves and report damage by a code: bounds are not checked for them.
+lock. Bounds are not checked for kernels: those that decode check every index themselves and report damage by a code,
+all others are given columns that the reader has checked.
 
 Signed sums that overflow are undefined in compiled code (numba marks them so for LLVM, which then reasons from it):
 whatever is computed from a file's values goes through wrapping_add and wrapping_sub.

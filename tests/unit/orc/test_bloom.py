@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 import struct
 from typing import Any
@@ -17,13 +16,12 @@ from acidlib.model.units import FilterSize
 from acidlib.orc import proto
 from acidlib.orc.bloom import bloom_filters, filter_size, size_of
 from acidlib.orc.columns import Column, Dictionary
-from acidlib.orc.kernels.murmur import hash_decimals, hash_longs, hash_strings, set_bits
+from acidlib.orc.kernels.murmur import hash_decimals
 from acidlib.orc.proto import Kind
 from acidlib.orc.schema import TypeNode
 from acidlib.orc.statistics import decimal_text
 
 SIZE = FilterSize(6272, 7)
-EDGES = [0, 1, -1, 2**31, 2**63 - 1, -(2**63)]
 
 
 def node(kind: Kind, **changes: int) -> TypeNode:
@@ -60,19 +58,6 @@ def passing(column: Column, of: TypeNode, bounds: list[int], zone: str = "UTC") 
 # --- kernels ----------------------------------------------------------------------------------------------------------
 
 
-def test_hashes_of_strings() -> None:
-    rng = random.Random(1)
-    values = [rng.randbytes(length) for length in range(40) for _ in range(5)]
-    offsets = np.cumsum([0, *map(len, values)], dtype=np.int64)
-    assert hash_strings(octets(b"".join(values)), offsets).tolist() == [bloom.murmur(value) for value in values]
-
-
-def test_hashes_of_longs() -> None:
-    rng = random.Random(2)
-    values = [*EDGES, *(rng.randrange(-(2**63), 2**63) for _ in range(500))]
-    assert hash_longs(longs(*values)).tolist() == [bloom.wang(value) for value in values]
-
-
 def test_hashes_of_decimals() -> None:
     rng = random.Random(3)
     cases = [(0, 0), (0, 5), (-(2**127), 1), (2**64, 0), (-(2**64), 2), (10**37, 37), (10**38, 38), (-(10**38), 0)]
@@ -98,14 +83,6 @@ def test_a_decimal_of_another_scale_is_not_certain() -> None:
     assert not sure(1500, 3, 0)
     assert not sure(1, -1, 38)
     assert not sure(0, -1, 38)
-
-
-@pytest.mark.parametrize("size", [(64, 1), (960, 7), (62400, 4), (95872, 7), (6400, 44)])
-def test_bits_of_a_filter(size: tuple[int, int]) -> None:
-    rng = random.Random(4)
-    hashes = [rng.randrange(2**64) for _ in range(100)] + [0, 2**64 - 1, 2**63, 2**31, 2**32]
-    found = set_bits(np.array(hashes, np.uint64), *size)
-    assert found.astype("<u8").tobytes() == bloom.filter_bits(hashes, *size)
 
 
 # --- sizes ------------------------------------------------------------------------------------------------------------
@@ -237,14 +214,3 @@ def test_timestamps_count_in_utc() -> None:
 def test_kinds_that_nobody_asks_for_pass(kind: Kind) -> None:
     column = Column(kind=kind, slots=2, values=np.zeros(2, np.uint8), lengths=longs(0, 0))
     assert passing(column, node(kind), [0, 1, 2]) == [True, True]
-
-
-def test_a_share_of_false_positives_is_kept() -> None:
-    size = filter_size(2000, 0.05)
-    found = set_bits(hash_longs(longs(*range(2000))), size.bits, size.functions)
-    full = int.from_bytes(found.astype("<u8").tobytes(), "little")
-    misses = 0
-    for value in range(10_000, 14_000):
-        asked = bloom.filter_bits([bloom.wang(value)], size.bits, size.functions)
-        misses += int.from_bytes(asked, "little") & ~full == 0
-    assert math.isclose(misses / 4000, 0.05, rel_tol=0.4)

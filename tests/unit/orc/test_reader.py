@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import io
 import random
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -191,21 +190,6 @@ def items(array: Any) -> list[int]:
 # --- what the arrays hold ---------------------------------------------------------------------------------------------
 
 
-def test_arrays_hold_present_values_only_and_present_every_slot() -> None:
-    column = only("int", [5, None, -7, None])
-    assert (column.slots, column.count) == (4, 2)
-    assert items(column.present) == [True, False, True, False]
-    assert items(column.values) == [5, -7]
-
-
-def test_without_nulls_there_is_no_present_even_if_the_file_has_one() -> None:
-    # ORC C++ writes PRESENT below a struct that has nulls
-    column = only("struct<x:int>", [(1,), None, (3,)])
-    assert items(column.present) == [True, False, True]
-    assert column.children[0].present is None
-    assert items(column.children[0].values) == [1, 3]
-
-
 def test_floats_keep_their_bits() -> None:
     data = one_column.orc_bytes(
         one_column.Column(
@@ -214,42 +198,6 @@ def test_floats_keep_their_bits() -> None:
         2,
     )
     assert items(root_column(data).children[0].values) == [0x7FF0000000000001, 0x8000000000000000]
-
-
-def test_bytes_are_patterns_and_booleans_0_and_1() -> None:
-    assert items(only("tinyint", [-1, 5]).values) == [255, 5]
-    assert items(only("boolean", [True, False]).values) == [1, 0]
-
-
-def test_decimals_are_128_bits_wide_where_they_have_to_be() -> None:
-    narrow = only("decimal(38,2)", ["1.25", "-3"])
-    assert (items(narrow.values), narrow.high, items(narrow.secondary)) == ([125, -300], None, [2, 2])
-    wide = only("decimal(38,0)", [str(1 << 100), "-1"])
-    assert (items(wide.values), items(wide.high)) == ([0, -1], [1 << 36, -1])
-
-
-def test_strings_have_lengths_and_bytes_or_a_dictionary() -> None:
-    direct = only("string", ["", "äb", None])
-    assert (items(direct.lengths), bytes(direct.data)) == ([0, 3], "äb".encode())
-    entered = only("string", ["b", "a", "b"], dictionary=1.0)
-    assert entered.dictionary is not None
-    bounds = items(entered.dictionary.offsets)
-    words = [bytes(entered.dictionary.data)[a:b] for a, b in pairwise(bounds)]
-    assert [words[entry] for entry in items(entered.values)] == [b"b", b"a", b"b"]
-
-
-def test_collections_have_lengths_and_children_their_own_slots() -> None:
-    column = only("array<map<int,string>>", [[{1: "x"}, {}], [], None, [None]])
-    assert items(column.lengths) == [2, 0, 1]
-    maps = column.children[0]
-    assert (maps.slots, items(maps.present), items(maps.lengths)) == (3, [True, True, False], [1, 0])
-    assert [child.slots for child in maps.children] == [1, 1]
-
-
-def test_the_children_of_a_union_have_the_slots_of_their_tag() -> None:
-    column = only("uniontype<int,string>", [1, "x", 2])
-    assert items(column.values) == [0, 1, 0]
-    assert [child.slots for child in column.children] == [2, 1]
 
 
 @pytest.mark.parametrize("name", ["GMT", "UTC", "Etc/UTC", "Europe/Berlin"])
@@ -272,17 +220,6 @@ def test_bloom_filters_are_found() -> None:
     assert filtered.bloom_filter_index(0) is None
 
 
-def test_every_stripe_of_hives_extremes_decodes() -> None:
-    found = 0
-    for path in fixtures.orc_files("hive*/*types/before/**/*"):
-        data = path.read_bytes()
-        for number in range(len(tail_of(data).stripes)):
-            column = root_column(data, number)
-            assert column.slots == tail_of(data).stripes[number].rows
-            found += column.slots
-    assert found
-
-
 # --- columns that are not in the file ---------------------------------------------------------------------------------
 
 ANY = "struct<a:int,b:boolean,c:float,d:double,e:string,f:binary,g:decimal(5,2),h:timestamp,i:array<int>,j:map<int,int>,k:uniontype<int,string>,l:struct<x:char(2)>>"  # noqa: E501 - one type
@@ -294,25 +231,6 @@ def test_null_columns_have_slots_and_no_value_at_any_level() -> None:
         assert (column.slots, column.count, items(column.present)) == (3, 0, [False] * 3)
         assert all(child.slots == 0 for child in column.children)
         assert null_column(node, 0).present is None
-
-
-def test_widening_keeps_signs_and_pads_with_nulls() -> None:
-    data = tables.orc_bytes("struct<a:tinyint,b:smallint>", [(-128, -5), (None, 7)])
-    target = tree("struct<a:bigint,b:int,c:array<string>>")
-    reader = stripe_reader(data)
-    column = reader.aligned(
-        align(
-            target,
-            reader.tail.root,
-            where="f",
-            generation=Generation.HIVE3,
-            matching=ColumnMatching(by_position=False),
-        ),
-        2,
-    )
-    assert [child.kind for child in column.children] == [Kind.LONG, Kind.INT, Kind.LIST]
-    assert [items(child.values) for child in column.children[:2]] == [[-128], [-5, 7]]
-    assert (column.children[2].slots, column.children[2].count) == (2, 0)
 
 
 def test_widening_a_tinyint_does_not_touch_one_that_stays() -> None:

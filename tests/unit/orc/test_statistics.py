@@ -308,11 +308,6 @@ def test_an_empty_group_has_no_bounds_and_no_typed_message() -> None:
     assert nothing == stats(0)
 
 
-def test_no_groups() -> None:
-    column = Column(kind=Kind.LONG, slots=0, values=longs())
-    assert group_statistics(column, node_of(Kind.LONG), longs(0), longs(0), generation=HIVE3, timezone="UTC") == []
-
-
 def test_booleans_and_binaries_keep_their_message_without_values() -> None:
     column = Column(kind=Kind.BOOLEAN, slots=3, values=np.array([1, 0, 1], np.uint8))
     assert whole(column) == stats(3, bucket_statistics={"count": [2]})
@@ -324,34 +319,6 @@ def test_booleans_and_binaries_keep_their_message_without_values() -> None:
 @pytest.mark.parametrize("values", [(1.0, math.nan), (math.nan, 1.0), (math.nan,)])
 def test_nan_leaves_nothing(values: tuple[float, ...]) -> None:
     assert whole(doubles(*values)) == stats(len(values))
-
-
-def test_strings_that_share_their_first_bytes_or_end_in_zeros() -> None:
-    generator = random.Random(11)
-    heads = [b"", b"\0", b"\0" * 7, b"\0" * 8, b"abcdefg", b"abcdefgh", b"\xc2\x80" * 5]
-    for _ in range(300):
-        values = [
-            generator.choice(heads) + bytes(generator.choices(b"\0a\x7f", k=generator.randrange(4)))
-            for _ in range(generator.randrange(1, 6))
-        ]
-        typed = whole(strings(*values)).string_statistics
-        assert (typed.minimum, typed.maximum) == (min(values), max(values)), values
-        assert typed.sum == sum(map(len, values))
-
-
-@pytest.mark.parametrize("generation", [HIVE3, HIVE4])
-def test_long_strings_leave_nothing(generation: Generation) -> None:
-    assert whole(strings(b"a", b"b" * 1025), generation) == stats(2)
-    assert whole(strings(b"a" * 1025, b"b"), generation) == stats(2)
-    assert whole(strings(b"a", b"b" * 1024), generation).string_statistics.maximum == b"b" * 1024
-    assert whole(strings(b"a", b"b" * 2000, b"c"), generation).string_statistics.sum == 2002
-
-
-@pytest.mark.parametrize("odd", ["\ue000", "\uffff", "\U0001f600"])
-def test_bounds_that_java_orders_otherwise_leave_nothing(odd: str) -> None:
-    assert whole(strings(b"a", odd.encode())) == stats(2)
-    assert whole(strings(b"\x80", b"z")) == stats(2)
-    assert whole(strings(b"a", odd.encode(), b"\xf8")) == stats(3)
 
 
 def test_bounds_that_are_kept_order_alike_in_bytes_and_in_utf_16() -> None:
@@ -467,12 +434,6 @@ def test_timestamps_are_what_readers_see(second: int, stored_nanos: int, millis:
     assert whole(timestamps((second, stored_nanos)), HIVE3) == stats(timestamp_statistics=rounded)
 
 
-def test_timestamps_within_one_millisecond() -> None:
-    column = timestamps((EPOCH, 300 << 3), (EPOCH, 200 << 3), (EPOCH, 400 << 3))
-    wanted = {"minimum_utc": 0, "minimum_nanos": 201, "maximum_utc": 0, "maximum_nanos": 401}
-    assert whole(column) == stats(3, timestamp_statistics=wanted)
-
-
 @pytest.mark.parametrize(("second", "nanos"), [(0, 1_000_000_000 << 3), (0, -8), (0, 10 << 3 | 7), (2**60, 0)])
 def test_timestamps_that_no_writer_makes_are_unknown(second: int, nanos: int) -> None:
     assert whole(timestamps((0, 0), (second, nanos))) == stats(2)
@@ -575,13 +536,6 @@ def test_merge_drops_the_message_when_a_part_does_not_know(kind: Kind, good: Any
         for parts in ([good, bad], [bad, good]):
             merged = merge_statistics(parts, node, generation=generation)
             assert [field.name for field, _ in merged.ListFields()] == ["number_of_values", "has_null"]
-
-
-def test_merge_of_integer_sums() -> None:
-    big = stats(1, int_statistics={"minimum": 1, "maximum": 2, "sum": 2**63 - 1})
-    assert not merge(Kind.LONG, big, big).int_statistics.HasField("sum")
-    without = stats(1, int_statistics={"minimum": -1, "maximum": 0})
-    assert merge(Kind.LONG, big, without) == stats(2, int_statistics={"minimum": -1, "maximum": 2})
 
 
 @pytest.mark.parametrize("generation", [HIVE3, HIVE4])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ import pytest
 from parquet_joining import DATA, Joined, columns, edit, footer_of, join, prove
 
 from acidlib.errors import CorruptError, DefectError, RefusedError
-from acidlib.parquet import join as join_module
 from acidlib.parquet.footer import FILE, OFFSET_INDEX, Footer
 from acidlib.parquet.join import differences, join_files
 from acidlib.parquet.thrift_compact import decode, encode
@@ -111,11 +109,6 @@ def test_other_differences(tmp_path: Path, first: Footer, reason: str, change: C
     with pytest.raises(RefusedError, match=r"Cannot join .*other with .*first: because of "):
         join(tmp_path / "target", [tmp_path / "first", path])
     assert not (tmp_path / "target").exists()
-
-
-def test_a_file_of_its_own_kind_is_told(first: Footer) -> None:
-    alone = replace(first, name="alone", alone="of its own kind")
-    assert differences(first, alone) == ("alone is copied as a whole: of its own kind",)
 
 
 def test_one_file_holds_no_more_than_the_limits(first: Footer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -276,28 +269,6 @@ def test_page_indexes_and_bloom_filters_are_all_there(make: Callable[..., list[P
     assert last_page <= min(c.column_index.start for c in chunks)
 
 
-def test_joining_what_was_joined(make: Callable[..., list[Path]], tmp_path: Path) -> None:
-    paths = make(90, 30, 200, **OPTIONS["zstd, all"])
-    join(tmp_path / "ab", paths[:2])
-    join(tmp_path / "abc", [tmp_path / "ab", paths[2]])
-    join(tmp_path / "at once", paths)
-    assert (tmp_path / "abc").stat().st_size == (tmp_path / "at once").stat().st_size
-    assert same(pq.read_table(tmp_path / "abc"), pq.read_table(tmp_path / "at once"))
-
-
-def test_the_same_file_many_times(make: Callable[..., list[Path]], tmp_path: Path) -> None:
-    [path] = make(50, **OPTIONS["zstd, all"])
-    joined = join(tmp_path / "joined", [path] * 100)
-    assert (joined.rows, joined.row_groups, joined.bytes_copied) == (5000, 100, _copied(path) * 100)
-    assert pq.read_table(tmp_path / "joined", columns=["id"]).column(0).to_pylist() == [2 * n for n in range(50)] * 100
-
-
-def _copied(path: Path) -> int:
-    chunks = [chunk for group in footer_of(path).row_groups for chunk in group.chunks]
-    blooms = sum(int(chunk.metadata.get(15, 0)) for chunk in chunks)  # type: ignore[call-overload]
-    return blooms + sum(chunk.pages.size + chunk.column_index.size for chunk in chunks)
-
-
 def test_no_rows_and_no_row_groups(make: Callable[..., list[Path]], tmp_path: Path) -> None:
     rows, empty = make(40, 0, row_group_size=100)
     none = tmp_path / "none"
@@ -321,13 +292,6 @@ def test_one_file_is_copied_as_it_is(make: Callable[..., list[Path]], tmp_path: 
     [path] = make(40)
     assert join(tmp_path / "copy", [path]) == Joined(40, 1, (path.stat().st_size,))
     assert (tmp_path / "copy").read_bytes() == path.read_bytes()
-
-
-def test_nothing_to_join(tmp_path: Path) -> None:
-    sink = DATA.create(str(tmp_path / "target"))
-    with pytest.raises(RefusedError, match="there are no files to join"):
-        join_files(sink, [], DATA)
-    sink.abort()
 
 
 def test_deprecated_and_optional_places(make: Callable[..., list[Path]], tmp_path: Path) -> None:
@@ -508,15 +472,3 @@ def test_the_proof_sees_a_copy_that_is_none(make: Callable[..., list[Path]], tmp
     join(tmp_path / "copy", paths[:1])
     with pytest.raises(DefectError, match="it is no copy of"):
         prove(tmp_path / "copy", paths[1:])
-
-
-def test_the_proof_sees_an_offset_index_that_was_not_moved(
-    make: Callable[..., list[Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    paths = make(70, 80, **OPTIONS["zstd, all"])
-    right = join_module.moved_offset_index
-    with monkeypatch.context() as patched:
-        patched.setattr(join_module, "moved_offset_index", lambda source, chunk, shift: right(source, chunk, 0))
-        join(tmp_path / "joined", paths, check=False)
-    with pytest.raises(DefectError, match="the offset index at"):
-        prove(tmp_path / "joined", paths)

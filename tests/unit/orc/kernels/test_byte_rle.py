@@ -137,29 +137,6 @@ def test_cpp_seeks_by_our_positions(runs, name, stride):
         assert read_from(file, mark, 20) == runs.seen(values[mark : mark + 20])
 
 
-@pytest.mark.parametrize("name", BYTES)
-def test_byte_marks_point_to_their_values(name):
-    values = BYTES[name]
-    marks = np.unique(np.append(rng().integers(0, len(values) + 1, 30), [0, len(values)]))
-    encoded = encode_bytes(values, marks)
-    for mark, offset, skip in zip(marks, encoded.offsets, encoded.skips, strict=True):
-        rest = decode_bytes(encoded.data[offset:], len(values) - mark + skip)
-        assert np.array_equal(rest[skip:], values[mark:])
-    assert (encoded.offsets[-1], encoded.skips[-1]) == (len(encoded.data), 0)
-
-
-@pytest.mark.parametrize("name", BITS)
-def test_bit_marks_point_to_their_values(name):
-    values = BITS[name]
-    marks = np.unique(np.append(rng().integers(0, len(values) + 1, 30), [0, len(values)]))
-    encoded = encode_bits(values, marks)
-    for mark, offset, skip, bit in zip(marks, encoded.offsets, encoded.skips, encoded.bits, strict=True):
-        assert 0 <= bit < 8
-        start = mark - bit - 8 * skip
-        rest = decode_bits(encoded.data[offset:], len(values) - start)
-        assert np.array_equal(rest[8 * skip + bit :], values[mark:])
-
-
 def test_a_mark_behind_the_last_bit():
     encoded = encode_bits(np.ones(11, dtype=np.uint8), np.array([11]))
     assert (encoded.offsets[0], encoded.skips[0], encoded.bits[0]) == (0, 1, 3)

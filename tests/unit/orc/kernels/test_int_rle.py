@@ -106,14 +106,6 @@ def test_each_sub_encoding_is_chosen_where_it_pays(name, kind):
     assert encode_ints(PATTERNS[name], signed=True, marks=NO_MARKS).data[0] >> 6 == kind
 
 
-@pytest.mark.parametrize("signed", [True, False])
-@pytest.mark.parametrize("name", PATTERNS)
-def test_encoded_decodes_to_itself(name, signed):
-    values = PATTERNS[name]
-    encoded = encode_ints(values, signed=signed, marks=NO_MARKS)
-    assert np.array_equal(decode_ints(encoded.data, len(values), signed=signed, version=2), values)
-
-
 @pytest.mark.parametrize("name", PATTERNS)
 def test_cpp_readers_read_what_is_encoded(name):
     values = PATTERNS[name]
@@ -156,31 +148,6 @@ def test_cpp_seeks_by_our_positions(name):
     file = orc_bytes(int_column(LONG, encode_ints(values, signed=True, marks=marks)), len(values), stride=1000)
     for mark in marks.tolist():
         assert read_from(file, mark, 20) == values[mark : mark + 20].tolist()
-
-
-def test_seeks_are_judged_by_the_positions():
-    """A position one value off must show, or the test above says nothing."""
-    values = np.arange(3000) ** 2
-    encoded = encode_ints(values, signed=True, marks=np.arange(0, 3000, 1000))
-    encoded.skips[1:] += 1
-    file = orc_bytes(int_column(LONG, encoded), 3000, stride=1000)
-    assert read_from(file, 1000, 1) == [1001**2]
-
-
-@pytest.mark.parametrize("name", PATTERNS)
-def test_marks_point_to_their_values(name):
-    values = PATTERNS[name]
-    marks = np.unique(np.append(rng().integers(0, len(values) + 1, 30), [0, len(values)]))
-    encoded = encode_ints(values, signed=True, marks=marks)
-    for mark, offset, skip in zip(marks, encoded.offsets, encoded.skips, strict=True):
-        rest = decode_ints(encoded.data[offset:], len(values) - mark + skip, signed=True, version=2)
-        assert np.array_equal(rest[skip:], values[mark:])
-    assert (encoded.offsets[-1], encoded.skips[-1]) == (len(encoded.data), 0)
-
-
-def test_marks_may_repeat():
-    encoded = encode_ints(longs([1, 2, 3]), signed=True, marks=longs([0, 2, 2, 3, 3]))
-    assert encoded.skips.tolist() == [0, 2, 2, 0, 0]
 
 
 @pytest.mark.parametrize("code", range(32))

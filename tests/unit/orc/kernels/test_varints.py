@@ -12,7 +12,7 @@ from one_column import DIRECT_V2, Column, orc_bytes, read_from, read_pyarrow, re
 from acidlib.errors import CorruptError
 from acidlib.orc.kernels.ints import encode_ints
 from acidlib.orc.kernels.varints import decode_varints, encode_varints
-from acidlib.orc.kernels.vectors import filter_bytes, filter_values, gather_bytes
+from acidlib.orc.kernels.vectors import filter_values
 
 NO_MARKS = np.empty(0, dtype=np.int64)
 TOP = 10**38 - 1
@@ -59,13 +59,6 @@ def test_values_are_as_python_writes_them():
 def test_padding_is_no_width():
     low, high = decode_varints(octets([0x82] + [0x80] * 11 + [0]), 1)
     assert (low.tolist(), high) == ([1], None)
-
-
-def test_marks_are_offsets():
-    encoded = encode_varints(*halves(WIDE), np.array([0, 3, 3, len(WIDE)]))
-    ends = np.cumsum([0, *(len(varint(value)) for value in WIDE)])
-    assert encoded.offsets.tolist() == [0, ends[3], ends[3], ends[-1]]
-    assert encoded.skips.tolist() == [0, 0, 0, 0]
 
 
 def decimal_column(values, marks):
@@ -121,29 +114,6 @@ def test_what_the_cpp_writer_encodes_is_decoded(precision):
 def test_damage_is_named(data, count, message):
     with pytest.raises(CorruptError, match=f"Cannot decode varints: because.*{message}"):
         decode_varints(octets(data), count)
-
-
-TEXTS = [b"", b"a", b"bcd", b"", b"efghijklmnop" * 10, b"q", b""]
-
-
-def packed_texts():
-    lengths = np.array([len(text) for text in TEXTS], dtype=np.int64)
-    return octets(list(b"".join(TEXTS))), lengths, np.cumsum(lengths) - lengths
-
-
-def test_filter_bytes():
-    data, lengths, _ = packed_texts()
-    for pattern in range(1 << len(TEXTS)):
-        keep = np.array([bool(pattern >> i & 1) for i in range(len(TEXTS))])
-        kept = b"".join(text for text, flag in zip(TEXTS, keep, strict=True) if flag)
-        assert bytes(filter_bytes(data, lengths, keep)) == kept
-
-
-def test_gather_bytes():
-    data, lengths, offsets = packed_texts()
-    indices = np.array([4, 0, 2, 2, 6, 1])
-    assert bytes(gather_bytes(data, offsets, lengths, indices)) == b"".join(TEXTS[i] for i in indices)
-    assert len(gather_bytes(data, offsets, lengths, indices[:0])) == 0
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.uint64, np.uint32, np.uint8, np.bool_])
