@@ -146,12 +146,12 @@ def _strings(messages: list[Any], column: Column, bounds: Longs) -> None:
         if max(low_length, high_length) > _MAX_STRING_BOUND:
             continue
         minimum, maximum = data[low : low + low_length].tobytes(), data[high : high + high_length].tobytes()
-        if compares_alike(minimum) and compares_alike(maximum):
+        if _compares_alike(minimum) and _compares_alike(maximum):
             typed = message.string_statistics
             typed.minimum, typed.maximum, typed.sum = minimum, maximum, total
 
 
-def compares_alike(bound: bytes) -> bool:
+def _compares_alike(bound: bytes) -> bool:
     """Return whether Java orders this bound against every literal as its bytes order.
 
     Java compares search literals with bounds as UTF-16 strings (RecordReaderImpl.getBaseObjectForComparison). That
@@ -405,14 +405,9 @@ def decimal_text(unscaled: int, scale: int) -> str | None:
     if unscaled == 0:
         return "0"
     digits = str(abs(unscaled))
-    if scale > 0:
-        kept = digits.rstrip("0")
-        trimmed = min(len(digits) - len(kept), scale)
-        digits = digits[: len(digits) - trimmed]
-        scale -= trimmed
-    else:
-        digits += "0" * -scale
-        scale = 0
+    trimmed = min(len(digits) - len(digits.rstrip("0")), scale)
+    digits = digits[: len(digits) - trimmed]
+    scale -= trimmed
     if len(digits) > _MAX_DECIMAL_DIGITS or scale > _MAX_DECIMAL_DIGITS:
         return None
     if scale:

@@ -25,9 +25,7 @@ from acidlib.orc.proto import ColumnStatistics, Kind, RowIndex, StreamKind
 from acidlib.orc.reader import StripeReader, Tail, parse_message
 from acidlib.orc.schema import TypeNode
 from acidlib.orc.statistics import (
-    compares_alike,
     copied_statistics,
-    decimal_text,
     group_statistics,
     integer_range,
     merge_statistics,
@@ -316,82 +314,12 @@ def test_booleans_and_binaries_keep_their_message_without_values() -> None:
     assert whole(strings(b"abc", b"", b"\xff", kind=Kind.BINARY)) == stats(3, binary_statistics={"sum": 4})
 
 
-@pytest.mark.parametrize("values", [(1.0, math.nan), (math.nan, 1.0), (math.nan,)])
-def test_nan_leaves_nothing(values: tuple[float, ...]) -> None:
-    assert whole(doubles(*values)) == stats(len(values))
-
-
-def test_bounds_that_are_kept_order_alike_in_bytes_and_in_utf_16() -> None:
-    ranges = (0x20, 0x7F), (0x80, 0x900), (0xD000, 0xD800), (0xE000, 0x10000), (0x10000, 0x10200)
-    letters = [chr(code) for low, high in ranges for code in (low, high - 1)]
-    words = [a + b for a in letters for b in ["", *letters]]
-    kept = [word for word in words if compares_alike(word.encode())]
-    assert 20 < len(kept) < len(words)
-    for bound in kept:
-        for word in words:
-            assert (bound.encode() < word.encode()) == (bound.encode("utf-16-be") < word.encode("utf-16-be"))
-
-
-@pytest.mark.parametrize(
-    ("values", "least", "most", "total"),
-    [
-        (("0.00",), "0", "0", "0"),
-        (("1.50", "-0.05", "100"), "-0.05", "100", "101.45"),
-        (("0.9", "0.10", "0.099"), "0.099", "0.9", "1.099"),
-        (
-            ("1234567890123456789012345678.5", "-2", "0.25"),
-            "-2",
-            "1234567890123456789012345678.5",
-            "1234567890123456789012345676.75",
-        ),
-        (("9" * 38, "1"), "1", "9" * 38, ""),
-        (("-" + "9" * 38, "0." + "0" * 37 + "1"), "-" + "9" * 38, "0." + "0" * 37 + "1", ""),
-        (
-            ("18446744073709551616", "18446744073709551615"),
-            "18446744073709551615",
-            "18446744073709551616",
-            "36893488147419103231",
-        ),
-        (  # the same high word, low words on both sides of the sign bit
-            ("27670116110564327424", "18446744073709551616", "27670116110564327425"),
-            "18446744073709551616",
-            "27670116110564327425",
-            "73786976294838206465",
-        ),
-    ],
-)
-def test_decimals_of_different_scales(values: tuple[str, ...], least: str, most: str, total: str) -> None:
-    wanted = {"minimum": least, "maximum": most}
-    if total:  # beyond 38 digits it is left out
-        wanted["sum"] = total
-    for order in (values, tuple(sorted(values, key=Decimal)), tuple(sorted(values, key=Decimal, reverse=True))):
-        assert whole(decimals(*order)) == stats(len(values), decimal_statistics=wanted)
-
-
 def test_decimals_that_readers_would_round_are_unknown() -> None:
     column = decimals("1.25", "3.5")
     assert whole(column, precision=10, scale=1) == stats(2)
     assert whole(column, precision=10, scale=2).decimal_statistics.maximum == "3.5"
     column.secondary = longs(-1, 39)
     assert whole(column) == stats(2)
-
-
-@pytest.mark.parametrize(
-    ("unscaled", "scale", "text"),
-    [(0, 5, "0"), (-5, 2, "-0.05"), (1500, 2, "15"), (1500, 0, "1500"), (15, -2, "1500"), (120, 2, "1.2")],
-)
-def test_decimal_text(unscaled: int, scale: int, text: str) -> None:
-    assert decimal_text(unscaled, scale) == text
-    back = parse_decimal(text)
-    assert back is not None
-    assert back[0] * 10**scale == unscaled * 10 ** back[1] if scale >= 0 else back == (unscaled * 10**-scale, 0)
-
-
-def test_decimal_text_has_38_digits_at_most() -> None:
-    assert decimal_text(10**38 - 1, 0) == "9" * 38
-    assert decimal_text(10**38, 0) is None
-    assert decimal_text(10**38, 1) == "1" + "0" * 37
-    assert decimal_text(1, 39) is None
 
 
 @pytest.mark.parametrize("text", ["", "abc", "NaN", "Infinity", "1E+500"])
@@ -585,18 +513,6 @@ def test_merge_of_decimals_as_numbers() -> None:
     assert merge(Kind.DECIMAL, first, second) == stats(2, decimal_statistics=wanted)
     full = stats(decimal_statistics={"minimum": "1", "maximum": "9" * 38, "sum": "9" * 38})
     assert merge(Kind.DECIMAL, full, first) == stats(2, decimal_statistics={"minimum": "1", "maximum": "9" * 38})
-
-
-def test_merge_of_timestamps() -> None:
-    java3 = stats(timestamp_statistics={"minimum_utc": 5, "maximum_utc": 10})
-    java4 = stats(timestamp_statistics={"minimum_utc": 5, "minimum_nanos": 8, "maximum_utc": 10, "maximum_nanos": 8})
-    wanted = {"minimum_utc": 5, "maximum_utc": 10}
-    assert merge(Kind.TIMESTAMP, java3, java4) == stats(2, timestamp_statistics=wanted)
-    both = {"minimum_utc": 5, "minimum_nanos": 8, "maximum_utc": 10, "maximum_nanos": 8}
-    assert merge(Kind.TIMESTAMP, java4, java4) == stats(2, timestamp_statistics=both)
-    rounded = {"minimum_utc": 5, "maximum_utc": 11}
-    assert merge(Kind.TIMESTAMP, java3, java4, generation=HIVE3) == stats(2, timestamp_statistics=rounded)
-    assert merge(Kind.TIMESTAMP, java3, java3, generation=HIVE3) == stats(2, timestamp_statistics=wanted)
 
 
 # --- copying ---
