@@ -357,13 +357,21 @@ class Part:
 class StagedUpload:
     """An upload that was filled, or is to be. `key` is the final one, `mark` what its object's metadata will say."""
 
-    directory: str
-    file: str
     key: str
     mark: str
     upload: str = ""
     length: int = 0
     parts: tuple[Part, ...] = ()
+
+    @property
+    def directory(self) -> str:
+        """The name of the directory that the object will lie in."""
+        return self.key.split("/")[-2]
+
+    @property
+    def file(self) -> str:
+        """The name of the object in its directory."""
+        return self.key.rpartition("/")[2]
 
     @property
     def named(self) -> dict[str, Any]:
@@ -373,8 +381,6 @@ class StagedUpload:
     def document(self) -> dict[str, Any]:
         """Return it as a value of JSON."""
         return {
-            "directory": self.directory,
-            "file": self.file,
             "key": self.key,
             "upload": self.upload,
             "length": self.length,
@@ -387,8 +393,6 @@ class StagedUpload:
         """Return the upload that JSON describes; CorruptError naming `where` it was read when it is none."""
         try:
             return StagedUpload(
-                directory=str(document["directory"]),
-                file=str(document["file"]),
                 key=str(document["key"]),
                 upload=str(document["upload"]),
                 length=int(document["length"]),
@@ -419,8 +423,6 @@ def planned_upload(bucket: Bucket, path: str) -> StagedUpload | None:
     if found is None:
         return None
     return StagedUpload(
-        directory=found["directory"],
-        file=found["file"],
         key=bucket.key(f"{found['location']}/{found['directory']}/{found['file']}"),
         mark=f"{found['unique']}/{found['attempt']}",
     )
@@ -629,7 +631,7 @@ class S3Sink:
         self._is_planned = planned is not None
         self._segments: list[_Segment] = []
         self._spool: IO[bytes] = SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 it lasts as long as the sink
-        self._upload = Upload(bucket, planned or StagedUpload(directory="", file="", key=bucket.key(path), mark=""))
+        self._upload = Upload(bucket, planned or StagedUpload(key=bucket.key(path), mark=""))
         self._completed = False
         self._note = note
         try:

@@ -482,7 +482,7 @@ class S3Stage(Stage):
                 marked = {}
                 for file, data in markers.items():
                     key, mark = self._bucket.key(f"{self._location}/{directory.name}/{file}"), self._marker.unique
-                    planned = StagedUpload(directory=directory.name, file=file, key=key, mark=f"{mark}/{file}")
+                    planned = StagedUpload(key=key, mark=f"{mark}/{file}")
                     marked[file] = start_small(self._bucket, planned, data)
                     made.append(marked[file])
                 first = [marked.pop(METADATA_ACID_FILE)] if opened_last else []
@@ -569,7 +569,7 @@ class S3Store(Store):
             )
 
         def upload(path: str) -> StagedUpload:
-            return start_small(bucket, StagedUpload(directory="", file="", key=bucket.key(path), mark=path), b"probe")
+            return start_small(bucket, StagedUpload(key=bucket.key(path), mark=path), b"probe")
 
         try:
             first = create_object(bucket, path, b"first")

@@ -13,8 +13,6 @@ from acidlib.stores.s3.files import Part, StagedUpload, note_path, output_path, 
 
 BUCKET = Bucket(bucket_options("b", {}))
 ATTEMPT = StagedUpload(
-    directory="base_5",
-    file="bucket_00000",
     key="t/base_5/bucket_00000",
     upload="u-1",
     length=7,
@@ -42,9 +40,7 @@ def test_what_is_no_attempt_is_corrupt(change: dict[str, Any]) -> None:
 
 def test_a_path_says_what_is_made() -> None:
     path = output_path("s3a://b/t/p=_tmp_1/_tmp_run", "base_5", "bucket_00000", "0-a")
-    planned = StagedUpload(
-        directory="base_5", file="bucket_00000", key="t/p=_tmp_1/base_5/bucket_00000", mark="run/0-a"
-    )
+    planned = StagedUpload(key="t/p=_tmp_1/base_5/bucket_00000", mark="run/0-a")
     assert planned_upload(BUCKET, path) == planned
     assert note_path(path) == ("s3a://b/t/p=_tmp_1/_tmp_run/_acidlib_staging.upload._outputs.0-a.base_5.bucket_00000")
 

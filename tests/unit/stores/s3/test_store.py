@@ -31,8 +31,6 @@ MARKER = Marker(
         inputs=("delta_1_1",),
         uploads=(
             StagedUpload(
-                directory="base_5",
-                file="f",
                 key="t/base_5/f",
                 upload="id",
                 length=3,
