@@ -65,11 +65,6 @@ def test_discovery_of_a_warehouse(tmp_path: Path) -> None:
     assert "symbolic link" in reasons["sales.db/link"]
 
 
-def test_discovery_of_a_missing_warehouse(tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match="no such"):
-        discover_warehouse(FS, at(f"{tmp_path}/absent"))
-
-
 def test_a_named_location_is_a_table_or_a_partition(tmp_path: Path) -> None:
     put(tmp_path, "w.db/T/ds=1/h=2/delta_1_1/bucket_00000", "w.db/u/base_0000002/bucket_00000", "w.db/u/000000_0")
     whole = discover_location(FS, at(f"{tmp_path}/w.db/T"))
@@ -131,12 +126,3 @@ def test_a_partition_that_cannot_be_listed_hides_no_other(
     else:
         with pytest.raises(RetryError, match=f"{closed.split()[0]}: the permission is missing"):
             discover_location(FS, at(f"{tmp_path}/t"))
-
-
-def test_the_partitioned_fixture() -> None:
-    found = discover_location(FS, at(FIXTURES / "hive3/b_part/before"))
-    assert [name and name.path for name, _ in found.partitions] == [
-        "dt=2024-01-01",
-        "dt=2024-01-02",
-        "dt=2024-01-03",
-    ]

@@ -2,14 +2,13 @@
 
 import os
 import shutil
-import stat
 import struct
 from pathlib import Path
 
 import pytest
 from located import at
 
-from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
+from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError
 from acidlib.stores.filesystem import Entry
 from acidlib.stores.listing import flush_length, list_location
 from acidlib.stores.renaming import claims
@@ -65,25 +64,6 @@ def test_a_name_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe")).touch()
     with pytest.raises(RefusedError, match="not UTF-8"):
         list_location(FS, at(tmp_path))
-
-
-def test_listing_a_missing_location(tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match="no such"):
-        list_location(FS, at(f"{tmp_path}/absent"), missing=RefusedError)
-    put(tmp_path, "file")
-    with pytest.raises(CorruptError, match="not a directory"):
-        list_location(FS, at(f"{tmp_path}/file"))
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is unreadable to root")
-def test_an_unreadable_directory_is_an_error(tmp_path: Path) -> None:
-    put(tmp_path, "delta_1_1/bucket_00000")
-    (tmp_path / "delta_1_1").chmod(0)
-    try:
-        with pytest.raises(RetryError, match="permission"):
-            list_location(FS, at(tmp_path))
-    finally:
-        (tmp_path / "delta_1_1").chmod(stat.S_IRWXU)
 
 
 def test_when_a_directory_vanishes_meanwhile_all_is_listed_again(tmp_path: Path) -> None:
@@ -184,12 +164,3 @@ def test_a_side_file_without_a_length_is_an_error(tmp_path: Path, data: bytes) -
     side.write_bytes(data)
     with pytest.raises(CorruptError, match="flush_length"):
         flush_length(FS, str(side), 1000)
-
-
-def test_the_side_files_that_hive_wrote() -> None:
-    found = sorted((FIXTURES / "hive3/j_stream").rglob("*_flush_length"))
-    assert found
-    for side in found:
-        data = side.with_name(side.name.removesuffix("_flush_length"))
-        length = flush_length(FS, str(side), data.stat().st_size)
-        assert data.read_bytes()[length - 4 : length - 1] == b"ORC"  # a postscript ends there

@@ -20,13 +20,11 @@ from acidlib.stores.renaming.hdfs_client import (
     default_authority,
     in_time,
     is_of_data,
-    java_class,
     refuse_unfinished,
     size_or_number,
     was_not_sent,
     whole_authority,
 )
-from acidlib.stores.stores import Stores
 
 
 def test_no_properties_of_other_stores_are_for_hdfs() -> None:
@@ -70,13 +68,6 @@ def test_numbers() -> None:
     assert size_or_number("dfs.blocksize", {"dfs.blocksize": "64M"}) == 1 << 26
     with pytest.raises(RefusedError, match=r"dfs\.blocksize = big"):
         size_or_number("dfs.blocksize", {"dfs.blocksize": "big"})
-
-
-@pytest.mark.parametrize("uri", ["hdfs://nn/t", "hdfs://nn:8020/t", "hdfs:///t"])
-def test_a_host_with_the_default_port_and_without_is_one_place(uri: str) -> None:
-    stores = Stores(configuration={"fs.defaultFS": "hdfs://nn", "dfs.ha.namenodes.ns": "a,b"})
-    assert stores.locate(uri).stored_text == "hdfs://nn:8020/t"
-    assert str(stores.locate("hdfs://ns/t")) == "hdfs://ns/t"
 
 
 HADOOP = "org.apache.hadoop"
@@ -178,24 +169,6 @@ def test_errors_are_told_by_what_helps(error: Exception, kind: type[Exception], 
     assert text in str(found)
     assert "\n" not in str(found)
     assert " at org." not in str(found)
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        FileNotFoundError("/t"),
-        IsADirectoryError("/t"),
-        rpc(f"{HADOOP}.fs.ParentNotDirectoryException", "is not a directory"),
-    ],
-)
-def test_what_is_missing_is_what_the_caller_says(error: Exception) -> None:
-    assert type(as_acid_error(error, "read", "/t", missing=ConflictError)) is ConflictError
-
-
-def test_the_java_class() -> None:
-    assert java_class(rpc("a.b.C$D")) == "C$D"
-    assert java_class(RuntimeError('DataTransferError("x")')) == ""
-    assert java_class(OSError("x")) == ""
 
 
 def test_what_was_not_sent() -> None:

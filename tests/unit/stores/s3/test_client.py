@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import socket
 from collections.abc import Sequence
 
 import pytest
@@ -21,7 +20,6 @@ from acidlib.stores.s3.client import (
     as_acid_error,
     bucket_options,
     create_object,
-    read_object,
     with_stored_keys,
 )
 
@@ -208,25 +206,6 @@ def test_each_failure_says_what_to_do_in_one_line(error: Exception, kind: type[A
     assert str(found).removeprefix("Cannot read s3a://b/k: ").startswith(("because ", "the permission is missing: "))
     assert says in str(found)
     assert "\n" not in str(found)
-
-
-def test_an_object_that_is_not_there_is_what_the_caller_says() -> None:
-    assert isinstance(
-        as_acid_error(answered("NoSuchKey", 404), "read", "p", where="b", who="", missing=ConflictError), ConflictError
-    )
-
-
-def test_a_server_that_does_not_listen(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        properties = {
-            "fs.s3a.endpoint": f"http://127.0.0.1:{held.getsockname()[1]}",
-            "fs.s3a.access.key": "k",
-            "fs.s3a.secret.key": "s",
-            "fs.s3a.attempts.maximum": "1",
-        }
-        with pytest.raises(RetryError, match="cannot be reached"):
-            read_object(Bucket(bucket_options("b", properties)), "s3a://b/k")
 
 
 MANY = 9
