@@ -145,7 +145,8 @@ class Hadoop:
         Where a server behind it is away, all of the table counts as away: what else that server has is not known.
         Raises `MissingError` for what is not there, `RetryError` for what cannot be asked now.
         """
-        server = _server(uri)
+        scheme, _, rest = uri.partition(":")
+        server = f"{scheme}://{rest[2:].partition('/')[0] if rest.startswith('//') else ''}"
         why = unreachable.reason(server)
         if why is not None:
             raise RetryError(f"Cannot open {uri}: because {why}")
@@ -174,11 +175,6 @@ def _started(start: Start | None, what: str) -> tuple[Any, Any]:
     if start is None:
         raise RefusedError(f"Cannot {what}: because only the driver, with the JVM of its Spark, can do so")
     return start()
-
-
-def _server(uri: str) -> str:
-    scheme, _, rest = uri.partition(":")
-    return f"{scheme}://{rest[2:].partition('/')[0] if rest.startswith('//') else ''}"
 
 
 def said(error: Py4JError) -> tuple[str, str]:

@@ -149,13 +149,13 @@ def flush_length(fs: FileSystem, path: str, physical_length: int) -> int:
 def identity_file_of(listing: Listing, high_water_mark: int, generation: Generation) -> str:
     """Return the newest data file up to the mark, as text; empty where there is none. No writer changes it any more."""
 
-    def lasts(file: ListedFile) -> bool:
+    files = []
+    for file in listing.files:
         if has_hidden_part(file.path) or file.name.endswith(SIDE_FILE_SUFFIX):
-            return False
+            continue
         name = parse_directory(file.path.partition("/")[0], generation)
-        return name is None or (name.write_id if isinstance(name, BaseDir) else name.max_write_id) <= high_water_mark
-
-    files = (file for file in listing.files if lasts(file))
+        if name is None or (name.write_id if isinstance(name, BaseDir) else name.max_write_id) <= high_water_mark:
+            files.append(file)
     newest = max(files, key=lambda file: (file.modified, file.path), default=None)
     return "" if newest is None else _text(newest.path, newest.length, newest.modified)
 

@@ -223,17 +223,18 @@ class _Asker:
 
     def __init__(self) -> None:
         self.process = os.getpid()
-        self.questions: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        threading.Thread(target=_ask_all, args=(self.questions,), name="acidlib-name-node", daemon=True).start()
+        questions: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+
+        def ask_all() -> None:  # it must not know us, so that we end when nothing else does
+            while (ask := questions.get()) is not None:
+                ask()
+                del ask
+
+        self.questions = questions
+        threading.Thread(target=ask_all, name="acidlib-name-node", daemon=True).start()
 
     def __del__(self) -> None:
         self.questions.put(None)
-
-
-def _ask_all(questions: SimpleQueue[Callable[[], None] | None]) -> None:
-    while (ask := questions.get()) is not None:
-        ask()
-        del ask
 
 
 _of_thread = threading.local()

@@ -284,7 +284,13 @@ class RenameStage(Stage):
         """
         fs, location, staging = self._fs, self._location, self.path
         try:
-            recorded = tuple(sorted((_as_it_lies(fs, location, name) for name in directories), key=_publication_order))
+            as_they_lie = []  # which need not be as they were published
+            for name in directories:
+                tree = fs.list_tree(f"{location}/{name}", enter_hidden=True, missing=ConflictError)
+                if (inner := next((entry.path for entry in tree if entry.is_directory), None)) is not None:
+                    raise CorruptError(f"Cannot take {location}/{name} back: because {inner} in it is a directory")
+                as_they_lie.append(StagedDirectory(name=name, files={entry.path: entry.length for entry in tree}))
+            recorded = tuple(sorted(as_they_lie, key=_publication_order))
             last_check()
             write_record(fs, f"{staging}/{PUBLISH_RECORD}", PublicationRecord(directories=recorded, inputs=inputs))
             fs.sync(str(location))
@@ -586,16 +592,6 @@ def _publication_order(directory: StagedDirectory) -> tuple[bool, str]:
     if parsed is None:
         raise ValueError(f"{directory.name!r} is not the name of an ACID directory")
     return isinstance(parsed, DeltaDir) and parsed.is_delete, directory.name
-
-
-def _as_it_lies(fs: FileSystem, location: Location, name: str) -> StagedDirectory:
-    """Return a directory with its files as they are, which need not be as they were published."""
-    path = f"{location}/{name}"
-    tree = fs.list_tree(path, enter_hidden=True, missing=ConflictError)
-    for entry in tree:
-        if entry.is_directory:
-            raise CorruptError(f"Cannot take {path} back: because {entry.path} in it is a directory")
-    return StagedDirectory(name=name, files={one.path: one.length for one in tree})
 
 
 def _verify_directory(fs: FileSystem, path: str, directory: StagedDirectory) -> None:

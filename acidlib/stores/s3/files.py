@@ -273,19 +273,12 @@ class S3Source:
         if not size:
             return b""
         found = self._windows.find(self, offset, size)
-        if found is None:
-            found = self._fetch(offset, size)
+        goes_on = 0 <= offset - self._end <= _NEAR
         self._end = offset + size
-        return found
-
-    def close(self) -> None:
-        """Forget what was kept of it."""
-        self._windows.forget(self)
-
-    def _fetch(self, offset: int, size: int) -> bytes:
+        if found is not None:
+            return found
         if size >= MOST_AHEAD:
             return self._get(offset, size)
-        goes_on = 0 <= offset - self._end <= _NEAR
         self._ahead = min(MOST_AHEAD, 2 * self._ahead) if goes_on else FIRST_AHEAD
         start, end = offset, min(self.length, offset + max(size, self._ahead))
         if offset >= self.length - END_BYTES:
@@ -293,6 +286,10 @@ class S3Source:
         window = self._get(start, end - start)
         self._windows.keep(self, start, window)
         return window[offset - start : offset - start + size]
+
+    def close(self) -> None:
+        """Forget what was kept of it."""
+        self._windows.forget(self)
 
     def _get(self, offset: int, size: int) -> bytes:
         """Return a range by one request."""

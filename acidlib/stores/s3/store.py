@@ -661,7 +661,11 @@ class S3Store(Store):
     def _end(self, location: Location, recorded: Recorded) -> tuple[str, str | None]:
         """Finish or discard a publication; return the outcome, and why it was discarded."""
         bucket, first = self._bucket, recorded.uploads[0]
-        fates = [fate(bucket, upload) for upload in recorded.uploads]
+        # looked at in this order, for a completion in between shows as VISIBLE
+        fates = [
+            Fate.OPEN if has_its_parts(bucket, one) else Fate.VISIBLE if is_ours(bucket, one) else Fate.GONE
+            for one in recorded.uploads
+        ]
         if all(one is Fate.VISIBLE for one in fates):
             found = read_object(bucket, bucket.path(first.key)) if recorded.opened_last else None
             if not recorded.opened_last or (found is not None and found.data == METADATA_ACID):
@@ -831,13 +835,6 @@ class Fate(Enum):
     OPEN = "it can be completed"
     VISIBLE = "its object is there"
     GONE = "neither"
-
-
-def fate(bucket: Bucket, upload: StagedUpload) -> Fate:
-    """Return what has become of an upload, looked at in this order: a completion in between shows as VISIBLE."""
-    if has_its_parts(bucket, upload):
-        return Fate.OPEN
-    return Fate.VISIBLE if is_ours(bucket, upload) else Fate.GONE
 
 
 def has_its_parts(bucket: Bucket, upload: StagedUpload) -> bool:
