@@ -95,17 +95,6 @@ def test_a_name_that_is_taken_is_a_conflict_whatever_has_it(
     assert RenameStore(FS).roll_forward(str(tmp_path)) == ()
 
 
-def test_the_last_check_stops_everything(tmp_path: Path) -> None:
-    def lost() -> None:
-        raise ConflictError("the claim is lost")
-
-    staging, staged = stage(tmp_path, DELTA, DELETES)
-    with pytest.raises(ConflictError, match="the claim is lost"):
-        RenameStage(FS, str(tmp_path), staging).publish(staged, inputs=INPUTS, last_check=lost)
-    assert visible(tmp_path) == {"_tmp_run"}
-    assert RenameStore(FS).roll_forward(str(tmp_path)) == ()
-
-
 @pytest.mark.parametrize("fault", ["length", "missing", "extra"])
 def test_only_what_was_written_is_published(tmp_path: Path, fault: str) -> None:
     staging, staged = stage(tmp_path, "base_0000004")
