@@ -117,7 +117,7 @@ class CompactionHold(Hold, ABC):
     """The place of a request that is ours, and the request's end: `end` or `abandon` tells the queue."""
 
     @abstractmethod
-    def unverified(self, listing: Listing) -> CompactionRequest | None:
+    def quarantining_request(self, listing: Listing) -> CompactionRequest | None:
         """Return the request for which nothing may be done here, see `planning.results`; None without one.
 
         Proceeding after this call releases the place once the result is published or cleaned.
@@ -241,7 +241,7 @@ class Backend(ABC):
     def waiting(self, kind: CompactionType) -> list[Waiting]:
         """Return the requests to choose from, oldest first."""
 
-    def cautions(self) -> list[str]:
+    def queue_warnings(self) -> list[str]:
         """Return what a person who has the queue drained should know."""
         return []
 
@@ -272,14 +272,14 @@ class Backend(ABC):
         """Return what the queue and its history know of these places now."""
 
     @abstractmethod
-    def held_back(self, target: Target, kind: CompactionType, *, dry_run: bool) -> str | None:
+    def backoff_reason(self, target: Target, kind: CompactionType, *, dry_run: bool) -> str | None:
         """Return why a place that is over its thresholds is not queued, after failures; None when it may be.
 
         The history says so too, unless it is a dry run.
         """
 
     @abstractmethod
-    def unverified(self, target: Target, listing: Listing) -> CompactionRequest | None:
+    def quarantining_request(self, target: Target, listing: Listing) -> CompactionRequest | None:
         """Return the request for which nothing may be done at a place, see `planning.results`."""
 
     def finish(self, target: Target) -> None:

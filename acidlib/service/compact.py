@@ -268,7 +268,7 @@ class PlaceCompaction:
                 f"Cannot plan a compaction of {target.ref}: a publication there is unfinished; a run without "
                 "--dry-run finishes it"
             )
-        why_not = self._verifier.why_not(self._backend.unverified(place.target, place.listing), place.target)
+        why_not = self._verifier.why_not(self._backend.quarantining_request(place.target, place.listing), place.target)
         if why_not is not None:
             return self._quarantined(why_not)
         plan = self._prepare(place)

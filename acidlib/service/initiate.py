@@ -104,7 +104,7 @@ def _judged(
         if not force:
             if reason := attempts.refusal(place, decision.kind):
                 return _result(target, decision, reason=reason, outcome=Outcome.REFUSED), None
-            if reason := backend.held_back(target, decision.kind, dry_run=dry_run):
+            if reason := backend.backoff_reason(target, decision.kind, dry_run=dry_run):
                 return _result(target, decision, reason=reason, outcome=Outcome.HELD_BACK), None
         due = _result(target, decision, outcome=Outcome.DUE)
         figures = RequestFacts(deltas=place.deltas, bytes=place.delta_bytes, reason=decision.reason)

@@ -120,7 +120,7 @@ class RunQueue:
         if self._run.named:
             return self._named_jobs()
         if self._backend.in_order:
-            self.notes += self._backend.cautions()
+            self.notes += self._backend.queue_warnings()
             return self._jobs_in_order()
         return self._chosen_jobs()
 

@@ -157,7 +157,7 @@ class Verifier:
         What a run left that ended before it had verified it is verified here: all it was made of is still there. After
         a result that could not be verified all buckets are: another sample may not meet what was wrong.
         """
-        request = held.unverified(place.listing)
+        request = held.quarantining_request(place.listing)
         why_not, share = self.why_not(request, place.target), self._share or 1.0
         if request is None or self._release_held or why_not is not None:
             return why_not, None, share

@@ -158,13 +158,13 @@ class StandaloneBackend(SqlBackend):
         self._failed = found.failed
         return found
 
-    def held_back(self, target: Target, kind: CompactionType, *, dry_run: bool) -> str | None:
+    def backoff_reason(self, target: Target, kind: CompactionType, *, dry_run: bool) -> str | None:
         """Ask the queue only where `attempts` saw a failure."""
         if self._failed is not None and target.ref not in self._failed:
             return None
-        return super().held_back(target, kind, dry_run=dry_run)
+        return super().backoff_reason(target, kind, dry_run=dry_run)
 
-    def unverified(self, target: Target, listing: Listing) -> CompactionRequest | None:
+    def quarantining_request(self, target: Target, listing: Listing) -> CompactionRequest | None:
         """Look through the rows about the place only where one may tell: this is asked of every place."""
         return holding(self.queue.rows_noting(target.location, UNVERIFIED), listing.top_directories())
 

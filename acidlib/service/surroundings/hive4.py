@@ -160,7 +160,7 @@ class Hive4Backend(Backend):
             rows.pop()
         return list(zip(rows, self.catalog.places(rows), strict=True))
 
-    def cautions(self) -> list[str]:
+    def queue_warnings(self) -> list[str]:
         """Warn that in the default pool requests are taken that only Hive's own workers can do."""
         if self._pool is not None:
             return []
@@ -222,7 +222,7 @@ class Hive4Backend(Backend):
         del targets
         return Attempts(self.hms.show_compactions(), self.services.settings)
 
-    def held_back(self, target: Target, kind: CompactionType, *, dry_run: bool) -> str | None:
+    def backoff_reason(self, target: Target, kind: CompactionType, *, dry_run: bool) -> str | None:
         """Apply the failed-attempt rule to the metastore's history (Hive Initiator)."""
         settings = self.services.settings
         reason = failed_attempts_reason(
@@ -237,7 +237,7 @@ class Hive4Backend(Backend):
             self.hms.mark_not_initiated(replace(request, error_message=reason))
         return reason
 
-    def unverified(self, target: Target, listing: Listing) -> CompactionRequest | None:
+    def quarantining_request(self, target: Target, listing: Listing) -> CompactionRequest | None:
         """Go by the metastore's history: what was found wrong was taken back, but it would be made again."""
         del listing
         return holding(self.rows_at(target))
@@ -449,9 +449,9 @@ class Hive4Hold(CompactionHold):
                 "see acidlib show"
             )
 
-    def unverified(self, listing: Listing) -> CompactionRequest | None:
+    def quarantining_request(self, listing: Listing) -> CompactionRequest | None:
         """Ask the metastore's history, as this run has read it."""
-        return self._backend.unverified(self.target, listing)
+        return self._backend.quarantining_request(self.target, listing)
 
     def will_verify(self, directories: tuple[str, ...]) -> None:
         """Note nothing: before the commit no reader sees it, and a run that dies before has made nothing."""

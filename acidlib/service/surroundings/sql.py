@@ -164,7 +164,7 @@ class SqlBackend(Backend):
             rows = self.queue.in_states(*COUNTED)
         return Attempts(filter(self.ours, rows), self.services.settings)
 
-    def held_back(self, target: Target, kind: CompactionType, *, dry_run: bool) -> str | None:
+    def backoff_reason(self, target: Target, kind: CompactionType, *, dry_run: bool) -> str | None:
         """Ask the queue's rule about failed attempts."""
         request, now_ms = self.request_for(target, kind, initiator=self.services.initiator_id), self.services.now_ms()
         settings = self.services.settings
@@ -178,7 +178,7 @@ class SqlBackend(Backend):
             self.queue.record_not_initiated(request, reason, now_ms)
         return reason
 
-    def unverified(self, target: Target, listing: Listing) -> CompactionRequest | None:
+    def quarantining_request(self, target: Target, listing: Listing) -> CompactionRequest | None:
         """Look through the rows about the place."""
         return holding(self.rows_at(target), listing.top_directories())
 
@@ -294,9 +294,9 @@ class SqlHold(CompactionHold):
         if self.request.state is State.WORKING:
             self._queue.assert_owned(self.request.id, self._services.worker_id)
 
-    def unverified(self, listing: Listing) -> CompactionRequest | None:
+    def quarantining_request(self, listing: Listing) -> CompactionRequest | None:
         """Read the rows about the place as they are now: a run that verified it held it until its end was noted."""
-        found = self._backend.unverified(self.target, listing)
+        found = self._backend.quarantining_request(self.target, listing)
         self._releases = found is not None and shows(found)
         return found
 
