@@ -450,7 +450,7 @@ class SqlQueue:
         return self._database.write("claim from", work)
 
     def _owned(self, ids: Sequence[int], worker_id: str | None) -> tuple[_StatementsById, dict[str, object]]:
-        """Return the statements about a worker's requests, without one about ready ones; and their parameters."""
+        """Return the statements about what a worker works on (the cleaner: what is ready), and their parameters."""
         if worker_id is None:
             return self._ready, {_IDS: ids}
         return self._worked_on, {_IDS: ids, _WORKER: worker_id}

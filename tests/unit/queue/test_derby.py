@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock, call
 
 import pytest
 
@@ -28,127 +29,83 @@ class JavaError(Exception):
         self.java_exception = SimpleNamespace(getMessage=lambda: message, getSQLState=lambda: state)
 
 
-class Java:
-    """A JVM with Derby's driver; it answers statements by what they begin with."""
-
-    def __init__(self) -> None:
-        self.opened: list[tuple[str, dict[str, str]]] = []
-        self.asked: list[tuple[str, list[Any]]] = []
-        self.said: list[str] = []
-        self.fails: JavaError | None = None
-        self.java = SimpleNamespace(
-            util=SimpleNamespace(Properties=Properties),
-            lang=SimpleNamespace(
-                Thread=SimpleNamespace(currentThread=lambda: SimpleNamespace(getContextClassLoader=lambda: self)),
-                System=SimpleNamespace(currentTimeMillis=lambda: 77),
-            ),
-        )
-
-    def loadClass(self, name: str) -> Any:
-        assert name == "org.apache.derby.jdbc.ClientDriver"
-        return SimpleNamespace(newInstance=lambda: SimpleNamespace(connect=self.connect))
-
-    def connect(self, url: str, properties: Properties) -> Any:
-        self.opened.append((url, properties.kept))
-
-        def note(word: str) -> Any:
-            return lambda *given: self.said.append(" ".join(map(str, (word, *given))))
-
-        return SimpleNamespace(
-            prepareStatement=self.prepare,
-            setAutoCommit=note("autocommit"),
-            setTransactionIsolation=note("isolation"),
-            commit=note("commit"),
-            rollback=note("rollback"),
-            close=note("close"),
-        )
-
-    def prepare(self, statement: str) -> Any:
-        given: list[Any] = []
-        self.asked.append((" ".join(statement.split()), given))
-
-        def execute() -> bool:
-            if self.fails is not None and not statement.startswith("VALUES") and "SYS." not in statement:
-                raise self.fails
-            return not statement.startswith("DELETE")
-
-        rows = self.rows(statement, given)
-        return SimpleNamespace(
-            setLong=lambda number, value: given.append(value),
-            setString=lambda number, value: given.append(value),
-            execute=execute,
-            getUpdateCount=lambda: 1,
-            getResultSet=lambda: Results(rows()),
-            close=lambda: None,
-        )
-
-    def rows(self, statement: str, given: list[Any]) -> Any:
-        def found() -> list[tuple[Any, ...]]:
-            if "FROM SYS.SYSTABLES" in statement:
-                return [(name,) for name in TABLES]
-            if "FROM SYS.SYSCOLUMNS" in statement:
-                return [(name,) for name in TABLES[given[0]]]
-            if statement.startswith("VALUES"):
-                return [(1,)]
-            return [(5, "d", "t", None, "i", 7, "a", 3)]
-
-        return found
+class Java(MagicMock):
+    """A JVM with Derby's driver; it answers statements by what they are about."""
 
 
-class Properties:
-    """java.util.Properties."""
-
-    def __init__(self) -> None:
-        self.kept: dict[str, str] = {}
-
-    def setProperty(self, name: str, value: str) -> None:
-        self.kept[name] = value
+@pytest.fixture
+def java() -> Java:
+    found = Java()
+    found.java.lang.System.currentTimeMillis.return_value = 77
+    driver_of(found).connect.return_value.prepareStatement.side_effect = prepared
+    return found
 
 
-class Results:
-    """A ResultSet with its metadata."""
+def driver_of(java: Java) -> MagicMock:
+    loader = java.java.lang.Thread.currentThread.return_value.getContextClassLoader.return_value
+    found = loader.loadClass.return_value.newInstance.return_value
+    assert isinstance(found, MagicMock)
+    return found
 
-    def __init__(self, rows: list[tuple[Any, ...]]) -> None:
-        self._rows, self._at = rows, -1
 
-    def getMetaData(self) -> Results:
-        return self
+ASKED: list[tuple[str, list[Any]]] = []
+"""Statements with what they are given, in their order."""
 
-    def getColumnCount(self) -> int:
-        return len(self._rows[0])
 
-    def getColumnLabel(self, number: int) -> str:
-        return f"C{number}"
+def prepared(statement: str) -> SimpleNamespace:
+    given: list[Any] = []
+    ASKED.append((" ".join(statement.split()), given))
 
-    def next(self) -> bool:
-        self._at += 1
-        return self._at < len(self._rows)
+    def results() -> SimpleNamespace:
+        rows = [(5, "d", "t", None, "i", 7, "a", 3)]
+        if "FROM SYS.SYSTABLES" in statement:
+            rows = [(name,) for name in TABLES]
+        elif "FROM SYS.SYSCOLUMNS" in statement:
+            rows = [(name,) for name in TABLES[given[0]]]
+        at = iter(rows)
+        row: list[Any] = []
 
-    def getObject(self, number: int) -> Any:
-        return self._rows[self._at][number - 1]
+        def following() -> bool:
+            row[:] = next(at, ())
+            return bool(row)
+
+        meta = SimpleNamespace(getColumnCount=lambda: len(rows[0]), getColumnLabel=lambda number: f"C{number}")
+        return SimpleNamespace(getMetaData=lambda: meta, next=following, getObject=lambda number: row[number - 1])
+
+    return SimpleNamespace(
+        setLong=lambda number, value: given.append(value),
+        setString=lambda number, value: given.append(value),
+        execute=lambda: not statement.startswith("DELETE"),
+        getUpdateCount=lambda: 1,
+        getResultSet=results,
+        close=lambda: None,
+    )
 
 
 NOTE = NotedWrite(txn_id=5, ref=TableRef("d", "t"), write_id=7, compacts=False, is_open=False, started_ms=3)
 
 
-def test_what_is_noted_is_read_and_forgotten() -> None:
-    java = Java()
-    database = MetastoreDatabase(URL, lambda: java)
+def test_what_is_noted_is_read_and_forgotten(java: Java) -> None:
+    database, driver = MetastoreDatabase(URL, lambda: java), driver_of(java)
     assert database.noted_writes() == ((NOTE,), 77)
-    assert java.opened == [("jdbc:derby://db:1528/memory:metastore", {"user": "APP", "password": "secret"})]
-    assert java.said[:2] == ["autocommit False", "isolation 2"]
+    properties = java.java.util.Properties.return_value
+    assert properties.setProperty.call_args_list == [call("user", "APP"), call("password", "secret")]
+    driver.connect.assert_called_once_with("jdbc:derby://db:1528/memory:metastore", properties)
+    connection = driver.connect.return_value
+    connection.setAutoCommit.assert_called_once_with(False)
+    connection.setTransactionIsolation.assert_called_once_with(2)
     assert database.shows_noted_writes()
-    assert java.asked[-1][0].endswith("FETCH FIRST 1 ROWS ONLY")
+    assert ASKED[-1][0].endswith("FETCH FIRST 1 ROWS ONLY")
     database.forget([NOTE])
-    statement, given = java.asked[-1]
+    statement, given = ASKED[-1]
     assert statement.startswith('DELETE FROM "TXN_COMPONENTS" WHERE')
     assert given == [5, "a", "d", "t"]
-    assert java.said[-2:] == ["commit", "rollback"]
+    assert [name for name, _, _ in connection.method_calls[-2:]] == ["commit", "rollback"]
 
 
-def test_what_derby_says_is_told_without_the_password() -> None:
-    java = Java()
-    java.fails = JavaError("A lock could not be obtained, says secret", "40XL1")
+def test_what_derby_says_is_told_without_the_password(java: Java) -> None:
+    lost = JavaError("A lock could not be obtained, says secret", "40XL1")
+    driver_of(java).connect.return_value.prepareStatement.side_effect = lost
     with pytest.raises(RetryError, match=r"the database said: .*A lock could not be obtained, says \*\*\*") as caught:
         MetastoreDatabase(URL, lambda: java).noted_writes()
     assert "secret" not in str(caught.value)
@@ -160,7 +117,7 @@ def test_parameters_are_not_changed_where_they_cannot_be_compared() -> None:
 
 def test_without_its_driver_it_is_said_what_to_add() -> None:
     java = Java()
-    java.java.lang.Thread = SimpleNamespace(currentThread=lambda: SimpleNamespace(getContextClassLoader=object))
+    java.java.lang.Thread.currentThread.return_value.getContextClassLoader.return_value = None
     with pytest.raises(RetryError, match=r"add --driver-class-path derbyclient-RELEASE\.jar"):
         MetastoreDatabase(URL, lambda: java).noted_writes()
 
