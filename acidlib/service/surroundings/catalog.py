@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 
 from acidlib.config.settings import Layer, Settings
 from acidlib.errors import AcidError, ConflictError, MissingError, RefusedError
@@ -103,7 +102,12 @@ class Catalog:
     def require_named(self, selection: Selection, known: Collection[TableRef]) -> list[str]:
         """Return notes about what --table and --partition name and does not exist; raise as `select` does."""
         tables, notes = self._named(selection, known)
-        if selection.partitions and tables and not known and not any(map(partial(self._has, selection), tables)):
+        if (
+            selection.partitions
+            and tables
+            and not known
+            and not any(self._wanted_partitions(table, selection) for _, table in tables)
+        ):
             notes.append(self._no_partition(selection, tables))
         return notes
 
@@ -118,12 +122,9 @@ class Catalog:
         refs = [*(table.ref for _, table in tables), *known]
         return tables, selection.absent(refs, "no table of the metastore")
 
-    def _has(self, selection: Selection, found: tuple[Database, Table]) -> bool:
-        _, table = found
-        if not table.partition_keys:
-            return False
-        names = self._hms.partition_names(table.ref)
-        return any(matches(PartitionName.parse(name), selection.partitions) for name in names)
+    def _wanted_partitions(self, table: Table, selection: Selection) -> list[str]:
+        names = self._hms.partition_names(table.ref) if table.partition_keys else ()
+        return [name for name in names if matches(PartitionName.parse(name), selection.partitions)]
 
     @staticmethod
     def _no_partition(selection: Selection, tables: Sequence[tuple[Database, Table]]) -> str:
@@ -291,8 +292,7 @@ class Catalog:
     ) -> Iterable[Target | PassedOver]:
         found: Mapping[str | None, Partition | None]
         if table.partition_keys:
-            names = self._hms.partition_names(table.ref)
-            wanted = [name for name in names if matches(PartitionName.parse(name), selection.partitions)]
+            wanted = self._wanted_partitions(table, selection)
             partitions = self._hms.partitions(table, wanted)
             found = {name: partitions[name] for name in wanted if name in partitions}
         else:
