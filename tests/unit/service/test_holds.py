@@ -16,7 +16,7 @@ from unit.metastore.compactors import AWAY, LOST, TIMEOUT, lock
 from unit.service.test_catalog import Metastore as Tables
 from unit.service.test_catalog import table
 
-from acidlib.errors import ConflictError, RefusedError, RetryError, UnknownOutcomeError
+from acidlib.errors import ConflictError, RetryError, UnknownOutcomeError
 from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.transactions import LockType
 from acidlib.model.names import Generation
@@ -25,9 +25,7 @@ from acidlib.model.snapshots import ValidTxnList
 from acidlib.model.tables import TableRef
 from acidlib.report.results import Outcome
 from acidlib.service.backend import CompactionHold, nowhere
-from acidlib.service.places import Target
 from acidlib.service.services import Services
-from acidlib.service.surroundings.alone import StandaloneBackend
 from acidlib.service.surroundings.hive3 import Hive3Backend
 from acidlib.service.surroundings.hive4 import Hive4Backend
 from acidlib.stores.store import CLAIM
@@ -217,16 +215,3 @@ def test_what_may_have_been_committed_is_neither_aborted_nor_ended(
     assert hold.end(Outcome.FAILED, "unknown", named=False, noted=NO_FACTS) is None
     hold.close()
     assert (hms.ended, server.txns, (place / CLAIM).exists()) == ([], {1: "open"}, False)
-
-
-def test_a_directory_is_claimed_only_as_long_as_its_hold(services: Services, place: Path) -> None:
-    target = Target(ref=TableRef("d", "t"), location=at(place))
-    request = replace(ROW, facts=replace(ROW.facts, witness='["base_0000009/bucket_00000", 1, 1.0]'))
-    hold = StandaloneBackend(services, NOTHING).hold(request, target)
-    with pytest.raises(RefusedError, match="the table was made anew"):
-        hold.begin()
-    assert (place / CLAIM).exists()
-    hold.assert_claimed()
-    hold.close()
-    hold.close()
-    assert not (place / CLAIM).exists()
