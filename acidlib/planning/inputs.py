@@ -418,42 +418,40 @@ class _Files:
 
     def _with_files(self, directory: InputDirectory, listed: Iterable[ListedFile]) -> InputDirectory:
         """Return the directory with those of the files that have bytes."""
-        files = []
+        name, files = directory.name, []
+        write_id = 0  # that of original files
+        if name is not None:
+            write_id = max(name.write_id, 0) if isinstance(name, BaseDir) else name.min_write_id
         for file in listed:
             side = None if self._insert_only else self._by_path.get(side_file_name(file.path))
             if file.length == 0 and side is None:
                 self.empty.append(file.path)
-            else:
-                files.append(self._input(directory, file, side))
-        return replace(directory, files=tuple(files))
-
-    def _input(self, directory: InputDirectory, file: ListedFile, side: ListedFile | None) -> DataFile:
-        # LOAD DATA keeps names, so that a file of an insert-only table may have no number: it is in bucket 0
-        parsed = parse_file(file.name.partition(".")[0] if self._insert_only else file.name)
-        if not self._insert_only and not isinstance(parsed, BucketFile | OriginalFile):
-            raise CorruptError(
-                f"Cannot compact {file.path}: because its name tells no bucket, and its rows would be lost"
+                continue
+            # LOAD DATA keeps names, so that a file of an insert-only table may have no number: it is in bucket 0
+            parsed = parse_file(file.name.partition(".")[0] if self._insert_only else file.name)
+            bucket = parsed.bucket if isinstance(parsed, BucketFile | OriginalFile) else None
+            if bucket is None and not self._insert_only:
+                raise CorruptError(
+                    f"Cannot compact {file.path}: because its name tells no bucket, and its rows would be lost"
+                )
+            has_events = isinstance(parsed, BucketFile) and not self._insert_only
+            noted = None
+            if side is not None:
+                noted = FlushLength(path=side.path, length=side.length, data_length=file.length)
+            data_file = DataFile(
+                path=file.path,
+                directory=directory.path,
+                length=file.length,
+                bucket=bucket or 0,
+                form=FileForm.EVENTS if has_events else FileForm.ORIGINAL,
+                write_id=write_id,
+                statement_id=max(name.statement_id, 0) if isinstance(name, DeltaDir) else 0,
+                aborted=directory.wholly_aborted,
+                modified=file.modified,
+                flush_length=noted,
             )
-        has_events = isinstance(parsed, BucketFile) and not self._insert_only
-        name = directory.name
-        write_id = 0  # that of original files
-        if name is not None:
-            write_id = max(name.write_id, 0) if isinstance(name, BaseDir) else name.min_write_id
-        noted = None
-        if side is not None:
-            noted = FlushLength(path=side.path, length=side.length, data_length=file.length)
-        return DataFile(
-            path=file.path,
-            directory=directory.path,
-            length=file.length,
-            bucket=parsed.bucket if isinstance(parsed, BucketFile | OriginalFile) else 0,
-            form=FileForm.EVENTS if has_events else FileForm.ORIGINAL,
-            write_id=write_id,
-            statement_id=max(name.statement_id, 0) if isinstance(name, DeltaDir) else 0,
-            aborted=directory.wholly_aborted,
-            modified=file.modified,
-            flush_length=noted,
-        )
+            files.append(data_file)
+        return replace(directory, files=tuple(files))
 
 
 def is_aside(file: ListedFile) -> bool:

@@ -26,8 +26,9 @@ sake of a default.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from acidlib.errors import RefusedError
 from acidlib.model.names import Generation
@@ -68,25 +69,27 @@ def rewrite_settings(
     sense or that cannot be written.
     """
     settings = otherwise or RewriteSettings()
+    found: dict[str, Any] = {}
     if given := _given(COMPRESS, table, request):
-        codec = given.codec(_CODECS[generation])
-        settings = replace(settings, compression=codec, stated=settings.stated | {"compression"})
+        found["compression"] = given.text.upper()
+        if found["compression"] not in _CODECS[generation]:
+            raise given.refused(f"only {', '.join(_CODECS[generation])} can be written")
     if (given := _given(STRIDE, table, request)) and (stride := given.number()) > 0:
         if not _LEAST_STRIDE <= stride <= _MOST_STRIDE:
             raise given.refused(f"it is not from {_LEAST_STRIDE} to {_MOST_STRIDE}")
-        settings = replace(settings, stride=stride, stated=settings.stated | {"stride"})
+        found["stride"] = stride
     if given := _given(BLOCK, table, request):
-        block = min(max(given.positive(), _LEAST_BLOCK), _MOST_BLOCK)
-        settings = replace(settings, block_bytes=block, stated=settings.stated | {"block_bytes"})
+        found["block_bytes"] = min(max(given.positive(), _LEAST_BLOCK), _MOST_BLOCK)
+    stated = settings.stated | found.keys()
     if given := _given(ENFORCE, table, request):
-        settings = replace(settings, block_enforced=given.text.lower() == "true")
+        found["block_enforced"] = given.text.lower() == "true"
     if given := _given(STRIPE, table, request):
-        settings = replace(settings, stripe_bytes=min(given.positive(), _MOST_STRIPE))
+        found["stripe_bytes"] = min(given.positive(), _MOST_STRIPE)
     if given := _given(BLOOM_COLUMNS, table, request):
-        settings = replace(settings, bloom_columns=given.text)
+        found["bloom_columns"] = given.text
     if given := _given(BLOOM_FPP, table, request):
-        settings = replace(settings, bloom_fpp=given.share())
-    return settings
+        found["bloom_fpp"] = given.share()
+    return replace(settings, **found, stated=stated)
 
 
 class _Given:
@@ -94,12 +97,6 @@ class _Given:
 
     def __init__(self, table: str, shown: str, text: str) -> None:
         self._table, self._shown, self.text = table, shown, text
-
-    def codec(self, known: tuple[str, ...]) -> str:
-        """Return the name of a codec, in upper case."""
-        if self.text.upper() not in known:
-            raise self.refused(f"only {', '.join(known)} can be written")
-        return self.text.upper()
 
     def number(self) -> int:
         """Return a whole number, without any unit, as Java reads it."""
@@ -131,16 +128,11 @@ class _Given:
 
 
 def _given(name: str, table: Table, request: Mapping[str, str]) -> _Given | None:
-    for layer, key in _places(name):
+    keys = [("request", f"tblprops.{name}"), ("table", name)]
+    for known in (name, _HIVE_NAMES[name]):
+        keys += [("request", f"compactor.{known}"), ("table", f"compactor.{known}")]
+    for layer, key in keys:
         text = request.get(key) if layer == "request" else table.properties.get(key)
         if text is not None:
             return _Given(str(table.ref), f"{layer} property {key}", text)
     return None
-
-
-def _places(name: str) -> Iterator[tuple[str, str]]:
-    yield "request", f"tblprops.{name}"
-    yield "table", name
-    for known in (name, _HIVE_NAMES[name]):
-        yield "request", f"compactor.{known}"
-        yield "table", f"compactor.{known}"

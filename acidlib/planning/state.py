@@ -19,7 +19,7 @@ Where Hive is wrong, this differs on purpose, because its answers decide what is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -323,43 +323,32 @@ def seen_parts(listing: Listing, state: AcidState, generation: Generation) -> tu
     state  of the same listing, for the write ids of a reader (not those of a compactor, which stop at the first open
            one)
     """
-    return tuple(sorted(_parts(listing, state, generation), key=lambda part: (_ORDER.index(part.role), part.path)))
-
-
-def _parts(listing: Listing, state: AcidState, generation: Generation) -> Iterator[SeenPart]:
-    roles = _roles(state)
+    roles, found = _roles(state), []
+    hidden = Role.HIDDEN, "readers pass over names that begin with _ or a dot"
     for path in listing.top_directories():
         files = listing.files_under(path)
         kind, write_ids = _named(parse_directory(path, generation))
         # Hive reads what is in other directories as original files, one by one
         inside = next((roles[file.path] for file in files if file.path in roles), None)
         role, why = roles.get(path) or inside or (Role.NOT_READ, "it holds no file that readers see")
-        yield SeenPart(
-            path=path,
-            kind=kind,
-            write_ids=write_ids,
-            role=role,
-            why=why,
-            files=tuple(file.path for file in files if not has_hidden_part(file.path) and not is_side_file(file.name)),
-            bytes=sum(file.length for file in files),
-        )
-    hidden = Role.HIDDEN, "readers pass over names that begin with _ or a dot"
-    for file in listing.files_in(""):
-        is_read = not is_hidden(file.path)
-        role, why = roles.get(file.path, (Role.NOT_READ, "it is empty")) if is_read else hidden
-        yield SeenPart(
-            path=file.path,
-            kind="original file" if is_read else "hidden file",
-            write_ids=None,
-            role=role,
-            why=why,
-            files=(file.path,) if is_read else (),
-            bytes=file.length,
-        )
-    role, why = hidden
-    for path in {path.partition("/")[0] for path in listing.directories}:
+        shown = (file.path for file in files if not has_hidden_part(file.path) and not is_side_file(file.name))
+        size = sum(file.length for file in files)
+        part = SeenPart(path=path, kind=kind, write_ids=write_ids, role=role, why=why, files=tuple(shown), bytes=size)
+        found.append(part)
+    others = [(file.path, "file", file.length) for file in listing.files_in("")]
+    others += [(path, "directory", 0) for path in {path.partition("/")[0] for path in listing.directories}]
+    for path, what, size in others:
         if is_hidden(path):
-            yield SeenPart(path=path, kind="hidden directory", write_ids=None, role=role, why=why, files=(), bytes=0)
+            role, why = hidden
+            found.append(
+                SeenPart(path=path, kind=f"hidden {what}", write_ids=None, role=role, why=why, files=(), bytes=size)
+            )
+        elif what == "file":
+            role, why = roles.get(path, (Role.NOT_READ, "it is empty"))
+            found.append(
+                SeenPart(path=path, kind="original file", write_ids=None, role=role, why=why, files=(path,), bytes=size)
+            )
+    return tuple(sorted(found, key=lambda part: (_ORDER.index(part.role), part.path)))
 
 
 def _roles(state: AcidState) -> dict[str, tuple[Role, str]]:

@@ -24,11 +24,11 @@ from acidlib.model.units import (
     StripeFacts,
     UnitResult,
 )
-from acidlib.orc.columns import Column, concat_columns
+from acidlib.orc.columns import concat_columns
 from acidlib.orc.proto import MAGIC as ORC_MAGIC
 from acidlib.orc.proto import Calendar
 from acidlib.orc.reader import StripeReader, read_tail
-from acidlib.orc.schema import TypeNode, is_acid
+from acidlib.orc.schema import is_acid
 from acidlib.orc.statistics import stripe_statistics_are_true
 from acidlib.orc.writer import EncodedColumn, FileOptions, OrcWriter, encode_column
 from acidlib.parquet.footer import MAGIC as PARQUET_MAGIC
@@ -190,23 +190,17 @@ def _stripes(inputs: Sequence[OpenInput], options: FileOptions) -> list[InputStr
 
 def _recode(writer: OrcWriter, inputs: Sequence[OpenInput], stripes: Sequence[StripeFacts]) -> None:
     readers = [StripeReader(inputs[fact.file].source, inputs[fact.file].tail, fact.number) for fact in stripes]
-    rows = sum(fact.rows for fact in stripes)
-    timezone = stripes[0].timezone
-    columns: list[EncodedColumn] = []
-
-    def encode(node: TypeNode, parts: Sequence[Column]) -> None:
-        columns.extend(encode_column(concat_columns(list(parts)), node, bounds, writer.options, timezone))
-
+    rows, timezone = sum(fact.rows for fact in stripes), stripes[0].timezone
     for reader in readers:
         reader.prove_rows()
     bounds = group_bounds(rows, writer.options.stride)
     root = writer.options.root
-    tops = [reader.column(replace(root, children=()), reader.stripe.rows) for reader in readers]
-    if any(top.present is not None for top in tops):
-        raise CorruptError(f"Cannot read {readers[0].where}: because rows of a file without ACID columns are null")
-    encode(replace(root, children=()), tops)
-    for child in root.children:
-        encode(child, [reader.column(child, reader.stripe.rows) for reader in readers])
+    columns: list[EncodedColumn] = []
+    for node in (replace(root, children=()), *root.children):
+        parts = [reader.column(node, reader.stripe.rows) for reader in readers]
+        if node.column == root.column and any(part.present is not None for part in parts):
+            raise CorruptError(f"Cannot read {readers[0].where}: because rows of a file without ACID columns are null")
+        columns += encode_column(concat_columns(parts), node, bounds, writer.options, timezone)
     writer.write_stripe(columns, rows=rows, timezone=timezone)
 
 
