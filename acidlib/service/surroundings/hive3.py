@@ -107,7 +107,7 @@ class Hive3Backend(SqlBackend):
             initiator_id=initiator,
         )
 
-    def lock(self, ref: TableRef, *, exclusive: bool) -> AbstractContextManager[CompactorLock]:
+    def lock(self, ref: TableRef, *, exclusive: bool) -> CompactorLock:
         """Lock a table or partition for readers, or only against ALTER and DROP; ConflictError when not in time."""
         return publication_lock(
             self.hms,
@@ -296,9 +296,8 @@ class Hive3Hold(SqlHold):
 
     @contextmanager
     def _locked(self, *, exclusive: bool) -> Iterator[None]:
-        publication = self._hive3.lock(self.request.ref, exclusive=exclusive)
         try:
-            lock = publication.__enter__()
+            lock = self._hive3.lock(self.request.ref, exclusive=exclusive)
         except ConflictError:
             if exclusive and self.request.state is State.WORKING:
                 tried = RequestFacts(lock_tries=self.request.facts.lock_tries + 1)
@@ -310,7 +309,7 @@ class Hive3Hold(SqlHold):
         finally:
             self._locks.remove(lock)
             try:
-                publication.__exit__(None, None, None)
+                lock.release()
             except AcidError as error:
                 # what was published, or taken back, stays so
                 self._services.progress.note(str(error), place=str(self.target.ref))
