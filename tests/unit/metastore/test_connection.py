@@ -284,8 +284,12 @@ def test_a_required_field_that_is_missing_deep_inside(server: FakeMetastore) -> 
     good = TYPES.TxnInfo(id=1, state=3, user="u", hostname="h")
     bad = TYPES.TxnInfo(id=2, state=3, hostname="h")
     server.answers["get_open_txns_info"] = lambda: TYPES.GetOpenTxnsInfoResponse(open_txns=[good, bad])
+    asking = client(server.uri)
     with pytest.raises(CorruptError, match=r"of get_open_txns_info: because field open_txns\.user is missing$"):
-        client(server.uri).call("read them", "get_open_txns_info")
+        asking.call("read them", "get_open_txns_info")
+    server.answers["get_all_databases"] = lambda: ["a"]
+    assert names(asking) == ["a"]
+    assert server.connections == 1
     found = TYPES.AbortCompactResponse(abortedcompacts={1: TYPES.AbortCompactionResponseElement(status="ok")})
     server.answers["abort_Compactions"] = lambda request: found
     with pytest.raises(CorruptError, match=r"because field abortedcompacts\.compactionId is missing$"):
