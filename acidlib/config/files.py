@@ -55,33 +55,32 @@ def _xml(path: Path, data: bytes) -> ElementTree.Element:
 
 
 def _properties(above: ElementTree.Element, files: tuple[Path, ...]) -> Iterator[tuple[str, str]]:
-    """Yield names and values in the order of the file; the last one of a name counts."""
+    """Yield names and values in the order of the file, and of those it includes; the last one of a name counts.
+
+    files  those that are being read, each included by the one before, to which its name is relative
+    """
     for item in above:
         if item.tag == "property":
             name = (item.findtext("name") or "").strip()
             if name:
                 yield name, (item.findtext("value") or "").strip()
-        elif item.tag == f"{_XINCLUDE}include":
-            yield from _included(item, files)
-        else:
+            continue
+        if item.tag != f"{_XINCLUDE}include":
             yield from _properties(item, files)
-
-
-def _included(item: ElementTree.Element, files: tuple[Path, ...]) -> Iterator[tuple[str, str]]:
-    """Yield what another file states, whose name is relative to the file that includes it."""
-    reference = item.get("href", "")
-    if not reference or "://" in reference:
-        raise RefusedError(f"Cannot read {files[-1]}: because it includes {reference!r}, which is no file here")
-    path = files[-1].parent / reference.removeprefix("file:")
-    if path in files:
-        raise CorruptError(f"Cannot read {path}: because it includes itself")
-    data, otherwise = read_bytes(path), item.find(f"{_XINCLUDE}fallback")
-    if data is not None:
-        yield from _properties(_xml(path, data), (*files, path))
-    elif otherwise is not None:
-        yield from _properties(otherwise, files)
-    else:
-        raise CorruptError(f"Cannot read {files[-1]}: because it includes {path}, which is not there")
+            continue
+        reference = item.get("href", "")
+        if not reference or "://" in reference:
+            raise RefusedError(f"Cannot read {files[-1]}: because it includes {reference!r}, which is no file here")
+        path = files[-1].parent / reference.removeprefix("file:")
+        if path in files:
+            raise CorruptError(f"Cannot read {path}: because it includes itself")
+        data, otherwise = read_bytes(path), item.find(f"{_XINCLUDE}fallback")
+        if data is not None:
+            yield from _properties(_xml(path, data), (*files, path))
+        elif otherwise is not None:
+            yield from _properties(otherwise, files)
+        else:
+            raise CorruptError(f"Cannot read {files[-1]}: because it includes {path}, which is not there")
 
 
 _REFERENCE = re.compile(r"\$\{([^}$ ]+)\}")

@@ -193,15 +193,21 @@ class CatalogCalls(MetastoreClient):
         """
         ref = ref.whole_table.as_stored
         action = f"list the partitions of {ref}"
+        names = None
         try:
-            names = self._partition_names(action, ref)
+            if self._is_hive4:
+                request = self._types.PartitionsRequest(
+                    catName=self.catalog, dbName=ref.database, tblName=ref.table, maxParts=-1
+                )
+                names = self._call_if_known(action, "fetch_partition_names_req", request)
+            if names is None:
+                names = self._names(action, "get_partition_names", self._named(ref.database), ref.table, -1)
         except RetryError:
             if self.table(ref) is not None:
                 raise
-            names = ()
         if not names and self.table(ref) is None:
             raise RefusedError(f"Cannot {action}: because there is no such table")
-        return names
+        return tuple(names or ())
 
     def partitions(self, table: Table, names: Sequence[str]) -> dict[str, Partition]:
         """Return the partitions of these names, by name; names that do not exist are left out.
@@ -241,16 +247,6 @@ class CatalogCalls(MetastoreClient):
 
     def _names(self, action: str, call: str, *arguments: object) -> Sequence[str]:
         return list(required(self.call(action, call, *arguments, hive3=not self._is_hive4), call, "success"))
-
-    def _partition_names(self, action: str, ref: TableRef) -> tuple[str, ...]:
-        if self._is_hive4:
-            request = self._types.PartitionsRequest(
-                catName=self.catalog, dbName=ref.database, tblName=ref.table, maxParts=-1
-            )
-            answer = self._call_if_known(action, "fetch_partition_names_req", request)
-            if answer is not None:
-                return tuple(answer)
-        return tuple(self._names(action, "get_partition_names", self._named(ref.database), ref.table, -1))
 
     def _partitions(self, table: Table, names: list[str]) -> Iterator[tuple[str, Partition]]:
         # a metastore answers with values, not names, and values can be written as a name in more than one way

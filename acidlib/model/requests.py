@@ -36,7 +36,13 @@ _NATIVE = f"utf-16-{sys.byteorder[0]}e"
 
 def format_map(entries: Mapping[str | None, str | None]) -> str:
     """Return the text of a map, in the map's own order; an empty map is `0:`."""
-    return f"{len(entries)}:" + "".join(_string(part) for entry in entries.items() for part in entry)
+
+    def string(value: str | None) -> str:
+        if value is None:
+            return "-1:"
+        return f"{len(value) if value.isascii() else len(_units(value)) // 2}:{value}"
+
+    return f"{len(entries)}:" + "".join(string(part) for entry in entries.items() for part in entry)
 
 
 def parse_map(text: str) -> dict[str | None, str | None]:
@@ -75,12 +81,6 @@ def parse_map(text: str) -> dict[str | None, str | None]:
     if at != len(units):
         raise wrong("something follows the last entry")
     return result
-
-
-def _string(value: str | None) -> str:
-    if value is None:
-        return "-1:"
-    return f"{len(value) if value.isascii() else len(_units(value)) // 2}:{value}"
 
 
 def _units(value: str) -> bytes:
