@@ -214,11 +214,3 @@ def test_facts_of_every_stripe_in_order(tmp_path: Path) -> None:
         assert [s.facts.column_changes for s in found] == [None, None, None, "row ids that are added"]
         assert [s.facts.length for s in found[:3]] == [stripe.length for stripe in inputs[0].tail.stripes]
         assert {s.facts.timezone for s in found} == {"UTC"}
-
-
-def test_stripes_without_timestamps_have_one_zone_and_others_their_writers(tmp_path: Path) -> None:
-    for columns, row, zone in (("struct<a:int>", (1,), "UTC"), ("struct<a:timestamp>", ((0, 0),), "Asia/Tokyo")):
-        layout = tables.Layout(stride=5, timezone="Asia/Tokyo")
-        data = tables.acid_bytes(columns, tables.inserts(7, [row]), layout)
-        with opened(write(tmp_path / "delta_0000007_0000007_0000" / "bucket_00000", data)) as inputs:
-            assert stripes_of(*inputs)[0].facts.timezone == zone
