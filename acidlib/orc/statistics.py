@@ -14,6 +14,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal, InvalidOperation
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -96,8 +97,8 @@ def group_statistics(
     ]
     kind = column.kind
     if kind is Kind.BOOLEAN:
-        for message, true in zip(messages, np.diff(offsets_of(column.values)[bounds]).tolist(), strict=True):
-            message.bucket_statistics.count.append(true)
+        for message, (first, end) in zip(messages, pairwise(bounds.tolist()), strict=True):
+            message.bucket_statistics.count.append(int(np.count_nonzero(column.values[first:end])))
     elif kind is Kind.BINARY:
         for message, total in zip(messages, np.diff(offsets_of(column.lengths)[bounds]).tolist(), strict=True):
             message.binary_statistics.sum = total
@@ -140,7 +141,7 @@ def _strings(messages: list[Any], column: Column, bounds: Longs) -> None:
         offsets, data = column.dictionary.offsets, column.dictionary.data
         least, most = group_stats.integer_groups(column.values, bounds)[:, :2].T
         lengths = np.append(np.diff(offsets), 0)  # an entry 0 for groups without values, where there may be none
-        sums = np.diff(offsets_of(lengths[column.values])[bounds])
+        sums = [lengths[column.values[first:end]].sum() for first, end in pairwise(bounds.tolist())]
         found = np.stack((offsets[least], lengths[least], offsets[most], lengths[most], sums), axis=1)
     for message, (low, low_length, high, high_length, total) in _filled(messages, found):
         if max(low_length, high_length) > _MAX_STRING_BOUND:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -101,7 +102,9 @@ def encode_column(
         column = canonical(column)
     value_bounds = slot_bounds
     if column.present is not None:
-        value_bounds = offsets_of(column.present)[slot_bounds]
+        groups = pairwise(slot_bounds.tolist())
+        # several times faster than sums of flags
+        value_bounds = offsets_of([int(np.count_nonzero(column.present[a:b])) for a, b in groups])
     streams = _Streams(options)
     if column.present is not None:
         streams.add_runs(StreamKind.PRESENT, encode_bits(column.present.view(np.uint8), slot_bounds[:-1]))

@@ -8,12 +8,11 @@ import cramjam
 import numpy as np
 import pyorc
 import pytest
-from judges.orc_tail import DATA, LONG, inflate, read_orc
-from one_column import Column, orc_bytes, read_from, read_pyarrow, read_pyorc
+from judges.orc_tail import DATA, inflate, read_orc
 
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.orc.compression import compress, decompress, positions_in
-from acidlib.orc.kernels.ints import decode_ints, encode_ints
+from acidlib.orc.kernels.ints import decode_ints
 from acidlib.orc.proto import Compression
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -96,22 +95,6 @@ def stored_deflate(size):
     first = b"\x00" + (65535).to_bytes(2, "little") + (0).to_bytes(2, "little") + bytes(65535)
     rest = size - 65535
     return first + b"\x01" + rest.to_bytes(2, "little") + (rest ^ 0xFFFF).to_bytes(2, "little") + bytes(rest)
-
-
-@pytest.mark.parametrize("kind", CODECS)
-def test_cpp_readers_read_and_seek(kind):
-    values = np.concatenate([rng().integers(0, 1 << 40, 20000), np.arange(20000)])
-    marks = np.arange(0, len(values), 1000)
-    encoded = encode_ints(values, signed=True, marks=marks)
-    packed, chunks = compress(encoded.data, kind, 1 << 14)
-    places = positions_in(chunks, len(encoded.data), 1 << 14, encoded.offsets)
-    positions = list(zip(*(a.tolist() for a in (*places, encoded.skips)), strict=True))
-    column = Column(kind=LONG, encoding=2, streams=[(1, bytes(packed))], positions=positions)
-    file = orc_bytes(column, len(values), stride=1000, compression=int(kind), block=1 << 14)
-    assert read_pyorc(file) == values.tolist()
-    assert read_pyarrow(file) == values.tolist()
-    for mark in marks.tolist():
-        assert read_from(file, mark, 5) == values[mark : mark + 5].tolist()
 
 
 @pytest.mark.parametrize("kind", CODECS)

@@ -63,13 +63,6 @@ def test_a_footer_larger_than_the_first_read(tmp_path: Path) -> None:
     assert len(footer.row_groups[0].chunks) == 1000
 
 
-def test_row_groups_without_rows_are_not_counted(tmp_path: Path) -> None:
-    path = tmp_path / "empty"
-    pq.write_table(TABLE.schema.empty_table(), path)
-    assert pq.read_metadata(path).num_row_groups == 1
-    assert (footer_of(path).rows, footer_of(path).row_groups) == (0, ())
-
-
 class _Keys(pe.KmsClient):
     def __init__(self, _: Any) -> None:
         pe.KmsClient.__init__(self)
@@ -251,11 +244,6 @@ def test_bytes_behind_the_metadata_keep_a_file_alone(file: Path) -> None:
 def test_writers_that_understated_sizes(file: Path, writer: str, alone: bool) -> None:
     edit(file, lambda struct: struct.update({6: writer.encode()}))
     assert footer_of(file).alone == ("its writer understated the sizes of columns" if alone else "")
-
-
-def test_a_file_without_a_writers_name(file: Path) -> None:
-    edit(file, lambda struct: struct.pop(6))
-    assert (footer_of(file).struct.get(File.CREATED_BY), footer_of(file).alone) == (None, "")
 
 
 def _mutated(data: bytes, random: random.Random) -> bytes:
