@@ -36,29 +36,12 @@ def changed(answer: Any, **changes: object) -> Any:
     return type(answer)(**(vars(answer) | changes))
 
 
-def test_a_table_as_hive_4_tells_it(hive4: FakeMetastore) -> None:
-    asked: list[Any] = []
-    hive4.answers["get_table_req"] = recorded(asked, TYPES.GetTableResult(table=table()))
-    with connected(hive4) as found:
-        read = found.table(TableRef("D", "T"))
-    assert read is not None
-    assert (str(read.ref), read.id, read.created, read.owner) == ("d.t", 9, 5, None)
-    assert (asked[0].dbName, asked[0].tblName, asked[0].catName) == ("d", "t", "hive")
-    # or insert-only tables are hidden behind an error
-    assert 2 in asked[0].capabilities.values
-
-
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
         ({"tableType": None}, "tableType"),
-        ({"createTime": None}, "createTime"),
-        ({"parameters": None}, "parameters"),
-        ({"partitionKeys": None}, "partitionKeys"),
         ({"sd": None}, "sd"),
         ({"sd": changed(STORAGE, location=None)}, "sd.location"),
-        ({"sd": changed(STORAGE, cols=None)}, "sd.cols"),
-        ({"sd": changed(STORAGE, bucketCols=None)}, "sd.bucketCols"),
         ({"sd": changed(STORAGE, cols=[TYPES.FieldSchema(name="a")])}, "sd.cols.type"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -68,15 +51,6 @@ def test_a_table_without_a_field_is_an_error(hive4: FakeMetastore, changes: dict
     with connected(hive4) as found, pytest.raises(CorruptError) as caught:
         found.table(TableRef("d", "t"))
     assert str(caught.value) == f"Cannot read the answer of get_table_req: because field {field} is missing"
-
-
-def test_only_managed_tables_need_a_location(hive4: FakeMetastore) -> None:
-    view = table(tableType="VIRTUAL_VIEW", sd=changed(STORAGE, location=None), id=-1)
-    hive4.answers["get_table_req"] = lambda request: TYPES.GetTableResult(table=view)
-    with connected(hive4) as found:
-        read = found.table(TableRef("d", "t"))
-    assert read is not None
-    assert (read.storage.location, read.id) == ("", None)
 
 
 def test_tables_are_asked_for_300_at_a_time_and_each_once(hive4: FakeMetastore) -> None:
@@ -149,32 +123,6 @@ def test_a_partition_that_was_not_asked_for_is_an_error(hive4: FakeMetastore) ->
         pytest.raises(CorruptError, match=r"a partition of d\.t that was not asked for.*other"),
     ):
         found.partitions(TABLE, ["p=1"])
-
-
-def test_a_catalog_other_than_hive_is_named(hive4: FakeMetastore) -> None:
-    asked: dict[str, list[Any]] = {}
-
-    def answered(call: str, answer: object) -> None:
-        hive4.answers[call] = recorded(asked.setdefault(call, []), answer)
-
-    answered("get_databases", ["D"])
-    answered("get_all_tables", ["t"])
-    answered("get_table_req", TYPES.GetTableResult(table=table()))
-    answered("get_table_objects_by_name_req", TYPES.GetTablesResult(tables=[table()]))
-    answered("fetch_partition_names_req", ["p=1"])
-    answered("get_partitions_by_names_req", TYPES.GetPartitionsByNamesResult(partitions=[]))
-    with connected(hive4, catalog="spark") as found:
-        assert (found.catalog, found.database_names()) == ("spark", ("d",))
-        assert found.database("D") is not None
-        assert found.table_names("D") == ("t",)
-        assert len(found.tables("D", ["t"])) == 1
-        assert found.table(TableRef("D", "t")) is not None
-        assert found.partition_names(TableRef("D", "t")) == ("p=1",)
-        found.partitions(TABLE, ["p=1"])
-    assert (asked["get_databases"], asked["get_all_tables"]) == (["@spark#"], ["@spark#d"])
-    for call in ("get_table_req", "get_table_objects_by_name_req", "fetch_partition_names_req"):
-        assert [(one.catName, one.dbName) for one in asked[call]] == [("spark", "d")], call
-    assert asked["get_partitions_by_names_req"][0].db_name == "@spark#d"
 
 
 def test_names_that_another_catalog_has_too(hive4: FakeMetastore) -> None:

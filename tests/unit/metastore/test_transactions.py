@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fake_metastore import TYPES, FakeMetastore, connected, recorded
+from fake_metastore import TYPES, FakeMetastore, connected, raises, recorded
 
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.metastore.transactions import HeldLock, LockComponent, LockState, LockType, TxnType
@@ -180,3 +180,9 @@ def test_locks_that_are_shown(hive4: FakeMetastore) -> None:
         hive4.answers["show_locks"] = lambda request: TYPES.ShowLocksResponse()
         with pytest.raises(CorruptError, match="because field locks is missing"):
             found.show_locks()
+
+
+def test_a_lock_that_is_gone_already_is_unlocked(hive4: FakeMetastore) -> None:
+    hive4.answers["unlock"] = raises(TYPES.NoSuchLockException(message="No such lock"))
+    with connected(hive4) as found:
+        found.unlock(1)
