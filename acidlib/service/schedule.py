@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -308,7 +308,7 @@ class Threads:
     `starter` starts, which has one thread: see `started_threads`.
     """
 
-    def __init__(self, steps: Executor, jobs: Executor, starter: Executor) -> None:
+    def __init__(self, steps: ThreadPoolExecutor, jobs: ThreadPoolExecutor, starter: ThreadPoolExecutor) -> None:
         self._steps, self._jobs, self._starter = steps, jobs, starter
         self._events: SimpleQueue[Callable[[], object]] = SimpleQueue()
         self._futures: set[Future[Any]] = set()  # each leaves it in the thread that ends it
@@ -326,7 +326,7 @@ class Threads:
 
         self._starter.submit(self._submit, self._jobs, work, then).add_done_callback(started)
 
-    def _submit(self, pool: Executor, work: Callable[[], Found], then: Callable[[Found], None]) -> None:
+    def _submit(self, pool: ThreadPoolExecutor, work: Callable[[], Found], then: Callable[[Found], None]) -> None:
         def ended(future: Future[Found]) -> None:
             self._futures.discard(future)
             if not future.cancelled():
@@ -360,20 +360,31 @@ class Threads:
             pool.shutdown(wait=True)
 
 
-class _AtOnce(Executor):
-    """Does what is submitted before it returns, in the caller's thread."""
+class _AtOnce(Threads):
+    """Does one thing after the other, in the caller's thread."""
 
-    def submit(self, work: Callable[..., Found], /, *given: Any, **named: Any) -> Future[Found]:
-        future: Future[Found] = Future()
-        future.set_result(work(*given, **named))
-        return future
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[Callable[[], Any], Callable[[Any], None]]] = deque()
+
+    def step(self, work: Callable[[], Found], then: Callable[[Found], None]) -> None:
+        self._waiting.append((work, then))
+
+    job = step
+
+    def next_ended(self, while_waiting: Callable[[], None]) -> None:
+        del while_waiting  # nothing is waited for
+        work, then = self._waiting.popleft()
+        then(work())
+
+    def give_up(self, cancel: Callable[[], None]) -> None:
+        """Nothing runs."""
 
 
 @contextmanager
 def _threads(slots: int) -> Iterator[Threads]:
     """Have threads of the driver as long as a flow runs; without slots all is done in the caller's."""
     if not slots:
-        yield Threads(_AtOnce(), _AtOnce(), _AtOnce())
+        yield _AtOnce()
         return
     with (
         started_threads(THREADS, "acidlib-place") as steps,
