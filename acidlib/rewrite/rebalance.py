@@ -280,6 +280,12 @@ def run_rebalance(made: RebalanceUnit, data: DataFiles, path: str | None, clock:
             empty_files=tuple(dict.fromkeys(path for one in made.found for path in one.empty_files)),
             notes=tuple(dict.fromkeys(note for one in made.found for note in one.notes)),
         )
+        dealt = int((made.runs["live_to"] - made.runs["live_from"]).sum())
+        if result.rows_out != dealt:
+            raise CorruptError(
+                f"Cannot publish {unit.directory}/{unit.file_name}: because {result.rows_out} rows were planned of "
+                f"{dealt}; nothing was changed"
+            )
         if path is None:
             return replace(result, seconds=clock() - start)
         by_place = {(span.facts.file, span.facts.number, span.facts.first): span for span in spans if span.facts.kept}

@@ -351,8 +351,9 @@ class CleanerOptions:
     def wants(self, ref: TableRef) -> bool:
         """Return whether the cleaner was asked for a table or partition."""
         partitions, name = self.selection.partitions, ref.partition
-        is_in = not partitions or (name is not None and matches(PartitionName.parse(name), partitions))
-        return is_in and self.selection.wants_table(ref)
+        if not self.selection.wants_table(ref):  # first: another table need not have the keys that are named
+            return False
+        return not partitions or (name is not None and matches(PartitionName.parse(name), partitions))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

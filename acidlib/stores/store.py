@@ -396,11 +396,14 @@ def missing_input(fs: FileSystem, location: Location, record: PublicationRecord)
     return next((path for path in record.inputs if not fs.exists(f"{location}/{path}")), None)
 
 
-def covering_at(fs: FileSystem, location: Location, record: PublicationRecord) -> tuple[str | None, str | None]:
+def covering_at(
+    fs: FileSystem, location: Location, record: PublicationRecord, *, uncommitted: bool = False
+) -> tuple[str | None, str | None]:
     """Return the base and the delta at a place that make a publication obsolete; see `covering`."""
     entries = fs.list_directory(str(location), missing=ConflictError)
     there = [entry.name for entry in entries if entry.is_directory]
-    return covering(there, [directory.name for directory in record.directories], record.inputs)
+    names = [directory.name for directory in record.directories]
+    return covering(there, names, record.inputs, uncommitted=uncommitted)
 
 
 def reason_to_discard(fs: FileSystem, location: Location, record: PublicationRecord) -> str | None:

@@ -184,7 +184,9 @@ class RenameStage(Stage):
 
         | the error is  | what was staged is | target, our stage | then                                               |
         |---------------|--------------------|-------------------|----------------------------------------------------|
-        | ConflictError | there or gone      |                   | no: the name is taken, or our stage was taken away |
+        | ConflictError | there              |                   | no: the name is taken                              |
+        | ConflictError | gone               |                   | no: our stage was taken away (or this mount had an |
+        |               |                    |                   | answer lost and asked again: a record has to stay) |
         | any other     | there              |                   | no                                                 |
         | any other     | gone               | both there        | yes: only the answer was lost                      |
         | any other     | gone               | one is gone       | not known: another run has a hand in it            |
@@ -209,6 +211,7 @@ class RenameStage(Stage):
         | what fails         | and then                                | readers see   | what is raised                |
         |--------------------|-----------------------------------------|---------------|-------------------------------|
         | the first rename   | the record is removed                   | nothing       | the error                     |
+        |                    | what was staged is gone: it stays       | all, at last  | the error, a conflict         |
         |                    | the record cannot be removed            | nothing       | unknown: the next run goes on |
         | the second rename  | the first is undone, the record removed | nothing       | the error                     |
         |                    | another run has our stage, and finishes | all, at last  | the error, a conflict         |
@@ -226,7 +229,7 @@ class RenameStage(Stage):
                     raise self._unknown(names, error) from error
                 if not is_published:
                     try:
-                        with suppress(ConflictError):  # our stage was taken away, and the record with it
+                        if self._fs.exists(f"{self.path}/{first}"):
                             _remove_record(self._fs, self.path)
                     except AcidError as another:
                         raise self._unknown(names, error) from another
@@ -387,7 +390,8 @@ class RenameStore(Store):
         between any two steps. What becomes of a publication:
 
         * One directory is visible: the other one is renamed too, after the lengths of its files were verified. It is
-          discarded if a base covers both meanwhile, or if the visible one was removed and all inputs are still there.
+          discarded if the visible one is no longer whole and a base covers both, or if it was removed and all inputs
+          are still there.
         * None is visible: both are renamed. It is discarded if an input is gone, a name is taken or a wider delta
           covers it: then its rows are in what is there.
 
@@ -432,21 +436,23 @@ class RenameStore(Store):
         """Return why what waits must not be published any more; None where it is to be.
 
         A base above the visible half is no reason while that is whole: the base may be of a transaction that aborts,
-        and below a good one it harms no reader that the other half comes, too. Raises CorruptError where only a person
+        and below a good one it harms no reader that the other half comes, too. What is not whole any more a cleaner
+        has removed, which had seen that the base's transaction was committed. Raises CorruptError where only a person
         knows what holds the rows.
         """
         fs = self.fs
         published = tuple(item for item in record.directories if item not in waiting)
         if not published:
             return reason_to_discard(fs, location, record)
-        base, delta = covering_at(fs, location, record)
+        is_whole = True
+        try:
+            for directory in published:
+                _verify_directory(fs, f"{location}/{directory.name}", directory)
+        except CorruptError:
+            is_whole = False
+        base, delta = covering_at(fs, location, record, uncommitted=not is_whole)
         if base is not None:
-            try:
-                for directory in published:
-                    _verify_directory(fs, f"{location}/{directory.name}", directory)
-            except CorruptError:
-                return f"{base} covers it: somebody else has compacted what was visible of it"
-            return None
+            return None if is_whole else f"{base} covers it: somebody else has compacted what was visible of it"
         removed = next((item.name for item in published if not fs.is_directory(f"{location}/{item.name}")), None)
         if removed is not None:
             missing = missing_input(fs, location, record)

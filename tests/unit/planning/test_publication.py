@@ -35,3 +35,7 @@ INPUTS = ("delta_0000003_0000003_0000", "delta_0000005_0000005_0000")
 )
 def test_covering(recorded: tuple[str, ...], there: tuple[str, ...], base: str | None, delta: str | None) -> None:
     assert covering(there, recorded, INPUTS) == (base, delta)
+
+
+def test_a_base_with_a_suffix_counts_where_its_commit_was_seen() -> None:
+    assert covering(("base_0000007_v0000012",), PAIR, INPUTS, uncommitted=True) == ("base_0000007_v0000012", None)

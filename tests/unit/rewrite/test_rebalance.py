@@ -39,6 +39,7 @@ from judges.values import open_orc
 from rebalancing import renumbered
 
 import acidlib.rewrite.bucket
+import acidlib.rewrite.rebalance
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.names import Generation
 from acidlib.model.units import RewriteSettings
@@ -226,6 +227,20 @@ def test_a_file_with_other_ids_than_it_is_to_have_is_not_published(
 
     monkeypatch.setattr(acidlib.rewrite.bucket, "encode_rows", faulty)
     with pytest.raises(CorruptError, match="its ids are not those that it is to have"):
+        rebalanced(built, 2)
+    assert read(built) == list(built.expected)
+
+
+def test_a_plan_that_has_lost_a_stripe_is_not_carried_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = build(tmp_path / "t", WIDE, [Transaction(inserts=tuple(wide_rows(0, 4)))])
+    true = acidlib.rewrite.rebalance.plan_actions
+
+    def less_one(*given: Any) -> Any:
+        actions, options = true(*given)
+        return actions[:-1], options
+
+    monkeypatch.setattr(acidlib.rewrite.rebalance, "plan_actions", less_one)
+    with pytest.raises(CorruptError, match="0 rows were planned of 2"):
         rebalanced(built, 2)
     assert read(built) == list(built.expected)
 

@@ -27,7 +27,7 @@ from acidlib.queue.sql import SqlQueue
 from acidlib.report.results import CleaningResult
 from acidlib.service import clean as cleaner
 from acidlib.service.clean import Cleaning, run_cleaner
-from acidlib.service.places import CleanerOptions
+from acidlib.service.places import CleanerOptions, Selection
 from acidlib.service.services import Services
 from acidlib.service.surroundings.alone import StandaloneBackend, StandaloneCleaning
 from acidlib.service.surroundings.hive3 import Hive3Backend, Hive3Cleaning
@@ -252,3 +252,9 @@ def judge(results: list[CleaningResult], asked: Asked, *, statements: float = 6)
     assert [[one.path for one in result.removed] for result in results] == [["delta_0000001_0000001_0000"]] * REQUESTS
     assert asked.statements < statements * REQUESTS, asked
     assert REQUESTS < asked.rows < 6 * REQUESTS, asked
+
+
+def test_a_table_that_was_not_asked_for_need_not_have_the_partition_keys_that_are_named() -> None:
+    options = CleanerOptions(selection=Selection(tables=("db.a",), partitions=("ds=1",)))
+    places = [TableRef("db", "a", "ds=1"), TableRef("db", "a", "ds=2"), TableRef("db", "a"), TableRef("db", "b", "k=1")]
+    assert [options.wants(place) for place in places] == [True, False, False, False]

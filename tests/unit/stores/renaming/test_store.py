@@ -213,6 +213,17 @@ def test_an_error_of_the_second_rename_undoes_the_first_or_leaves_it_to_the_next
     assert [done.outcome for done in RenameStore(FS).roll_forward(str(tmp_path))] == ["finished"] * back_too
 
 
+def test_a_first_rename_that_is_done_and_called_a_conflict_is_finished_by_the_next_run(tmp_path: Path) -> None:
+    """A mount that has lost an answer asks again by itself, and is told that the source is gone."""
+    staging, staged = stage(tmp_path, DELTA, DELETES)
+    renames = RenameStage(Failing(DELTA, done=True, error=ConflictError("gone")), str(tmp_path), staging)
+    with pytest.raises(ConflictError, match="gone"):
+        renames.publish(staged, inputs=INPUTS, last_check=fine)
+    assert renames.discard() is None
+    assert [done.outcome for done in RenameStore(FS).roll_forward(str(tmp_path))] == ["finished"]
+    assert visible(tmp_path) == {DELTA, DELETES}
+
+
 def test_a_record_that_cannot_be_removed_may_be_finished_by_the_next_run(tmp_path: Path) -> None:
     staging, staged = stage(tmp_path, DELTA, DELETES)
 
