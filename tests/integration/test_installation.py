@@ -37,7 +37,8 @@ import sys
 import acidlib.rewrite.warm
 from numba.core.dispatcher import Dispatcher
 modules = [module for name, module in list(sys.modules.items()) if name.startswith("acidlib.")]
-found = [one for module in modules for one in vars(module).values() if isinstance(one, Dispatcher)]
+named = [one for module in modules for one in vars(module).values()]
+found = [one for one in (*named, *(getattr(one, "__wrapped__", None) for one in named)) if isinstance(one, Dispatcher)]
 print(*{f"{one.__module__.rpartition('.')[2]}.{one.__qualname__}" for one in found})
 """
 COMPACTION = """

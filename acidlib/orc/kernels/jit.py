@@ -70,7 +70,7 @@ def entry(function: _Function) -> _Function:
     """
     compiled = kernel(function)
 
-    @wraps(function)
+    @wraps(compiled)
     def call(*arguments: Any) -> Any:
         return compiled(*(plain_array(one) if isinstance(one, np.ndarray) else one for one in arguments))
 
@@ -233,7 +233,8 @@ def copy_bytes(_context: Any, _target: Any, _at: Any, _source: Any, _start: Any,
 @kernel
 def bit_length(value: int) -> int:
     """Return the bits that the 64-bit pattern of a value needs: 0 for 0, 64 for anything negative."""
-    return int(64 - leading_zeros(value))
+    bits: int = 64 - leading_zeros(value)
+    return bits
 
 
 @kernel
