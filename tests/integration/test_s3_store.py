@@ -433,6 +433,18 @@ def test_any_mixture_of_bytes_and_ranges(bucket: Bucket, root: str, seed: int, m
     assert complete(bucket, files.attempt(path)) == expected
 
 
+def test_an_upload_that_is_aborted_before_files_are_copied_blames_no_input(bucket: Bucket, root: str) -> None:
+    files, path = S3DataFiles(bucket), output_path(f"{root}/_tmp_u", "base_5", "f", "a")
+    source = files.open(stored(bucket, f"{root}/f", blob(9 * MIB, 1)), 9 * MIB)
+    sink = files.create(path)
+    begun = sink._upload.begun  # type: ignore[attr-defined]
+    bucket.client.abort_multipart_upload(Bucket=bucket.name, **begun.named)
+    sink.copy(source, 0, 9 * MIB)
+    with pytest.raises(RetryError, match=r"Cannot write .*somebody else has aborted its upload"):
+        sink.close()
+    sink.abort()
+
+
 def test_a_source_that_changes_before_it_is_copied(bucket: Bucket, root: str) -> None:
     files, path = S3DataFiles(bucket), output_path(f"{root}/_tmp_u", "base_5", "f", "a")
     source = files.open(stored(bucket, f"{root}/f", blob(9 * MIB, 1)), 9 * MIB)

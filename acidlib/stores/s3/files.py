@@ -579,6 +579,10 @@ class Upload:
             raise CorruptError(
                 f"Cannot copy from {source.name}: because another object took its place while it was read"
             ) from error
+        except CorruptError as error:
+            if isinstance(error.__cause__, ClientError) and code_of(error.__cause__) == "NoSuchUpload":
+                raise RetryError(f"Cannot write {self.path}: because somebody else has aborted its upload") from error
+            raise
         found = answer["CopyPartResult"]
         return Part(number=number, version=found["ETag"], size=size, checksums=self._checksums(found))
 

@@ -517,13 +517,13 @@ class S3Store(Store):
         `RefusedError` in a bucket that ignores what publication rests on, and for a location that is an object;
         `CorruptError` without one.
         """
-        if self._bucket.options not in PROBED:
-            self.require_conditions(location, unique=token)
-            PROBED.add(self._bucket.options)
         if not self.fs.is_directory(str(location)):
             if self.fs.exists(str(location)):
                 raise RefusedError(f"Cannot claim {location}: because it is an object")
             raise CorruptError(f"Cannot claim {location}: because there is no object below it")
+        if self._bucket.options not in PROBED:
+            self.require_conditions(location, unique=token)
+            PROBED.add(self._bucket.options)
         path = f"{location}/{CLAIM}"
         found = read_object(self._bucket, path)
         holder = None if found is None else self._holder(found)
