@@ -44,19 +44,20 @@ def filter_values(values: NDArray[Any], keep: Flags) -> NDArray[Any]:
     """Return the kept ones among values of one width (1, 4 or 8 bytes); ValueError if there is not a flag for each."""
     if len(keep) != len(values):
         raise ValueError(f"{len(values)} values but {len(keep)} flags")
-    return _filter_values(values.view(_PATTERNS[values.itemsize]), keep).view(values.dtype)
+    patterns = values.view(_PATTERNS[values.itemsize])
+    # one more: a dropped value behind the last kept one is written there. numpy takes large pages for it, numba does not
+    out = np.empty(int(np.count_nonzero(keep)) + 1, dtype=patterns.dtype)
+    _filter_values(patterns, keep, out)
+    return out[:-1].view(values.dtype)
 
 
 @entry
-def _filter_values(values: NDArray[Any], keep: Flags) -> NDArray[Any]:
-    # one more: a dropped value behind the last kept one is written there
-    out = np.empty(np.count_nonzero(keep) + 1, dtype=values.dtype)
+def _filter_values(values: NDArray[Any], keep: Flags, out: NDArray[Any]) -> None:
     done = 0
     for i in range(len(values)):
         # written in any case: a branch on random flags costs more
         out[done] = values[i]
         done += int(keep[i])
-    return out[:-1]
 
 
 @entry
