@@ -45,7 +45,7 @@ def filter_values(values: NDArray[Any], keep: Flags) -> NDArray[Any]:
     if len(keep) != len(values):
         raise ValueError(f"{len(values)} values but {len(keep)} flags")
     patterns = values.view(_PATTERNS[values.itemsize])
-    # one more: a dropped value behind the last kept one is written there. numpy takes large pages for it, numba does not
+    # one more: a dropped value behind the last kept one is written there. By numpy, which takes large pages for it
     out = np.empty(int(np.count_nonzero(keep)) + 1, dtype=patterns.dtype)
     _filter_values(patterns, keep, out)
     return out[:-1].view(values.dtype)
