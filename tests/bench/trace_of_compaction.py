@@ -58,8 +58,9 @@ class Trace:
         if not code.co_filename.startswith(ROOT) or code.co_name.startswith("<"):
             return
         self.calls[code] += 1
-        names = [Path(value).name for value in frame.f_locals.values() if isinstance(value, str)]
-        if "renameat2" in code.co_name and any(name.startswith("base_") for name in names) and not self.frames:
+        paths = [Path(value) for value in frame.f_locals.values() if isinstance(value, str)]
+        publishes = any(path.name.startswith("base_") and not path.parent.name.startswith("_") for path in paths)
+        if "renameat2" in code.co_name and publishes and not self.frames:
             self.keep_frames(frame)
         if code.co_name == "read_tail":
             self.tails[str(getattr(frame.f_locals.get("source"), "name", "?"))] += 1
