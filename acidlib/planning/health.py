@@ -662,7 +662,7 @@ def _tables(
     places = _by_table(seen.places or (), lambda place: place.ref)
     wrong = _by_table(findings, lambda one: one.ref)
     blockers = _by_table(seen.blockers or (), lambda one: one.ref)
-    for table in sorted({*requests, *places, *(ref for ref, count in seen.aborted.items() if count)}):
+    for table in sorted({*requests, *places, *wrong, *(ref for ref, count in seen.aborted.items() if count)}):
         figures = _figures(
             seen,
             of_history.get(table, []),

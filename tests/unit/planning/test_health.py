@@ -296,3 +296,12 @@ def test_places_are_told_apart_by_where_they_lie_without_a_metastore() -> None:
     seen = StatusSnapshot(now_ms=NOW, requests=tuple(rows))
     assert kinds(seen) == [FindingKind.TWICE]
     assert kinds(replace(seen, by_location=True)) == []
+
+
+def test_a_table_of_which_only_the_look_itself_found_something_is_counted() -> None:
+    finding = Finding(
+        level=Level.WARNING, kind=FindingKind.NOT_COMPACTABLE, reason="it is sorted", ref=TableRef("db", "t")
+    )
+    status = status_of(StatusSnapshot(now_ms=NOW, places=(), known_places=0, found=(finding,)), LIMITS)
+    assert [(table.ref, table.level) for table in status.tables] == [(TableRef("db", "t"), Level.WARNING)]
+    assert status_text(status_document(status, Generation.HIVE3)).startswith("WARNING: 1 warning in 1 table")
