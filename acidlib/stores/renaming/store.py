@@ -444,15 +444,15 @@ class RenameStore(Store):
         published = tuple(item for item in record.directories if item not in waiting)
         if not published:
             return reason_to_discard(fs, location, record)
-        is_whole = True
+        damage = None  # what has left staging must still be what it was: the rest belongs to it
         try:
             for directory in published:
                 _verify_directory(fs, f"{location}/{directory.name}", directory)
-        except CorruptError:
-            is_whole = False
-        base, delta = covering_at(fs, location, record, uncommitted=not is_whole)
+        except CorruptError as error:
+            damage = error
+        base, delta = covering_at(fs, location, record, uncommitted=damage is not None)
         if base is not None:
-            return None if is_whole else f"{base} covers it: somebody else has compacted what was visible of it"
+            return None if damage is None else f"{base} covers it: somebody else has compacted what was visible of it"
         removed = next((item.name for item in published if not fs.is_directory(f"{location}/{item.name}")), None)
         if removed is not None:
             missing = missing_input(fs, location, record)
@@ -472,8 +472,8 @@ class RenameStore(Store):
                 f"that rows which are deleted there are back. While all directories that {delta} was made of are still "
                 f"there, remove it and its twin and run again; else delete these rows again, and remove {staging}"
             )
-        for directory in published:  # what has left staging must still be what it was: the rest belongs to it
-            _verify_directory(fs, f"{location}/{directory.name}", directory)
+        if damage is not None:
+            raise damage
         return None
 
     def trash(self, location: Location, name: str) -> Callable[[str], str]:
