@@ -73,6 +73,12 @@ live_from, live_to    which of these are meant: all or, at the edges of a bucket
 """
 
 
+def _taken(runs: Runs) -> NDArray[Any]:
+    """Return how many rows of each run are meant."""
+    taken: NDArray[Any] = runs["live_to"] - runs["live_from"]
+    return taken
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceBucket:
     """What a bucket holds before a rebalance.
@@ -170,7 +176,7 @@ class RebalanceUnit:
 
     def ids(self, start: int, rows: int) -> tuple[Keys, Longs]:
         """Return keys and currentTransaction of so many rows of the result, from one on."""
-        ends = np.cumsum(self.runs["live_to"] - self.runs["live_from"])
+        ends = np.cumsum(_taken(self.runs))
         taken = np.diff(np.clip(ends, start, start + rows), prepend=start)
         write_ids = np.repeat(self.runs["write_id"], taken)
         keys = Keys.sequence(0, encode_bucket(self.unit.bucket), self.first_row + start, rows)
@@ -235,7 +241,7 @@ def _unit(sources: Sequence[SourceBucket], bucket: int, directory: str, runs: Ru
     """Return the unit of a bucket of the result; the runs get the numbers that its inputs have there."""
     pairs, numbers = np.unique(np.stack((runs["source"], runs["file"]), axis=1), axis=0, return_inverse=True)
     runs["file"] = numbers.reshape(-1)
-    taken = runs["live_to"] - runs["live_from"]
+    taken = _taken(runs)
     inputs, length = [], 0
     for number, (source, file) in enumerate(pairs.tolist()):
         inputs.append(sources[source].inputs[file])
@@ -280,7 +286,7 @@ def run_rebalance(made: RebalanceUnit, data: DataFiles, path: str | None, clock:
             empty_files=tuple(dict.fromkeys(path for one in made.found for path in one.empty_files)),
             notes=tuple(dict.fromkeys(note for one in made.found for note in one.notes)),
         )
-        dealt = int((made.runs["live_to"] - made.runs["live_from"]).sum())
+        dealt = int(_taken(made.runs).sum())
         if result.rows_out != dealt:
             raise CorruptError(
                 f"Cannot publish {unit.directory}/{unit.file_name}: because {result.rows_out} rows were planned of "

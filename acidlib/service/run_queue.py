@@ -30,7 +30,7 @@ from acidlib.service.places import (
     ordered,
     urgency,
 )
-from acidlib.service.services import Services
+from acidlib.service.services import Services, value_of
 
 LISTINGS_KEPT = 4096
 """Listings that are kept; of more places they are made twice where an order needs figures of all."""
@@ -241,9 +241,7 @@ class RunQueue:
         for request, target in waiting:
             try:
                 request.require_understood("compact")
-                if isinstance(target, AcidError):
-                    raise target
-                found.append((request, target))
+                found.append((request, value_of(target)))
             except AcidError as error:
                 self._tell(not_begun(outcome_of(error), nowhere(request), request.type, str(error)))
                 if not self._run.dry_run:

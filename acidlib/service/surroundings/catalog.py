@@ -35,7 +35,7 @@ from acidlib.service.places import (
     Target,
 )
 from acidlib.service.removals import NotOursError
-from acidlib.service.services import Services
+from acidlib.service.services import Services, value_of
 from acidlib.wording import plural
 
 DROPPED = "the table or partition does not exist any more"
@@ -161,10 +161,7 @@ class Catalog:
     def whereabouts(self, request: CompactionRequest) -> Target:
         """Do as `place`, without what is committed there: which table it is, and where it lies."""
         ref = request.ref
-        found = self._of_table({ref}, self._hms.table(ref), self._other_catalog(ref))[ref]
-        if isinstance(found, AcidError):
-            raise found
-        return found
+        return value_of(self._of_table({ref}, self._hms.table(ref), self._other_catalog(ref))[ref])
 
     def table_itself(self, ref: TableRef) -> Target | None:
         """Return a table with its own directory, whether it has partitions or not; None where there is none.
