@@ -1,6 +1,6 @@
 """The one error root, and its children by what the caller can do about it.
 
-A message reads "Cannot X: because Y" and names the table, partition, path or transaction it is about.
+A message reads "Cannot X: Y" and names the table, partition, path or transaction it is about.
 """
 
 from typing import ClassVar
@@ -10,6 +10,12 @@ class AcidError(Exception):
     """Anything this library refuses or fails to do. Never raised itself. `kind` is what JSON calls it."""
 
     kind: ClassVar[str]
+
+    @property
+    def reason(self) -> str:
+        """The message without its "Cannot X: ", for the message of another error."""
+        text = str(self)
+        return text.partition(": ")[2] or text
 
 
 class RetryError(AcidError):

@@ -153,7 +153,7 @@ class Client:
         with self._call("unlock"):
             found = self.server.locks.get(lock_id)
             if found is not None and found.txn_id:
-                raise ConflictError(f"Cannot unlock {lock_id}: because it belongs to transaction {found.txn_id}")
+                raise ConflictError(f"Cannot unlock {lock_id}: it belongs to transaction {found.txn_id}")
             self.server.locks.pop(lock_id, None)
 
     def show_locks(
@@ -178,14 +178,14 @@ class Client:
     def _must_be(self, action: str, txn_id: int, *states: str) -> None:
         state = self.server.txns.get(txn_id)
         if state is None or (state == "committed" and self.generation is Generation.HIVE3):
-            raise ConflictError(f"Cannot {action}: because No such transaction txnid:{txn_id}")
+            raise ConflictError(f"Cannot {action}: No such transaction txnid:{txn_id}")
         if state not in states:
-            raise ConflictError(f"Cannot {action}: because Transaction txnid:{txn_id} already {state}")
+            raise ConflictError(f"Cannot {action}: Transaction txnid:{txn_id} already {state}")
 
     def _lock(self, action: str, lock_id: int) -> HeldLock:
         found = self.server.locks.get(lock_id)
         if found is None:
-            raise ConflictError(f"Cannot {action}: because No such lock lockid:{lock_id}")
+            raise ConflictError(f"Cannot {action}: No such lock lockid:{lock_id}")
         return found
 
     def _called(self, name: str) -> Failure | None:

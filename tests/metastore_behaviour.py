@@ -40,7 +40,7 @@ def lock_of(hms: Hms, type: LockType, table: str, partition: str | None = None) 
 
 
 def unreachable() -> Hms:
-    raise RetryError("Cannot reach the metastore: because the cable is out")
+    raise RetryError("Cannot reach the metastore: the cable is out")
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ class LocksAndTransactions:
         hms.unlock(writer)
         hms.unlock(NO_LOCK)
         assert hms.show_locks("default", table) == ()
-        with pytest.raises(ConflictError, match=rf"^Cannot check lock {writer}: because No such lock"):
+        with pytest.raises(ConflictError, match=rf"^Cannot check lock {writer}: No such lock"):
             hms.check_lock(writer, txn_id=None)
 
     def test_a_lock_of_a_transaction_ends_with_it(self, hms: Hms, table: str) -> None:
@@ -97,7 +97,7 @@ class LocksAndTransactions:
         assert state is LockState.ACQUIRED
         (held,) = hms.show_locks("default", table)
         assert (held.lock_id, held.txn_id, held.heartbeat_ms) == (lock_id, txn_id, None)
-        with pytest.raises(ConflictError, match=rf"^Cannot unlock {lock_id}: because "):
+        with pytest.raises(ConflictError, match=rf"^Cannot unlock {lock_id}: "):
             hms.unlock(lock_id)
         assert hms.check_lock(lock_id, txn_id=txn_id) is LockState.ACQUIRED
         hms.commit_txn(txn_id, TxnType.COMPACTION)
@@ -127,9 +127,9 @@ class LocksAndTransactions:
         hms.commit_txn(committed, TxnType.DEFAULT)
         hms.abort_txn(aborted, TxnType.DEFAULT)
         hms.abort_txn(aborted, TxnType.DEFAULT)
-        with pytest.raises(ConflictError, match=rf"^Cannot commit transaction {aborted}: because .*aborted"):
+        with pytest.raises(ConflictError, match=rf"^Cannot commit transaction {aborted}: .*aborted"):
             hms.commit_txn(aborted, TxnType.DEFAULT)
-        with pytest.raises(ConflictError, match=rf"^Cannot abort transaction {committed}: because "):
+        with pytest.raises(ConflictError, match=rf"^Cannot abort transaction {committed}: "):
             hms.abort_txn(committed, TxnType.DEFAULT)
         if hms.generation is Generation.HIVE4:
             hms.commit_txn(committed, TxnType.DEFAULT)
@@ -147,9 +147,9 @@ class LocksAndTransactions:
         hms.commit_txn(committed, TxnType.DEFAULT)
         hms.heartbeat(txn_id=alive)
         for txn_id in (aborted, committed, 10**12):
-            with pytest.raises(ConflictError, match=rf"^Cannot keep transaction {txn_id} alive: because "):
+            with pytest.raises(ConflictError, match=rf"^Cannot keep transaction {txn_id} alive: "):
                 hms.heartbeat(txn_id=txn_id)
-        with pytest.raises(ConflictError, match=rf"^Cannot keep lock {NO_LOCK} alive: because No such lock"):
+        with pytest.raises(ConflictError, match=rf"^Cannot keep lock {NO_LOCK} alive: No such lock"):
             hms.heartbeat(lock_id=NO_LOCK)
         read = LockComponent(type=LockType.SHARED_READ, database="default", table=table, transactional=True)
         lock_id, _ = hms.lock([read], txn_id=alive, agent="contract test")
@@ -345,6 +345,6 @@ class CompactionTransactions:
             transaction = begin_compaction(hms, beats, ref=TableRef("default", table), agent="acidlib-1")
             hms.abort_txn(transaction.txn_id, TxnType.COMPACTION)
             with pytest.raises(
-                ConflictError, match=rf"^Cannot commit transaction \d+ for default\.{table}: because it was aborted"
+                ConflictError, match=rf"^Cannot commit transaction \d+ for default\.{table}: it was aborted"
             ):
                 transaction.commit()

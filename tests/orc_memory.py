@@ -35,7 +35,7 @@ class MemorySource:
     def read(self, offset: int, size: int) -> bytes:
         self.reads.append((offset, size))
         if offset < 0 or size < 0 or offset + size > self.length:
-            raise CorruptError(f"Cannot read {self.name}: because {offset} to {offset + size} is outside")
+            raise CorruptError(f"Cannot read {self.name}: {offset} to {offset + size} is outside")
         return self.data[offset : offset + size]
 
     def close(self) -> None:

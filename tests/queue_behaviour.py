@@ -178,13 +178,13 @@ class QueueBehaviour:
     def test_failing_twice_is_a_conflict(self, queue: SqlQueue) -> None:
         queue.enqueue(request(), now_ms=1)
         claim_next(queue, MAJOR, "w", 2)
-        queue.end(1, State.FAILED, 3, worker_id="w", reason="Cannot read x: because y")
+        queue.end(1, State.FAILED, 3, worker_id="w", reason="Cannot read x: y")
         with pytest.raises(ConflictError):
             queue.end(1, State.FAILED, 4, worker_id="w", reason="again")
         (row,) = queue.show()
         assert (row.state, row.error_message, row.end_ms, row.worker_id) == (
             State.FAILED,
-            "Cannot read x: because y",
+            "Cannot read x: y",
             3,
             "w",
         )

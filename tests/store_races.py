@@ -187,7 +187,7 @@ class Watched:
         if here and self._how == "outlived by a task" and name == "write":
             os.kill(os.getpid(), signal.SIGKILL)
         if self._random is not None and name == "rename_noreplace" and self._random.random() < LOST:
-            raise RetryError("Cannot rename: because the answer was lost")
+            raise RetryError("Cannot rename: the answer was lost")
         return done
 
 
@@ -226,7 +226,7 @@ def publishes(opened: Opened, held: Claim, place: Location, unique: str, layout:
         def last_check() -> None:
             held.assert_mine()
             if not all(opened.fs.exists(f"{place}/{name}") for name in INPUTS):
-                raise ConflictError("Cannot publish: because an input is gone")
+                raise ConflictError("Cannot publish: an input is gone")
 
         stage.publish(tuple(staged), inputs=INPUTS, last_check=last_check)
     except AcidError:

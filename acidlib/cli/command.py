@@ -343,7 +343,7 @@ def print_result(
                 traceback.print_exception(error)
             text = str(error)
             if not isinstance(error, AcidError):
-                text = f"Cannot write {what}: because of an unexpected {type(error).__name__}: {error}"
+                text = f"Cannot write {what}: unexpected {type(error).__name__}: {error}"
             problems.append(f"{text}; what was done is done")
 
     report = environment.report
@@ -366,9 +366,7 @@ def print_pieces(pieces: Iterable[str]) -> None:
             # or it fails again when the process ends
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise _UnwrittenError(
-            f"Cannot write the result to standard output: because {reason}; what was done is done"
-        ) from error
+        raise _UnwrittenError(f"Cannot write the result to standard output: {reason}; what was done is done") from error
 
 
 class _UnwrittenError(RetryError):

@@ -264,7 +264,7 @@ def run_logged(command: Sequence[str], path: Path) -> int:
     try:
         log = path.open("ab", buffering=0)
     except OSError as error:
-        raise RetryError(f"Cannot write {path}: because the operating system said: {error.strerror}") from error
+        raise RetryError(f"Cannot write {path}: the operating system said: {error.strerror}") from error
     sent: list[int] = []
     running: list[subprocess.Popen[bytes]] = []
 

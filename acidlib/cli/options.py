@@ -375,14 +375,14 @@ def stated_of(
         except OSError as error:
             raise as_acid_error(error, "read the write-id lists", str(write_ids_file), missing=RefusedError) from error
         except UnicodeDecodeError as error:
-            raise RefusedError(f"Cannot read the write-id lists {write_ids_file}: because {error}") from error
+            raise RefusedError(f"Cannot read the write-id lists {write_ids_file}: {error}") from error
     try:
         stated = stated_write_ids(text=write_ids, file_text=file_text, everything=all_committed)
     except RefusedError as error:
         if write_ids_file is None or write_ids is not None or all_committed:
             raise click.UsageError(str(error)) from None
         what = f"Cannot use the write-id lists {write_ids_file}"
-        raise RefusedError(f"{what}: because one cannot be taken: {error}") from None
+        raise RefusedError(f"{what}: one cannot be taken: {error}") from None
     if stated is not None and stated.single is not None and selection.location is None:
         raise click.UsageError(
             "--write-ids is for one table: give --location, or --write-ids-file with a line per table"

@@ -41,17 +41,17 @@ def pack(*, output: Path, python_prefix: str | None, force: bool) -> None:
     if not output.name.endswith(_ENDING):
         raise click.UsageError(f"{output} does not end in {_ENDING}")
     if output.exists() and not force:
-        raise RefusedError(f"Cannot write {output}: because it is there already; --force replaces it")
+        raise RefusedError(f"Cannot write {output}: it is there already; --force replaces it")
     if linked := _linked_packages():
         raise RefusedError(
-            f"Cannot pack {sys.prefix}: because {', '.join(linked)} is only linked into it (pip install --editable), "
+            f"Cannot pack {sys.prefix}: {', '.join(linked)} is only linked into it (pip install --editable), "
             "so the archive would lack it; install wheels into an environment of their own"
         )
     try:
         import venv_pack  # missed here, before anything is compiled
     except ImportError:
         raise RefusedError(
-            f"Cannot pack {sys.prefix}: because venv-pack is not installed there: pip install 'acidlib[pack]'"
+            f"Cannot pack {sys.prefix}: venv-pack is not installed there: pip install 'acidlib[pack]'"
         ) from None
     from acidlib.rewrite.warm import main as compile_all
 
@@ -65,9 +65,9 @@ def pack(*, output: Path, python_prefix: str | None, force: bool) -> None:
         half.chmod(0o644)  # for whoever may read its directory, as the environment is
         half.replace(output)
     except venv_pack.VenvPackException as error:
-        raise RefusedError(f"Cannot pack {sys.prefix}: because {error}") from error
+        raise RefusedError(f"Cannot pack {sys.prefix}: {error}") from error
     except OSError as error:
-        raise RetryError(f"Cannot write {output}: because the operating system said: {error.strerror}") from error
+        raise RetryError(f"Cannot write {output}: the operating system said: {error.strerror}") from error
     finally:
         half.unlink(missing_ok=True)
     click.echo(f"{output}: {human_bytes(output.stat().st_size)}. For example:")

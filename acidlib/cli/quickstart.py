@@ -157,7 +157,7 @@ class Quickstart:
             right=("Rows before", "Rows after"),
         )
         if not all(same):
-            raise CorruptError("Cannot go on: because a reader sees other rows than before")
+            raise CorruptError("Cannot go on: a reader sees other rows than before")
 
     def scan(self, *, dry_run: bool) -> None:
         """Run the initiator over the whole warehouse."""
@@ -173,7 +173,7 @@ class Quickstart:
         first = results[0]
         self.page.say(f"The threshold: {first.threshold_key} = {first.threshold:g}, set by {first.threshold_source}.")
         if any(item.type != "major" or item.outcome is not Outcome.DUE for item in results):
-            raise CorruptError("Cannot go on: because the initiator did not decide what it has to decide here")
+            raise CorruptError("Cannot go on: the initiator did not decide what it has to decide here")
 
     def compact(self, kind: CompactionType, *, named: bool) -> None:
         """Run a compaction of all tables by name, or of what waits in the queue."""
@@ -198,7 +198,7 @@ class Quickstart:
             right=("Rows in", "Deleted", "Aborted", "Rows out", "Copied", "Rewritten"),
         )
         if len(results) != len(self.seen) or any(item.state is not Outcome.READY_FOR_CLEANING for item in results):
-            raise CorruptError("Cannot go on: because not everything was compacted: " + results[0].reason)
+            raise CorruptError("Cannot go on: not everything was compacted: " + results[0].reason)
         for table in self.tables:
             result = next(item for item in results if item.ref.table == table)
             self.page.lines("", f"What became of the stripes of {_short(result)}, and why:")
@@ -230,7 +230,7 @@ class Quickstart:
         )
         self.page.lines("")
         if any(item.state is not Outcome.SUCCEEDED for item in results):
-            raise CorruptError("Cannot go on: because something obsolete was left: " + results[0].reason)
+            raise CorruptError("Cannot go on: something obsolete was left: " + results[0].reason)
 
     def show(self) -> None:
         """Show the queue and its history, in some of the columns."""
@@ -254,9 +254,7 @@ class Quickstart:
         """Compare with what Hive itself returned. Raises CorruptError."""
         wrong = [table for table in self.tables if differs_from_hive(self.seen, table)]
         if wrong:
-            raise CorruptError(
-                f"Cannot vouch for {', '.join(wrong)}: because its rows are not those that Hive returned"
-            )
+            raise CorruptError(f"Cannot vouch for {', '.join(wrong)}: its rows are not those that Hive returned")
         self.page.say("The rows and row ids are exactly those that Hive 3.1.3 returned for these tables.", "green")
 
     def _write_ids(self) -> str:
@@ -327,9 +325,7 @@ def _place(warehouse: Path, path: Path, ids: ValidWriteIdList) -> Place:
                 if name.startswith("delete_delta_"):
                     deleted.add(row_id)
                 elif row_id in rows:
-                    raise CorruptError(
-                        f"Cannot take the rows of {path}: because {row_id} is there twice, again in {file}"
-                    )
+                    raise CorruptError(f"Cannot take the rows of {path}: {row_id} is there twice, again in {file}")
                 else:
                     rows[row_id] = tuple((event["row"] or {}).values())
     return Place(

@@ -44,14 +44,14 @@ def read_bytes(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise RetryError(f"Cannot read {path}: because the operating system said: {error.strerror}") from error
+        raise RetryError(f"Cannot read {path}: the operating system said: {error.strerror}") from error
 
 
 def _xml(path: Path, data: bytes) -> ElementTree.Element:
     try:
         return ElementTree.fromstring(data)  # noqa: S314 - the administrator wrote it; expat loads no entity from elsewhere
     except ElementTree.ParseError as error:
-        raise CorruptError(f"Cannot read {path}: because it is not XML ({error})") from error
+        raise CorruptError(f"Cannot read {path}: it is not XML ({error})") from error
 
 
 def _properties(above: ElementTree.Element, files: tuple[Path, ...]) -> Iterator[tuple[str, str]]:
@@ -70,17 +70,17 @@ def _properties(above: ElementTree.Element, files: tuple[Path, ...]) -> Iterator
             continue
         reference = item.get("href", "")
         if not reference or "://" in reference:
-            raise RefusedError(f"Cannot read {files[-1]}: because it includes {reference!r}, which is no file here")
+            raise RefusedError(f"Cannot read {files[-1]}: it includes {reference!r}, which is no file here")
         path = files[-1].parent / reference.removeprefix("file:")
         if path in files:
-            raise CorruptError(f"Cannot read {path}: because it includes itself")
+            raise CorruptError(f"Cannot read {path}: it includes itself")
         data, otherwise = read_bytes(path), item.find(f"{_XINCLUDE}fallback")
         if data is not None:
             yield from _properties(_xml(path, data), (*files, path))
         elif otherwise is not None:
             yield from _properties(otherwise, files)
         else:
-            raise CorruptError(f"Cannot read {files[-1]}: because it includes {path}, which is not there")
+            raise CorruptError(f"Cannot read {files[-1]}: it includes {path}, which is not there")
 
 
 _REFERENCE = re.compile(r"\$\{([^}$ ]+)\}")
@@ -122,6 +122,6 @@ def expand(
             if match[0] in value:
                 return text
             found = found[: match.start()] + value + found[match.end() :]
-        raise CorruptError(f"Cannot use {name}={text}: because its references lead to more than {_MOST_REFERENCES}")
+        raise CorruptError(f"Cannot use {name}={text}: its references lead to more than {_MOST_REFERENCES}")
 
     return {name: expanded(name, text) for name, text in properties.items()}

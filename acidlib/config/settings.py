@@ -148,7 +148,7 @@ def load_settings(
     sites: dict[Layer, dict[str, str]] = {}
     if conf_dir is not None:
         if not conf_dir.is_dir():
-            raise RefusedError(f"Cannot read settings from {conf_dir}: because there is no such directory")
+            raise RefusedError(f"Cannot read settings from {conf_dir}: there is no such directory")
         sites = {layer: read_site(conf_dir / layer.label) for layer in (Layer.HIVE_SITE, Layer.METASTORE_SITE)}
     site = {name: text for values in sites.values() for name, text in values.items()}
     variables, java = variables or {}, java or {}
@@ -162,7 +162,7 @@ def load_settings(
     for text in assignments:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            raise UsageError(f"Cannot use --set {text}: because it is not of the form key=value")
+            raise UsageError(f"Cannot use --set {text}: it is not of the form key=value")
         stated[name.strip()] = value
     layers.append((Layer.COMMAND_LINE, stated))
     settings = default_settings()
@@ -178,11 +178,11 @@ def read_toml(path: Path) -> dict[str, str]:
     """Return the keys of a TOML file as dotted names, quoted or not, with their values as texts."""
     data = read_bytes(path)
     if data is None:
-        raise RefusedError(f"Cannot read settings from {path}: because there is no such file")
+        raise RefusedError(f"Cannot read settings from {path}: there is no such file")
     try:
         document = tomllib.loads(data.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise CorruptError(f"Cannot read {path}: because it is not TOML ({error})") from error
+        raise CorruptError(f"Cannot read {path}: it is not TOML ({error})") from error
 
     def flattened(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, str]]:
         for name, value in table.items():
@@ -193,7 +193,7 @@ def read_toml(path: Path) -> dict[str, str]:
             elif isinstance(value, int | float | str):
                 yield prefix + name, str(value)
             else:
-                raise RefusedError(f"Cannot use {prefix}{name} from {path}: because it is neither a text nor a number")
+                raise RefusedError(f"Cannot use {prefix}{name} from {path}: it is neither a text nor a number")
 
     return dict(flattened(document, ""))
 
@@ -211,7 +211,7 @@ def _resolve(name: str, layer: Layer) -> tuple[Key | None, str | None]:
     if key is not None or not (name.startswith(NAMESPACES) or layer in (Layer.TOML, Layer.COMMAND_LINE)):
         return key, None
     if layer is Layer.COMMAND_LINE:
-        raise UsageError(f"Cannot set {name}: because there is no such setting")
+        raise UsageError(f"Cannot set {name}: there is no such setting")
     return None, f"{name} in {layer.label} is not known and has no effect"
 
 
@@ -237,7 +237,7 @@ def _resolve_property(name: str, layer: Layer) -> tuple[Key | None, str | None]:
 def _setting(key: Key, text: str, layer: Layer) -> Setting:
     def wrong(reason: str) -> RefusedError:
         kind = UsageError if layer is Layer.COMMAND_LINE else RefusedError
-        return kind(f"Cannot use {key.name}={text} from {layer.label}: because {reason}")
+        return kind(f"Cannot use {key.name}={text} from {layer.label}: {reason}")
 
     try:
         value = _parse(key, text)

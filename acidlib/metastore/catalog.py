@@ -112,7 +112,7 @@ class CatalogCalls(MetastoreClient):
         if answer is None:
             # servers report some failures of their own as "no such database"
             if name in self.database_names():
-                raise RetryError(f"Cannot {action}: because the metastore lists it but does not give it")
+                raise RetryError(f"Cannot {action}: the metastore lists it but does not give it")
             return None
         return Database(
             name=required(answer.name, call, "name").lower(),
@@ -127,7 +127,7 @@ class CatalogCalls(MetastoreClient):
         database = database.lower()
         names = _lower(self._names(f"list the tables of {database}", "get_all_tables", self._named(database)))
         if not names and self.database(database) is None:
-            raise RefusedError(f"Cannot list the tables of {database}: because there is no such database")
+            raise RefusedError(f"Cannot list the tables of {database}: there is no such database")
         return names
 
     def tables(self, database: str, names: Sequence[str]) -> tuple[Table, ...]:
@@ -206,7 +206,7 @@ class CatalogCalls(MetastoreClient):
             if self.table(ref) is not None:
                 raise
         if not names and self.table(ref) is None:
-            raise RefusedError(f"Cannot {action}: because there is no such table")
+            raise RefusedError(f"Cannot {action}: there is no such table")
         return tuple(names or ())
 
     def partitions(self, table: Table, names: Sequence[str]) -> dict[str, Partition]:
@@ -280,7 +280,7 @@ class CatalogCalls(MetastoreClient):
             found = by_values.get(partition.values)
             if found is None:
                 raise CorruptError(
-                    f"Cannot read the answer of {call}: because it has a partition of {table.ref} that was not "
+                    f"Cannot read the answer of {call}: it has a partition of {table.ref} that was not "
                     f"asked for, with the values {partition.values}"
                 )
             yield found, partition

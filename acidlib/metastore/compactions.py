@@ -177,7 +177,7 @@ class CompactionCalls(MetastoreClient):
         self._require_hive4(action)
         if request.id <= 0:
             # the server takes 0 for a row of its own making and writes a new one into the history
-            raise RefusedError(f"Cannot {action}: because it has no id of the queue")
+            raise RefusedError(f"Cannot {action}: it has no id of the queue")
         self.call(action, call, _compaction_info(request, self._types))
 
 

@@ -49,7 +49,7 @@ def interface() -> ModuleType:
 
 def missing_field(call: str, field: str) -> CorruptError:
     """Return the error for an answer without a field that has to be there."""
-    return CorruptError(f"Cannot read the answer of {call}: because field {field} is missing")
+    return CorruptError(f"Cannot read the answer of {call}: field {field} is missing")
 
 
 def required(value: Any, call: str, field: str) -> Any:
@@ -126,7 +126,7 @@ def effect_of(call: str) -> Effect:
     if call in _READS:
         return Effect.NONE
     if call not in _CHANGES:
-        raise DefectError(f"Cannot call {call}: because it is not known what becomes of it when it is repeated")
+        raise DefectError(f"Cannot call {call}: it is not known what becomes of it when it is repeated")
     return _CHANGES[call][0]
 
 
@@ -168,8 +168,7 @@ class Connection:
         """
         if options.http is None and endpoint.scheme != "thrift":
             raise RefusedError(
-                f"Cannot use the metastore URI {endpoint.uri}: because metastore.client.thrift.transport.mode is not "
-                "http"
+                f"Cannot use the metastore URI {endpoint.uri}: metastore.client.thrift.transport.mode is not http"
             )
         self.endpoint = endpoint
         self._timeout_seconds = options.timeout_seconds
@@ -199,9 +198,9 @@ class Connection:
         except BaseException as error:
             self.transport.close()
             if isinstance(error, TurnedAway):
-                raise RefusedError(f"Cannot use the metastore {endpoint.uri}: because {error}") from None
+                raise RefusedError(f"Cannot use the metastore {endpoint.uri}: {error}") from None
             if isinstance(error, UnreadableAnswer):
-                raise RefusedError(f"Cannot use {endpoint.uri}: because {error} ({hint})") from None
+                raise RefusedError(f"Cannot use {endpoint.uri}: {error} ({hint})") from None
             if isinstance(error, ConnectionLost):
                 raise ConnectionLost(f"{error} ({hint})") from None
             raise
@@ -229,7 +228,7 @@ class Connection:
                 return generation
         reported = f" (it tells version {self.version})" if self.version else ""
         raise RefusedError(
-            f"Cannot use {self.endpoint.uri}: because it is no metastore of Hive 3.1 or 4{reported}: it has neither "
+            f"Cannot use {self.endpoint.uri}: it is no metastore of Hive 3.1 or 4{reported}: it has neither "
             "the call get_database_req nor get_valid_write_ids"
         )
 
@@ -257,7 +256,7 @@ class Connection:
             if isinstance(error, _SERVER_ERRORS) and not isinstance(error, TTransportException):
                 raise
             if not self.transport.sent:
-                raise DefectError(f"Cannot call {name}: because its arguments cannot be written: {error}") from error
+                raise DefectError(f"Cannot call {name}: its arguments cannot be written: {error}") from error
             raise UnreadableAnswer(f"the answer of {name} cannot be read: {error}") from None
         if not hive3:
             _check(answer, name)
@@ -271,19 +270,19 @@ def translated(error: Exception, *, action: str, call: str, uri: str) -> AcidErr
     """
     reason = _one_line(error)
     if _is_unknown_call(error):
-        return UnknownCallError(f"Cannot {action}: because the metastore {uri} has no call {call}")
+        return UnknownCallError(f"Cannot {action}: the metastore {uri} has no call {call}")
     if isinstance(error, _APPLICATION_ERRORS):
         if getattr(error, "type", None) == TApplicationException.MISSING_RESULT:
-            return CorruptError(f"Cannot read the answer of {call}: because it is empty (asked of {uri})")
-        return RetryError(f"Cannot {action}: because the metastore {uri} failed: {reason}")
+            return CorruptError(f"Cannot read the answer of {call}: it is empty (asked of {uri})")
+        return RetryError(f"Cannot {action}: the metastore {uri} failed: {reason}")
     name = type(error).__name__  # Hive's, in both Thrift libraries
     if name == "NoSuchTxnException":
-        return NoSuchTransactionError(f"Cannot {action}: because {reason}")
+        return NoSuchTransactionError(f"Cannot {action}: {reason}")
     if name in _CONFLICTS:
-        return ConflictError(f"Cannot {action}: because {reason}")
+        return ConflictError(f"Cannot {action}: {reason}")
     if name == "MetaException":
-        return RetryError(f"Cannot {action}: because the metastore {uri} says: {reason}")
-    return RefusedError(f"Cannot {action}: because {reason}")
+        return RetryError(f"Cannot {action}: the metastore {uri} says: {reason}")
+    return RefusedError(f"Cannot {action}: {reason}")
 
 
 def _is_unknown_call(error: Exception) -> bool:
@@ -397,7 +396,7 @@ class MetastoreClient:
                         answer_lost = True
                         if effect is Effect.NOT_IDEMPOTENT:
                             raise _unknown_outcome(action, reason) from None
-                    raise _AttemptFailedError(f"Cannot {action}: because {reason}") from None
+                    raise _AttemptFailedError(f"Cannot {action}: {reason}") from None
                 except NoSuchTransactionError:
                     if answer_lost and effect is Effect.IDEMPOTENT:
                         # a transaction that is over may be forgotten: Hive 3.1 does so at once if it wrote nothing
@@ -427,7 +426,7 @@ class MetastoreClient:
 
     def _require_hive4(self, action: str) -> None:
         if not self._is_hive4:
-            raise RefusedError(f"Cannot {action}: because a Hive 3.1 metastore has no such call")
+            raise RefusedError(f"Cannot {action}: a Hive 3.1 metastore has no such call")
 
     def _repeat(self, attempts: int, attempt: Callable[[], T]) -> T:
         retrying = Retrying(
@@ -475,7 +474,7 @@ class MetastoreClient:
                 if generation is not None and connection.generation is not generation:
                     connection.transport.close()
                     raise RefusedError(
-                        f"Cannot go on with the metastore {endpoint.uri}: because it is of Hive "
+                        f"Cannot go on with the metastore {endpoint.uri}: it is of Hive "
                         f"{connection.generation}, the one before was of Hive {generation}"
                     )
             except ConnectionLost as reason:
@@ -494,8 +493,8 @@ class MetastoreClient:
             # what let us in before may do so again, and says nothing against a table
             raise refused[0] if generation is None else RetryError(str(refused[0]))
         uris = ", ".join(endpoint.uri for endpoint in endpoints)
-        raise _AttemptFailedError(f"Cannot reach the metastore {uris}: because {'; '.join(failures)}")
+        raise _AttemptFailedError(f"Cannot reach the metastore {uris}: {'; '.join(failures)}")
 
 
 def _unknown_outcome(action: str, reason: str) -> UnknownOutcomeError:
-    return UnknownOutcomeError(f"Cannot tell the outcome of an attempt to {action}: because {reason}")
+    return UnknownOutcomeError(f"Cannot tell the outcome of an attempt to {action}: {reason}")

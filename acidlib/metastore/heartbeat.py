@@ -98,19 +98,18 @@ class Lease:
         """Note that transaction or lock do not exist any more. The first such error counts, and none after `stop`."""
         with self._mutex:
             if not self._stopped and self._lost is None:
-                self._lost = (kind, f"Cannot go on with {self.name}: because {reason}")
+                self._lost = (kind, f"Cannot go on with {self.name}: {reason}")
 
     def _silence(self, seconds: float) -> str:
         return (
-            f"Cannot go on with {self.name}: because no heartbeat has reached the metastore for {seconds:.0f} s, "
+            f"Cannot go on with {self.name}: no heartbeat has reached the metastore for {seconds:.0f} s, "
             f"longer than its timeout of {self.timeout_seconds:g} s{self._last_failure}"
         )
 
 
 def reason_of(error: BaseException) -> str:
-    """Return what an error says after "because", for the message of another error."""
-    text = str(error) if isinstance(error, AcidError) else f"{type(error).__name__}: {error}"
-    return text.partition(": because ")[2] or text
+    """Return the reason of an error, for the message of another error."""
+    return error.reason if isinstance(error, AcidError) else f"{type(error).__name__}: {error}"
 
 
 class Heartbeater:
@@ -138,7 +137,7 @@ class Heartbeater:
         """
         if not 0 < interval_seconds <= timeout_seconds / 2:
             raise RefusedError(
-                f"Cannot send a heartbeat every {interval_seconds:g} s: because the interval has to be at most half of "
+                f"Cannot send a heartbeat every {interval_seconds:g} s: the interval has to be at most half of "
                 f"the metastore's transaction timeout, {timeout_seconds:g} s"
             )
         self.timeout_seconds = timeout_seconds
@@ -172,7 +171,7 @@ class Heartbeater:
         )
         with self._mutex:
             if self._ended is not None:
-                raise DefectError(f"Cannot keep {name} alive: because {self._ended}")
+                raise DefectError(f"Cannot keep {name} alive: {self._ended}")
             heappush(self._due, (since + self._interval, next(self._order), lease))
             self._have_thread()
         self._wake.set()

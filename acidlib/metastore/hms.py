@@ -85,10 +85,10 @@ def registered(
         from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
     except ImportError:
         raise RefusedError(
-            "Cannot find the metastore: because the module kazoo is not installed, with which a ZooKeeper is asked; "
+            "Cannot find the metastore: the module kazoo is not installed, with which a ZooKeeper is asked; "
             "pip install 'acidlib[zookeeper]' installs it"
         ) from None
-    failed = "Cannot find the metastore: because the ZooKeeper"
+    failed = "Cannot find the metastore: the ZooKeeper"
     addresses = [server.address for server in servers]
     hosts, place = ", ".join(addresses), f"/{servers[0].namespace}"
     context = None if tls is None else tls_context(tls)
@@ -123,7 +123,7 @@ def registered(
                 data[node] = client.get(f"{place}/{node}")[0]
     except KazooTimeoutError:
         if untrusted:
-            raise RefusedError(f"Cannot trust the ZooKeeper {hosts} below {place}: because {untrusted}") from None
+            raise RefusedError(f"Cannot trust the ZooKeeper {hosts} below {place}: {untrusted}") from None
         raise RetryError(f"{failed} {hosts} did not answer within {timeout_seconds:g} s") from None
     except NoNodeError:
         raise RefusedError(
@@ -138,7 +138,7 @@ def registered(
         client.stop()
         client.close()
     if not data:
-        raise RetryError(f"Cannot find a metastore: because none is registered in the ZooKeeper {hosts} below {place}")
+        raise RetryError(f"Cannot find a metastore: none is registered in the ZooKeeper {hosts} below {place}")
     found: list[Endpoint] = []
     for node, content in sorted(data.items()):
         try:
@@ -148,7 +148,7 @@ def registered(
             found += parse_endpoints([f"thrift://{text}"])
         except (ValueError, RefusedError):
             raise RefusedError(
-                f"Cannot find the metastore: because the node {place}/{node} of the ZooKeeper {hosts} holds "
+                f"Cannot find the metastore: the node {place}/{node} of the ZooKeeper {hosts} holds "
                 f"{content[:_LONGEST_TOLD]!r}, which is not host:port"
             ) from None
     return tuple(dict.fromkeys(found))

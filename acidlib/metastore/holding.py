@@ -303,7 +303,7 @@ class CompactorLock:
     def assert_alive(self) -> None:
         """Raise what `Lease.assert_alive` does, and ConflictError after the release."""
         if self._released:
-            raise ConflictError(f"Cannot go on with {self._lease.name}: because it was released")
+            raise ConflictError(f"Cannot go on with {self._lease.name}: it was released")
         self._lease.assert_alive()
 
     def release(self) -> None:
@@ -320,7 +320,7 @@ class CompactorLock:
         except AcidError as error:
             if earlier is None:
                 raise RetryError(
-                    f"Cannot release {self._lease.name}: because {reason_of(error)}; the metastore drops it by itself "
+                    f"Cannot release {self._lease.name}: {reason_of(error)}; the metastore drops it by itself "
                     f"after {self._lease.timeout_seconds:g} s without a heartbeat"
                 ) from error
         else:
@@ -453,7 +453,7 @@ class CompactionTransaction:
     def assert_alive(self) -> None:
         """Raise what `Lease.assert_alive` does, and ConflictError after the end."""
         if self._state is not _State.OPEN:
-            raise ConflictError(f"Cannot go on with {self._name}: because it has ended")
+            raise ConflictError(f"Cannot go on with {self._name}: it has ended")
         self._lease.assert_alive()
 
     def commit(self) -> None:
@@ -466,7 +466,7 @@ class CompactionTransaction:
         if self._state is _State.COMMITTED:
             return
         if self._state is not _State.OPEN:
-            raise ConflictError(f"Cannot commit {self._name}: because it has ended")
+            raise ConflictError(f"Cannot commit {self._name}: it has ended")
         if not self._commit_attempted:
             # later on "no such transaction" may mean that it has committed: Hive forgets those within seconds
             try:
@@ -482,9 +482,7 @@ class CompactionTransaction:
             # Hive 4 takes a second commit of a transaction without an error
             error = self._attempt_commit()
         if error is not None:
-            raise UnknownOutcomeError(
-                f"Cannot tell whether {self._name} was committed: because {reason_of(error)}"
-            ) from error
+            raise UnknownOutcomeError(f"Cannot tell whether {self._name} was committed: {reason_of(error)}") from error
 
     def abort(self) -> None:
         """Abort; nothing after the end, and it may be called again. After an uncertain commit it settles the matter.
@@ -504,7 +502,7 @@ class CompactionTransaction:
             self._lease.stop()  # or it would stay open for as long as we live
             if earlier is None:
                 raise RetryError(
-                    f"Cannot abort {self._name}: because {reason_of(error)}; the metastore aborts it by itself after "
+                    f"Cannot abort {self._name}: {reason_of(error)}; the metastore aborts it by itself after "
                     f"{self._lease.timeout_seconds:g} s"
                 ) from error
         else:
@@ -527,7 +525,7 @@ class CompactionTransaction:
             if not is_aborted:
                 return error
             self._end(_State.ENDED)
-            raise ConflictError(f"Cannot commit {self._name}: because it was aborted: {reason_of(error)}") from error
+            raise ConflictError(f"Cannot commit {self._name}: it was aborted: {reason_of(error)}") from error
         self._end(_State.COMMITTED)
         return None
 

@@ -217,7 +217,7 @@ def keep_logged_in(login: KerberosLogin) -> None:
         with _ONE_AT_A_TIME:
             _ = _credentials(login).lifetime  # which fetches them
     except gssapi.exceptions.GSSError as error:
-        failed = f"Cannot log in with Kerberos as {login.principal}: because"
+        failed = f"Cannot log in with Kerberos as {login.principal}:"
         try:
             _look_into_keytab(login)
         except KerberosFailure as failure:
@@ -232,7 +232,7 @@ def _module() -> Any:
         import gssapi
     except ImportError as error:
         raise RefusedError(
-            f"Cannot log in to the metastore with Kerberos: because the module gssapi cannot be loaded: {error}; "
+            f"Cannot log in to the metastore with Kerberos: the module gssapi cannot be loaded: {error}; "
             "pip install 'acidlib[kerberos]' brings it, where a compiler and the headers of Kerberos are installed"
         ) from None
     return gssapi

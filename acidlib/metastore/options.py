@@ -170,12 +170,10 @@ def parse_endpoints(uris: Sequence[str]) -> tuple[Endpoint, ...]:
     of_zookeeper = names_zookeeper(uris)
     endpoints = tuple(dict.fromkeys(_parse(text, of_zookeeper=of_zookeeper) for text in _texts(uris)))
     if not endpoints:
-        raise RefusedError("Cannot connect to a metastore: because no URI is given")
+        raise RefusedError("Cannot connect to a metastore: no URI is given")
     nodes = sorted({f"/{endpoint.namespace}" for endpoint in endpoints})
     if len(nodes) > 1:
-        raise RefusedError(
-            f"Cannot find the metastore: because its URIs name several nodes of a ZooKeeper: {', '.join(nodes)}"
-        )
+        raise RefusedError(f"Cannot find the metastore: its URIs name several nodes of a ZooKeeper: {', '.join(nodes)}")
     return endpoints
 
 
@@ -191,7 +189,7 @@ def _parse(text: str, *, of_zookeeper: bool) -> Endpoint:
         parts = urlsplit(text)
         host, port, node = parts.hostname or "", parts.port, parts.path.strip("/")
     except ValueError as error:
-        raise RefusedError(f"{failed}: because {error}; it has to be {form}") from None
+        raise RefusedError(f"{failed}: {error}; it has to be {form}") from None
     if of_zookeeper:
         problems = {
             f"others begin with {_ZOOKEEPER}://": parts.scheme != _ZOOKEEPER,
@@ -207,7 +205,7 @@ def _parse(text: str, *, of_zookeeper: bool) -> Endpoint:
         }
     for reason, is_so in problems.items():
         if is_so:
-            raise RefusedError(f"{failed}: because {reason}; it has to be {form}")
+            raise RefusedError(f"{failed}: {reason}; it has to be {form}")
     return Endpoint(host=host, port=DEFAULT_PORT if port is None else port, scheme=parts.scheme, namespace=node)
 
 
@@ -269,7 +267,7 @@ def options_from_settings(
         seconds = -1.0
     if seconds < 0:
         name = "hive.metastore.client.socket.timeout"
-        raise RefusedError(f"Cannot use the setting {name}: because {timeout!r} is not a duration such as 600s")
+        raise RefusedError(f"Cannot use the setting {name}: {timeout!r} is not a duration such as 600s")
     return ConnectionOptions(
         timeout_seconds=seconds or 600.0,  # 0 is no limit for Hive; a call that never ends would hold a compaction
         framed=_flag(values, "metastore.thrift.framed.transport.enabled"),
@@ -286,7 +284,7 @@ def catalog_from_settings(values: Mapping[str, str]) -> str:
     """Return the catalog whose databases are meant; raise RefusedError for what cannot be a name of one."""
     name = (_value(values, "metastore.catalog.default") or CATALOG).lower()
     if not _CATALOG_NAME.fullmatch(name):
-        raise RefusedError(f"Cannot use metastore.catalog.default: because {name!r} is no name of a catalog")
+        raise RefusedError(f"Cannot use metastore.catalog.default: {name!r} is no name of a catalog")
     return name
 
 
@@ -300,7 +298,7 @@ def zookeeper_tls(values: Mapping[str, str], secrets: Secrets) -> TlsOptions | N
     key_file = _value(values, *(f"{prefix}keystore.location" for prefix in _ZOOKEEPER_TLS))
     if key_file is not None and not key_file.lower().endswith(_PEM_SUFFIXES):
         raise RefusedError(
-            f"Cannot use the keystore {key_file}: because of keys only PEM files are read; export key and certificate "
+            f"Cannot use the keystore {key_file}: keys are read from PEM files only; export key and certificate "
             "into one, and name that in hive.zookeeper.ssl.keystore.location (ZooKeeper itself reads it, too)"
         )
     truststore = _value(values, *(f"{prefix}truststore.location" for prefix in _ZOOKEEPER_TLS))
@@ -315,14 +313,12 @@ def _http(values: Mapping[str, str], token: str | None, secrets: Secrets, login:
     mode = (_value(values, "metastore.client.auth.mode") or "NOSASL").upper()
     by_kerberos = mode != "JWT" and (_flag(values, "metastore.sasl.enabled") or mode == "KERBEROS")
     if mode == "JWT" and not token:
-        raise RefusedError(
-            f"Cannot log in to the metastore with a JWT: because the variable {TOKEN_VARIABLE} is not set"
-        )
+        raise RefusedError(f"Cannot log in to the metastore with a JWT: the variable {TOKEN_VARIABLE} is not set")
     if mode == "JWT" and not _TOKEN.fullmatch(token or ""):
-        raise RefusedError(f"Cannot log in to the metastore with a JWT: because {TOKEN_VARIABLE} does not hold one")
+        raise RefusedError(f"Cannot log in to the metastore with a JWT: {TOKEN_VARIABLE} does not hold one")
     path = _value(values, "metastore.client.thrift.http.path") or "metastore"
     if not _PATH.fullmatch(path):
-        raise RefusedError(f"Cannot use metastore.client.thrift.http.path: because {path!r} is no path")
+        raise RefusedError(f"Cannot use metastore.client.thrift.http.path: {path!r} is no path")
     return HttpOptions(
         # that of the servlet, with its star, as Hive's client posts to it (`MetaStoreUtils.getHttpPath`)
         path=f"/{path.removesuffix('*').strip('/')}/*".replace("//", "/"),
@@ -341,7 +337,7 @@ def _headers(text: str) -> tuple[tuple[str, str], ...]:
         name, _, value = (piece.strip() for piece in part.partition("="))
         if not _HEADER_NAME.fullmatch(name) or not value or not _HEADER_VALUE.fullmatch(value):
             raise RefusedError(
-                f"Cannot use metastore.client.http.additional.headers: because its part {number} is not name=value"
+                f"Cannot use metastore.client.http.additional.headers: its part {number} is not name=value"
             )
         found.append((name, value))
     return tuple(found)
@@ -387,7 +383,7 @@ def _plain(values: Mapping[str, str], secrets: Secrets) -> SaslOptions:
     """With the password of a file of ours, or as Hive's client has it: that of the user's name, in a provider."""
     username = _value(values, "metastore.client.plain.username")
     password_file = values.get(PASSWORD_FILE, "").strip()
-    failed = "Cannot log in to the metastore with PLAIN: because"
+    failed = "Cannot log in to the metastore with PLAIN:"
     if not username:
         raise RefusedError(f"{failed} hive.metastore.client.plain.username is not set")
     if password_file:
@@ -409,7 +405,7 @@ def _kerberos(values: Mapping[str, str], login: KerberosLogin) -> SaslOptions:
     host, _, realm = rest.partition("@")
     if not service or not slash or not host:
         raise RefusedError(
-            f"Cannot log in to the metastore with Kerberos: because hive.metastore.kerberos.principal is "
+            f"Cannot log in to the metastore with Kerberos: hive.metastore.kerberos.principal is "
             f"{principal or 'not set'}; it has to be service/_HOST@REALM"
         )
     text = values.get(PROTECTION, "")
@@ -417,7 +413,7 @@ def _kerberos(values: Mapping[str, str], login: KerberosLogin) -> SaslOptions:
         named = tuple(Protection(word) for part in text.split(",") if (word := part.strip().lower()))
     except ValueError:
         names = ", ".join(one.value for one in Protection)
-        raise RefusedError(f"Cannot use the setting {PROTECTION}: because {text!r} is none of {names}") from None
+        raise RefusedError(f"Cannot use the setting {PROTECTION}: {text!r} is none of {names}") from None
     return SaslOptions(
         mechanism="GSSAPI",
         service=service,
@@ -432,7 +428,7 @@ def _kerberos(values: Mapping[str, str], login: KerberosLogin) -> SaslOptions:
 def _checked(login: KerberosLogin) -> KerberosLogin:
     if login.keytab is not None and login.principal is None:
         raise RefusedError(
-            f"Cannot log in to the metastore with Kerberos: because --keytab names {login.keytab}, and no --principal "
+            f"Cannot log in to the metastore with Kerberos: --keytab names {login.keytab}, and no --principal "
             "says who of those in it logs in"
         )
     return login
@@ -451,7 +447,7 @@ def _one_of(values: Mapping[str, str], name: str, words: Sequence[str], *older: 
     """Return the word that a setting has, in lower case; the first one if it is not set."""
     text = _value(values, name, *older)
     if text is not None and text.lower() not in words:
-        raise RefusedError(f"Cannot use the setting {name}: because {text!r} is neither {' nor '.join(words)}")
+        raise RefusedError(f"Cannot use the setting {name}: {text!r} is neither {' nor '.join(words)}")
     return words[0] if text is None else text.lower()
 
 
@@ -460,8 +456,8 @@ def _flag(values: Mapping[str, str], name: str, *older: str, default: bool = Fal
     try:
         return default if text is None else parse_flag(text)
     except ValueError:
-        raise RefusedError(f"Cannot use the setting {name}: because {text!r} is neither true nor false") from None
+        raise RefusedError(f"Cannot use the setting {name}: {text!r} is neither true nor false") from None
 
 
 def _unsupported(what: str, instead: str) -> RefusedError:
-    return RefusedError(f"Cannot connect to the metastore: because {what}, which is not supported; {instead}")
+    return RefusedError(f"Cannot connect to the metastore: {what}, which is not supported; {instead}")

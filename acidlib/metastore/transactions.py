@@ -131,9 +131,7 @@ class TransactionCalls(MetastoreClient):
         for info in self.call("read the open transactions", call).open_txns:
             state = _TXN_STATES.get(info.state)
             if state is None:
-                raise CorruptError(
-                    f"Cannot read the answer of {call}: because transaction {info.id} is in state {info.state}"
-                )
+                raise CorruptError(f"Cannot read the answer of {call}: transaction {info.id} is in state {info.state}")
             found.append(
                 OpenTxn(
                     id=info.id,
@@ -167,7 +165,7 @@ class TransactionCalls(MetastoreClient):
             for ref in batch:
                 row = rows.get(str(ref))
                 if row is None:
-                    raise CorruptError(f"Cannot read the answer of {call}: because the table {ref} is missing")
+                    raise CorruptError(f"Cannot read the answer of {call}: the table {ref} is missing")
                 opened, aborted = _open_and_aborted(row.invalidWriteIds, row.abortedBits, call)
                 lowest = row.minOpenWriteId
                 found[ref] = ValidWriteIdList(
@@ -195,9 +193,7 @@ class TransactionCalls(MetastoreClient):
         )
         answer = self.call("open a transaction", call, request)
         if len(answer.txn_ids) != 1:
-            raise CorruptError(
-                f"Cannot read the answer of {call}: because it has {len(answer.txn_ids)} ids instead of 1"
-            )
+            raise CorruptError(f"Cannot read the answer of {call}: it has {len(answer.txn_ids)} ids instead of 1")
         return int(answer.txn_ids[0])
 
     def commit_txn(self, txn_id: int, kind: TxnType) -> None:
@@ -238,7 +234,7 @@ class TransactionCalls(MetastoreClient):
         for row in answer.txnToWriteIds:
             if row.txnId == txn_id:
                 return int(row.writeId)
-        raise CorruptError(f"Cannot read the answer of {call}: because transaction {txn_id} is missing")
+        raise CorruptError(f"Cannot read the answer of {call}: transaction {txn_id} is missing")
 
     def add_write_ids_to_min_history(self, txn_id: int, write_ids: Mapping[str, int]) -> None:
         """Register the lowest open write id that a transaction sees of tables, named `database.table` (Hive 4 only).
@@ -270,7 +266,7 @@ class TransactionCalls(MetastoreClient):
         names = [(one.database.lower(), (one.table or "").lower(), one.partition) for one in components]
         action = f"lock {', '.join('.'.join(filter(None, name)) for name in names)}"
         if not self._is_hive4 and any(component.type is LockType.EXCL_WRITE for component in components):
-            raise RefusedError(f"Cannot {action}: because a Hive 3.1 metastore has no EXCL_WRITE locks")
+            raise RefusedError(f"Cannot {action}: a Hive 3.1 metastore has no EXCL_WRITE locks")
         if txn_id is not None and self._is_hive4 and may_have_committed:
             # Hive 4 refuses one that was aborted, but grants locks to a committed one, and nothing ever ends them
             self.call(action, "heartbeat", self._types.HeartbeatRequest(txnid=txn_id))
@@ -358,7 +354,7 @@ def _open_and_aborted(ids: Sequence[int], data: bytes, call: str) -> tuple[list[
     flags = int.from_bytes(data, "little")
     if flags.bit_length() > len(ids):
         raise CorruptError(
-            f"Cannot read the answer of {call}: because it marks entry {flags.bit_length()} of {len(ids)} as aborted"
+            f"Cannot read the answer of {call}: it marks entry {flags.bit_length()} of {len(ids)} as aborted"
         )
     opened: list[int] = []
     aborted: list[int] = []
@@ -373,4 +369,4 @@ def _lock_value(kind: type[E], number: int, call: str) -> E:
     try:
         return kind(number)
     except ValueError:
-        raise CorruptError(f"Cannot read the answer of {call}: because there is no {_WORDS[kind]} {number}") from None
+        raise CorruptError(f"Cannot read the answer of {call}: there is no {_WORDS[kind]} {number}") from None

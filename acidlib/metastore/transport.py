@@ -154,7 +154,7 @@ class Transport:
         """Log in; what is returned wraps and unwraps messages as was agreed (signed, encrypted, plain)."""
 
         def refused(reason: str) -> RefusedError:
-            return RefusedError(f"Cannot log in to the metastore {endpoint.uri}: because {reason}")
+            return RefusedError(f"Cannot log in to the metastore {endpoint.uri}: {reason}")
 
         hint = " (does the metastore ask for one, by SASL?)"
         try:
@@ -208,7 +208,7 @@ def _login(options: SaslOptions, host: str) -> Login:
             password = next(iter(Path(options.password_file).read_text(encoding="utf-8").splitlines()), "")
         except (OSError, UnicodeDecodeError) as error:
             raise RefusedError(
-                f"Cannot log in to the metastore: because the password file {options.password_file} cannot be read: "
+                f"Cannot log in to the metastore: the password file {options.password_file} cannot be read: "
                 f"{error.strerror if isinstance(error, OSError) else 'it is not UTF-8'}"
             ) from None
     return SASLClient(host, service=options.service, mechanism="PLAIN", username=options.username, password=password)
@@ -256,7 +256,7 @@ def open_socket(endpoint: Endpoint, options: ConnectionOptions, tls: TlsOptions 
     except ssl.SSLCertVerificationError as error:
         plain.close()
         raise RefusedError(
-            f"Cannot trust the metastore {endpoint.uri}: because its certificate does not pass: {error.verify_message}"
+            f"Cannot trust the metastore {endpoint.uri}: its certificate does not pass: {error.verify_message}"
         ) from None
     except OSError as error:
         plain.close()
@@ -270,7 +270,7 @@ def tls_context(tls: TlsOptions) -> ssl.SSLContext:
     except OSError as error:
         where = tls.ca_file or "the truststore"
         raise RefusedError(
-            f"Cannot use the certificates in {where}: because they cannot be read as PEM: {reason_of(error)}"
+            f"Cannot use the certificates in {where}: they cannot be read as PEM: {reason_of(error)}"
         ) from None
     if tls.certificates is not None:  # Java trusts whatever is in a truststore, also what another one has signed
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
@@ -281,7 +281,7 @@ def tls_context(tls: TlsOptions) -> ssl.SSLContext:
         except (OSError, ValueError) as error:
             reason = reason_of(error) if isinstance(error, OSError) else str(error)
             raise RefusedError(
-                f"Cannot use the key in {tls.key_file}: because it cannot be read as PEM with its certificate: {reason}"
+                f"Cannot use the key in {tls.key_file}: it cannot be read as PEM with its certificate: {reason}"
             ) from None
     return context
 
@@ -323,7 +323,7 @@ class HttpTransport:
         self.sent = False
         name = http.username or user
         if http.token is None and not (name.isascii() and name.isprintable()):
-            raise RefusedError(f"Cannot tell a metastore behind HTTP who asks: because no header can hold {name!r}")
+            raise RefusedError(f"Cannot tell a metastore behind HTTP who asks: no header can hold {name!r}")
         who = {_USER_HEADER: name} if http.token is None else {"Authorization": f"Bearer {http.token}"}
         self._headers = {"Content-Type": _THRIFT, "Accept": _THRIFT, "User-Agent": "acidlib"} | who | dict(http.headers)
         self._path = http.path

@@ -114,18 +114,18 @@ def parse_location(uri: str) -> Location:
         authority, slash, rest = rest[2:].partition("/")
         rest = slash + rest
     if not uri or "\0" in uri or (kind == LOCAL and not rest):
-        raise RefusedError(f"Cannot open {uri!r}: because it names no path")
+        raise RefusedError(f"Cannot open {uri!r}: it names no path")
     if kind == LOCAL:
         if authority not in ("", "localhost"):
-            raise RefusedError(f"Cannot open {uri}: because a file: URI names this machine only, not {authority!r}")
+            raise RefusedError(f"Cannot open {uri}: a file: URI names this machine only, not {authority!r}")
         if match is not None and not rest.startswith("/"):
-            raise RefusedError(f"Cannot open {uri}: because a file: URI needs an absolute path")
+            raise RefusedError(f"Cannot open {uri}: a file: URI needs an absolute path")
         return Location(kind, "", rest, scheme)
     if rest and not rest.startswith("/"):
-        raise RefusedError(f"Cannot open {uri}: because a {scheme}: URI needs an absolute path")
+        raise RefusedError(f"Cannot open {uri}: a {scheme}: URI needs an absolute path")
     if not authority and kind == S3:
-        raise RefusedError(f"Cannot open {uri}: because it names no bucket")
+        raise RefusedError(f"Cannot open {uri}: it names no bucket")
     parts = [part for part in rest.split("/") if part]
     if any(part in (".", "..") for part in parts):
-        raise RefusedError(f"Cannot open {uri}: because a path with . or .. is not taken")
+        raise RefusedError(f"Cannot open {uri}: a path with . or .. is not taken")
     return Location(kind, authority, "".join(f"/{part}" for part in parts), scheme)

@@ -153,11 +153,9 @@ def parse_directory(name: str, generation: Generation) -> BaseDir | DeltaDir | N
                 is_delete=match[1] is not None,
             )
     if parsed is None:
-        raise CorruptError(f"Cannot take {name!r} for an ACID directory: because its name does not parse")
+        raise CorruptError(f"Cannot take {name!r} for an ACID directory: its name does not parse")
     if generation == Generation.HIVE3 and has_visibility_suffix(name):
-        raise RefusedError(
-            f"Cannot use {name!r} by the rules of Hive 3: because Hive 3 reads no name with a visibility suffix"
-        )
+        raise RefusedError(f"Cannot use {name!r} by the rules of Hive 3: Hive 3 reads no name with a visibility suffix")
     return parsed
 
 

@@ -52,7 +52,7 @@ def parse_map(text: str) -> dict[str | None, str | None]:
     at = 0
 
     def wrong(what: str) -> RefusedError:
-        return RefusedError(f"Cannot read {text!r}: because {what} at character {at}")
+        return RefusedError(f"Cannot read {text!r}: {what} at character {at}")
 
     def number() -> int:
         nonlocal at
@@ -76,7 +76,7 @@ def parse_map(text: str) -> dict[str | None, str | None]:
 
     count = number()
     if count < 0 or count > len(text):
-        raise RefusedError(f"Cannot read {text!r}: because its number of entries, {count}, is impossible")
+        raise RefusedError(f"Cannot read {text!r}: its number of entries, {count}, is impossible")
     result = {string(): string() for _ in range(count)}
     if at != len(units):
         raise wrong("something follows the last entry")
@@ -267,7 +267,7 @@ class CompactionType(enum.Enum):
         for kind in cls:
             if text == kind.value or text.upper() == kind.name:
                 return kind
-        raise RefusedError(f"Cannot handle a compaction of type {text!r}: because there is no such type")
+        raise RefusedError(f"Cannot handle a compaction of type {text!r}: there is no such type")
 
 
 class State(enum.Enum):
@@ -299,7 +299,7 @@ class State(enum.Enum):
         for state in cls:
             if text == state.value or text == _LABELS[state] or (text == "attempted" and state is State.ATTEMPTED):
                 return state
-        raise RefusedError(f"Cannot handle a compaction in state {text!r}: because there is no such state")
+        raise RefusedError(f"Cannot handle a compaction in state {text!r}: there is no such state")
 
 
 _LABELS = {

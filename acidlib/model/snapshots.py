@@ -133,7 +133,7 @@ def _number(kind: str, text: str, digits: str, problem: str) -> int:
 
 def _unreadable(kind: str, text: str, reason: str) -> RefusedError:
     shown = text if len(text) <= 200 else text[:200] + "..."
-    return RefusedError(f"Cannot read the {kind} list {shown!r}: because {reason}")
+    return RefusedError(f"Cannot read the {kind} list {shown!r}: {reason}")
 
 
 ALL_COMMITTED = ValidTxnList(high_water_mark=LONG_MAX)

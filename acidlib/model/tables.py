@@ -122,7 +122,7 @@ def row_type(table: Table) -> str:
     """
     columns = table.storage.columns
     if not columns:
-        raise RefusedError(f"Cannot compact {table.ref}: because the metastore tells no columns of it")
+        raise RefusedError(f"Cannot compact {table.ref}: the metastore tells no columns of it")
     return f"struct<{','.join(f'{_quoted(column.name)}:{column.type}' for column in columns)}>"
 
 
@@ -172,9 +172,7 @@ class PartitionName:
         for part in text.split("/"):
             key, equals, value = part.partition("=")
             if not key or not equals:
-                raise CorruptError(
-                    f"Cannot read the partition name {text!r}: because {part!r} is not of the form key=value"
-                )
+                raise CorruptError(f"Cannot read the partition name {text!r}: {part!r} is not of the form key=value")
             pairs.append((unescape_path_name(key), unescape_path_name(value) or DEFAULT_PARTITION))
         return cls(pairs=tuple(pairs))
 
@@ -206,7 +204,7 @@ def matches(partition: PartitionName, patterns: Sequence[str]) -> bool:
         for key, _ in globs:
             if key.strip().lower() not in values:
                 raise RefusedError(
-                    f"Cannot use the partition pattern {pattern!r}: because {key!r} is no partition key ({known})"
+                    f"Cannot use the partition pattern {pattern!r}: {key!r} is no partition key ({known})"
                 )
         found = found or all(fnmatchcase(values[key.strip().lower()], glob) for key, glob in globs)
     return found
@@ -218,8 +216,6 @@ def pattern_globs(pattern: str) -> list[tuple[str, str]]:
     for part in _NEXT_KEY.split(pattern):
         key, equals, glob = part.partition("=")
         if not key.strip() or not equals:
-            raise UsageError(
-                f"Cannot use the partition pattern {pattern!r}: because {part!r} is not of the form key=glob"
-            )
+            raise UsageError(f"Cannot use the partition pattern {pattern!r}: {part!r} is not of the form key=glob")
         found.append((key, glob))
     return found

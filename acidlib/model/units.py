@@ -34,11 +34,9 @@ def encode_bucket(bucket: int, statement: int = 0) -> int:
     Raises RefusedError for values that version 1 cannot hold.
     """
     if not 0 <= bucket <= MAX_BUCKET:
-        raise RefusedError(f"Cannot encode bucket {bucket}: because a row id holds buckets 0 to {MAX_BUCKET} only")
+        raise RefusedError(f"Cannot encode bucket {bucket}: a row id holds buckets 0 to {MAX_BUCKET} only")
     if not -1 <= statement <= MAX_STATEMENT:
-        raise RefusedError(
-            f"Cannot encode statement {statement}: because a row id holds ids up to {MAX_STATEMENT} only"
-        )
+        raise RefusedError(f"Cannot encode statement {statement}: a row id holds ids up to {MAX_STATEMENT} only")
     return _V1 | bucket << 16 | max(statement, 0)
 
 
@@ -49,7 +47,7 @@ def decode_bucket(value: int) -> tuple[int, int, int]:
         return value, 0, 0
     if version == 1:
         return value >> 16 & MAX_BUCKET, value & MAX_STATEMENT, 1
-    raise CorruptError(f"Cannot decode bucket property {value}: because its codec version is neither 0 nor 1")
+    raise CorruptError(f"Cannot decode bucket property {value}: its codec version is neither 0 nor 1")
 
 
 MEBIBYTE = 1 << 20

@@ -127,7 +127,7 @@ def align(
         change = type_change(target, source, generation)
         if change is None or (not is_struct and len(target.children) != len(source.children)):
             raise RefusedError(
-                f"Cannot compact {where}: because its column {path} is {source} and the table's is {target}, and no "
+                f"Cannot compact {where}: its column {path} is {source} and the table's is {target}, and no "
                 "lossless conversion is known"
             )
         found: tuple[TypeNode | None, ...] = source.children

@@ -34,7 +34,7 @@ def decompress(buf: bytes | bytearray | memoryview | Bytes, codec: Compression, 
     if codec == Compression.NONE:
         return np.frombuffer(buf, dtype=np.uint8)
     if codec not in _INFLATE:
-        raise RefusedError(f"Cannot read {what}: because compression {Compression(codec).name} is not supported")
+        raise RefusedError(f"Cannot read {what}: compression {Compression(codec).name} is not supported")
     view = np.frombuffer(buf, dtype=np.uint8).data
     chunks = _chunks(view, what)
     out = np.empty(min(len(chunks) * block_size, _USUAL_RATIO * len(view) + block_size), dtype=np.uint8)
@@ -51,7 +51,7 @@ def decompress(buf: bytes | bytearray | memoryview | Bytes, codec: Compression, 
                 size = int(_INFLATE[codec](view[start:end], out[done : done + block_size]))
         except _DAMAGE as problem:
             raise CorruptError(
-                f"Cannot read {what}: because its chunk at byte {start - _HEADER} is damaged ({problem})"
+                f"Cannot read {what}: its chunk at byte {start - _HEADER} is damaged ({problem})"
             ) from problem
         done += size
     # what is kept of a small stream is not to keep the room for a whole block
@@ -64,11 +64,11 @@ def _chunks(view: memoryview, what: str) -> list[tuple[int, int, bool]]:
     pos = 0
     while pos < len(view):
         if len(view) - pos < _HEADER:
-            raise CorruptError(f"Cannot read {what}: because it ends within the chunk header at byte {pos}")
+            raise CorruptError(f"Cannot read {what}: it ends within the chunk header at byte {pos}")
         header = int.from_bytes(view[pos : pos + _HEADER], "little")
         end = pos + _HEADER + (header >> 1)
         if end > len(view):
-            raise CorruptError(f"Cannot read {what}: because it ends within the chunk at byte {pos}")
+            raise CorruptError(f"Cannot read {what}: it ends within the chunk at byte {pos}")
         chunks.append((pos + _HEADER, end, bool(header & 1)))
         pos = end
     return chunks

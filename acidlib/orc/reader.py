@@ -115,23 +115,23 @@ def read_tail(source: SourceFile) -> Tail:
     where = source.name
     size = min(source.length, _FIRST_READ)
     if size < len(proto.MAGIC) + 2:
-        raise CorruptError(f"Cannot read {where}: because {source.length} bytes are too few for an ORC file")
+        raise CorruptError(f"Cannot read {where}: {source.length} bytes are too few for an ORC file")
     end = source.read(source.length - size, size)
     postscript = _postscript(end, where)
     version = tuple(postscript.version) or (0, 11)  # so the specification reads a file without one
     if version not in ((0, 11), (0, 12)):
         text = ".".join(map(str, version))
-        raise RefusedError(f"Cannot read {where}: because file version {text} is newer than 0.12")
+        raise RefusedError(f"Cannot read {where}: file version {text} is newer than 0.12")
     codec, block = Compression(postscript.compression), 0
     if codec is not Compression.NONE:
         block = int(postscript.compression_block_size)
         if not 0 < block < 1 << 23:
-            raise CorruptError(f"Cannot read {where}: because its compression block size is {block}")
+            raise CorruptError(f"Cannot read {where}: its compression block size is {block}")
     tail_size = 1 + end[-1] + postscript.footer_length + postscript.metadata_length
     if tail_size > source.length - len(proto.MAGIC):
-        raise CorruptError(f"Cannot read {where}: because its tail is longer than the file")
+        raise CorruptError(f"Cannot read {where}: its tail is longer than the file")
     if source.read(0, len(proto.MAGIC)) != proto.MAGIC:
-        raise CorruptError(f"Cannot read {where}: because it does not start with ORC")
+        raise CorruptError(f"Cannot read {where}: it does not start with ORC")
     if tail_size > size:
         end = source.read(source.length - tail_size, tail_size)
     footer_end = len(end) - 1 - end[-1]
@@ -142,25 +142,21 @@ def read_tail(source: SourceFile) -> Tail:
         proto.Metadata, end[metadata_start:footer_start], codec, block, f"the stripe statistics of {where}"
     )
     if footer.encryption:
-        raise RefusedError(f"Cannot read {where}: because it is encrypted")
+        raise RefusedError(f"Cannot read {where}: it is encrypted")
     if footer.writer == JAVA_WRITER and postscript.writer_version > ORC_14:
-        raise RefusedError(
-            f"Cannot read {where}: because writer version {postscript.writer_version} is newer than {ORC_14}"
-        )
+        raise RefusedError(f"Cannot read {where}: writer version {postscript.writer_version} is newer than {ORC_14}")
     root = parse_types(footer.types, where=where)
     columns = root.columns
     stripes = _stripes(footer, source.length - tail_size, where)
     if not all(isinstance(item.name, str) for item in footer.metadata):  # what is no UTF-8 comes as bytes
-        raise CorruptError(f"Cannot read {where}: because a name in its metadata is not UTF-8")
+        raise CorruptError(f"Cannot read {where}: a name in its metadata is not UTF-8")
     found = metadata.stripe_stats
     if found and len(found) != len(stripes):
-        raise CorruptError(
-            f"Cannot read {where}: because it has {len(stripes)} stripes and statistics of {len(found)} stripes"
-        )
+        raise CorruptError(f"Cannot read {where}: it has {len(stripes)} stripes and statistics of {len(found)} stripes")
     for statistics in (footer.statistics, *(stripe.col_stats for stripe in found)):
         if len(statistics) not in (0, columns):
             raise CorruptError(
-                f"Cannot read {where}: because it has statistics of {len(statistics)} columns and {columns} columns"
+                f"Cannot read {where}: it has statistics of {len(statistics)} columns and {columns} columns"
             )
     return Tail(
         name=where,
@@ -186,15 +182,15 @@ def _postscript(end: bytes, where: str) -> Any:
     """Parse the postscript at the end of a file; its codec has to be known."""
     length = end[-1]
     if not 0 < length < len(end):
-        raise CorruptError(f"Cannot read {where}: because its last byte is no postscript length")
+        raise CorruptError(f"Cannot read {where}: its last byte is no postscript length")
     try:
         postscript = proto.PostScript.FromString(end[-1 - length : -1])
     except DecodeError:
-        raise CorruptError(f"Cannot read {where}: because its postscript is not a valid message") from None
+        raise CorruptError(f"Cannot read {where}: its postscript is not a valid message") from None
     if postscript.magic != proto.MAGIC.decode():
-        raise CorruptError(f"Cannot read {where}: because its postscript does not carry the name ORC")
+        raise CorruptError(f"Cannot read {where}: its postscript does not carry the name ORC")
     if postscript.compression not in _COMPRESSIONS:
-        raise RefusedError(f"Cannot read {where}: because compression kind {postscript.compression} is not known")
+        raise RefusedError(f"Cannot read {where}: compression kind {postscript.compression} is not known")
     return postscript
 
 
@@ -204,7 +200,7 @@ def parse_message(message: Any, data: bytes, codec: Compression, block: int, wha
     try:
         return message.FromString(bytes(plain))
     except DecodeError:
-        raise CorruptError(f"Cannot read {what}: because it is not a valid message") from None
+        raise CorruptError(f"Cannot read {what}: it is not a valid message") from None
 
 
 def _stripes(footer: Any, limit: int, where: str) -> tuple[Stripe, ...]:
@@ -213,7 +209,7 @@ def _stripes(footer: Any, limit: int, where: str) -> tuple[Stripe, ...]:
     rows = 0
     for number, info in enumerate(footer.stripes):
         if info.HasField("encrypt_stripe_id") or info.encrypted_local_keys:
-            raise RefusedError(f"Cannot read stripe {number} of {where}: because it is encrypted")
+            raise RefusedError(f"Cannot read stripe {number} of {where}: it is encrypted")
         stripe = Stripe(
             offset=int(info.offset),
             index_length=int(info.index_length),
@@ -223,7 +219,7 @@ def _stripes(footer: Any, limit: int, where: str) -> tuple[Stripe, ...]:
         )
         if stripe.offset < end or stripe.offset + stripe.length > limit or stripe.rows > _MOST_ROWS:
             raise CorruptError(
-                f"Cannot read stripe {number} of {where}: because its {stripe.rows} rows and {stripe.length} bytes at "
+                f"Cannot read stripe {number} of {where}: its {stripe.rows} rows and {stripe.length} bytes at "
                 f"{stripe.offset} do not lie inside the file"
             )
         end = stripe.offset + stripe.length
@@ -231,7 +227,7 @@ def _stripes(footer: Any, limit: int, where: str) -> tuple[Stripe, ...]:
         stripes.append(stripe)
     if rows != footer.number_of_rows:
         raise CorruptError(
-            f"Cannot read {where}: because its stripes have {rows} rows and its footer says {footer.number_of_rows}"
+            f"Cannot read {where}: its stripes have {rows} rows and its footer says {footer.number_of_rows}"
         )
     return tuple(stripes)
 
@@ -262,18 +258,18 @@ class StripeReader:
             proto.StripeFooter, data, self.tail.compression, self.tail.block_size, f"the footer of {self.where}"
         )
         if footer.encryption:
-            raise RefusedError(f"Cannot read {self.where}: because it is encrypted")
+            raise RefusedError(f"Cannot read {self.where}: it is encrypted")
         if not isinstance(footer.writer_timezone, str):
-            raise CorruptError(f"Cannot read {self.where}: because the name of its time zone is not UTF-8")
+            raise CorruptError(f"Cannot read {self.where}: the name of its time zone is not UTF-8")
         if len(footer.columns) != self.tail.columns:
             raise CorruptError(
-                f"Cannot read {self.where}: because it has encodings of {len(footer.columns)} columns "
+                f"Cannot read {self.where}: it has encodings of {len(footer.columns)} columns "
                 f"and the file has {self.tail.columns}"
             )
         for column, encoding in enumerate(footer.columns):
             if encoding.kind not in _ENCODINGS:
                 raise RefusedError(
-                    f"Cannot read column {column} in {self.where}: because column encoding {encoding.kind} is not known"
+                    f"Cannot read column {column} in {self.where}: column encoding {encoding.kind} is not known"
                 )
         return footer
 
@@ -285,19 +281,18 @@ class StripeReader:
         for stream in self._footer.streams:
             if stream.kind not in _DATA_STREAMS and stream.kind not in INDEX_STREAMS:
                 raise RefusedError(
-                    f"Cannot read column {stream.column} in {self.where}: "
-                    f"because stream kind {stream.kind} is not known"
+                    f"Cannot read column {stream.column} in {self.where}: stream kind {stream.kind} is not known"
                 )
             outside = stream.column >= self.tail.columns or offset + stream.length > end
             # without a kind ORC C++ passes over it, and others take it for a PRESENT stream
             if outside or stream.kind in places[stream.column] or not stream.HasField("kind"):
                 raise CorruptError(
-                    f"Cannot read column {stream.column} in {self.where}: because its stream directory is damaged"
+                    f"Cannot read column {stream.column} in {self.where}: its stream directory is damaged"
                 )
             places[stream.column][StreamKind(stream.kind)] = offset, stream.length
             offset += stream.length
         if offset != end:
-            raise CorruptError(f"Cannot read {self.where}: because its streams end {end - offset} bytes early")
+            raise CorruptError(f"Cannot read {self.where}: its streams end {end - offset} bytes early")
         return places
 
     def streams(self, column: int, *, index: bool) -> list[tuple[StreamKind, int, int]]:
@@ -357,7 +352,7 @@ class StripeReader:
             raise type(error)(f"Cannot read column {node.column} in {self.where}: {error}") from None
         except MemoryError:
             raise CorruptError(
-                f"Cannot read column {node.column} in {self.where}: because its sizes do not fit in memory"
+                f"Cannot read column {node.column} in {self.where}: its sizes do not fit in memory"
             ) from None
 
     def aligned(self, alignment: Alignment, slots: int) -> Column:
@@ -377,7 +372,7 @@ class StripeReader:
 
     def _column(self, node: TypeNode, slots: int) -> Column:
         if slots > MAX_SLOTS:
-            raise CorruptError(f"because {slots} values are more than a stripe can have")
+            raise CorruptError(f"{slots} values are more than a stripe can have")
         present, count = None, slots
         if self.is_nullable(node.column):
             present = decode_bits(self._bytes(node, StreamKind.PRESENT), slots).view(np.bool_)
@@ -392,7 +387,7 @@ class StripeReader:
         elif node.kind in (Kind.FLOAT, Kind.DOUBLE):
             data, dtype = self._bytes(node, StreamKind.DATA), _VALUE_TYPES[node.kind]
             if len(data) != count * dtype.itemsize:
-                raise CorruptError(f"because {len(data)} bytes are not {count} values")
+                raise CorruptError(f"{len(data)} bytes are not {count} values")
             column.values = np.frombuffer(data, dtype=dtype)
         elif node.kind in STRING_KINDS or node.kind is Kind.BINARY:
             self._strings(node, column, count)
@@ -413,7 +408,7 @@ class StripeReader:
             column.values = decode_bytes(self._bytes(node, StreamKind.DATA), count)
             sizes = np.bincount(column.values, minlength=len(node.children)).tolist()
             if len(sizes) > len(node.children):
-                raise CorruptError("because a union tag has no type")
+                raise CorruptError("a union tag has no type")
         else:
             column.lengths = self._lengths(node, count)
             sizes = [int(column.lengths.sum())] * len(node.children)
@@ -425,25 +420,25 @@ class StripeReader:
             column.lengths = self._lengths(node, count)
             column.data = self._bytes(node, StreamKind.DATA)
             if int(column.lengths.sum()) != len(column.data):
-                raise CorruptError("because the lengths of its strings do not add up to its bytes")
+                raise CorruptError("the lengths of its strings do not add up to its bytes")
             return
         if node.kind is Kind.BINARY:
-            raise CorruptError("because a binary column has a dictionary")
+            raise CorruptError("a binary column has a dictionary")
         entries = int(encoding.dictionary_size)
         data = self._bytes(node, StreamKind.DICTIONARY_DATA)
         lengths = self._ints(node, StreamKind.LENGTH, entries, signed=False)
         if entries and (int(lengths.min()) < 0 or int(lengths.max()) > len(data) or int(lengths.sum()) != len(data)):
-            raise CorruptError("because the lengths of its dictionary do not add up to its bytes")
+            raise CorruptError("the lengths of its dictionary do not add up to its bytes")
         values = self._ints(node, StreamKind.DATA, count, signed=False)
         if count and (int(values.min()) < 0 or int(values.max()) >= entries):
-            raise CorruptError("because an entry number is outside its dictionary")
+            raise CorruptError("an entry number is outside its dictionary")
         column.values = values
         column.dictionary = Dictionary(offsets=offsets_of(lengths), data=data)
 
     def _lengths(self, node: TypeNode, count: int) -> Longs:
         lengths = self._ints(node, StreamKind.LENGTH, count, signed=False)
         if count and (int(lengths.min()) < 0 or int(lengths.max()) > MAX_SLOTS or float(lengths.sum()) > MAX_SLOTS):
-            raise CorruptError("because a length is out of range")
+            raise CorruptError("a length is out of range")
         return lengths
 
     def _ints(self, node: TypeNode, kind: StreamKind, count: int, *, signed: bool) -> Longs:

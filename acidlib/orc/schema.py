@@ -103,7 +103,7 @@ def parse_types(types: Any, *, where: str) -> TypeNode:
     Raises CorruptError for ids that are not a pre-order tree, RefusedError for a kind this version does not know.
     """
     if not types:
-        raise CorruptError(f"Cannot read the schema of {where}: because its footer has no types")
+        raise CorruptError(f"Cannot read the schema of {where}: its footer has no types")
     as_stored = tuple(message.SerializeToString() for message in types)
     known = _KNOWN.get(as_stored)
     if known is None:
@@ -120,14 +120,14 @@ def _tree(types: Any, where: str) -> TypeNode:
     def build(column: int, depth: int) -> TypeNode:
         nonlocal seen
         if column != seen or column >= len(types) or depth > 200:
-            raise CorruptError(f"Cannot read the schema of {where}: because type {column} is not in pre-order")
+            raise CorruptError(f"Cannot read the schema of {where}: type {column} is not in pre-order")
         seen += 1
         message = types[column]
         try:
             kind = Kind(message.kind)
         except ValueError:
             raise RefusedError(
-                f"Cannot read column {column} of {where}: because type kind {message.kind} is not known"
+                f"Cannot read column {column} of {where}: type kind {message.kind} is not known"
             ) from None
         children = tuple(build(child, depth + 1) for child in message.subtypes)
         if (
@@ -136,11 +136,11 @@ def _tree(types: Any, where: str) -> TypeNode:
             or (kind is Kind.STRUCT and len(children) != len(message.field_names))
             or (children and kind not in (Kind.LIST, Kind.MAP, Kind.STRUCT, Kind.UNION))
         ):
-            raise CorruptError(f"Cannot read the schema of {where}: because type {column} has the wrong children")
+            raise CorruptError(f"Cannot read the schema of {where}: type {column} has the wrong children")
         # what is no UTF-8 comes as bytes
         texts = [*message.field_names, *(text for pair in message.attributes for text in (pair.key, pair.value))]
         if not all(isinstance(text, str) for text in texts):
-            raise CorruptError(f"Cannot read the schema of {where}: because a name in type {column} is not UTF-8")
+            raise CorruptError(f"Cannot read the schema of {where}: a name in type {column} is not UTF-8")
         return TypeNode(
             column=column,
             kind=kind,
@@ -154,9 +154,7 @@ def _tree(types: Any, where: str) -> TypeNode:
 
     root = build(0, 0)
     if seen != len(types):
-        raise CorruptError(
-            f"Cannot read the schema of {where}: because {len(types) - seen} types belong to no other type"
-        )
+        raise CorruptError(f"Cannot read the schema of {where}: {len(types) - seen} types belong to no other type")
     return root
 
 
@@ -232,7 +230,7 @@ def row_type_of_columns(text: str, *, where: str) -> str:
     names = [name.strip("`").lower() for name, _ in columns]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise RefusedError(f"Cannot compact {where}: because its column {twice} is stated twice")
+        raise RefusedError(f"Cannot compact {where}: its column {twice} is stated twice")
     return f"struct<{','.join(f'{name}:{column_type}' for name, column_type in columns)}>"
 
 
@@ -253,9 +251,7 @@ class _Parser:
         name = " ".join(found[1].lower().split())
         column, self._column = self._column, self._column + 1
         if name in _NOT_IN_ORC:
-            raise RefusedError(
-                f"Cannot compact {self._where}: because ORC cannot hold its column {path} of type {name}"
-            )
+            raise RefusedError(f"Cannot compact {self._where}: ORC cannot hold its column {path} of type {name}")
         if name not in _NESTED:
             return self._primitive(name, found.end(), column, path)
         self._at = found.end()
@@ -344,5 +340,5 @@ class _Parser:
         rest = self._text[self._at :]
         shown = f"{rest[:60]}…" if len(rest) > 60 else rest
         return RefusedError(
-            f"Cannot compact {self._where}: because the type of its column {path} is not understood from {shown!r} on"
+            f"Cannot compact {self._where}: the type of its column {path} is not understood from {shown!r} on"
         )

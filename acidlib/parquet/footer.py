@@ -205,19 +205,19 @@ def read_footer(source: SourceFile) -> Footer:
     """
     where = source.name
     if source.length < len(MAGIC) + _TRAILER:
-        raise CorruptError(f"Cannot read {where}: because {source.length} bytes are too few for a Parquet file")
+        raise CorruptError(f"Cannot read {where}: {source.length} bytes are too few for a Parquet file")
     size = min(source.length, _FIRST_READ)
     end = source.read(source.length - size, size)
     if end.endswith(ENCRYPTED_MAGIC):
-        raise RefusedError(f"Cannot read {where}: because it is encrypted")
+        raise RefusedError(f"Cannot read {where}: it is encrypted")
     if not end.endswith(MAGIC) or source.read(0, len(MAGIC)) != MAGIC:
-        raise CorruptError(f"Cannot read {where}: because it does not start and end with PAR1")
+        raise CorruptError(f"Cannot read {where}: it does not start and end with PAR1")
     footer_size = int.from_bytes(end[-_TRAILER : -len(MAGIC)], "little")
     data_end = source.length - _TRAILER - footer_size
     if not footer_size or data_end < len(MAGIC):
-        raise CorruptError(f"Cannot read {where}: because a footer of {footer_size} bytes does not lie inside it")
+        raise CorruptError(f"Cannot read {where}: a footer of {footer_size} bytes does not lie inside it")
     if footer_size > MOST_FOOTER:
-        raise RefusedError(f"Cannot read {where}: because its footer has {footer_size} bytes, more than {MOST_FOOTER}")
+        raise RefusedError(f"Cannot read {where}: its footer has {footer_size} bytes, more than {MOST_FOOTER}")
     in_hand = footer_size + _TRAILER <= size
     data = end[-_TRAILER - footer_size : -_TRAILER] if in_hand else source.read(data_end, footer_size)
     try:
@@ -228,9 +228,9 @@ def read_footer(source: SourceFile) -> Footer:
             unknown += unknown_pairs
         leaves = _leaves(cast(bytes, struct[File.SCHEMA]))
     except DamageError as damage:
-        raise CorruptError(f"Cannot read the footer of {where}: because {damage}") from None
+        raise CorruptError(f"Cannot read the footer of {where}: {damage}") from None
     if File.ENCRYPTION in struct or File.SIGNING_KEY in struct:
-        raise RefusedError(f"Cannot read {where}: because it is encrypted")
+        raise RefusedError(f"Cannot read {where}: it is encrypted")
     groups = [
         _row_group(group, leaves, data_end, f"row group {number} of {where}")
         for number, group in enumerate(cast("list[Struct]", struct[File.ROW_GROUPS]))
@@ -238,12 +238,12 @@ def read_footer(source: SourceFile) -> Footer:
     rows = sum(group.rows for group in groups)
     stated = _integer(struct, File.ROWS)
     if rows != stated:
-        raise CorruptError(f"Cannot read {where}: because its row groups have {rows} rows and its footer says {stated}")
+        raise CorruptError(f"Cannot read {where}: its row groups have {rows} rows and its footer says {stated}")
     # no byte is a page of two columns: otherwise a small file could grow without bound by being copied
     last = 0
     for pages in sorted((chunk.pages for group in groups for chunk in group.chunks), key=lambda pages: pages.start):
         if pages.start < last:
-            raise CorruptError(f"Cannot read {where}: because the pages of two columns overlap at {pages.start}")
+            raise CorruptError(f"Cannot read {where}: the pages of two columns overlap at {pages.start}")
         last = pages.end
     key_values = [(cast(bytes, pair[1]), cast("bytes | None", pair.get(2))) for pair in pairs]
     return Footer(
@@ -276,17 +276,17 @@ def _leaves(schema: bytes) -> int:
 def _row_group(struct: Struct, leaves: int, data_end: int, where: str) -> RowGroup:
     columns, rows = cast("list[Struct]", struct[Group.COLUMNS]), _integer(struct, Group.ROWS)
     if len(columns) != leaves:
-        raise CorruptError(f"Cannot read {where}: because it has {len(columns)} columns and its schema {leaves}")
+        raise CorruptError(f"Cannot read {where}: it has {len(columns)} columns and its schema {leaves}")
     if rows < 0:
-        raise CorruptError(f"Cannot read {where}: because it has {rows} rows")
+        raise CorruptError(f"Cannot read {where}: it has {rows} rows")
     for column in columns:
         if Column.CRYPTO_METADATA in column or Column.ENCRYPTED_METADATA in column:
-            raise RefusedError(f"Cannot read {where}: because it is encrypted")
+            raise RefusedError(f"Cannot read {where}: it is encrypted")
         if Column.FILE_PATH in column:
             path = cast(bytes, column[Column.FILE_PATH]).decode(errors="replace")
-            raise RefusedError(f"Cannot read {where}: because its data lie in another file, {path!r}")
+            raise RefusedError(f"Cannot read {where}: its data lie in another file, {path!r}")
         if Column.METADATA not in column:
-            raise CorruptError(f"Cannot read {where}: because a column has no metadata")
+            raise CorruptError(f"Cannot read {where}: a column has no metadata")
     # what a row group without rows says of its places need not be true: some writers give it a data page at 0
     chunks = [_chunk(column, data_end, f"column {i} in {where}") for i, column in enumerate(columns)] if rows else []
     return RowGroup(struct=struct, rows=rows, chunks=tuple(chunks))
@@ -300,15 +300,13 @@ def _chunk(column: Struct, data_end: int, where: str) -> Chunk:
     start = dictionary if 0 < dictionary < first else first
     pages = Region(start=start, size=_integer(metadata, Metadata.COMPRESSED_SIZE))
     if start < len(MAGIC) or pages.size <= 0 or pages.end > data_end:
-        raise CorruptError(
-            f"Cannot read {where}: because its {pages.size} bytes at {start} do not lie in the file's data"
-        )
+        raise CorruptError(f"Cannot read {where}: its {pages.size} bytes at {start} do not lie in the file's data")
     for place in (first, dictionary, _integer(metadata, Metadata.INDEX_PAGE)):
         if place > 0 and not start <= place < pages.end:
-            raise CorruptError(f"Cannot read {where}: because a page at {place} does not lie in the column's pages")
+            raise CorruptError(f"Cannot read {where}: a page at {place} does not lie in the column's pages")
     bloom = _integer(metadata, Metadata.BLOOM_FILTER)
     if Metadata.BLOOM_FILTER in metadata and not len(MAGIC) <= bloom < data_end:
-        raise CorruptError(f"Cannot read {where}: because a bloom filter at {bloom} does not lie in the file's data")
+        raise CorruptError(f"Cannot read {where}: a bloom filter at {bloom} does not lie in the file's data")
     return Chunk(
         struct=column,
         pages=pages,
@@ -324,7 +322,7 @@ def _region(column: Struct, start: int, size: int, data_end: int, where: str) ->
     region = Region(start=_integer(column, start), size=_integer(column, size))
     if region.start < len(MAGIC) or region.size <= 0 or region.end > data_end:
         raise CorruptError(
-            f"Cannot read {where}: because an index of {region.size} bytes at {region.start} does not lie in the data"
+            f"Cannot read {where}: an index of {region.size} bytes at {region.start} does not lie in the data"
         )
     return region
 

@@ -83,12 +83,12 @@ def join_files(sink: SinkFile, footers: Sequence[Footer], data: DataFiles) -> No
     for footer in footers[1:]:
         apart = differences(footers[0], footer)
         if apart:
-            raise RefusedError(f"Cannot join {footer.name} with {footers[0].name}: because of {'; '.join(apart)}")
+            raise RefusedError(f"Cannot join {footer.name} with {footers[0].name}: they differ in {'; '.join(apart)}")
     row_groups = sum(len(footer.row_groups) for footer in footers)
     rows = sum(footer.rows for footer in footers)
     if row_groups > MOST_ROW_GROUPS or rows > _MOST_ROWS:
         raise RefusedError(
-            f"Cannot join {len(footers)} files with {footers[0].name}: because one file cannot hold {row_groups} "
+            f"Cannot join {len(footers)} files with {footers[0].name}: one file cannot hold {row_groups} "
             f"row groups of {rows} rows"
         )
     sink.write(MAGIC)
@@ -150,7 +150,7 @@ def _copy_indexes(sink: SinkFile, source: SourceFile, footer: Footer, parts: Seq
     total = sum(region.size for region in blooms)
     total += sum(chunk.column_index.size + chunk.offset_index.size for chunk, _ in parts)
     if total > footer.length:
-        raise CorruptError(f"Cannot read {source.name}: because {total} bytes of indexes do not lie in it")
+        raise CorruptError(f"Cannot read {source.name}: {total} bytes of indexes do not lie in it")
     copier = RangeCopier(sink)
     for region, (_, struct) in zip(blooms, parts, strict=True):
         if region.size:
@@ -183,14 +183,12 @@ def bloom_filter(source: SourceFile, footer: Footer, chunk: Chunk) -> Region:
     try:
         header, length, _ = decode(source.read(chunk.bloom_filter, min(_MOST_HEADER, limit)), BLOOM_FILTER_HEADER)
     except DamageError as damage:
-        raise CorruptError(f"Cannot read {where}: because {damage}") from None
+        raise CorruptError(f"Cannot read {where}: {damage}") from None
     bits = cast(int, header[BITSET_SIZE])
     size = length + bits
     stated = cast(int, chunk.metadata.get(Metadata.BLOOM_FILTER_LENGTH, size))
     if bits <= 0 or size > limit or size != stated:
-        raise CorruptError(
-            f"Cannot read {where}: because it has {bits} bytes of bits, and {stated} bytes by the footer"
-        )
+        raise CorruptError(f"Cannot read {where}: it has {bits} bytes of bits, and {stated} bytes by the footer")
     return Region(start=chunk.bloom_filter, size=size)
 
 
@@ -204,17 +202,17 @@ def moved_offset_index(source: SourceFile, chunk: Chunk, shift: int) -> bytes:
     try:
         index, length, unknown = decode(data, OFFSET_INDEX)
     except DamageError as damage:
-        raise CorruptError(f"Cannot read {where}: because {damage}") from None
+        raise CorruptError(f"Cannot read {where}: {damage}") from None
     if length != len(data):
-        raise CorruptError(f"Cannot read {where}: because {len(data) - length} bytes follow it")
+        raise CorruptError(f"Cannot read {where}: {len(data) - length} bytes follow it")
     if unknown:
-        raise RefusedError(f"Cannot read {where}: because this version does not know {', '.join(unknown)}")
+        raise RefusedError(f"Cannot read {where}: this version does not know {', '.join(unknown)}")
     pages = []
     for page in cast("list[Struct]", index[PAGE_LOCATIONS]):
         offset, size = cast(int, page[PAGE_OFFSET]), cast(int, page[PAGE_SIZE])
         if offset < chunk.pages.start or size <= 0 or offset + size > chunk.pages.end:
             raise CorruptError(
-                f"Cannot read {where}: because a page of {size} bytes at {offset} does not lie in the column's pages"
+                f"Cannot read {where}: a page of {size} bytes at {offset} does not lie in the column's pages"
             )
         pages.append({**page, PAGE_OFFSET: offset + shift})
     return encode({**index, PAGE_LOCATIONS: pages}, OFFSET_INDEX)
@@ -230,9 +228,9 @@ def check_joined(source: SourceFile, footers: Sequence[Footer]) -> Footer:
         written = read_footer(source)
         problem = _problem(source, written, footers)
     except (CorruptError, RefusedError) as error:
-        raise DefectError(f"Cannot use {source.name}: because it was written wrong: {error}") from error
+        raise DefectError(f"Cannot use {source.name}: it was written wrong: {error}") from error
     if problem:
-        raise DefectError(f"Cannot use {source.name}: because it was written wrong: {problem}")
+        raise DefectError(f"Cannot use {source.name}: it was written wrong: {problem}")
     return written
 
 

@@ -106,7 +106,7 @@ def cleanable(
     nothing but original files was merged): writes newer than the compaction would decide what is deleted.
     """
     if not 0 <= high_water_mark < LONG_MAX:
-        raise RefusedError(f"Cannot clean {listing.location}: because the request recorded no high-water mark")
+        raise RefusedError(f"Cannot clean {listing.location}: the request recorded no high-water mark")
     obsolete, kept = _obsolete(listing, high_water_mark, write_ids, generation, txns)
     remove: dict[str, str] = {}
     blocked: dict[str, str] = {}

@@ -56,7 +56,7 @@ def why_not(
         return f"Attempt to compact sorted table {table.ref}, which is not yet supported!"
     if not table.is_insert_only and (storage.input_format, storage.serde) != (ORC_INPUT_FORMAT, ORC_SERDE):
         return (
-            f"Cannot compact {table.ref}: because its rows are read by {storage.input_format} and {storage.serde}, "
+            f"Cannot compact {table.ref}: its rows are read by {storage.input_format} and {storage.serde}, "
             "and only ORC can be full ACID"
         )
     if not automatic:
@@ -70,7 +70,7 @@ def why_not(
 
 def not_acid(table: Table) -> str | None:
     """Return why a table is no ACID table, as a whole sentence; None when it is one."""
-    cannot = f"Cannot compact {table.ref}: because"
+    cannot = f"Cannot compact {table.ref}:"
     if table.kind == VIRTUAL_VIEW:
         return f"{cannot} it is a view"
     if table.kind == EXTERNAL_TABLE or _is_true(table.properties, "EXTERNAL"):

@@ -209,7 +209,7 @@ def compaction_inputs(
     that do not fit together.
     """
     if visibility_txn is not None and generation == Generation.HIVE3:
-        raise RefusedError("Cannot write a visibility suffix by the rules of Hive 3: because Hive 3 does not read it")
+        raise RefusedError("Cannot write a visibility suffix by the rules of Hive 3: Hive 3 does not read it")
     if above := [delta.path for delta in state.deltas if delta.name.max_write_id > state.high_water_mark]:
         raise RefusedError(
             f"Cannot compact {above[0]}: it reaches above the mark {state.high_water_mark}; state a newer list of "
@@ -371,12 +371,12 @@ class _Files:
         """Return the original files, in the order their row ids depend on."""
         for path in paths if self._insert_only else ():
             if "/" in path and not path.startswith(UNION_SUBDIRECTORY):
-                raise RefusedError(f"Cannot compact {path}: because it lies in a directory that is none of a UNION ALL")
+                raise RefusedError(f"Cannot compact {path}: it lies in a directory that is none of a UNION ALL")
         directory = self._with_files(
             InputDirectory(role=Role.ORIGINALS, path="", name=None), [self._by_path[path] for path in paths]
         )
         if acid := [file.path for file in directory.files if file.form is FileForm.EVENTS]:
-            raise CorruptError(f"Cannot compact {acid[0]}: because it is a bucket file outside of any ACID directory")
+            raise CorruptError(f"Cannot compact {acid[0]}: it is a bucket file outside of any ACID directory")
         return directory
 
     def directory(
@@ -388,14 +388,12 @@ class _Files:
             return self._with_files(directory, self._any_names(role, path))
         for nested in self._nested:
             if nested.startswith(path + "/") and not is_hidden(nested[len(path) + 1 :]):
-                raise CorruptError(f"Cannot compact {path}: because it holds a directory, {nested}")
+                raise CorruptError(f"Cannot compact {path}: it holds a directory, {nested}")
         listed = sorted(self._by_directory.get(path, ()), key=lambda file: uri_order(file.path))
         directory = self._with_files(directory, [file for file in listed if not is_aside(file)])
         raw = [file.path for file in directory.files if file.form is FileForm.ORIGINAL]
         if role is Role.DELETE_DELTA and raw:
-            raise CorruptError(
-                f"Cannot compact {raw[0]}: because a delete delta never holds files without ACID columns"
-            )
+            raise CorruptError(f"Cannot compact {raw[0]}: a delete delta never holds files without ACID columns")
         lone = tuple(
             file.path
             for file in listed
@@ -406,12 +404,12 @@ class _Files:
     def _any_names(self, role: Role, path: str) -> list[ListedFile]:
         """Return the files of a directory of an insert-only table, with those of a UNION ALL's branches below it."""
         if role is Role.DELETE_DELTA:
-            raise CorruptError(f"Cannot compact {path}: because an insert-only table never has a delete delta")
+            raise CorruptError(f"Cannot compact {path}: an insert-only table never has a delete delta")
         for nested in self._nested:
             inner = nested.removeprefix(path + "/")
             if inner != nested and not has_hidden_part(inner) and not inner.startswith(UNION_SUBDIRECTORY):
                 raise RefusedError(
-                    f"Cannot compact {path}: because it holds a directory, {nested}, as list bucketing makes them"
+                    f"Cannot compact {path}: it holds a directory, {nested}, as list bucketing makes them"
                 )
         listed = sorted(self._listing.files_under(path), key=lambda file: uri_order(file.path))
         return [file for file in listed if not has_hidden_part(file.path)]
@@ -431,9 +429,7 @@ class _Files:
             parsed = parse_file(file.name.partition(".")[0] if self._insert_only else file.name)
             bucket = parsed.bucket if isinstance(parsed, BucketFile | OriginalFile) else None
             if bucket is None and not self._insert_only:
-                raise CorruptError(
-                    f"Cannot compact {file.path}: because its name tells no bucket, and its rows would be lost"
-                )
+                raise CorruptError(f"Cannot compact {file.path}: its name tells no bucket, and its rows would be lost")
             has_events = isinstance(parsed, BucketFile) and not self._insert_only
             noted = None
             if side is not None:

@@ -124,7 +124,7 @@ class _Given:
 
     def refused(self, reason: str) -> RefusedError:
         """Return the error for a value that cannot be used."""
-        return RefusedError(f"Cannot compact {self._table}: because of its {self._shown}={self.text}: {reason}")
+        return RefusedError(f"Cannot compact {self._table}: its {self._shown}={self.text} is invalid: {reason}")
 
 
 def _given(name: str, table: Table, request: Mapping[str, str]) -> _Given | None:

@@ -48,9 +48,7 @@ def share_of(text: str) -> float | None:
     except ValueError:
         share = 0.0
     if not 0 < share <= 1:
-        raise RefusedError(
-            f"Cannot verify {text!r}: because it is neither none, all, nor sample= and a share such as 0.1"
-        )
+        raise RefusedError(f"Cannot verify {text!r}: it is neither none, all, nor sample= and a share such as 0.1")
     return share
 
 

@@ -51,7 +51,7 @@ class StatedWriteIds:
         """Raise UsageError when the one list that is stated is that of another table."""
         name = str(ref.whole_table)
         if self.single is not None and self.single.table not in (None, name, ref.table):
-            raise UsageError(f"Cannot use the write-id list of {self.single.table}: because the table is {name}")
+            raise UsageError(f"Cannot use the write-id list of {self.single.table}: the table is {name}")
 
 
 def require_said_of_each(tables: Sequence[str]) -> None:

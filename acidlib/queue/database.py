@@ -99,7 +99,7 @@ class Database:
         except (ArgumentError, ValueError):
             scheme = url.partition("://")[0] if "://" in url else "a text without ://"
             raise UsageError(
-                f"Cannot open the queue: because its URL ({scheme} …) is not of the form dialect://place, "
+                f"Cannot open the queue: its URL ({scheme} …) is not of the form dialect://place, "
                 "such as sqlite:////var/lib/acidlib/queue.db"
             ) from None
         # a parameter may be a password as well
@@ -129,7 +129,7 @@ class Database:
         try:
             engine = create_engine(url, **options)
         except NoSuchModuleError as error:
-            raise UsageError(f"Cannot open the queue {self.shown}: because {self._one_line(error)}") from None
+            raise UsageError(f"Cannot open the queue {self.shown}: {self._one_line(error)}") from None
         except ImportError as error:
             raise RefusedError(
                 f"Cannot open the queue {self.shown}: its database driver is not installed ({error.name}); pip install "
@@ -137,7 +137,7 @@ class Database:
             ) from None
         if engine.dialect.name not in SUPPORTED:
             raise UsageError(
-                f"Cannot open the queue {self.shown}: because only SQLite, PostgreSQL, MySQL and MariaDB are supported"
+                f"Cannot open the queue {self.shown}: only SQLite, PostgreSQL, MySQL and MariaDB are supported"
             )
         if kind == SQLITE:
             _take_over_transactions(engine)
@@ -157,7 +157,7 @@ class Database:
         except OSError as error:
             reason = f"{failed} ({error.strerror})"
         if reason is not None:
-            raise RetryError(f"Cannot open the queue {self.shown}: because {reason}")
+            raise RetryError(f"Cannot open the queue {self.shown}: {reason}")
 
     def close(self) -> None:
         """Close all connections."""
@@ -230,7 +230,7 @@ class Database:
                     except DBAPIError as error:
                         if error.connection_invalidated:
                             raise UnknownOutcomeError(
-                                f"Cannot know whether what was to {action} the queue {self.shown} is done: because the "
+                                f"Cannot know whether what was to {action} the queue {self.shown} is done: the "
                                 f"connection was lost while committing: {self._one_line(error)}"
                             ) from None
                         raise
@@ -261,8 +261,8 @@ class Database:
                 except DBAPIError as error:
                     if not is_among(_BUSY, error):
                         raise
-                    because = f"because another process does (its lock was not given back within {wait_seconds} s)"
-                    raise ConflictError(f"Cannot {action} the queue {self.shown}: {because}") from None
+                    reason = f"another process does (its lock was not given back within {wait_seconds} s)"
+                    raise ConflictError(f"Cannot {action} the queue {self.shown}: {reason}") from None
             yield
 
     @contextmanager
@@ -273,7 +273,7 @@ class Database:
             first = _first(error)
             kind = RefusedError if isinstance(first, DataError) else RetryError
             raise kind(
-                f"Cannot {action} the queue {self.shown}: because the database said: {self._one_line(first)}"
+                f"Cannot {action} the queue {self.shown}: the database said: {self._one_line(first)}"
             ) from None  # the driver's own error may hold the password
 
     def _one_line(self, error: SQLAlchemyError) -> str:

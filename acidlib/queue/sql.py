@@ -305,7 +305,7 @@ class SqlQueue:
     def _lock_mutex(self, connection: Connection, name: str) -> None:
         """Take a mutex until the transaction ends; SQLite has locked the whole database already."""
         if connection.execute(self._mutex(name).with_for_update()).first() is None:
-            raise RetryError(f"Cannot lock the queue: because the row {name} of {self._tables.mutex.name} is gone")
+            raise RetryError(f"Cannot lock the queue: the row {name} of {self._tables.mutex.name} is gone")
 
     def _mutex(self, name: str) -> Select[str]:
         keys = self._tables.mutex.c
@@ -368,7 +368,7 @@ class SqlQueue:
             return request
         if request.type not in (CompactionType.MINOR, CompactionType.MAJOR):
             kind = request.type.label
-            raise RefusedError(f"Cannot queue a compaction of {request.ref}: because Hive 3.1 has no {kind} one")
+            raise RefusedError(f"Cannot queue a compaction of {request.ref}: Hive 3.1 has no {kind} one")
         ref = request.ref
         return replace(request, ref=ref._replace(database=ref.database.lower(), table=ref.table.lower()))
 
@@ -382,7 +382,7 @@ class SqlQueue:
         next_id = self._tables.next_id
         row = connection.execute(select(next_id.c["NCQ_NEXT"]).with_for_update()).one_or_none()
         if row is None and self.schema_version is not None:
-            raise CorruptError(f"Cannot number a request: because the metastore's table {next_id.name} is empty")
+            raise CorruptError(f"Cannot number a request: the metastore's table {next_id.name} is empty")
         first = 1 if row is None else int(row[0])
         ids = count(first)
         yield ids

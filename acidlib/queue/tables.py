@@ -213,7 +213,7 @@ class RequestTable:
             properties = parse_map(values["properties"]) if values["properties"] else {}
         except AcidError as error:
             raise CorruptError(
-                f"Cannot read request {values['id']} of {self.table.name}: because of this row: {error}"
+                f"Cannot read request {values['id']} of {self.table.name}: its row is not understood: {error}"
             ) from error
         if not self._keeps_errors:
             values["error_message"] = properties.pop(ERROR, None)
@@ -277,7 +277,7 @@ class RequestTable:
         limit = self._limits.get(f"{self._prefix}_{end}")
         if limit is not None and isinstance(value, str) and len(value) > limit:
             raise RefusedError(
-                f"Cannot queue a compaction of {request.ref}: because its {field.replace('_', ' ')} "
+                f"Cannot queue a compaction of {request.ref}: its {field.replace('_', ' ')} "
                 f"({len(value)} characters) is longer than the {limit} that {self._prefix}_{end} holds"
             )
         return value
@@ -385,7 +385,7 @@ class FoundTables:
 
     def table(self, template: Table) -> Table:
         """Return the table with the template's columns that it has; RefusedError when one that is needed is missing."""
-        cannot = f"Cannot use the metastore's database {self._shown} as a queue: because"
+        cannot = f"Cannot use the metastore's database {self._shown} as a queue:"
         if not self.has(template):
             raise RefusedError(f"{cannot} it has no table {template.name}")
         there = self._columns(template)
@@ -409,7 +409,7 @@ class FoundTables:
         version = self.table(_VERSION).c["SCHEMA_VERSION"]
         stored = sorted({str(text) for (text,) in connection.execute(select(version))})
         cannot = (
-            f"Cannot use the metastore's database {self._shown} as a queue: because its schema version is "
+            f"Cannot use the metastore's database {self._shown} as a queue: its schema version is "
             f"{', '.join(stored) or 'none'}"
         )
         if len(stored) == 1 and _HIVE_31.fullmatch(stored[0]):
@@ -432,7 +432,7 @@ class FoundTables:
             lacking = [column.name for column in table.columns if column.name not in there]
             if lacking:
                 raise RefusedError(
-                    f"Cannot use the queue {self._shown}: because its table {table.name} has no column {lacking[0]}, "
+                    f"Cannot use the queue {self._shown}: its table {table.name} has no column {lacking[0]}, "
                     "and no table VERSION says that it is a metastore's"
                 )
         return missing

@@ -39,7 +39,7 @@ def require_writable(path: Path, *, what: str) -> None:
             return
     except OSError as error:
         reason = error.strerror or str(error)
-    raise RefusedError(f"Cannot write {what} to {path}: because {reason}")
+    raise RefusedError(f"Cannot write {what} to {path}: {reason}")
 
 
 def html_of(page: Page) -> str:
@@ -85,4 +85,4 @@ def write_page(html: str, path: Path, *, unique: str) -> None:
             temporary.unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise RetryError(f"Cannot write the report to {path}: because {error.strerror or error}") from error
+        raise RetryError(f"Cannot write the report to {path}: {error.strerror or error}") from error

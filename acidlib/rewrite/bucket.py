@@ -149,7 +149,7 @@ def open_rows(unit: Unit, files: InputFiles) -> Iterator[OpenInputs]:
             try:
                 if unit.row_type is None and not names_agree(table, row, named=has_names(row)):
                     raise RefusedError(
-                        f"Cannot compact {where}: because its columns are {row} and those of "
+                        f"Cannot compact {where}: its columns are {row} and those of "
                         f"{files.full_path(unit.schema)} are {table}, and nothing tells which are the table's; state "
                         "them with --columns 'name type, ...'"
                     )
@@ -539,7 +539,7 @@ class BucketWriter:
 
     def _broken(self, reason: str) -> CorruptError:
         unit = self.unit
-        return CorruptError(f"Cannot publish {unit.directory}/{unit.file_name}: because {reason}; nothing was changed")
+        return CorruptError(f"Cannot publish {unit.directory}/{unit.file_name}: {reason}; nothing was changed")
 
 
 def _part(stripe: RowStripe, unit: Unit, deleted: Keys, bucket: BucketWriter) -> KeptRows:
@@ -671,8 +671,7 @@ def join_parts(plan: BucketPlan, parts: Sequence[PartResult], data: DataFiles, p
             tail = read_tail(source)
             if len(tail.stripes) != len(part.stripes):
                 raise CorruptError(
-                    f"Cannot join {part.path}: because it has {len(tail.stripes)} stripes and {len(part.stripes)} were "
-                    "written"
+                    f"Cannot join {part.path}: it has {len(tail.stripes)} stripes and {len(part.stripes)} were written"
                 )
             numbered = enumerate(part.stripes.items())
             rewritten |= {action: (source, tail, number, keys) for number, (action, keys) in numbered}

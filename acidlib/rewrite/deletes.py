@@ -82,7 +82,7 @@ def read_deletes(
     except MemoryError:
         largest = max(inputs.files, key=lambda file: file.tail.rows)
         raise CorruptError(
-            f"Cannot compact {largest.tail.name}: because its {largest.tail.rows} delete events do not fit in memory"
+            f"Cannot compact {largest.tail.name}: its {largest.tail.rows} delete events do not fit in memory"
         ) from None
     count = events_in = aborted = 0
     for stripe in stripes:
@@ -137,5 +137,5 @@ def bucket_numbers(properties: Longs) -> Longs:
     version = properties >> 29
     if len(properties) and not bool(((version == 0) | (version == 1)).all()):
         value = int(properties[(version != 0) & (version != 1)][0])
-        raise CorruptError(f"Cannot decode bucket property {value}: because its codec version is neither 0 nor 1")
+        raise CorruptError(f"Cannot decode bucket property {value}: its codec version is neither 0 nor 1")
     return np.where(version == 0, properties, properties >> 16 & 0xFFF)

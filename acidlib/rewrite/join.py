@@ -87,7 +87,7 @@ def _orc(source: SourceFile) -> JoinFacts:
         return JoinFacts(way=JoinWay.WHOLE, reason=str(error))
     if is_acid(tail.root):
         raise RefusedError(
-            f"Cannot compact {source.name}: because it has ACID columns, which no file of an insert-only table has"
+            f"Cannot compact {source.name}: it has ACID columns, which no file of an insert-only table has"
         )
     # names count, for readers find columns of such files by name; and so does whatever else is said of a whole file
     metadata = sorted(tail.user_metadata.items())
@@ -158,7 +158,7 @@ def _run_orc(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResult:
             StripeReader(source, tail, number)
         if (tail.rows, len(tail.stripes)) != (rows, len(actions)):
             raise CorruptError(
-                f"Cannot publish {path}: because it has {tail.rows} rows in {len(tail.stripes)} stripes, and {rows} "
+                f"Cannot publish {path}: it has {tail.rows} rows in {len(tail.stripes)} stripes, and {rows} "
                 f"rows in {len(actions)} stripes were written; nothing was changed"
             )
     return replace(result, path=path, length=sink.position)
@@ -199,7 +199,7 @@ def _recode(writer: OrcWriter, inputs: Sequence[OpenInput], stripes: Sequence[St
     for node in (replace(root, children=()), *root.children):
         parts = [reader.column(node, reader.stripe.rows) for reader in readers]
         if node.column == root.column and any(part.present is not None for part in parts):
-            raise CorruptError(f"Cannot read {readers[0].where}: because rows of a file without ACID columns are null")
+            raise CorruptError(f"Cannot read {readers[0].where}: rows of a file without ACID columns are null")
         columns += encode_column(concat_columns(parts), node, bounds, writer.options, timezone)
     writer.write_stripe(columns, rows=rows, timezone=timezone)
 
@@ -251,7 +251,7 @@ def _run_bytes(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResult:
                 sink.copy(source, 0, source.length)
             if sink.position != file.length:
                 raise CorruptError(
-                    f"Cannot publish {unit.directory}/{unit.file_name}: because {sink.position} bytes of {file.length} "
+                    f"Cannot publish {unit.directory}/{unit.file_name}: {sink.position} bytes of {file.length} "
                     "were copied"
                 )
     return replace(result, path=path, length=sink.position)
@@ -296,11 +296,11 @@ def _last_inflated(source: SourceFile, stream: Callable[[], Any]) -> bytes:
                 while not (current.eof or current.needs_input):
                     last = current.decompress(b"", _PIECE)[-1:] or last
             except _DAMAGE as problem:
-                raise CorruptError(f"Cannot read {source.name}: because it is damaged ({problem})") from None
+                raise CorruptError(f"Cannot read {source.name}: it is damaged ({problem})") from None
             rest = current.unused_data if current.eof else b""
             current = None if current.eof else current
     if current is not None:
-        raise CorruptError(f"Cannot read {source.name}: because its last compressed stream is cut")
+        raise CorruptError(f"Cannot read {source.name}: its last compressed stream is cut")
     return last
 
 

@@ -281,7 +281,7 @@ class StripeKeys:
         for column in range(OPERATION, CURRENT + 1):
             decoded = reader.column(self.file.tail.root.children[column - 1], self.rows)
             if decoded.present is not None or decoded.values is None:
-                raise CorruptError(f"Cannot read column {column} in {self.where}: because an id column has nulls")
+                raise CorruptError(f"Cannot read column {column} in {self.where}: an id column has nulls")
             arrays.append(decoded.values)
         operations, write_ids, buckets, row_ids, current = arrays
         self._check_operations(int(operations.min()), int(operations.max()))
@@ -291,7 +291,7 @@ class StripeKeys:
         wanted = DELETE if self.file.file.directory.startswith("delete_delta_") else INSERT
         if self.rows and (low != wanted or high != wanted):
             raise RefusedError(
-                f"Cannot compact {self.where}: because it holds events of operation {low} to {high} where only "
+                f"Cannot compact {self.where}: it holds events of operation {low} to {high} where only "
                 f"{wanted} belongs; tables written before split update are not supported"
             )
 
@@ -305,7 +305,7 @@ class StripeKeys:
             others = self.buckets() - {self.file.file.bucket}
             if others:
                 raise CorruptError(
-                    f"Cannot compact {self.where}: because it holds rows of bucket {min(others)}, not only of "
+                    f"Cannot compact {self.where}: it holds rows of bucket {min(others)}, not only of "
                     f"{self.file.file.bucket} as its name says. Hive shows such rows whatever deletes them, and cannot "
                     "compact them either; INSERT OVERWRITE of the table, or partition, with a SELECT of all its rows "
                     "writes those that Hive shows anew, with new row ids"
@@ -372,7 +372,7 @@ def aborted_rows(stripe: StripeKeys, write_ids: ValidWriteIdList) -> Mask | None
     low, high = stripe.current_range()
     if high > write_ids.high_water_mark:
         raise CorruptError(
-            f"Cannot compact stripe {stripe.number} of {stripe.file.tail.name}: because it holds write id {high}, "
+            f"Cannot compact stripe {stripe.number} of {stripe.file.tail.name}: it holds write id {high}, "
             f"above the high-water mark {write_ids.high_water_mark}"
         )
     aborted = write_ids.aborted_ids

@@ -125,7 +125,7 @@ def _runs_of(keys: StripeKeys, deleted: Keys, write_ids: ValidWriteIdList) -> Ru
         return np.array([(0, 0, 0, 0, keys.rows, *low, high[2], keys.rows, 0, 0)], dtype=RUN)
     ids, _ = keys.ids()
     if not ids.ascending():
-        raise RefusedError(f"Cannot rebalance {keys.where}: because its keys do not ascend")
+        raise RefusedError(f"Cannot rebalance {keys.where}: its keys do not ascend")
     changes = (ids.write_ids[1:] != ids.write_ids[:-1]) | (ids.buckets[1:] != ids.buckets[:-1])
     first = np.flatnonzero(np.concatenate(([True], changes)))
     ends = np.append(first[1:], keys.rows)
@@ -192,7 +192,7 @@ def distribute_rows(sources: Sequence[SourceBucket], buckets: int, *, directory:
     """
     if not 0 < buckets <= MAX_BUCKET + 1:
         raise RefusedError(
-            f"Cannot rebalance {sources[0].unit.location}: because it would have {buckets} buckets, and a table has 1 "
+            f"Cannot rebalance {sources[0].unit.location}: it would have {buckets} buckets, and a table has 1 "
             f"to {MAX_BUCKET + 1}"
         )
     runs = _in_order(sources)
@@ -227,7 +227,7 @@ def _in_order(sources: Sequence[SourceBucket]) -> Runs:
     wrong = np.flatnonzero(same & (after["first_id"] <= before["last_id"]))
     if len(wrong):
         one, other = (_where(sources, runs[int(wrong[0]) + step]) for step in (0, 1))
-        raise CorruptError(f"Cannot rebalance {other}: because its row ids interleave with those of {one}")
+        raise CorruptError(f"Cannot rebalance {other}: its row ids interleave with those of {one}")
     return runs
 
 
@@ -289,7 +289,7 @@ def run_rebalance(made: RebalanceUnit, data: DataFiles, path: str | None, clock:
         dealt = int(_taken(made.runs).sum())
         if result.rows_out != dealt:
             raise CorruptError(
-                f"Cannot publish {unit.directory}/{unit.file_name}: because {result.rows_out} rows were planned of "
+                f"Cannot publish {unit.directory}/{unit.file_name}: {result.rows_out} rows were planned of "
                 f"{dealt}; nothing was changed"
             )
         if path is None:
@@ -454,4 +454,4 @@ class _ChosenRows:
         return chosen
 
     def _changed(self, name: _StripeName, what: str) -> CorruptError:
-        return CorruptError(f"Cannot rebalance {self._stripes[name].keys.where}: because {what}")
+        return CorruptError(f"Cannot rebalance {self._stripes[name].keys.where}: {what}")

@@ -110,11 +110,11 @@ def main() -> None:
     _convert_and_decode()
     keys = Keys.sequence(1, 536870912, 0, _ROWS)
     if not keys.ascending() or int(np.count_nonzero(keys.matches(keys.select(keep)))) != int(keep.sum()):
-        raise DefectError("Cannot use the compiled kernels: because a search of keys went wrong")
+        raise DefectError("Cannot use the compiled kernels: a search of keys went wrong")
     keys.between((1, 536870912, 5), (1, 536870912, 9))
     order = event_order(keys, np.ones(_ROWS, np.int64))
     if not np.array_equal(gather(keys.row_ids, order), keys.row_ids):
-        raise DefectError("Cannot use the compiled kernels: because delete events were not left in their order")
+        raise DefectError("Cannot use the compiled kernels: delete events were not left in their order")
 
 
 def _convert_and_decode() -> None:
@@ -130,7 +130,7 @@ def _convert_and_decode() -> None:
     after = as_direct(as_hive(as_hive(before, char, number), text, char))
     texts = b"" if after.data is None else after.data.tobytes()
     if before.values is None or texts.decode() != "".join(map(str, before.values.tolist())):
-        raise DefectError("Cannot use the compiled kernels: because numbers are not written as they are")
+        raise DefectError("Cannot use the compiled kernels: numbers are not written as they are")
     as_hive(_column(decimal, 1), wider, decimal)
     for kind in (Kind.DATE, Kind.DOUBLE):
         node = TypeNode(column=1, kind=kind)
@@ -140,7 +140,7 @@ def _convert_and_decode() -> None:
     column = Column(kind=Kind.STRING, slots=_ROWS, values=np.arange(_ROWS) % 2, dictionary=two_texts)
     one = decode_ints(np.array([0xFF, 2], np.uint8), 1, signed=True, version=1)
     if canonical(column).dictionary is not two_texts or one.tolist() != [1]:
-        raise DefectError("Cannot use the compiled kernels: because a dictionary or integers went wrong")
+        raise DefectError("Cannot use the compiled kernels: a dictionary or integers went wrong")
 
 
 def _node(column: int, kind: Kind) -> TypeNode:
@@ -193,9 +193,7 @@ def _compare(node: TypeNode, before: Column, after: Column) -> None:
     for name in ("values", "high", "secondary", "lengths", "data"):
         written, read = getattr(one, name), getattr(other, name)
         if (written is None) != (read is None) or (written is not None and not np.array_equal(written, read)):
-            raise DefectError(
-                f"Cannot use the compiled kernels: because a column of {node} is read as it was not written"
-            )
+            raise DefectError(f"Cannot use the compiled kernels: a column of {node} is read as it was not written")
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ class ListedRequest:
         mark = self.request.highest_write_id
         if mark is None:
             number = self.request.id
-            raise RefusedError(f"Cannot clean {self.request.ref}: because request {number} has no high-water mark")
+            raise RefusedError(f"Cannot clean {self.request.ref}: request {number} has no high-water mark")
         return mark
 
 
@@ -471,7 +471,7 @@ class _RequestCleaning:
 def _missing(target: Target, what: str) -> RetryError:
     is_local = target.location.kind == LOCAL
     may_be = "a mount may be missing" if is_local else "what is configured may lead to another store than it did"
-    return RetryError(f"Cannot clean {target.location}: because {what}; {may_be}")
+    return RetryError(f"Cannot clean {target.location}: {what}; {may_be}")
 
 
 def _waiting(plan: CleanPlan) -> tuple[str, ...]:

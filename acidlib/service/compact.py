@@ -500,7 +500,7 @@ class PlaceCompaction:
             return self._result(state, reason)
         except Exception as error:
             # a fault of ours in one partition must not keep the others from being done
-            fault = f"Cannot compact {self._target.ref}: because of an unexpected {type(error).__name__}: {error}"
+            fault = f"Cannot compact {self._target.ref}: unexpected {type(error).__name__}: {error}"
             return self._result(Outcome.FAILED, str(DefectError(fault)))
 
     def _why_so(self, plan: Prepared) -> str:

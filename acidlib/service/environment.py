@@ -38,7 +38,7 @@ SHIPPED_BY_YARN = Path("__spark_conf__", "__hadoop_conf__")
 Source: Spark `org.apache.spark.deploy.yarn.Client` (LOCALIZED_CONF_DIR, LOCALIZED_HADOOP_CONF_DIR).
 """
 QUEUE_IN_A_FILE = (
-    "Cannot use the queue in a file of the driver's machine: because Spark chooses that machine anew for each run "
+    "Cannot use the queue in a file of the driver's machine: Spark chooses that machine anew for each run "
     "(--deploy-mode cluster); --queue-url names a database that each of them reaches"
 )
 
@@ -160,7 +160,7 @@ def read_settings(assignments: Sequence[str], *, is_placed: bool) -> Settings:
     """
     own_dir = _path_of("ACIDLIB_CONF_DIR")
     if own_dir is not None and not own_dir.is_dir():
-        raise RefusedError(f"Cannot read settings from {own_dir}: because ACIDLIB_CONF_DIR names no directory there")
+        raise RefusedError(f"Cannot read settings from {own_dir}: ACIDLIB_CONF_DIR names no directory there")
     shipped = SHIPPED_BY_YARN if is_placed and SHIPPED_BY_YARN.is_dir() else None
     java = {"user.dir": str(Path.cwd()), "java.io.tmpdir": "/tmp", "file.separator": "/"}  # noqa: S108 - Java's default
     with suppress(KeyError):  # a user without a name, as in some containers

@@ -33,7 +33,7 @@ from acidlib.service.surroundings.sql import SqlBackend
 from acidlib.wording import parse_duration
 
 NO_UNDO_IN_HIVE4 = (
-    "Cannot undo a compaction with a metastore of Hive 4: because a transaction that has committed shows the result, "
+    "Cannot undo a compaction with a metastore of Hive 4: a transaction that has committed shows the result, "
     "and no call takes a commit back: readers, and every cleaner, go by it"
 )
 

@@ -313,7 +313,7 @@ class Selection:
         without = [name for name in self.tables if not any(_any_matches([name], one) for one in full)]
         if not without:
             return []
-        return [self.note_of(MissingError(f"Cannot find {', '.join(without)}: because {where} has such a name"))]
+        return [self.note_of(MissingError(f"Cannot find {', '.join(without)}: {where} has such a name"))]
 
     def note_of(self, error: MissingError) -> str:
         """Return a note about what is named and does not exist, with --if-exists; else raises the error."""
@@ -324,7 +324,7 @@ class Selection:
     def no_partition(self, tables: Sequence[str]) -> MissingError:
         """Return the error where partitions are named and none of the tables has one of them."""
         about = tables[0] if len(tables) == 1 else f"{len(tables)} tables"
-        return MissingError(f"Cannot find partitions of {about}: because none matches {', '.join(self.partitions)}")
+        return MissingError(f"Cannot find partitions of {about}: none matches {', '.join(self.partitions)}")
 
 
 def _any_matches(patterns: Iterable[str], name: str) -> bool:

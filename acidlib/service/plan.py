@@ -112,7 +112,7 @@ def prepare(
 def require_rebalanceable(target: Target, generation: Generation) -> None:
     """Refuse what has no implicit buckets (Hive 4 `Worker`, `CompactorFactory`)."""
     if generation is not Generation.HIVE4:
-        raise RefusedError(f"Cannot rebalance {target.ref}: because only Hive 4 has rebalances")
+        raise RefusedError(f"Cannot rebalance {target.ref}: only Hive 4 has rebalances")
     if target.is_insert_only:
         raise RefusedError("REBALANCE compaction is not supported on insert only tables.")
     if target.facts is not None and target.facts.table.storage.buckets > 0:
@@ -138,7 +138,7 @@ def with_logical_lengths(
         for side in () if directory.wholly_aborted else directory.lone_side_files:
             data = side.removesuffix(SIDE_FILE_SUFFIX)
             if flush_length(fs, f"{location}/{side}", 1 << 62):
-                raise CorruptError(f"Cannot compact {location}: because {side} is there and {data} is missing")
+                raise CorruptError(f"Cannot compact {location}: {side} is there and {data} is missing")
     return tuple(replace(one, files=tuple(map(as_readers_take_it, one.files))) for one in directories)
 
 
@@ -157,7 +157,7 @@ def _holds_events(place: ListedPlace, files: InputFiles) -> bool:
 
 def _prove_full_acid(target: Target, inputs: CompactionInputs, place: InputFiles) -> None:
     """Refuse what is not proven to hold ACID events: the engine must not treat an insert-only table as another."""
-    cannot = f"Cannot compact {target.ref}: because"
+    cannot = f"Cannot compact {target.ref}:"
     instead = "if the table is insert-only, give --table-kind insert-only"
     files = [file for directory in inputs.directories for file in directory.files]
     for file in files:
@@ -226,7 +226,7 @@ async def files_to_make(
     txn = target.interpretation.visibility_txn
     if inputs.publication is Publication.FILE_BY_FILE and txn is not None and len(units) > 1:
         raise RefusedError(
-            f"Cannot compact {target.ref}: because in a bucket its {len(units)} files cannot become visible at once, "
+            f"Cannot compact {target.ref}: in a bucket its {len(units)} files cannot become visible at once, "
             "and a name with a transaction hides them from nobody; leave --visibility-txn out"
         )
     return units

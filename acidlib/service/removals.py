@@ -37,7 +37,7 @@ class Pace:
     def assert_not_stopped(self) -> None:
         """Raise ConflictError once it was stopped."""
         if self._stopped.is_set():
-            raise ConflictError("Cannot go on removing: because the run was interrupted")
+            raise ConflictError("Cannot go on removing: the run was interrupted")
 
     def after(self, files: int) -> None:
         """Wait as long as the removal of so many files has to take."""

@@ -135,7 +135,7 @@ def attempt(work: Callable[[Item], Value], item: Item) -> Value | AcidError:
     except AcidError as error:
         return error
     except Exception as error:
-        return DefectError(f"Cannot finish a task: because of an unexpected {type(error).__name__}: {error}")
+        return DefectError(f"Cannot finish a task: unexpected {type(error).__name__}: {error}")
 
 
 def value_of(answer: Value | AcidError) -> Value:

@@ -161,7 +161,7 @@ class SparkRunner:
         except Exception as error:
             if has_stopped(context):
                 raise SparkEndedError(f"Cannot run {group}: Spark has ended; its own log says why") from error
-            raise RetryError(f"Cannot finish {group}: because Spark gave it up: {_first_line(error)}") from error
+            raise RetryError(f"Cannot finish {group}: Spark gave it up: {_first_line(error)}") from error
         finally:
             self._groups.discard(group_id)
 
@@ -318,7 +318,7 @@ def hadoop_in_jvm() -> tuple[Any, Any]:
 def other_queue(name: str) -> str:
     """Return why a driver does not go on that YARN has started in a queue that nothing here has chosen."""
     return (
-        f"Cannot use the queue {name} of YARN (hive.compactor.job.queue): because spark-submit has started this driver "
+        f"Cannot use the queue {name} of YARN (hive.compactor.job.queue): spark-submit has started this driver "
         "in another one (--deploy-mode cluster); start it with the command acidlib or ./spark-submit.sh, or give "
         f"spark-submit --queue {name}"
     )

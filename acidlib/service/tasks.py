@@ -112,6 +112,5 @@ def _defects_named(unit: AnyUnit) -> Iterator[None]:
         raise
     except Exception as error:
         raise DefectError(
-            f"Cannot compact {unit.directory}/{unit.file_name}: because of an unexpected "
-            f"{type(error).__name__}: {error}"
+            f"Cannot compact {unit.directory}/{unit.file_name}: unexpected {type(error).__name__}: {error}"
         ) from error

@@ -115,7 +115,7 @@ def _note(services: Services, backend: SqlBackend, request: CompactionRequest, r
         raise
     except AcidError as error:
         raise RetryError(
-            f"Cannot note that the compaction of {request.ref} is undone: because {error}; it is, and stays so; "
+            f"Cannot note that the compaction of {request.ref} is undone: {error}; it is, and stays so; "
             "the same call notes it"
         ) from error
     passing(Point.UNDONE)
@@ -146,7 +146,7 @@ def _plan(services: Services, backend: SqlBackend, request: CompactionRequest, t
 
 
 def _refused(request: CompactionRequest, reason: str) -> RefusedError:
-    return RefusedError(f"Cannot undo the compaction of {request.ref}: because {reason}")
+    return RefusedError(f"Cannot undo the compaction of {request.ref}: {reason}")
 
 
 def _outputs(request: CompactionRequest) -> tuple[str, ...]:

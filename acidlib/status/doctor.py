@@ -254,7 +254,7 @@ def clock_check(hms: Hms, clock: Callable[[], float]) -> Check:
     finally:
         hms.commit_txn(txn_id, kind)
     if started is None:
-        raise RetryError("Cannot tell the metastore's time: because it does not say when a transaction was opened")
+        raise RetryError("Cannot tell the metastore's time: it does not say when a transaction was opened")
     at = started / 1000
     ahead = before - at if at < before else min(0.0, after - at)
     if abs(ahead) <= _MOST_APART_SECONDS:

@@ -41,7 +41,7 @@ def require_metrics(path: str) -> None:
         import prometheus_client  # noqa: F401
     except ImportError:
         raise RefusedError(
-            "Cannot make metrics: because prometheus_client is not installed; pip install 'acidlib[metrics]'"
+            "Cannot make metrics: prometheus_client is not installed; pip install 'acidlib[metrics]'"
         ) from None
     require_writable(Path(path), what="the metrics")
 
@@ -65,7 +65,7 @@ def write_metrics(status: Entry, path: str) -> None:
     try:
         write_to_textfile(path, registry)
     except OSError as error:
-        raise RetryError(f"Cannot write the metrics to {path}: because {error.strerror or error}") from error
+        raise RetryError(f"Cannot write the metrics to {path}: {error.strerror or error}") from error
 
 
 def _one(*path: str) -> Callable[[Entry], Iterable[Sample]]:

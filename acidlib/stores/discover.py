@@ -82,7 +82,7 @@ def discover_warehouse(fs: FileSystem, root: Location) -> tuple[tuple[TableLocat
             _take(fs, table, tables, skipped)
     part = next((location for location, reason in skipped.items() if reason == _PART), None)
     if part is not None and not tables:
-        raise RefusedError(f"Cannot look for tables in {root}: because of {part}: {_PART}; --location names a table")
+        raise RefusedError(f"Cannot look for tables in {root}: {part}: {_PART}; --location names a table")
     return tuple(tables), skipped
 
 
@@ -103,10 +103,10 @@ def discover_location(fs: FileSystem, location: Location, *, may_be_empty: bool 
         elif content.has_files or content.others or content.links:
             found = _NOT_PROVEN if content.has_files else _tables_below(fs, location, content) or _NOTHING
         else:
-            raise MissingError(f"Cannot compact {location}: because it is empty")
+            raise MissingError(f"Cannot compact {location}: it is empty")
         if isinstance(found, TableLocation):
             return found
-        raise RefusedError(f"Cannot compact {location}: because {found}")
+        raise RefusedError(f"Cannot compact {location}: {found}")
     values: list[str] = []
     table = location
     while not table.parent.is_root and is_partition_directory(table.name):

@@ -184,7 +184,7 @@ def safe_parts(root: str, relative: str) -> tuple[str, ...]:
     """Return the components of a path that must lie strictly below `root`; anything else raises `RefusedError`."""
     parts = tuple(relative.split("/"))
     if any(part in ("", ".", "..") or "\0" in part for part in parts):
-        raise RefusedError(f"Cannot touch {relative!r}: because it does not name something below {root}")
+        raise RefusedError(f"Cannot touch {relative!r}: it does not name something below {root}")
     return parts
 
 
@@ -224,16 +224,16 @@ def as_acid_error(
     what = f"Cannot {action} {path}" + (f" to {target}" if target else "")
     code = error.errno
     if code in _ABSENT:
-        return missing(f"{what}: because {_ABSENT[code]}")
+        return missing(f"{what}: {_ABSENT[code]}")
     if code in _FAILURES:
         kind, why = _FAILURES[code]
-        return kind(f"{what}: because {why}")
+        return kind(f"{what}: {why}")
     if code in (errno.ENAMETOOLONG, errno.EILSEQ):
-        return RefusedError(f"{what}: because the file system does not take that name ({os.strerror(code)})")
+        return RefusedError(f"{what}: the file system does not take that name ({os.strerror(code)})")
     if code in (errno.EACCES, errno.EPERM):
         refusal = f"the operating system said to user {_name_of_user(os.geteuid())}: {os.strerror(code)}"
         return permission_missing(what, _missing_right(action, path, target) or refusal)
-    return RetryError(f"{what}: because the operating system said: {error.strerror or error}")
+    return RetryError(f"{what}: the operating system said: {error.strerror or error}")
 
 
 def permission_missing(what: str, why: str) -> AcidError:

@@ -64,14 +64,12 @@ def resolve_viewfs(
     if below and below != [location.path]:
         shown = ", ".join(below[:_SHOWN]) + (", …" if len(below) > _SHOWN else "")
         raise RefusedError(
-            f"Cannot open {location}: because its mount table has links below it ({shown}): name what is below one"
+            f"Cannot open {location}: its mount table has links below it ({shown}): name what is below one"
         )
     found = [path for path in links if f"{location.path}/".startswith(f"{path}/")]
     link = max(found, key=len) if found else None
     if link is not None and links[link] is None:
-        raise RefusedError(
-            f"Cannot open {location}: because its mount table has it in several places at once ({_COPIES}…)"
-        )
+        raise RefusedError(f"Cannot open {location}: its mount table has it in several places at once ({_COPIES}…)")
     if has_expressions:
         return _target(location, resolve_in_hadoop(str(location)))
     if link is None:
@@ -82,7 +80,7 @@ def resolve_viewfs(
 
 
 def _no_link(location: Location) -> RefusedError:
-    return RefusedError(f"Cannot open {location}: because its mount table has no link for it")
+    return RefusedError(f"Cannot open {location}: its mount table has no link for it")
 
 
 def _links(location: Location, configuration: Mapping[str, str]) -> tuple[dict[str, str | None], bool]:
@@ -106,9 +104,9 @@ def _links(location: Location, configuration: Mapping[str, str]) -> tuple[dict[s
         elif entry.startswith(_REGEX):
             has_expressions = True
         else:
-            raise RefusedError(f"Cannot open {location}: because {key} is not supported in its mount table")
+            raise RefusedError(f"Cannot open {location}: {key} is not supported in its mount table")
     if not links and not has_expressions:
-        raise RefusedError(f"Cannot open {location}: because Hadoop's configuration has no mount table of that name")
+        raise RefusedError(f"Cannot open {location}: Hadoop's configuration has no mount table of that name")
     return links, has_expressions
 
 
@@ -116,11 +114,11 @@ def _target(location: Location, uri: str) -> Location:
     try:
         target = parse_location(uri)
     except RefusedError as error:
-        raise RefusedError(f"Cannot open {location}: because it is linked to {uri}: {error}") from error
+        raise RefusedError(f"Cannot open {location}: it is linked to {uri}: {error}") from error
     if target == location:  # as Hadoop has directories that are in a mount table alone
         raise _no_link(location)
     if target.kind == VIEWFS:
-        raise RefusedError(f"Cannot open {location}: because it is linked to {uri}, another mount table")
+        raise RefusedError(f"Cannot open {location}: it is linked to {uri}, another mount table")
     return target
 
 
@@ -149,7 +147,7 @@ class Hadoop:
         server = f"{scheme}://{rest[2:].partition('/')[0] if rest.startswith('//') else ''}"
         why = unreachable.reason(server)
         if why is not None:
-            raise RetryError(f"Cannot open {uri}: because {why}")
+            raise RetryError(f"Cannot open {uri}: {why}")
         jvm, configuration = self._jvm(uri)
         try:
             path = jvm.org.apache.hadoop.fs.Path(uri)
@@ -173,7 +171,7 @@ class Hadoop:
 
 def _started(start: Start | None, what: str) -> tuple[Any, Any]:
     if start is None:
-        raise RefusedError(f"Cannot {what}: because only the driver, with the JVM of its Spark, can do so")
+        raise RefusedError(f"Cannot {what}: only the driver, with the JVM of its Spark, can do so")
     return start()
 
 
@@ -206,16 +204,16 @@ _AWAY = (
 def _as_acid_error(name: str, says: str, what: str) -> AcidError:
     """Return the error for a Java exception, by its simple name."""
     if name in _MISSING:
-        return MissingError(f"{what}: because there is no such file or directory")
+        return MissingError(f"{what}: there is no such file or directory")
     if name in _NOT_DIRECTORY or "not a directory" in says.lower():
-        return MissingError(f"{what}: because it is not, or lies not in, a directory")
+        return MissingError(f"{what}: it is not, or lies not in, a directory")
     if name in _DENIED:
         return permission_missing(what, says)
     if name in _NO_SUCH_NAME:
-        return RefusedError(f"{what}: because Hadoop does not take it ({says})")
+        return RefusedError(f"{what}: Hadoop does not take it ({says})")
     if not name:
-        return RetryError(f"{what}: because the JVM of Spark does not answer ({says})")
-    return RetryError(f"{what}: because Hadoop said {name}: {says}")
+        return RetryError(f"{what}: the JVM of Spark does not answer ({says})")
+    return RetryError(f"{what}: Hadoop said {name}: {says}")
 
 
 PROVIDERS = "hadoop.security.credential.provider.path"
@@ -279,7 +277,7 @@ class JavaSecrets:
 
         Raises `RefusedError` where it cannot be read or has none, `RetryError` where no JVM can be started.
         """
-        failed = f"Cannot use the truststore {path}: because"
+        failed = f"Cannot use the truststore {path}:"
         jvm, _ = _started(self._start, f"read the truststore {path}")
         try:
             store = jvm.java.security.KeyStore
@@ -308,7 +306,7 @@ class JavaSecrets:
         return "".join(map(ssl.DER_cert_to_PEM_cert, found))
 
     def _asked(self, names: list[str], providers: str) -> dict[str, str | None]:
-        failed = f"Cannot read passwords from {providers}: because"
+        failed = f"Cannot read passwords from {providers}:"
         jvm, configuration = _started(self._start, f"read {providers}")
         try:
             own = jvm.org.apache.hadoop.conf.Configuration(configuration)
@@ -416,7 +414,7 @@ class DelegationTokens:
             except Py4JError as error:
                 name, says = said(error)
                 names = ", ".join(f"hdfs://{one}" for one in authorities)
-                raise RetryError(f"Cannot get tokens for {names}: because Hadoop said {name}: {says}") from error
+                raise RetryError(f"Cannot get tokens for {names}: Hadoop said {name}: {says}") from error
             self._known = self._clock(), authorities, data
             return data
 

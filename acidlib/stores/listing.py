@@ -109,21 +109,21 @@ def _data_format(fs: FileSystem, path: str, *, may_be_unfinished: bool) -> str:
     try:
         document = json.loads(text)
     except ValueError as error:
-        raise CorruptError(f"Cannot read {path}: because it is not a JSON document") from error
+        raise CorruptError(f"Cannot read {path}: it is not a JSON document") from error
     value = document.get("dataFormat") if isinstance(document, dict) else None
     if value == UNFINISHED_FORMAT and may_be_unfinished:
         return UNFINISHED_FORMAT
     if value == UNFINISHED_FORMAT:
         raise CorruptError(
-            f"Cannot read {path}: because the base is still being published, and readers fail at it until a run on "
+            f"Cannot read {path}: the base is still being published, and readers fail at it until a run on "
             "this place finishes it. If no staging directory (_tmp_...) is left there, none can: while all that the "
             "base was made of is still there, remove the base"
         )
     if not isinstance(value, str) or value.lower() not in _FORMATS:
-        raise CorruptError(f"Cannot read {path}: because its dataFormat is {value!r}, which is not known")
+        raise CorruptError(f"Cannot read {path}: its dataFormat is {value!r}, which is not known")
     version = document.get("thisFileVersion")
     if str(version) != "0":
-        raise CorruptError(f"Cannot read {path}: because its thisFileVersion is {version!r}, and only 0 is known")
+        raise CorruptError(f"Cannot read {path}: its thisFileVersion is {version!r}, and only 0 is known")
     return value.lower()
 
 
@@ -137,11 +137,11 @@ def flush_length(fs: FileSystem, path: str, physical_length: int) -> int:
     data = fs.read(path, missing=ConflictError)
     complete = len(data) // _LONG.size
     if complete == 0:
-        raise CorruptError(f"Cannot read {path}: because it holds no complete length ({len(data)} bytes)")
+        raise CorruptError(f"Cannot read {path}: it holds no complete length ({len(data)} bytes)")
     (length,) = _LONG.unpack_from(data, (complete - 1) * _LONG.size)
     if not 0 <= length <= physical_length:
         raise CorruptError(
-            f"Cannot read {path}: because it gives the length {length} to a data file of {physical_length} bytes"
+            f"Cannot read {path}: it gives the length {length} to a data file of {physical_length} bytes"
         )
     return int(length)
 

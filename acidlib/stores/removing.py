@@ -111,7 +111,7 @@ def measure(fs: FileSystem, location: Location, relative: str, known: Collection
         except ConflictError:
             return None
         if entry.is_symlink:
-            raise RefusedError(f"Cannot remove {location}/{relative}: because {path} is a symbolic link")
+            raise RefusedError(f"Cannot remove {location}/{relative}: {path} is a symbolic link")
     files = [ListedFile(path=relative, length=entry.length, modified=entry.modified)]
     if entry.is_directory:
         files = [
@@ -122,8 +122,7 @@ def measure(fs: FileSystem, location: Location, relative: str, known: Collection
     for file in files:
         if known is not None and file not in known and not has_hidden_part(file.path):
             raise ConflictError(
-                f"Cannot remove {location}/{file.path}: because it was written after the listing that called it "
-                "obsolete"
+                f"Cannot remove {location}/{file.path}: it was written after the listing that called it obsolete"
             )
     return Removed(path=relative, files=len(files), bytes=sum(file.length for file in files))
 

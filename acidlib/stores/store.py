@@ -172,7 +172,7 @@ def attempt_path(staging: str, directory: str, file: str, attempt: str) -> str:
 def require_inside(name: str, length: int, offset: int, size: int) -> None:
     """Raise CorruptError when a range is not all inside the logical length of a file."""
     if offset < 0 or size < 0 or offset + size > length:
-        raise CorruptError(f"Cannot read {name}: because bytes {offset} to {offset + size} are outside it")
+        raise CorruptError(f"Cannot read {name}: bytes {offset} to {offset + size} are outside it")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,9 +275,7 @@ class Stage(ABC):
         """Remove what is left, unless it is needed to finish a publication; return why something stays, if it does."""
 
 
-_NO_TRASH = (
-    "because nothing can be moved in a bucket; without --trash it is removed, and a bucket with versions keeps it"
-)
+_NO_TRASH = "nothing can be moved in a bucket; without --trash it is removed, and a bucket with versions keeps it"
 
 
 class Store(ABC):
@@ -358,7 +356,7 @@ class Store(ABC):
     def require_taking_back(self, location: Location) -> None:
         """Raise RefusedError where nothing can be renamed, so that a stage takes nothing back."""
         raise RefusedError(
-            f"Cannot take a result back in {location}: because nothing can be renamed in a bucket: its objects would "
+            f"Cannot take a result back in {location}: nothing can be renamed in a bucket: its objects would "
             "go one by one, and what is left of a base still hides what it was made of"
         )
 
@@ -383,7 +381,7 @@ def refuse_existing(fs: FileSystem, location: Location, directories: Iterable[St
     """Raise ConflictError when anything has the name of a directory that is to be published."""
     for directory in directories:
         if fs.exists(f"{location}/{directory.name}"):
-            raise ConflictError(f"Cannot publish {location}/{directory.name}: because it already exists")
+            raise ConflictError(f"Cannot publish {location}/{directory.name}: it already exists")
 
 
 def original_staging_name(name: str) -> str:

@@ -68,7 +68,7 @@ class Stores:
             return found  # that one lies in a store that we cannot open
         named = _normal(self._opened_by(uri))
         if root.holds(named) and found.path != _resolved(root).path + named.path[len(root.path) :]:
-            raise RefusedError(f"Cannot use {named}: because a symbolic link below {root} leads from there to {found}")
+            raise RefusedError(f"Cannot use {named}: a symbolic link below {root} leads from there to {found}")
         return found
 
     def _opened_by(self, uri: str) -> Location:
@@ -125,7 +125,7 @@ class Stores:
         overloaded = self.configuration.get(IMPLEMENTATION, "").rpartition(".")[2]
         if overloaded.startswith("View"):  # ViewFileSystemOverloadScheme
             raise RefusedError(
-                f"Cannot open {location}: because {IMPLEMENTATION} is {overloaded}: hdfs: is a mount table there"
+                f"Cannot open {location}: {IMPLEMENTATION} is {overloaded}: hdfs: is a mount table there"
             )
         self.tokens.use(location.authority)
         return HdfsFileSystem(location.authority, about_hdfs(self.configuration), self.unreachable)
@@ -133,16 +133,14 @@ class Stores:
     def _in_bucket(self, location: Location) -> tuple[S3Store, S3DataFiles]:
         """Open a bucket; RefusedError where its client is not installed, or does not understand its settings."""
         if location.kind != S3:
-            raise RefusedError(
-                f"Cannot open {location}: because it is the name of a mount table, not of what lies behind"
-            )
+            raise RefusedError(f"Cannot open {location}: it is the name of a mount table, not of what lies behind")
         try:
             from acidlib.stores.s3.client import Bucket, bucket_options, with_stored_keys
             from acidlib.stores.s3.files import S3DataFiles
             from acidlib.stores.s3.store import S3Store
         except ModuleNotFoundError as error:
             raise RefusedError(
-                f"Cannot open {location}: because {error.name} is not installed; pip install 'acidlib[s3]' brings it"
+                f"Cannot open {location}: {error.name} is not installed; pip install 'acidlib[s3]' brings it"
             ) from error
         properties = with_stored_keys(location.authority, self.configuration, self.secrets.passwords)
         bucket = Bucket(bucket_options(location.authority, properties), self.unreachable)

@@ -90,7 +90,7 @@ def _type(text: str, at: int) -> tuple[ColumnType, int]:
 
 
 def _not_understood(text: str, at: int) -> CorruptError:
-    return CorruptError(f"Cannot verify: because the type {text!r} is not understood at {at}")
+    return CorruptError(f"Cannot verify: the type {text!r} is not understood at {at}")
 
 
 def row_reader(file: ColumnType, table: ColumnType, matching: ColumnMatching, generation: Generation) -> Values | None:

@@ -28,8 +28,7 @@ def require_reader() -> None:
         import pyorc  # noqa: F401
     except ImportError as error:
         raise RefusedError(
-            f"Cannot verify: because the second reader is missing ({error}); install acidlib[verify], or leave "
-            "--verify out"
+            f"Cannot verify: the second reader is missing ({error}); install acidlib[verify], or leave --verify out"
         ) from None
 
 
@@ -138,9 +137,7 @@ def _failures(path: str) -> Iterator[None]:
     except AcidError:
         raise
     except Exception as error:
-        raise CorruptError(
-            f"Cannot verify {path}: because pyorc cannot read it: {type(error).__name__}: {error}"
-        ) from error
+        raise CorruptError(f"Cannot verify {path}: pyorc cannot read it: {type(error).__name__}: {error}") from error
 
 
 def row_type(files: DataFiles, location: Location, file: DataFile) -> ColumnType:
@@ -187,7 +184,7 @@ def parquet_rows(files: DataFiles, location: Location, file: DataFile) -> Iterat
                 columns = [(column if column.type == kind else column.cast(kind)).to_pylist() for column, kind in pairs]
                 yield from zip(*columns, strict=True) if columns else [()] * batch.num_rows
         except pa.ArrowException as error:
-            raise CorruptError(f"Cannot verify {path}: because pyarrow cannot read it: {error}") from error
+            raise CorruptError(f"Cannot verify {path}: pyarrow cannot read it: {error}") from error
 
 
 def _raw_type(pa: Any, kind: Any) -> Any:

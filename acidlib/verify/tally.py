@@ -131,7 +131,7 @@ def bucket_of(bucket_property: int) -> int:
     """Return the bucket that the id of a row says it is in (Hive BucketCodec)."""
     version = bucket_property >> 29 & 7
     if version > 1:
-        raise CorruptError(f"Cannot verify: because the bucket property {bucket_property} is of version {version}")
+        raise CorruptError(f"Cannot verify: the bucket property {bucket_property} is of version {version}")
     return bucket_property >> 16 & 0xFFF if version else bucket_property
 
 
@@ -241,7 +241,7 @@ def _numbered(one: OrcRows, file: DataFile, is_valid: _Valid, first: int, before
 
 
 def _wrong(file: DataFile, operation: int, key: tuple[int, int, int]) -> CorruptError:
-    return CorruptError(f"Cannot verify {file.path}: because it holds operation {operation} of the row {key}")
+    return CorruptError(f"Cannot verify {file.path}: it holds operation {operation} of the row {key}")
 
 
 def tally_of_plain(view: PlainView, files: DataFiles, clock: Callable[[], float]) -> Tally:

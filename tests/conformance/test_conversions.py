@@ -360,7 +360,7 @@ def test_other_changes_are_refused_and_nothing_is_left(case: str, kind: Compacti
     before = sorted(path.name for path in tmp_path.iterdir())
     names = [str(parse_row_type(f"struct<x:{text}>", where="t").children[0]) for text in (old, new)]
     said = (
-        f"Cannot compact {tmp_path}/delta_0000001_0000001_0000/bucket_00000: because its column row.x is {names[0]} "
+        f"Cannot compact {tmp_path}/delta_0000001_0000001_0000/bucket_00000: its column row.x is {names[0]} "
         f"and the table's is {names[1]}, and no lossless conversion is known"
     )
     for row_type in (None, f"struct<id:int,x:{new}>"):

@@ -83,7 +83,7 @@ CHANGES: dict[str, tuple[Callable[[o.OrcFile], bytes], str]] = {
     "file version": (postscript(4, bytes([0, 13])), "file version 0.13"),
     "writer version": (postscript(6, 99), "writer version 99"),
     "codec": (postscript(2, 77), "compression kind 77"),
-    "type": (type_kind(8, 40), "column 8 of .*: because type kind 40"),
+    "type": (type_kind(8, 40), "column 8 of .*: type kind 40"),
     "encoding of an id column": (in_stripe_footer(2, 4, 1, 9), "column 4 in stripe 1 of .* encoding 9"),
     "encoding of a string": (in_stripe_footer(2, 8, 1, 9), "column 8 in stripe 1 of .* encoding 9"),
     "encoding of a float": (in_stripe_footer(2, 9, 1, 9), "column 9 in stripe 1 of .* encoding 9"),

@@ -230,18 +230,18 @@ FILE, TABLE = r"/\S*/delta_\w+/bucket_0000\d", r"default\.\w+"
 @pytest.mark.parametrize(
     ("row_type", "where", "said"),
     [
-        ("struct<id:date,value:string>", FILE, r"because its column row\.id is int and the table's is date"),
+        ("struct<id:date,value:string>", FILE, r"its column row\.id is int and the table's is date"),
         ("struct<id:smallint,value:string>", FILE, r"column row\.id is int and the table's is short"),
         ("struct<id:int,value:varchar(5)>", FILE, r"column row\.value is string and the table's is varchar\(5\)"),
         (
             "struct<id:int,value:interval_day_time>",
             TABLE,
-            r"because ORC cannot hold its column row\.value of type interval_day_time",
+            r"ORC cannot hold its column row\.value of type interval_day_time",
         ),
         (
             "struct<id:int,value:text>",
             TABLE,
-            r"because the type of its column row\.value is not understood from 'text>'",
+            r"the type of its column row\.value is not understood from 'text>'",
         ),
     ],
 )

@@ -111,7 +111,7 @@ def fatal(item: int, attempt: str) -> int:
 def broken(item: int, attempt: str) -> str:
     """Says which item it was, and by which attempt; with some it fails."""
     if item == 3:
-        raise RetryError(f"Cannot do {item}: because of the test")
+        raise RetryError(f"Cannot do {item}: the test says so")
     if item == 4:
         raise IndexError(item)
     return f"{item * 2} {attempt}"

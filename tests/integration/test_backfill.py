@@ -159,13 +159,13 @@ def test_a_record_that_cannot_be_removed_is_told(jobs: Jobs, tmp_path: Path, mon
 
     def kept(fs: LocalFileSystem, root: str, relative: str) -> None:
         if relative == PUBLISH_RECORD:
-            raise RetryError("Cannot remove it: because it is somebody else's")
+            raise RetryError("Cannot remove it: it is somebody else's")
         remove_tree(fs, root, relative)
 
     monkeypatch.setattr(LocalFileSystem, "remove_tree", kept)
     ran = jobs(*run)
     outcome = "publication of delta_0000001_0000004, delete_delta_0000001_0000004 was published"
-    assert f"{outcome}; Cannot remove it: because it is somebody else's" in ran.err
+    assert f"{outcome}; Cannot remove it: it is somebody else's" in ran.err
 
 
 def test_what_another_run_has_taken_costs_no_budget(jobs: Jobs, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ WRONG_USAGE = [
     (["--warehouse", "{}", "--table", "a.b", "--write-ids", "a:1:2::"], "--write-ids is for one table"),
     ([*GIVEN, "--metastore-uri", "thrift://h:9083"], "--metastore-uri excludes"),
     (["--metastore-uri", "h:9083"], "it has to be thrift://host:port"),
-    (["--metastore-uri", ""], "because no URI is given"),
+    (["--metastore-uri", ""], "no URI is given"),
     (["--metastore-uri", "thrift://h:9083", "--table", "t"], "--table t is not of the form DB.NAME"),
     (["--metastore-uri", "thrift://h:9083", "--table", "d.t", "--partition", "x"], "is not of the form key=glob"),
     (["--metastore-uri", "thrift://h:9083", "--table", "d.t", "--all-committed"], "here the metastore knows"),
@@ -69,21 +69,21 @@ WRONG_USAGE = [
     ([*GIVEN, "--visibility-txn", "0"], "--visibility-txn"),
     ([*GIVEN, "--no-such-option"], "No such option"),
     ([*GIVEN, "--write-ids", "db.crud:4:5::"], "contradict"),
-    ([*GIVEN, "--partition", "2026"], "Cannot use the partition pattern '2026': because '2026' is not of the form"),
+    ([*GIVEN, "--partition", "2026"], "Cannot use the partition pattern '2026': '2026' is not of the form"),
     ([*GIVEN, "--partition", "=2026"], "is not of the form key=glob"),
     ([*GIVEN, "--partition", ""], "is not of the form key=glob"),
     ([*GIVEN, "--set", "hive.compactor.no.such.key=1"], "hive.compactor.no.such.key"),
-    ([*GIVEN, "--set", "hive.compactor.delta.num.threshold=x"], "because it is not a whole number"),
-    ([*GIVEN, "--set", "hive.compactor.delta.num.threshold"], "because it is not of the form key=value"),
-    ([*GIVEN, "--set", "hive.compactor.worker.timeout=" + "9" * 400], "because it is not a duration"),
-    (["--location", "{}", "--write-ids", "db.other:4:9223372036854775807::"], "because the table is db.crud"),
+    ([*GIVEN, "--set", "hive.compactor.delta.num.threshold=x"], "it is not a whole number"),
+    ([*GIVEN, "--set", "hive.compactor.delta.num.threshold"], "it is not of the form key=value"),
+    ([*GIVEN, "--set", "hive.compactor.worker.timeout=" + "9" * 400], "it is not a duration"),
+    (["--location", "{}", "--write-ids", "db.other:4:9223372036854775807::"], "the table is db.crud"),
     (
         ["--location", "{}", "--write-ids", "db.crud"],
-        "Cannot read the write-id list 'db.crud': because it has 1 fields",
+        "Cannot read the write-id list 'db.crud': it has 1 fields",
     ),
-    (["--location", "{}", "--write-ids", "db.crud:four:5::"], "because 'four' in field 2 is not a write id"),
+    (["--location", "{}", "--write-ids", "db.crud:four:5::"], "'four' in field 2 is not a write id"),
     (["--location", "{}", "--write-ids", ""], "Cannot read the write-id list ''"),
-    (["--location", "", "--all-committed"], "because it names no path"),
+    (["--location", "", "--all-committed"], "it names no path"),
     (["--location", "gs://bucket/t", "--all-committed"], "Google Cloud Storage is not supported"),
     (["--location", "ofs://om/vol/t", "--all-committed"], "Cannot open ofs://om/vol/t: Apache Ozone is not supported"),
     (["--location", "hdfs:///t", "--all-committed"], "fs.defaultFS is not set"),
@@ -105,11 +105,11 @@ def test_wrong_usage_ends_with_2(jobs: Jobs, crud: Path, options: list[str], tol
 
 OF_OTHER_JOBS = [
     ("initiator", [], "give --metastore-uri, --warehouse or --location"),
-    ("initiator", ["--location", "{}", "--write-ids", "x.y:4:9223372036854775807::"], "because the table is db.crud"),
+    ("initiator", ["--location", "{}", "--write-ids", "x.y:4:9223372036854775807::"], "the table is db.crud"),
     ("initiator", [*GIVEN, "--partition", "ds"], "is not of the form key=glob"),
     ("initiator", ["--warehouse", "{}", "--all-committed", "--exclude", "raw"], "--exclude raw is not of the form"),
     ("initiator", [*GIVEN, "--pool", "x"], "--pool needs a metastore"),
-    ("initiator", [*GIVEN, "--set", "x=1"], "Cannot set x: because there is no such setting"),
+    ("initiator", [*GIVEN, "--set", "x=1"], "Cannot set x: there is no such setting"),
     ("cleaner", ["--retention", "-1d"], "is not a duration"),
     ("cleaner", ["--location", "s3:///t"], "it names no bucket"),
     ("cleaner", ["--location", "{}", "--metastore-uri", "thrift://h"], "--metastore-uri excludes"),
@@ -125,7 +125,7 @@ OF_OTHER_JOBS = [
     ("cleaner", ["--orphans", "--location", "{}", "--delete", "--trash"], "--delete excludes"),
     ("show_compactions", ["--blockers"], "--blockers needs a metastore"),
     ("show_compactions", ["--metastore-uri", "ftp://h"], "it has to be thrift://host:port"),
-    ("show_compactions", ["--set", "x=1"], "Cannot set x: because there is no such setting"),
+    ("show_compactions", ["--set", "x=1"], "Cannot set x: there is no such setting"),
     ("show_compactions", ["--no-such-option"], "No such option"),
     ("show_compactions", ["--hive"], "--hive excludes"),
     ("status", ["--location", "{}", "--metastore-uri", "thrift://h"], "--metastore-uri excludes"),
@@ -245,14 +245,14 @@ def test_a_queue_that_may_not_be_made_says_why(jobs: Jobs, tmp_path: Path, made:
     url = f"sqlite:///{tmp_path / made}"
     ran = without_rights(tmp_path, lambda: jobs("show_compactions", queue_url=url))
     assert (ran.status, ran.error["kind"]) == (1, "retry")
-    assert ran.error["message"].startswith(f"Cannot open the queue {url}: because ")
+    assert ran.error["message"].startswith(f"Cannot open the queue {url}: ")
     assert told in ran.error["message"]
 
 
 def test_a_list_file_that_cannot_be_read(jobs: Jobs, crud: Path, tmp_path: Path) -> None:
     ran = jobs("major_compact", "--location", crud, "--write-ids-file", tmp_path)
     assert (ran.status, ran.error["kind"]) == (1, "refused")
-    assert ran.error["message"] == f"Cannot read the write-id lists {tmp_path}: because it is a directory"
+    assert ran.error["message"] == f"Cannot read the write-id lists {tmp_path}: it is a directory"
     (tmp_path / "lists").touch(mode=0)
     ran = without_rights(
         tmp_path, lambda: jobs("major_compact", "--location", crud, "--write-ids-file", tmp_path / "lists")

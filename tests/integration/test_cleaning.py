@@ -297,7 +297,7 @@ def test_a_failure_that_cannot_be_noted_does_not_stop_the_others(
     right_before_removing(monkeypatch, lambda: appear(crud, "a file"), place=crud)
 
     def failing(*arguments: object) -> None:
-        raise RetryError("Cannot write to the queue: because no space is left")
+        raise RetryError("Cannot write to the queue: no space is left")
 
     monkeypatch.setattr(SqlCleaning, "note_failure", failing)
     ran = jobs("cleaner", *NOW)
@@ -313,7 +313,7 @@ def test_a_queue_that_is_lost_at_the_end_hides_nothing_that_went(
     from acidlib.service.surroundings.sql import SqlCleaning
 
     def failing(cleaning: SqlCleaning) -> None:
-        raise RetryError("Cannot read the queue: because the database is gone")
+        raise RetryError("Cannot read the queue: the database is gone")
 
     monkeypatch.setattr(SqlCleaning, "known_places", failing)
     ran = jobs("cleaner", *NOW)
@@ -339,7 +339,7 @@ def test_a_request_that_cannot_be_ended_does_not_stop_the_others(
     fixture("hive3/a_crud", crud)
 
     def failing(*arguments: object) -> None:
-        raise RetryError("Cannot write to the queue: because no space is left")
+        raise RetryError("Cannot write to the queue: no space is left")
 
     monkeypatch.setattr(StandaloneCleaning, "end_dropped", failing)
     ran = jobs("cleaner", *NOW)

@@ -87,7 +87,7 @@ def test_what_was_read_goes_to_tasks_and_nothing_else(tmp_path: Path) -> None:
     assert SECRET not in repr(secrets)
     there = pickle.loads(pickle.dumps(secrets))
     assert (there.password("one"), there.password("three")) == (SECRET, None)
-    with pytest.raises(RefusedError, match=rf"^Cannot read {uri}: because only the driver, with the JVM"):
+    with pytest.raises(RefusedError, match=rf"^Cannot read {uri}: only the driver, with the JVM"):
         there.password("two")
 
 
@@ -103,7 +103,7 @@ def test_a_store_that_cannot_be_read(tmp_path: Path, text: str, told: str) -> No
     (tmp_path / "damaged").write_bytes(b"x")
     (tmp_path / "folder").mkdir()
     uri = text.format(tmp_path)
-    with pytest.raises(RefusedError, match=rf"^Cannot read passwords from {uri}: because Hadoop said .*({told})"):
+    with pytest.raises(RefusedError, match=rf"^Cannot read passwords from {uri}: Hadoop said .*({told})"):
         JavaSecrets(hadoop_in_jvm, {PROVIDERS: uri}).password("name")
 
 
@@ -119,6 +119,6 @@ def test_truststores(tmp_path: Path) -> None:
         (store, "VAULT", "changeit", "Java said KeyStoreException: VAULT not found"),
         (tmp_path / "none.jks", None, "changeit", "Java said FileNotFoundException: .*No such file"),
     ):
-        with pytest.raises(RefusedError, match=rf"^Cannot use the truststore {path}: because {told}") as caught:
+        with pytest.raises(RefusedError, match=rf"^Cannot use the truststore {path}: {told}") as caught:
             secrets.certificates(str(path), kind, password)
         assert "guess" not in str(caught.value)

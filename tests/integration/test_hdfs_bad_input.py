@@ -71,7 +71,7 @@ def told(ran: Ran) -> str:
     text = ran.told
     assert "\n" not in text
     assert not UNCLEAR.search(ran.out + ran.err), ran
-    assert re.match(r"Cannot .*: (because |the permission is missing: )", text), text
+    assert re.match(r"Cannot .*: [^ ]", text), text
     return text
 
 
@@ -123,7 +123,7 @@ def test_the_default_file_system_is_not_set(
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
     ran = jobs(job, "--location", "hdfs:///t", *(() if job == "cleaner" else ALL))
     assert ran.status in (1, 2)
-    assert told(ran) == "Cannot open hdfs:///: because fs.defaultFS is not set, which names no name node"
+    assert told(ran) == "Cannot open hdfs:///: fs.defaultFS is not set, which names no name node"
 
 
 def test_a_port_of_something_else(hdfs: Hdfs, jobs: Jobs) -> None:

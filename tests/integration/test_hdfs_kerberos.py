@@ -110,7 +110,7 @@ def test_who_is_not_let_in(
         assert "\n" not in ran.told
         return ran.told
 
-    at = f"Cannot look at {table}: because"
+    at = f"Cannot look at {table}:"
     logged.by(f"FILE:{tmp_path}/none")
     missing = f"No Kerberos credentials available (default cache: FILE:{tmp_path}/none)"
     assert told() == f"{at} there was no log-in with Kerberos ({missing})"
@@ -123,7 +123,7 @@ def test_who_is_not_let_in(
         assert told() == f"{at} there was no log-in with Kerberos (Ticket expired)"
     keytab = str(realm.keytab("zoe", "etl"))
     logged.by("FILE:/none", login=KerberosLogin(principal=f"nobody@{realm.realm}", keytab=keytab))
-    assert told(status=2).startswith(f"Cannot log in with Kerberos as nobody@{realm.realm}: because the keytab")
+    assert told(status=2).startswith(f"Cannot log in with Kerberos as nobody@{realm.realm}: the keytab")
     logged.as_("etl")
     AROUND.hadoop = {**AROUND.hadoop, "hadoop.security.authentication": "simple"}
     assert "; does it ask for Kerberos, of which core-site.xml says nothing?)" in told()

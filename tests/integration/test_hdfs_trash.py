@@ -110,7 +110,7 @@ def test_what_cannot_go_to_the_trash_stays(kept: Hdfs, as_user: As, tmp_path: Pa
     whats = {
         "bob": "the permission is missing: user bob needs the right to write (w) on /user,",
         "etl": "the permission is missing: user etl needs the right ",
-        "anna": "because the quota is used up (",
+        "anna": "the quota is used up (",
     }
     kept.client().mkdirs("/user/anna/.Trash/Current/full", create_parent=True)
     kept.client().set_owner("/user/anna/.Trash", "anna")

@@ -1525,7 +1525,7 @@ def test_a_compaction_is_undone_unless_somebody_reads(both: Site) -> None:
     busy = both.client.ask(both.database, laid.name)
     asked = [both(*undo, *how).document["undo"] for how in ((), ("--dry-run",))]
     assert {(entry["state"], entry["reason"]) for entry in asked} == {
-        ("conflict", f"Cannot undo the compaction of {laid.full_name}: because request {busy} for it is initiated")
+        ("conflict", f"Cannot undo the compaction of {laid.full_name}: request {busy} for it is initiated")
     }
     both.sql("DELETE FROM compaction_queue WHERE cq_id = %s", busy)
     for reader in (both.client.reading(both.database, laid.name), both.client.reading(both.database)):

@@ -288,7 +288,7 @@ def test_requests_taken_before_taking_fails_are_done(
     def flaky(self: Hms, *given):
         calls.append(given)
         if len(calls) == 3:
-            raise RetryError("Cannot take a request: because the metastore is away")
+            raise RetryError("Cannot take a request: the metastore is away")
         return real(self, *given)
 
     with monkeypatch.context() as patch:
@@ -320,7 +320,7 @@ def test_a_lost_answer_does_not_mix_requests_up(lake: Lake, service: Service, mo
         answer = real(self, *given, **more)
         calls.append(answer)
         if len(calls) == 1:
-            raise UnknownOutcomeError("Cannot tell whether it is queued: because the answer was lost")
+            raise UnknownOutcomeError("Cannot tell whether it is queued: the answer was lost")
         return answer
 
     monkeypatch.setattr(Hms, "compact", flaky)
@@ -343,10 +343,10 @@ def test_a_request_that_cannot_be_queued_again_says_so(
     lake.request(made)
 
     def conflict(*_: object, **__: object) -> None:
-        raise ConflictError("Cannot list it: because another works there")
+        raise ConflictError("Cannot list it: another works there")
 
     def away(*_: object, **__: object) -> None:
-        raise RetryError("Cannot request a compaction: because the metastore is away")
+        raise RetryError("Cannot request a compaction: the metastore is away")
 
     with monkeypatch.context() as patch:
         patch.setattr(compact, "prepare", conflict)
@@ -382,11 +382,11 @@ def test_a_place_that_cannot_be_given_back_costs_no_report(
 
     def bad(fs, place, *given, **more):
         if place.target.ref.table == "close1":
-            raise RetryError("Cannot list it: because the disk is away")
+            raise RetryError("Cannot list it: the disk is away")
         return real(fs, place, *given, **more)
 
     def away(*_: object, **__: object) -> None:
-        raise RetryError("Cannot abort it: because the metastore is away")
+        raise RetryError("Cannot abort it: the metastore is away")
 
     monkeypatch.setattr(compact, "prepare", bad)
     with monkeypatch.context() as patch:

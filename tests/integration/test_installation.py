@@ -190,7 +190,7 @@ def test_the_command_of_another_user(built: Built, installation: Installation, w
     assert (work / ".local/state/acidlib/queue.db").exists()
     gone = built.acidlib("show", another=True, HOME=str(work), ACIDLIB_CONF_DIR=str(work / "none"))
     assert (gone.returncode, gone.stdout) == (1, "")
-    assert "because ACIDLIB_CONF_DIR names no directory there" in gone.stderr
+    assert "ACIDLIB_CONF_DIR names no directory there" in gone.stderr
 
 
 HOMES = {"no home": NOWHERE, "an empty one": {"HOME": ""}}

@@ -138,13 +138,13 @@ def test_the_kind_tells_what_can_be_done_about_an_error(
     jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch, job: str, error: type[Exception], kind: str
 ) -> None:
     def fail(*_: object, **__: object) -> None:
-        raise error("Cannot do it:\nbecause of the test")
+        raise error("Cannot do it:\nthe test says so")
 
     monkeypatch.setattr("acidlib.service.compact.run_compaction", fail)
     ran = jobs(job, "--location", crud, "--all-committed")
     assert (ran.status, ran.document["job"], ran.error["kind"]) == (1, job, kind)
-    assert "because of the test" in ran.error["message"]
-    assert "because of the test" in ran.err
+    assert "the test says so" in ran.error["message"]
+    assert "the test says so" in ran.err
     debug = jobs(job, "--location", crud, "--all-committed", "--debug", traceback=True)
     assert "Traceback" in debug.err
     assert debug.out == ran.out
@@ -184,7 +184,7 @@ def test_a_result_that_nobody_takes(tmp_path: Path, crud: Path) -> None:
         )  # fmt: skip
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
-        "error: Cannot write the result to standard output: because No space left on device; what was done is done"
+        "error: Cannot write the result to standard output: No space left on device; what was done is done"
     ]
 
 

@@ -125,7 +125,7 @@ def test_a_line_for_each_wrong_setting(
 
     def told(login: KerberosLogin, **options: str) -> str:
         line = refusal(uri, replace(sasl(login), **{"host": "localhost", "realm": at} | options))
-        start = f"Cannot log in to the metastore {uri}: because "
+        start = f"Cannot log in to the metastore {uri}: "
         assert line.startswith(start), line
         return line.removeprefix(start)
 
@@ -161,9 +161,9 @@ def test_a_line_for_each_wrong_setting(
             return refusal(uri, replace(sasl(with_keytab(link)), host="localhost", realm=at))
 
     nobody = told_of_krb5_conf(lambda text: re.sub(r"(kdc = .*:).*", r"\g<1>9", text))
-    assert nobody.startswith(f"Cannot reach the metastore {uri}: because no KDC of the realm answers (Kerberos says: ")
-    assert "because krb5.conf names no KDC of the realm; " in told_of_krb5_conf(lambda text: text.split("[realms]")[0])
-    assert "because krb5.conf cannot be understood (" in told_of_krb5_conf(lambda text: f"[libdefaults\n{text}")
+    assert nobody.startswith(f"Cannot reach the metastore {uri}: no KDC of the realm answers (Kerberos says: ")
+    assert "krb5.conf names no KDC of the realm; " in told_of_krb5_conf(lambda text: text.split("[realms]")[0])
+    assert "krb5.conf cannot be understood (" in told_of_krb5_conf(lambda text: f"[libdefaults\n{text}")
 
 
 def test_a_protection_that_is_not_offered(servers: Servers, realm: Kdc, anna: KerberosLogin) -> None:
@@ -172,7 +172,7 @@ def test_a_protection_that_is_not_offered(servers: Servers, realm: Kdc, anna: Ke
     with servers.metastore(Generation.HIVE4, realm=realm, properties={"hadoop.rpc.protection": "privacy"}) as made:
         assert "default" in reach(made.uri, sasl(anna)).database_names()
         assert refusal(made.uri, sasl(anna, Protection.AUTHENTICATION)).endswith(
-            "because the server offers privacy, and hadoop.rpc.protection is authentication here"
+            "the server offers privacy, and hadoop.rpc.protection is authentication here"
         )
 
 
@@ -193,7 +193,7 @@ def test_a_login_over_tls(servers: Servers, realm: Kdc, anna: KerberosLogin, tmp
         with connect([uri], options, user="tester", host="here") as hms:
             hms.abort_txn(hms.open_txn(TxnType.DEFAULT, "over TLS"), TxnType.DEFAULT)
             assert _protection_of(hms) is Protection.AUTHENTICATION
-        with pytest.raises(RefusedError, match=r"because the server does not speak SASL$"):
+        with pytest.raises(RefusedError, match=r"the server does not speak SASL$"):
             connect([uri], replace(options, tls=None, attempts=1), user="tester", host="here")
 
 
@@ -210,7 +210,7 @@ def test_a_job_logs_in_as_spark_was_told(
     service = Service(jobs=jobs, uri=metastore.uri)
     made = lake.table("logged_in")
     line = only_line(service("major_compact", "--table", made.full))
-    assert line.startswith(f"error: Cannot log in to the metastore {metastore.uri}: because there is no ticket; run ")
+    assert line.startswith(f"error: Cannot log in to the metastore {metastore.uri}: there is no ticket; run ")
     monkeypatch.setattr(AROUND, "login", anna)
     assert service.compact(made).states == ["ready for cleaning"]
     lake.check(made)
@@ -241,13 +241,13 @@ def test_what_stands_before_the_command_logs_in(
         ran = command("major-compact", "--table", made.full, login=login)
         assert ran.returncode == (0 if login else 1), ran.stderr
         assert "Traceback" not in ran.stderr
-        assert ("because there is no ticket; run kinit" in ran.stderr) == (not login)
+        assert ("there is no ticket; run kinit" in ran.stderr) == (not login)
     assert lake.states(made) == ["ready for cleaning"]
     for job in (("show",), ("status",), ("doctor",)):
         ran = command(*job, login=given)
         assert "Kerberos" not in ran.stdout + ran.stderr, ran.stderr
         assert ran.returncode == 0, ran.stdout + ran.stderr
-        assert "because there is no ticket; run kinit" in (ran := command(*job)).stdout + ran.stderr
+        assert "there is no ticket; run kinit" in (ran := command(*job)).stdout + ran.stderr
 
 
 class Gateway(ThreadingHTTPServer):
@@ -313,7 +313,7 @@ def test_http_behind_a_gateway_that_asks_for_kerberos(
             with connect([uri], options, user="anna", host="here", sleep=time.sleep) as hms:
                 hms.abort_txn(hms.open_txn(TxnType.DEFAULT, "gateway"), TxnType.DEFAULT)
             assert set(gateway.users) == {f"anna@{realm.realm}"}
-            told = rf"^Cannot use the metastore {uri}: because it asks for Kerberos, and there is no ticket; run kinit"
+            told = rf"^Cannot use the metastore {uri}: it asks for Kerberos, and there is no ticket; run kinit"
             with pytest.raises(RefusedError, match=told):
                 connect([uri], replace(options, http=HttpOptions(login=KerberosLogin())), user="x", host="here")
         finally:
@@ -358,14 +358,14 @@ def test_a_run_longer_than_its_tickets(
                 # what is open stays open, what is new needs a ticket
                 assert "default" in open_before.database_names()
             told = refusal(asked.uri, sasl(cached))
-            assert re.search(rf"because the ticket of anna@{realm.realm} ended at \d{{4}}-.* UTC; run kinit, or ", told)
+            assert re.search(rf"the ticket of anna@{realm.realm} ended at \d{{4}}-.* UTC; run kinit, or ", told)
             asked.restart()
             assert service.compact(other).states == ["ready for cleaning"]
             for table in (made, other):
                 lake.check(table)
             realm.stop()
             time.sleep(COURSE_TICKET_SECONDS + 1)
-            told = f"Cannot reach the metastore {asked.uri}: because no KDC of the realm answers (Kerberos says: "
+            told = f"Cannot reach the metastore {asked.uri}: no KDC of the realm answers (Kerberos says: "
             assert refusal(asked.uri, sasl(anna)).startswith(told)
         finally:
             asked.remove()

@@ -151,7 +151,7 @@ def test_a_history_that_cannot_be_purged_hides_no_result(
 ) -> None:
     """Neither of a run that did all, nor of one that could not go on."""
     places = Places(tmp_path / "db.db" / "t", 3)
-    why = "Cannot purge the history of the queue: because the database is gone"
+    why = "Cannot purge the history of the queue: the database is gone"
 
     def purge(backend: StandaloneBackend) -> None:
         raise RetryError(why)

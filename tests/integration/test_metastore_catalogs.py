@@ -76,9 +76,7 @@ def test_each_catalog_is_served_alone(
         if metastore.generation is Generation.HIVE4:
             lake.request(lake.add(made, [Transaction(inserts=rows(500, 9))], 4))
             (refused,) = service.good("major_compact").compactions
-            assert refused["reason"] == (
-                "Cannot compact lake.one: because it is a table of the catalog second, not of hive"
-            )
+            assert refused["reason"] == ("Cannot compact lake.one: it is a table of the catalog second, not of hive")
         # a name that both have is refused in both
         with Lake(metastore, database="twice") as first:
             of_first = first.table("t")
@@ -92,5 +90,5 @@ def test_each_catalog_is_served_alone(
                     (told,) = service.good("major_compact", "--table", "twice.t").compactions
                     assert told["state"] == "skipped"
                     assert told["reason"].startswith(
-                        f"Cannot compact twice.t: because the catalog {other} has a transactional table of this name"
+                        f"Cannot compact twice.t: the catalog {other} has a transactional table of this name"
                     )

@@ -103,11 +103,11 @@ def test_who_is_let_in(http_metastore: Metastore, hive4_metastore: Metastore) ->
         names = [TableRef("default", f"{'long' * 30}{number}") for number in range(100)]
         assert len(hms.valid_write_ids(names, hms.open_txns())) == 100
         hms.abort_txn(hms.open_txn(TxnType.DEFAULT, "http test"), TxnType.DEFAULT)
-    with pytest.raises(RefusedError, match=r"^Cannot use the metastore .*: because there is no metastore at this path"):
+    with pytest.raises(RefusedError, match=r"^Cannot use the metastore .*: there is no metastore at this path"):
         reach(http_metastore, HttpOptions(path="/other/*"))
-    with pytest.raises(RefusedError, match=r"^Cannot use thrift://.*: because the answer of set_ugi cannot be read"):
+    with pytest.raises(RefusedError, match=r"^Cannot use thrift://.*: the answer of set_ugi cannot be read"):
         reach(http_metastore, None)
-    with pytest.raises(RetryError, match=r"^Cannot reach the metastore .*: because the server closed the connection "):
+    with pytest.raises(RetryError, match=r"^Cannot reach the metastore .*: the server closed the connection "):
         reach(hive4_metastore)
 
 
@@ -169,21 +169,17 @@ def test_a_token_over_tls(
         by_its_uri = [metastore.uri.replace("thrift", "https")]
         with connect(by_its_uri, ConnectionOptions(attempts=1, http=http), user="nobody", host="here") as hms:
             assert hms.generation is Generation.HIVE4
-        told = f"error: Cannot use the metastore {metastore.uri}: because it does not let us in: 401 Unauthorized"
+        told = f"error: Cannot use the metastore {metastore.uri}: it does not let us in: 401 Unauthorized"
         for wrong in (token(key, time.time() - 600), token(rsa.generate_private_key(65537, 2048), time.time() + 600)):
             monkeypatch.setenv("HMS_JWT", wrong)
             line = only_line(service("show_compactions"))
             assert line.startswith(told)
             assert wrong not in line
         monkeypatch.delenv("HMS_JWT")
-        assert "because the variable HMS_JWT is not set" in only_line(service("show_compactions"))
-        with pytest.raises(
-            RefusedError, match=r"^Cannot trust the metastore .*: because its certificate does not pass"
-        ):
+        assert "the variable HMS_JWT is not set" in only_line(service("show_compactions"))
+        with pytest.raises(RefusedError, match=r"^Cannot trust the metastore .*: its certificate does not pass"):
             reach(metastore, OPTIONS, TlsOptions())
-        with pytest.raises(
-            RefusedError, match=r"^Cannot use .*: because the server does not speak HTTP \(is it .* TLS"
-        ):
+        with pytest.raises(RefusedError, match=r"^Cannot use .*: the server does not speak HTTP \(is it .* TLS"):
             reach(metastore)
 
 
@@ -231,24 +227,20 @@ def test_what_is_no_metastore_there(zookeeper: ZooKeeper, client: KazooClient, t
     with pytest.raises(RefusedError) as refused:
         found("nowhere")
     assert str(refused.value) == (
-        f"Cannot find the metastore: because the ZooKeeper {server} has no node /nowhere: hive.zookeeper.namespace "
+        f"Cannot find the metastore: the ZooKeeper {server} has no node /nowhere: hive.zookeeper.namespace "
         "names it, and no metastore may have registered yet"
     )
     client.create("/some")
     with pytest.raises(RetryError) as retry:
         found("some")
-    assert str(retry.value) == (
-        f"Cannot find a metastore: because none is registered in the ZooKeeper {server} below /some"
-    )
+    assert str(retry.value) == (f"Cannot find a metastore: none is registered in the ZooKeeper {server} below /some")
     client.create("/some/b", b"host2:9084")
     client.create("/some/a", b"host1:9083")
     client.create("/some/c", b"host2:9084")
     assert found("some") == ["thrift://host1:9083", "thrift://host2:9084"]
     for data in (b"", b"host", b"host:port", b"\xff\xfe", b"a:1,b:2", b"serverUri=h:1;version=4", b"x@h:1", b"h:1/p"):
         client.set("/some/b", data)
-        with pytest.raises(
-            RefusedError, match=r"^Cannot find the metastore: because the node /some/b of .* is not host"
-        ):
+        with pytest.raises(RefusedError, match=r"^Cannot find the metastore: the node /some/b of .* is not host"):
             found("some")
 
 
@@ -267,16 +259,16 @@ def test_a_zookeeper_over_tls(
     for password in (None, "s3cret"):
         key = {"key_file": str(key_as_pem(zookeepers_store, password)), "key_password": password}
         assert found(replace(trusting, **key)) == ["thrift://host1:9083"]
-    with pytest.raises(RefusedError, match=r"^Cannot use the key in .*key-s3cret\.pem: because it cannot be read"):
+    with pytest.raises(RefusedError, match=r"^Cannot use the key in .*key-s3cret\.pem: it cannot be read"):
         found(replace(trusting, **key | {"key_password": None}))
     # it does not say whom it asks for a certificate, and to whom it speaks without TLS
     for tls, server in ((trusting, zookeeper.secure_server), (replace(trusting, **key), zookeeper.server)):
-        with pytest.raises(RetryError, match=r"^Cannot find the metastore: because the ZooKeeper .* did not answer"):
+        with pytest.raises(RetryError, match=r"^Cannot find the metastore: the ZooKeeper .* did not answer"):
             found(tls, server=server, seconds=1)
     with pytest.raises(RefusedError) as caught:
         found(replace(trusting, ca_file=None, **key), seconds=1)
     assert str(caught.value) == (
-        f"Cannot trust the ZooKeeper {zookeeper.secure_server} below /secure: because the certificate of "
+        f"Cannot trust the ZooKeeper {zookeeper.secure_server} below /secure: the certificate of "
         f"{zookeeper.secure_server} does not pass: self-signed certificate"
     )
 
@@ -311,7 +303,7 @@ def test_a_zookeeper_of_several_servers_of_which_one_dies(
         assert proxy.happened == ["after update_compactor_state"]
         assert ran.states == ["ready for cleaning"]
         made[0].kill()  # of three, one is not enough
-        with pytest.raises(RetryError, match=r"^Cannot find the metastore: because the ZooKeeper .* did not answer"):
+        with pytest.raises(RetryError, match=r"^Cannot find the metastore: the ZooKeeper .* did not answer"):
             registered(parse_endpoints([uri]), timeout_seconds=3)
 
 
@@ -319,9 +311,9 @@ def test_a_zookeeper_that_does_not_answer(jobs: Jobs) -> None:
     server = f"127.0.0.1:{free_port()}"
     with pytest.raises(RetryError) as caught:
         registered(parse_endpoints([f"zookeeper://{server}/hive"]), timeout_seconds=1)
-    assert str(caught.value) == (f"Cannot find the metastore: because the ZooKeeper {server} did not answer within 1 s")
+    assert str(caught.value) == (f"Cannot find the metastore: the ZooKeeper {server} did not answer within 1 s")
     ran = jobs("show_compactions", "--metastore-uri", f"zookeeper://{server}/hive?x=1")
-    assert ran.err.rstrip().endswith("because it names no node; it has to be zookeeper://host:port/namespace")
+    assert ran.err.rstrip().endswith("it names no node; it has to be zookeeper://host:port/namespace")
 
 
 def public(key: rsa.RSAPrivateKey) -> dict[str, str]:

@@ -114,9 +114,9 @@ def test_a_metastore_that_is_gone(metastore: Metastore) -> None:
     with reach(metastore.uri) as hms:
         metastore.kill()
         try:
-            with pytest.raises(RetryError, match=rf"^Cannot reach the metastore {metastore.uri}: because "):
+            with pytest.raises(RetryError, match=rf"^Cannot reach the metastore {metastore.uri}: "):
                 hms.database_names()
-            with pytest.raises(RetryError, match=rf"^Cannot reach the metastore {metastore.uri}: because "):
+            with pytest.raises(RetryError, match=rf"^Cannot reach the metastore {metastore.uri}: "):
                 hms.open_txn(TxnType.DEFAULT, "transport test")
         finally:
             metastore.start()
@@ -138,10 +138,9 @@ def test_a_wrong_port() -> None:
     with pytest.raises(RetryError) as caught:
         reach(",".join(uris))
     assert str(caught.value) == (
-        f"Cannot reach the metastore {uris[0]}, {uris[1]}: because {uris[0]}: connection refused; {uris[1]}: "
-        "connection refused"
+        f"Cannot reach the metastore {uris[0]}, {uris[1]}: {uris[0]}: connection refused; {uris[1]}: connection refused"
     )
-    with pytest.raises(RetryError, match=r"^Cannot reach the metastore thrift://nohost.invalid:9083: because "):
+    with pytest.raises(RetryError, match=r"^Cannot reach the metastore thrift://nohost.invalid:9083: "):
         reach("thrift://nohost.invalid")
 
 
@@ -154,7 +153,7 @@ def test_an_http_server_is_no_metastore() -> None:
     try:
         for options in (QUICK, ConnectionOptions(connect_timeout_seconds=1, framed=True, attempts=1)):
             # it waits for the end of a line, or answers with a text
-            with pytest.raises((RefusedError, RetryError), match=rf"^Cannot (use|reach the metastore) {uri}: because "):
+            with pytest.raises((RefusedError, RetryError), match=rf"^Cannot (use|reach the metastore) {uri}: "):
                 reach(uri, options)
     finally:
         server.shutdown()
@@ -169,21 +168,21 @@ def test_a_server_that_answers_with_text_is_no_metastore() -> None:
 
     with listening(answer) as uri:
         for framed in (False, True):
-            with pytest.raises(RefusedError if not framed else RetryError, match=rf"{uri}: because "):
+            with pytest.raises(RefusedError if not framed else RetryError, match=rf"{uri}: "):
                 reach(uri, ConnectionOptions(connect_timeout_seconds=3, attempts=1, framed=framed))
 
 
 def test_a_server_that_closes_the_connection() -> None:
     with (
         listening(lambda connection: connection.close()) as uri,
-        pytest.raises(RetryError, match=rf"^Cannot reach the metastore {uri}: because .* {HINT}$"),
+        pytest.raises(RetryError, match=rf"^Cannot reach the metastore {uri}: .* {HINT}$"),
     ):
         reach(uri)
 
 
 def test_postgresql_is_no_metastore(hive4_metastore: Metastore) -> None:
     port = hive4_metastore.database_url.rpartition(":")[2].partition("/")[0]
-    with pytest.raises((RefusedError, RetryError), match=rf"thrift://127.0.0.1:{port}: because "):
+    with pytest.raises((RefusedError, RetryError), match=rf"thrift://127.0.0.1:{port}: "):
         reach(f"thrift://127.0.0.1:{port}")
 
 
@@ -209,13 +208,13 @@ def test_a_buffered_client_at_a_framed_server(
     framed_metastores: dict[Generation, Metastore], generation: Generation
 ) -> None:
     uri = framed_metastores[generation].uri
-    with pytest.raises(RetryError, match=rf"^Cannot reach the metastore {uri}: because .* {HINT}$"):
+    with pytest.raises(RetryError, match=rf"^Cannot reach the metastore {uri}: .* {HINT}$"):
         reach(uri)
 
 
 @HIVE3_AND_4
 def test_a_framed_client_at_a_buffered_server(metastore: Metastore) -> None:
-    with pytest.raises(RetryError, match=rf"^Cannot reach the metastore {metastore.uri}: because .* {HINT}$"):
+    with pytest.raises(RetryError, match=rf"^Cannot reach the metastore {metastore.uri}: .* {HINT}$"):
         reach(metastore.uri, ConnectionOptions(connect_timeout_seconds=2, framed=True, attempts=1))
 
 
@@ -234,20 +233,18 @@ def test_tls(servers: Servers, tmp_path: Path, generation: Generation) -> None:
             if generation is Generation.HIVE4:  # the end of a connection is seen through TLS as well, of any server
                 metastore.restart()
             hms.abort_txn(hms.open_txn(TxnType.DEFAULT, "transport test"), TxnType.DEFAULT)
-        with pytest.raises(
-            RefusedError, match=rf"^Cannot trust the metastore {metastore.uri}: because its certificate"
-        ):
+        with pytest.raises(RefusedError, match=rf"^Cannot trust the metastore {metastore.uri}: its certificate"):
             reach(metastore.uri, ConnectionOptions(tls=TlsOptions()))
         wrong_name = f"thrift://localhost:{metastore.port}"
-        with pytest.raises(RefusedError, match=rf"^Cannot trust the metastore {wrong_name}: because .*localhost"):
+        with pytest.raises(RefusedError, match=rf"^Cannot trust the metastore {wrong_name}: .*localhost"):
             reach(wrong_name, ConnectionOptions(tls=trusted))
-        with pytest.raises(RefusedError, match=rf"^Cannot use {metastore.uri}: because .* {HINT}$"):
+        with pytest.raises(RefusedError, match=rf"^Cannot use {metastore.uri}: .* {HINT}$"):
             reach(metastore.uri)
 
 
 @pytest.mark.parametrize("generation", [Generation.HIVE4], ids=str)
 def test_tls_at_a_server_without(metastore: Metastore) -> None:
-    with pytest.raises(RetryError, match=rf"^Cannot reach the metastore {metastore.uri}: because TLS could not be"):
+    with pytest.raises(RetryError, match=rf"^Cannot reach the metastore {metastore.uri}: TLS could not be"):
         reach(metastore.uri, ConnectionOptions(tls=TlsOptions(), connect_timeout_seconds=3, attempts=1))
 
 
@@ -282,7 +279,7 @@ def test_a_login_with_a_password_over_tls(servers: Servers, tmp_path: Path) -> N
         by_files = {"acidlib.metastore.password.file": str(password_file)}
         by_files["acidlib.metastore.ca.file"] = str(store.with_name("ca.pem"))
         assert works(reach(metastore.uri, options_from_settings(login | tls | by_files, secrets=JavaSecrets())))
-        with pytest.raises(RefusedError, match=rf"^Cannot log in to the metastore {metastore.uri}: because ") as caught:
+        with pytest.raises(RefusedError, match=rf"^Cannot log in to the metastore {metastore.uri}: ") as caught:
             reach(metastore.uri, options({"joe": "guess"} | truststore, login | trusting))
         assert "guess" not in str(caught.value)
         with pytest.raises((RefusedError, RetryError)):
@@ -311,7 +308,7 @@ def test_a_login_with_a_password_of_a_directory(servers: Servers, hive4_metastor
                 password_file.write_text(f"{password}\n")
                 return works(reach(metastore.uri, options_from_settings(settings | others, secrets=JavaSecrets())))
 
-            refused = rf"^Cannot log in to the metastore {metastore.uri}: because Error validating the login$"
+            refused = rf"^Cannot log in to the metastore {metastore.uri}: Error validating the login$"
             assert let_in("secret word")
             for password, others in (
                 ("guess", {}),

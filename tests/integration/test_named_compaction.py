@@ -101,7 +101,7 @@ def test_no_partition_matches(jobs: Jobs, part: Path) -> None:
     before = tree(part)
     ran = jobs("major_compact", "--location", part, "--all-committed", "--partition", "dt=1999-*")
     assert (ran.status, ran.error["kind"]) == (1, "missing")
-    assert ran.error["message"].endswith("because none matches dt=1999-*")
+    assert ran.error["message"].endswith("none matches dt=1999-*")
     assert tree(part) == before
 
 
@@ -378,7 +378,7 @@ def break_second_rename(monkeypatch: pytest.MonkeyPatch, failing, *, way_back: b
 
 
 def raise_retry() -> None:
-    raise RetryError("Cannot rename: because the test says so")
+    raise RetryError("Cannot rename: the test says so")
 
 
 NEXT_JOBS = {

@@ -166,7 +166,7 @@ def test_a_start_that_fails_shows_the_end_of_the_log(tmp_path: Path) -> None:
         environment=os.environ,
         directory=tmp_path,
     )
-    with pytest.raises(ServerError, match=r"(?s)Cannot start the thing: because it ended with status 3;.*no such luck"):
+    with pytest.raises(ServerError, match=r"(?s)Cannot start the thing: it ended with status 3;.*no such luck"):
         server.start()
     assert server.pid is None
 
@@ -174,7 +174,7 @@ def test_a_start_that_fails_shows_the_end_of_the_log(tmp_path: Path) -> None:
 def test_without_maven_one_line_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jars, "CACHE", tmp_path / "cache")
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ServerError, match=r"^Cannot bring the jars of hive3: because Maven is needed.*$"):
+    with pytest.raises(ServerError, match=r"^Cannot bring the jars of hive3: Maven is needed.*$"):
         jars.hive_release("hive3")
 
 
@@ -197,5 +197,5 @@ def test_without_a_jdk_one_line_says_so(
     if home is not None:
         monkeypatch.setenv("JAVA_HOME", str(tmp_path / home))
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ServerError, match=f"^Cannot run Hive: because a JDK 17 or newer is needed, and {reason}$"):
+    with pytest.raises(ServerError, match=f"^Cannot run Hive: a JDK 17 or newer is needed, and {reason}$"):
         java.java_home.__wrapped__()

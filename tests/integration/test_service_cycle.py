@@ -428,7 +428,7 @@ def test_where_all_was_rolled_back_and_cleaned_there_is_nothing_to_do(jobs: Jobs
 def test_a_named_location_that_is_empty_and_not_known_is_an_error(jobs: Jobs, tmp_path: Path) -> None:
     """A mount may be missing."""
     (tmp_path / "t" / "p=1").mkdir(parents=True)
-    no_table, empty = ("refused", "neither it nor a partition below it holds"), ("missing", "because it is empty")
+    no_table, empty = ("refused", "neither it nor a partition below it holds"), ("missing", "it is empty")
     for place, (kind, told) in ((tmp_path / "t", no_table), (tmp_path / "t" / "p=1", empty)):
         ran = jobs("major_compact", "--location", place, "--all-committed")
         assert (ran.status, ran.error["kind"]) == (1, kind)

@@ -307,7 +307,7 @@ def test_executors_are_killed_until_spark_gives_up(
             patch.setattr(spark, "_MOST_GIVEN_UP", 0)
         ran = spark_jobs("major_compact", *NAMED, place, text=True)
     assert ran.status == 1
-    assert "because Spark gave it up: SparkException: Job aborted" in " ".join(ran.out.split())
+    assert "Spark gave it up: SparkException: Job aborted" in " ".join(ran.out.split())
     assert "Traceback" not in ran.err
     assert_given_up(place, cluster)
     assert added(before, tree(place)) == set()

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.live, pytest.mark.spark]
 
 ALL = ("--all-committed",)
 SOON = ("--set", "hive.compactor.delta.num.threshold=1")
-OPEN = "bucket_00000_flush_length: because it is still being written: 0 of its 8 bytes can be read"
+OPEN = "bucket_00000_flush_length: it is still being written: 0 of its 8 bytes can be read"
 
 Jvm = Callable[[Mapping[str, str]], tuple[Any, Any]]
 
@@ -52,9 +52,9 @@ def test_a_server_that_is_away_is_waited_for_once(jvm: Jvm) -> None:
         "ipc.client.connect.max.retries": "0",
     }
     unanswered = UnreachableServers()
-    with pytest.raises(RetryError, match="Cannot open viewfs://away/of/t: because Hadoop said ConnectException: "):
+    with pytest.raises(RetryError, match="Cannot open viewfs://away/of/t: Hadoop said ConnectException: "):
         Hadoop(lambda: jvm(mounts)).resolve("viewfs://away/of/t", unanswered)
-    with pytest.raises(RetryError, match="Cannot open viewfs://away/of/u: because viewfs://away does not answer"):
+    with pytest.raises(RetryError, match="Cannot open viewfs://away/of/u: viewfs://away does not answer"):
         Hadoop().resolve("viewfs://away/of/u", unanswered)
 
 
@@ -78,7 +78,7 @@ def test_links_by_expressions_are_followed_by_hadoop(
     assert [name for name in names(hdfs, table) if name[0] != "_"] == ["base_0000004"]
     assert merge.read(downloaded(hdfs, table, tmp_path / "copy"), strict=True) == before
     gone = jobs("initiator", "--location", f"{named}/absent", *ALL)
-    assert gone.error["message"].endswith("because there is no such file or directory")
+    assert gone.error["message"].endswith("there is no such file or directory")
     inside = jobs("initiator", "--location", "viewfs://rx/of", *ALL)
     assert "links below it" in inside.error["message"]
 

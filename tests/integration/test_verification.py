@@ -353,7 +353,7 @@ def test_the_operator_may_say_that_a_result_is_right(jobs: Jobs, table: Path, mo
 def test_what_was_not_published_holds_nothing(jobs: Jobs, table: Path, monkeypatch: Patch) -> None:
     there = visible(table)
     with monkeypatch.context() as patch:
-        patch.setattr(RenameStage, "publish", raising(RetryError("Cannot rename: because no space is left")))
+        patch.setattr(RenameStage, "publish", raising(RetryError("Cannot rename: no space is left")))
         assert compact(jobs, table, "major", "--verify").states == ["failed"]
     assert visible(table) == there
     assert "result not verified" not in {one["trouble"] for one in findings(jobs, table)}

@@ -117,7 +117,7 @@ def raises_another(unit: Unit, *rest: Any) -> None:
 
 def leaves_a_file(unit: Unit, data: MemoryFiles, path: str, *rest: Any) -> None:
     data.create(path).write(b"half")
-    raise CorruptError(f"Cannot read {path}: because of this")
+    raise CorruptError(f"Cannot read {path}: this")
 
 
 def forgets_deletes(unit: Unit, *rest: Any) -> None:

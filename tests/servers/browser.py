@@ -66,8 +66,8 @@ def _brought() -> Path:
 
 def _run(command: Sequence[str], place: Path, environment: dict[str, str], what: str) -> str:
     if shutil.which(command[0]) is None:
-        raise ServerError(f"Cannot {what}: because {command[0]} is needed, and is not on the PATH")
+        raise ServerError(f"Cannot {what}: {command[0]} is needed, and is not on the PATH")
     ran = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, timeout=600)
     if ran.returncode:
-        raise ServerError(f"Cannot {what}: because {command[0]} said: {ran.stderr.strip()[-500:]}")
+        raise ServerError(f"Cannot {what}: {command[0]} said: {ran.stderr.strip()[-500:]}")
     return ran.stdout

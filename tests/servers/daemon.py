@@ -116,7 +116,7 @@ class Daemon(OneProcess):
     def memory_mb(self) -> int:
         """Its resident memory now. Raises ServerError when it does not run."""
         if self._process is None:
-            raise ServerError(f"Cannot measure {self._name}: because it was not started")
+            raise ServerError(f"Cannot measure {self._name}: it was not started")
         return self._process.memory_mb()
 
     def _new_process(self) -> ServerProcess:
@@ -150,5 +150,5 @@ def _java(version: str) -> Path:
     home = java_for(version)
     if home is None:
         oldest = LATER[version].java
-        raise ServerError(f"Cannot run Hive {version}: because a JDK {oldest} or newer is needed, and there is none")
+        raise ServerError(f"Cannot run Hive {version}: a JDK {oldest} or newer is needed, and there is none")
     return home

@@ -51,7 +51,7 @@ def _build(name: str, place: Path) -> None:
             cwd=place,
         )
     if ran.returncode:
-        raise ServerError(f"Cannot build {name}: because go ended with status {ran.returncode}:\n{last_lines(log, 5)}")
+        raise ServerError(f"Cannot build {name}: go ended with status {ran.returncode}:\n{last_lines(log, 5)}")
 
 
 def _brought() -> Path:
@@ -65,6 +65,6 @@ def _brought() -> Path:
             ran = subprocess.run([*words, "--target", str(partial), _GO], capture_output=True, text=True)
             if ran.returncode:
                 reason = ran.stderr.strip().rpartition("\n")[2]
-                raise ServerError(f"Cannot bring Go: because there is none on the PATH, and pip says: {reason}")
+                raise ServerError(f"Cannot bring Go: there is none on the PATH, and pip says: {reason}")
             partial.rename(place)
     return place

@@ -130,7 +130,7 @@ class Hdfs(Startable):
         while not condition():
             if time.monotonic() > deadline:
                 end = last_lines(self.name_node.log)
-                raise ServerError(f"Cannot use HDFS: because its nodes did not find each other; end of the log:\n{end}")
+                raise ServerError(f"Cannot use HDFS: its nodes did not find each other; end of the log:\n{end}")
             time.sleep(POLL_SECONDS)
 
     def _is_whole(self) -> bool:
@@ -196,7 +196,7 @@ class Hdfs(Startable):
         command = [*self._java("tool"), main, *arguments]
         ran = subprocess.run(command, env=_environment(), cwd=self._directory, capture_output=True, text=True)
         if ran.returncode:
-            raise ServerError(f"Cannot run {main} {' '.join(arguments)}: because it said {ran.stdout}{ran.stderr}")
+            raise ServerError(f"Cannot run {main} {' '.join(arguments)}: it said {ran.stdout}{ran.stderr}")
         return ran.stdout
 
     def memory_mb(self) -> int:

@@ -71,7 +71,7 @@ def hive_release(name: str, version: str | None = None) -> Release:
     jars = tuple(str(jar) for jar in found)
     schemas = list((place / "schema").rglob("hive-schema-*.postgres.sql"))
     if not jars or len(schemas) != 1:
-        raise ServerError(f"Cannot use {place}: because it holds {len(jars)} jars and {len(schemas)} schema scripts")
+        raise ServerError(f"Cannot use {place}: it holds {len(jars)} jars and {len(schemas)} schema scripts")
     return Release(jars=jars, schema=schemas[0])
 
 
@@ -136,7 +136,7 @@ def compiled(source: Path, jars: Sequence[str], home: Path | None = None) -> Pat
                 ]
                 ran = subprocess.run(command, capture_output=True, text=True)
                 if ran.returncode:
-                    raise ServerError(f"Cannot compile {source}: because {ran.stderr.strip()[:300]}")
+                    raise ServerError(f"Cannot compile {source}: {ran.stderr.strip()[:300]}")
                 with zipfile.ZipFile(half, "w") as packed:
                     for path in sorted(classes.rglob("*.class")):
                         packed.write(path, path.relative_to(classes))

@@ -39,7 +39,7 @@ def java_home() -> Path:
             return java.resolve().parents[1]
         found.append(f"{java} is {f'Java {version}' if version is not None else 'no Java'}")
     reason = " and ".join(found) if found else "JAVA_HOME is not set and no java is on the PATH"
-    raise ServerError(f"Cannot run Hive: because a JDK {OLDEST_JAVA} or newer is needed, and {reason}")
+    raise ServerError(f"Cannot run Hive: a JDK {OLDEST_JAVA} or newer is needed, and {reason}")
 
 
 @functools.cache

@@ -53,7 +53,7 @@ class Kdc(OneProcess):
         try:
             urllib.request.urlopen(f"http://127.0.0.1:{self._requests}/", body).close()
         except urllib.error.HTTPError as error:
-            raise ServerError(f"Cannot make the principals {principals}: because {error.read().decode()}") from None
+            raise ServerError(f"Cannot make the principals {principals}: {error.read().decode()}") from None
         return keytab
 
     def _new_process(self) -> ServerProcess:

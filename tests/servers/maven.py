@@ -19,7 +19,7 @@ def run_maven(what: str, arguments: Sequence[str], *, directory: Path) -> None:
     """Runs it there, to bring ``what``. Raises ServerError with its first error, or when Maven is missing."""
     maven = shutil.which("mvn")
     if maven is None:
-        raise ServerError(f"Cannot bring {what}: because Maven is needed, and there is no mvn on the PATH")
+        raise ServerError(f"Cannot bring {what}: Maven is needed, and there is no mvn on the PATH")
     options = f"{_SMALL} {os.environ.get('MAVEN_OPTS', '')}"
     ran = subprocess.run(
         [maven, "-q", "-B", *arguments],
@@ -31,4 +31,4 @@ def run_maven(what: str, arguments: Sequence[str], *, directory: Path) -> None:
     if ran.returncode:
         lines = [line for line in (ran.stdout + ran.stderr).splitlines() if "ERROR" in line]
         reason = lines[0].partition("ERROR] ")[2] if lines else f"mvn ended with status {ran.returncode}"
-        raise ServerError(f"Cannot bring {what}: because {reason}")
+        raise ServerError(f"Cannot bring {what}: {reason}")

@@ -112,7 +112,7 @@ class MitKdc(Kdc):
         )
         # kadmin.local ends well whatever becomes of a query
         if ran.returncode or " while " in ran.stderr:
-            raise ServerError(f"Cannot run {program} {words[-1]}: because {ran.stderr.strip()}")
+            raise ServerError(f"Cannot run {program} {words[-1]}: {ran.stderr.strip()}")
         return ran.stdout
 
 
@@ -139,6 +139,6 @@ def _call(*command: str) -> None:
     try:
         subprocess.run(command, cwd=_PLACE, check=True, capture_output=True, text=True)
     except FileNotFoundError:
-        raise ServerError(f"Cannot fetch the KDC of MIT: because there is no {command[0]} here") from None
+        raise ServerError(f"Cannot fetch the KDC of MIT: there is no {command[0]} here") from None
     except subprocess.CalledProcessError as error:
-        raise ServerError(f"Cannot fetch the KDC of MIT: because {error.stderr.strip()}") from None
+        raise ServerError(f"Cannot fetch the KDC of MIT: {error.stderr.strip()}") from None

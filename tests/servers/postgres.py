@@ -89,7 +89,7 @@ class Postgres:
     def memory_mb(self) -> int:
         """The resident memory of the main process. Raises ServerError when it does not run."""
         if self._server is None:
-            raise ServerError("Cannot measure PostgreSQL: because it does not run")
+            raise ServerError("Cannot measure PostgreSQL: it does not run")
         return self._server.memory_mb()
 
     def jdbc_url(self, database: str) -> str:
@@ -154,7 +154,7 @@ class Postgres:
             text=True,
         )
         if made.returncode:
-            raise ServerError(f"Cannot make a PostgreSQL cluster: because initdb says: {made.stderr.strip()[-1000:]}")
+            raise ServerError(f"Cannot make a PostgreSQL cluster: initdb says: {made.stderr.strip()[-1000:]}")
         rules = data / "pg_hba.conf"
         rules.write_text(f"host all {GUARDED} 127.0.0.1/32 scram-sha-256\n{rules.read_text()}")
         self.port = free_port()
@@ -195,7 +195,7 @@ def _other_user() -> tuple[int | None, int | None]:
         except KeyError:
             continue
         return found.pw_uid, found.pw_gid
-    raise ServerError(f"Cannot run PostgreSQL as root: because the machine has no user {' or '.join(OTHER_USERS)}")
+    raise ServerError(f"Cannot run PostgreSQL as root: the machine has no user {' or '.join(OTHER_USERS)}")
 
 
 def _programs(home: Path, user: int | None, group: int | None) -> Path:
@@ -205,7 +205,7 @@ def _programs(home: Path, user: int | None, group: int | None) -> Path:
             return directory
     package = _pgserver()
     if package is None:
-        raise ServerError("Cannot run PostgreSQL: because the machine has none and the package pgserver is missing")
+        raise ServerError("Cannot run PostgreSQL: the machine has none and the package pgserver is missing")
     bundled = package / "pginstall" / "bin"
     if _runs(bundled, user, group):
         return bundled
@@ -216,7 +216,7 @@ def _programs(home: Path, user: int | None, group: int | None) -> Path:
     home.chmod(0o755)
     copied = home / "pgserver" / "pginstall" / "bin"
     if not _runs(copied, user, group):
-        raise ServerError(f"Cannot run PostgreSQL: because the programs of pgserver do not run, not even from {copied}")
+        raise ServerError(f"Cannot run PostgreSQL: the programs of pgserver do not run, not even from {copied}")
     return copied
 
 

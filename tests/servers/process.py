@@ -42,7 +42,7 @@ def free_port() -> int:
             probe.bind(("127.0.0.1", port))
             _given.add(port)
             return port
-    raise ServerError(f"Cannot find a free port: because a thousand between {PORTS.start} and {PORTS.stop} are taken")
+    raise ServerError(f"Cannot find a free port: a thousand between {PORTS.start} and {PORTS.stop} are taken")
 
 
 def listens(port: int) -> bool:
@@ -188,7 +188,7 @@ class ServerProcess:
     def memory_mb(self) -> int:
         """The resident memory of the process now. Raises ServerError when it does not run."""
         if self.pid is None:
-            raise ServerError(f"Cannot measure {self.name}: because it does not run")
+            raise ServerError(f"Cannot measure {self.name}: it does not run")
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") // 1_000_000
 
@@ -204,7 +204,7 @@ class ServerProcess:
             time.sleep(POLL_SECONDS)
 
     def _failed(self, reason: str) -> ServerError:
-        return ServerError(f"Cannot start {self.name}: because {reason}; end of {self.log}:\n{last_lines(self.log)}")
+        return ServerError(f"Cannot start {self.name}: {reason}; end of {self.log}:\n{last_lines(self.log)}")
 
     def _end(self, number: signal.Signals) -> None:
         process = self._process

@@ -77,7 +77,7 @@ class S3Server(Startable):
     def start(self) -> None:
         """Starts it, unless it runs. Raises ServerError with the end of its log."""
         if self.judge not in SOURCES:
-            raise ServerError(f"Cannot start a server of S3: because {SWITCH}={self.judge} names none that is known")
+            raise ServerError(f"Cannot start a server of S3: {SWITCH}={self.judge} names none that is known")
         program = built(self.judge)
         data = self._directory / "data"
         data.mkdir(exist_ok=True)

@@ -90,7 +90,7 @@ class SparkCluster:
                 for pid in left:
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
-                raise ServerError(f"Cannot stop Spark in {self._directory}: because processes {left} did not end")
+                raise ServerError(f"Cannot stop Spark in {self._directory}: processes {left} did not end")
             time.sleep(POLL_SECONDS)
 
     def _new_worker(self, number: int) -> ServerProcess:

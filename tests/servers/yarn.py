@@ -88,7 +88,7 @@ class Yarn(Startable):
                 for pid in left:
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
-                raise ServerError(f"Cannot stop YARN in {self._directory}: because containers {left} did not end")
+                raise ServerError(f"Cannot stop YARN in {self._directory}: containers {left} did not end")
             time.sleep(POLL_SECONDS)
 
     def applications(self) -> list[Application]:
@@ -99,7 +99,7 @@ class Yarn(Startable):
         command = [*self._java("client", self.conf_dir), CLIENT, "application", "-list", "-appStates", "ALL"]
         ran = subprocess.run(command, env=self._environment(), cwd=self._directory, capture_output=True, text=True)
         if ran.returncode:
-            raise ServerError(f"Cannot list the applications of YARN: because it said {ran.stdout}{ran.stderr}")
+            raise ServerError(f"Cannot list the applications of YARN: it said {ran.stdout}{ran.stderr}")
         lines = [[cell.strip() for cell in line.split("\t")] for line in ran.stdout.splitlines()]
         return [
             Application(id=cells[0], queue=cells[4].removeprefix("root."), state=cells[5], final_state=cells[6])

@@ -23,12 +23,12 @@ _MIN_RUN, _MAX_RUN, _MAX_LITERALS = 3, 130, 128
 def decode_bytes(buf: Bytes, count: int) -> Bytes:
     """Return all values of an uncompressed byte stream. Raises CorruptError unless it holds exactly `count` values."""
     if count < 0 or count > _MAX_RUN // 2 * len(buf):
-        raise CorruptError(f"Cannot decode bytes: because {len(buf)} bytes cannot hold {count} values")
+        raise CorruptError(f"Cannot decode bytes: {len(buf)} bytes cannot hold {count} values")
     out = np.empty(count, dtype=np.uint8)
     code, at = _decode(buf, out)
     if code != OK:
         raise CorruptError(
-            f"Cannot decode bytes: because {REASONS[code]} (run at byte {at} of {len(buf)}, {count} values wanted)"
+            f"Cannot decode bytes: {REASONS[code]} (run at byte {at} of {len(buf)}, {count} values wanted)"
         )
     return out
 

@@ -76,12 +76,12 @@ def decode_ints(buf: Bytes, count: int, *, signed: bool, version: int) -> Longs:
     its last run) and no byte may follow.
     """
     if count < 0 or count > _MOST_VALUES_PER_BYTE * len(buf):
-        raise CorruptError(f"Cannot decode integers: because {len(buf)} bytes cannot hold {count} values")
+        raise CorruptError(f"Cannot decode integers: {len(buf)} bytes cannot hold {count} values")
     out = np.empty(count, dtype=np.int64)
     code, at = (_decode_v1 if version == 1 else _decode_v2)(buf, out, int(signed))
     if code != OK:
         raise CorruptError(
-            f"Cannot decode integers: because {_REASONS[code]} (run at byte {at} of {len(buf)}, {count} values wanted)"
+            f"Cannot decode integers: {_REASONS[code]} (run at byte {at} of {len(buf)}, {count} values wanted)"
         )
     return out
 

@@ -36,12 +36,12 @@ def decode_varints(buf: Bytes, count: int) -> tuple[Longs, Longs | None]:
     one has more than 128 bits.
     """
     if count < 0 or count > len(buf):
-        raise CorruptError(f"Cannot decode varints: because {len(buf)} bytes cannot hold {count} values")
+        raise CorruptError(f"Cannot decode varints: {len(buf)} bytes cannot hold {count} values")
     low, high = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
     code, at, is_wide = _decode(buf, low, high)
     if code != OK:
         raise CorruptError(
-            f"Cannot decode varints: because {_REASONS[code]} (value at byte {at} of {len(buf)}, {count} wanted)"
+            f"Cannot decode varints: {_REASONS[code]} (value at byte {at} of {len(buf)}, {count} wanted)"
         )
     return low, high if is_wide else None
 

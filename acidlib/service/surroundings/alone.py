@@ -61,7 +61,7 @@ def select_targets(
         tables: Sequence[TableLocation] = (only,)
     else:
         if selection.warehouse is None:
-            raise UsageError("Cannot choose tables: because no directory is named in which to look for them")
+            raise UsageError("Cannot choose tables: no directory is named in which to look for them")
         tables, skipped = discover_warehouse(services.fs(selection.warehouse), selection.warehouse)
         for location, reason in skipped.items():
             name = str(named_at(location))
@@ -172,9 +172,7 @@ class StandaloneBackend(SqlBackend):
         """Return the place as the request describes it."""
         target = target_of(request)
         if not self.services.fs(target.location).is_directory(str(target.location)):
-            raise RefusedError(
-                f"Cannot undo the compaction of {target.ref}: because {target.location} does not exist any more"
-            )
+            raise RefusedError(f"Cannot undo the compaction of {target.ref}: {target.location} does not exist any more")
         return target
 
     def undo_hold(self, request: CompactionRequest) -> Hold:
@@ -185,7 +183,7 @@ class StandaloneBackend(SqlBackend):
         """Ask that the result is the one that was published; files do not tell whether a query reads it."""
         if not is_still_there(self.services.fs(target.location), target.location, request.facts.witness or ""):
             raise RefusedError(
-                f"Cannot undo the compaction of {target.ref}: because its result is not there any more: it was "
+                f"Cannot undo the compaction of {target.ref}: its result is not there any more: it was "
                 "replaced, or the table was made anew"
             )
 

@@ -210,7 +210,7 @@ class Catalog:
             gone: AcidError = GoneError(f"Unable to find table {name}, assuming it was dropped and moving on.")
             if other is not None:
                 gone = RefusedError(
-                    f"Cannot compact {name}: because it is a table of the catalog {other}, not of {self._hms.catalog}"
+                    f"Cannot compact {name}: it is a table of the catalog {other}, not of {self._hms.catalog}"
                 )
             return dict.fromkeys(refs, gone)
         owner = self._owner(table)
@@ -244,7 +244,7 @@ class Catalog:
         reason = self._why_not(table, database, automatic=False)
         if reason is None and other is not None:
             return (
-                f"Cannot compact {table.ref}: because the catalog {other} has a transactional table of this name, too, "
+                f"Cannot compact {table.ref}: the catalog {other} has a transactional table of this name, too, "
                 "and the metastore takes their transactions, locks and requests for those of one table"
             )
         return reason
@@ -310,10 +310,10 @@ class Catalog:
         if partition is not None and (reason := self._why_not(table, database, automatic=False, partition=partition)):
             raise RefusedError(reason)
         if not storage.location:
-            raise RefusedError(f"Cannot compact {table.ref}: because the metastore tells no location for it")
+            raise RefusedError(f"Cannot compact {table.ref}: the metastore tells no location for it")
         location = self._services.stores.locate_below(storage.location, table.storage.location or storage.location)
         if location.is_root:
-            raise RefusedError(f"Cannot compact {table.ref}: because its location is the whole file system")
+            raise RefusedError(f"Cannot compact {table.ref}: its location is the whole file system")
         return Target(
             ref=table.ref._replace(partition=name),
             location=location,
@@ -380,7 +380,7 @@ def require_no_cleaner_of_another_catalog(hms: Hms) -> None:
     switch = f"metastore.compactor.{'cleaner' if hms.generation is Generation.HIVE4 else 'initiator'}.on"
     if hms.config_value(switch, "unknown").strip().lower() != "false":
         raise RefusedError(
-            f"Cannot compact tables of the catalog {hms.catalog}: because the metastore's {switch} is not false, and "
+            f"Cannot compact tables of the catalog {hms.catalog}: the metastore's {switch} is not false, and "
             "Hive's own cleaner takes tables of this catalog for dropped and forgets what was aborted in them"
         )
 
@@ -390,7 +390,7 @@ def require_unchanged(before: Target, now: Target, doing: str) -> None:
     same_table = before.table_identity == now.table_identity
     if not same_table or before.location != now.location:
         what = "moved" if same_table else "dropped and made again"
-        raise ConflictError(f"Cannot {doing} {before.ref}: because it was {what} meanwhile")
+        raise ConflictError(f"Cannot {doing} {before.ref}: it was {what} meanwhile")
 
 
 def run_as_user(services: Services, target: Target) -> str:
@@ -449,9 +449,7 @@ class CleaningPlaces:
         except GoneError:
             now = self._find(request.id)
             if now is None:
-                raise ConflictError(
-                    f"Cannot clean {request.ref}: because another cleaner has ended the request"
-                ) from None
+                raise ConflictError(f"Cannot clean {request.ref}: another cleaner has ended the request") from None
             return (request, None) if now.ref == request.ref else self.of(now, anew=True)
         except RefusedError as error:
             raise NotOursError(f"left to Hive's own cleaner: {error}") from None
@@ -463,7 +461,7 @@ class CleaningPlaces:
         try:
             now = self._catalog.whereabouts(request)
         except GoneError as error:
-            raise ConflictError(f"Cannot clean {target.ref}: because it was changed meanwhile: {error}") from None
+            raise ConflictError(f"Cannot clean {target.ref}: it was changed meanwhile: {error}") from None
         require_unchanged(target, now, "clean")
         _require_allowed(now)
 
@@ -486,7 +484,7 @@ class CleaningPlaces:
 def _require_allowed(place: Target) -> None:
     reason = place.cleaning_forbidden()
     if reason is not None:
-        raise NotOursError(f"Cannot clean {place.ref}: because {reason}")
+        raise NotOursError(f"Cannot clean {place.ref}: {reason}")
 
 
 def retention_of(settings: Settings, options: CleanerOptions) -> float:

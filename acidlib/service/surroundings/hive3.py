@@ -134,7 +134,7 @@ class Hive3Backend(SqlBackend):
             shown = () if row.state is State.WORKING else self.queue.of_entity(row)
         for one in shown:
             if one.ref == row.ref and one.state in _BUSY:
-                what, then = "because request", ""
+                what, then = "request", ""
                 if doing == Hive3Hold.doing:
                     what, then = "Hive's own request", "; call again when it is done"
                 raise ConflictError(f"Cannot {doing} {one.ref}: {what} {one.id} for it is {one.state.label}{then}")
@@ -213,9 +213,7 @@ class Hive3Backend(SqlBackend):
         """Return the very table that was compacted, where it lay."""
         target = self.catalog.place(request)
         if request.facts.table_id != table_id(target):
-            raise RefusedError(
-                f"Cannot undo the compaction of {target.ref}: because the table was made anew or moved since"
-            )
+            raise RefusedError(f"Cannot undo the compaction of {target.ref}: the table was made anew or moved since")
         return target
 
     def undo_hold(self, request: CompactionRequest) -> Hold:
@@ -228,7 +226,7 @@ class Hive3Backend(SqlBackend):
         locks = [lock for lock in self.hms.show_locks() if concerns(lock, request.ref)]
         if locks:
             held = describe_holders(locks)
-            raise ConflictError(f"Cannot undo the compaction of {target.ref}: because its result may be read: {held}")
+            raise ConflictError(f"Cannot undo the compaction of {target.ref}: its result may be read: {held}")
 
     def is_dropped(self, target: Target) -> bool:
         """Return whether the metastore does not know it any more."""

@@ -382,7 +382,7 @@ class Hive4Hold(CompactionHold):
         if request.type is CompactionType.ABORT_TXN_CLEANUP or (rebalances and request.order_by):
             what = f"a {request.type.label}" if not rebalances else "a REBALANCE with ORDER BY, which compares values,"
             raise RefusedError(
-                f"Cannot compact {request.ref}: because {what} is not done by this engine, only by Hive's own "
+                f"Cannot compact {request.ref}: {what} is not done by this engine, only by Hive's own "
                 "worker; give this engine a pool of its own"
             )
         txn = self._txn = begin_compaction(
@@ -481,7 +481,7 @@ class Hive4Hold(CompactionHold):
         limit = self._services.settings.integer("hive.compactor.worker.timeout") / 1000
         if self._services.clock() - self._taken_at > 0.9 * limit:
             raise RetryError(
-                f"Cannot publish {self.request.ref}: because it took more than 90 % of "
+                f"Cannot publish {self.request.ref}: it took more than 90 % of "
                 f"hive.compactor.worker.timeout ({limit:g} s), after which the request is given to another worker"
             )
 
@@ -500,7 +500,7 @@ class Hive4Hold(CompactionHold):
             self._marked = True  # perhaps: the answer may have been lost
             txn.abort()
             raise RetryError(
-                f"Cannot note that {request.ref} is compacted: because {error}; transaction {txn.txn_id} is "
+                f"Cannot note that {request.ref} is compacted: {error}; transaction {txn.txn_id} is "
                 "aborted and nothing became visible"
             ) from error
         self._marked = True
@@ -530,7 +530,7 @@ class Hive4Hold(CompactionHold):
         if not txns.is_txn_aborted(txn.txn_id):
             raise error
         self._outcome_unknown = False
-        raise ConflictError(f"Cannot commit transaction {txn.txn_id} for {self.request.ref}: because {error}")
+        raise ConflictError(f"Cannot commit transaction {txn.txn_id} for {self.request.ref}: {error}")
 
     def update_statistics(self, directories: tuple[str, ...], rows: int | None) -> Statistics | None:
         """Write them by a call where one is safe, or in the metastore's database where that is named."""

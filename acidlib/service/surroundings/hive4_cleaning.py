@@ -154,7 +154,7 @@ class Hive4Cleaning(Cleaning):
                 self._left_to_hive = f"left to Hive's own cleaner{is_off}: {where}"
         if not (self._left_to_hive or options.force or self._is_hives_off()):
             raise RefusedError(
-                f"Cannot clean beside Hive's own cleaner: because the metastore's {CLEANER_ON} is not false; Hive "
+                f"Cannot clean beside Hive's own cleaner: the metastore's {CLEANER_ON} is not false; Hive "
                 "cleans what was compacted, or --force cleans too"
             )
         self._readers = Readers(hms, registry if self._left_to_hive is None else None, self.services.unique)
@@ -248,8 +248,7 @@ class Hive4Cleaning(Cleaning):
         """Raise ConflictError unless a table still has the name by which readers were looked for."""
         if self._readers.goes_by_names and found.ref != request.ref:
             raise ConflictError(
-                f"Cannot clean {found.ref}: because its table was renamed since readers were looked for; the next run "
-                "goes on"
+                f"Cannot clean {found.ref}: its table was renamed since readers were looked for; the next run goes on"
             )
 
     def require_unmoved(self, request: CompactionRequest, target: Target) -> None:
@@ -260,7 +259,7 @@ class Hive4Cleaning(Cleaning):
         """Ask whether the request is still there, and for the name by which readers were looked for."""
         found = self.find(request.id)
         if found is None:
-            raise ConflictError(f"Cannot clean {target.ref}: because request {request.id} was cleaned by another")
+            raise ConflictError(f"Cannot clean {target.ref}: request {request.id} was cleaned by another")
         self.require_name(found, request)
 
     def hold(self, request: CompactionRequest, target: Target) -> Hold:

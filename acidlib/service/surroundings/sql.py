@@ -208,7 +208,7 @@ class SqlBackend(Backend):
         if not self.ours(row):
             of = f"the metastore {row.facts.metastore}" if row.facts.metastore else "a directory alone"
             raise RefusedError(
-                f"Cannot undo the compaction of {row.ref}: because request {request_id} is of {of}: name that with "
+                f"Cannot undo the compaction of {row.ref}: request {request_id} is of {of}: name that with "
                 "--metastore-uri (or none)"
             )
         return row
@@ -333,7 +333,7 @@ class SqlHold(CompactionHold):
             self._mark_compacted(directories)
         except AcidError as error:
             raise UnknownOutcomeError(
-                f"Cannot note that {self.target.ref} is compacted: because {error}; its results are visible "
+                f"Cannot note that {self.target.ref} is compacted: {error}; its results are visible "
                 "and right, and stay; clean it with a new compaction"
             ) from error
 

@@ -88,7 +88,7 @@ def claim(fs: RenameFileSystem, location: Location, *, owner: str, token: str) -
     `CorruptError` without a location.
     """
     if fs.exists(str(location)) and not fs.is_directory(str(location)):
-        raise RefusedError(f"Cannot claim {location}: because it is a file or a symbolic link")
+        raise RefusedError(f"Cannot claim {location}: it is a file or a symbolic link")
     for _ in range(TRIES_TO_CLAIM):
         generation = _try_to_claim(fs, location, owner, token)
         if generation is not None:
@@ -205,7 +205,7 @@ def _look(fs: FileSystem, path: str, *, looks: int = _LOOKS) -> _SeenClaim | Non
         except ConflictError:
             return None
         if entry.is_symlink:
-            raise RefusedError(f"Cannot look at the claim {path}: because it is a symbolic link")
+            raise RefusedError(f"Cannot look at the claim {path}: it is a symbolic link")
         if not entry.is_directory:
             raise RefusedError(
                 f"Cannot look at the claim {path}: it is a file, which no run leaves. Remove it if nobody works there"
@@ -227,7 +227,7 @@ def _look(fs: FileSystem, path: str, *, looks: int = _LOOKS) -> _SeenClaim | Non
             continue
         if generations:
             raise RefusedError(
-                f"Cannot look at the claim {path}: because it holds {' and '.join(generations)}, which no run leaves. "
+                f"Cannot look at the claim {path}: it holds {' and '.join(generations)}, which no run leaves. "
                 "Remove it if nobody works there"
             )
         return _SeenClaim(holder=None, generation=0, names=names)

@@ -70,7 +70,7 @@ class HdfsSource:
             with raising_acid_errors("read", self.name):
                 data = self._opened().read_range(offset, size)
         if len(data) != size:
-            raise RetryError(f"Cannot read {self.name}: because {len(data)} of {size} bytes at {offset} came")
+            raise RetryError(f"Cannot read {self.name}: {len(data)} of {size} bytes at {offset} came")
         return data
 
     def close(self) -> None:
@@ -90,10 +90,10 @@ class HdfsSource:
         with raising_acid_errors("read", self.name):
             status, self._reader = self._node.answered(look)
         if self._modified not in (None, status.modification_time):
-            raise CorruptError(f"Cannot read {self.name}: because another file took its place while it was read")
+            raise CorruptError(f"Cannot read {self.name}: another file took its place while it was read")
         if status.length < self.length:
             raise CorruptError(
-                f"Cannot read {self.name}: because it has {status.length} bytes and was listed with {self.length}"
+                f"Cannot read {self.name}: it has {status.length} bytes and was listed with {self.length}"
             )
         refuse_unfinished(self.name, self.length, len(self._reader))
         self._modified = status.modification_time
@@ -305,7 +305,7 @@ class HdfsFileSystem(RenameFileSystem):
             self._rename(source, target)
         except (OSError, RuntimeError) as error:
             if is_taken(error):
-                raise ConflictError(f"Cannot rename {source} to {target}: because {target} already exists") from error
+                raise ConflictError(f"Cannot rename {source} to {target}: {target} already exists") from error
             raise as_acid_error(error, "rename", f"{source} to {target}", missing=missing) from error
 
     def remove_file(self, path: str, *, missing: type[AcidError] = CorruptError) -> None:
@@ -354,19 +354,19 @@ class HdfsFileSystem(RenameFileSystem):
         try:
             moved = self._client.trash(self._node.inside(path))
         except TrashNotEnabledError as error:
-            raise RetryError(f"Cannot move {move}: because the name node keeps none any more") from error
+            raise RetryError(f"Cannot move {move}: the name node keeps none any more") from error
         except OSError as error:
             # the client asks again, and what was moved by a call whose answer was lost is missing then
             if was_not_sent(error) or self.exists(path):
                 raise as_acid_error(error, "move", move, missing=ConflictError) from error
             raise UnknownOutcomeError(
-                f"Cannot tell what became of {path}: because it is gone, and the name node did not say that it is in "
+                f"Cannot tell what became of {path}: it is gone, and the name node did not say that it is in "
                 f"the trash ({says(error)})"
             ) from error
         except RuntimeError as error:
             raise as_acid_error(error, "move", move, missing=ConflictError) from error
         if moved is None:
-            raise RefusedError(f"Cannot move {move}: because it is there")
+            raise RefusedError(f"Cannot move {move}: it is there")
         return self._node.outside(moved)
 
     @property
@@ -391,7 +391,7 @@ class HdfsFileSystem(RenameFileSystem):
         with raising_acid_errors("list", path, missing=missing):
             found = self._asked(lambda: list(self._client.list_status(inside)))
         if [status.path for status in found] == [inside]:  # what it tells of a file
-            raise missing(f"Cannot list {path}: because it is not a directory")
+            raise missing(f"Cannot list {path}: it is not a directory")
         return sorted(found, key=_name)
 
     def _below(self, path: str) -> Iterable[FileStatus]:
@@ -531,8 +531,7 @@ def _patiently(call: Callable[[], Answer]) -> Answer:
 
 def _unknown(path: str, error: BaseException) -> UnknownOutcomeError:
     return UnknownOutcomeError(
-        f"Cannot tell what became of {path}: because the name node was lost after it was asked to change it "
-        f"({says(error)})"
+        f"Cannot tell what became of {path}: the name node was lost after it was asked to change it ({says(error)})"
     )
 
 

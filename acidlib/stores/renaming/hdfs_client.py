@@ -69,7 +69,7 @@ class NameNode:
         """Return a path as the name node has it. Raises `RefusedError` for one that does not lie here."""
         rest = uri.removeprefix(self.uri)
         if rest == uri or rest[:1] not in ("", "/") or "\0" in rest:
-            raise RefusedError(f"Cannot open {uri!r}: because it does not name something on {self.uri}")
+            raise RefusedError(f"Cannot open {uri!r}: it does not name something on {self.uri}")
         return rest.rstrip("/") or "/"
 
     def outside(self, path: str) -> str:
@@ -118,9 +118,7 @@ class NameNode:
         """Return the mode of what is created, by fs.permissions.umask-mode; `RefusedError` unless that is octal."""
         text = dict(self.configuration).get("fs.permissions.umask-mode", "022")
         if not re.fullmatch("[0-7]{1,4}", text):
-            raise RefusedError(
-                f"Cannot use fs.permissions.umask-mode = {text}: because only octal numbers are supported"
-            )
+            raise RefusedError(f"Cannot use fs.permissions.umask-mode = {text}: only octal numbers are supported")
         return (0o777 if is_directory else 0o666) & ~int(text, 8)
 
     def write_options(self) -> WriteOptions:
@@ -157,7 +155,7 @@ def _known_host(uri: str) -> tuple[str, int] | None:
         socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
     except (OSError, ValueError) as error:
         raise RetryError(
-            f"Cannot open {uri}: because {host} is neither a known host nor, in the configuration of Hadoop, a name "
+            f"Cannot open {uri}: {host} is neither a known host nor, in the configuration of Hadoop, a name "
             f"service ({error})"
         ) from error
     return host.strip("[]"), int(port)
@@ -258,7 +256,7 @@ def default_authority(configuration: Mapping[str, str]) -> str:
     authority = rest.partition("/")[0]
     if scheme.lower() != "hdfs" or not authority:
         said = f"is {uri}" if uri else "is not set"
-        raise RefusedError(f"Cannot open hdfs:///: because {DEFAULT_FS} {said}, which names no name node")
+        raise RefusedError(f"Cannot open hdfs:///: {DEFAULT_FS} {said}, which names no name node")
     return authority
 
 
@@ -277,7 +275,7 @@ def size_or_number(name: str, configuration: Mapping[str, str]) -> int | None:
     try:
         return parse_size(text)
     except ValueError:
-        raise RefusedError(f"Cannot use {name} = {text}: because it is not a number") from None
+        raise RefusedError(f"Cannot use {name} = {text}: it is not a number") from None
 
 
 _ANSWER = re.compile(r'(\w+)\("((?:[^"\\]|\\.)*)"(?:, "((?:[^"\\]|\\.)*)")?')
@@ -373,7 +371,7 @@ def as_acid_error(
     A Java exception that is not known is a `RetryError` that names it.
     """
     what = f"Cannot {action} {path}"
-    start = f"{what}: because"
+    start = f"{what}:"
     text = says(error)
     if isinstance(error, FileNotFoundError | IsADirectoryError):
         is_directory = isinstance(error, IsADirectoryError) or "Path is not a file" in text
@@ -415,9 +413,7 @@ def refuse_unfinished(path: str, length: int, readable: int) -> None:
     hdfs-native reads what is in finished blocks. A file of which nothing was flushed yet looks empty.
     """
     if readable < length:
-        raise RetryError(
-            f"Cannot read {path}: because it is still being written: {readable} of its {length} bytes can be read"
-        )
+        raise RetryError(f"Cannot read {path}: it is still being written: {readable} of its {length} bytes can be read")
 
 
 def _needs(text: str) -> str:

@@ -82,12 +82,10 @@ class LocalSource:
         if not stat.S_ISREG(status.st_mode) or status.st_size < length or self._identity not in (None, found):
             self.release()
             if self._identity not in (None, found):
-                raise CorruptError(f"Cannot read {path}: because another file took its place while it was read")
+                raise CorruptError(f"Cannot read {path}: another file took its place while it was read")
             if not stat.S_ISREG(status.st_mode):
-                raise RefusedError(f"Cannot read {path}: because it is not a regular file")
-            raise CorruptError(
-                f"Cannot read {path}: because it has {status.st_size} bytes and was listed with {length}"
-            )
+                raise RefusedError(f"Cannot read {path}: it is not a regular file")
+            raise CorruptError(f"Cannot read {path}: it has {status.st_size} bytes and was listed with {length}")
         self._identity = found
         self._others.used(self)
 
@@ -118,7 +116,7 @@ class LocalSource:
             while len(data) < size:
                 more = os.pread(descriptor, size - len(data), offset + len(data))
                 if not more:
-                    raise CorruptError(f"Cannot read {self.name}: because it became shorter while it was read")
+                    raise CorruptError(f"Cannot read {self.name}: it became shorter while it was read")
                 data += more
         return data
 
@@ -184,7 +182,7 @@ class LocalSink:
                     # not between these two file systems: a plain copy raises again whatever is really wrong
                     copied = os.write(self._descriptor, os.pread(source.descriptor, min(count, 1 << 22), offset))
                 if copied == 0:
-                    raise CorruptError(f"Cannot copy from {source.name}: because it became shorter while it was read")
+                    raise CorruptError(f"Cannot copy from {source.name}: it became shorter while it was read")
                 self.position += copied
                 offset += copied
                 size -= copied
@@ -296,9 +294,7 @@ class LocalFileSystem(RenameFileSystem):
                 try:
                     found.append(_entry(path, item.name, item.stat(follow_symlinks=False)))
                 except FileNotFoundError as error:  # removed since the directory was read
-                    raise ConflictError(
-                        f"Cannot list {path}: because {item.name} vanished while it was listed"
-                    ) from error
+                    raise ConflictError(f"Cannot list {path}: {item.name} vanished while it was listed") from error
         return tuple(sorted(found, key=attrgetter("name")))
 
     def read(self, path: str, *, missing: type[AcidError] = CorruptError) -> bytes:
@@ -361,7 +357,7 @@ class LocalFileSystem(RenameFileSystem):
                 raise OSError(code, os.strerror(code))
         except OSError as error:
             if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
-                raise ConflictError(f"Cannot rename {source} to {target}: because {target} already exists") from error
+                raise ConflictError(f"Cannot rename {source} to {target}: {target} already exists") from error
             raise as_acid_error(error, "rename", source, target=target, missing=missing) from error
         if durable:
             for parent in dict.fromkeys((str(Path(target).parent), str(Path(source).parent))):
@@ -389,7 +385,7 @@ class LocalFileSystem(RenameFileSystem):
         ):
             status = os.stat(parts[-1], dir_fd=parent, follow_symlinks=False)
             if stat.S_ISLNK(status.st_mode):
-                raise RefusedError(f"Cannot remove {root}/{relative}: because it is a symbolic link")
+                raise RefusedError(f"Cannot remove {root}/{relative}: it is a symbolic link")
             if stat.S_ISDIR(status.st_mode):
                 _remove_directory(parts[-1], parent)
             else:
@@ -438,7 +434,7 @@ def _link(source: str, target: str) -> None:
         if error.errno not in _NO_LINKS:
             raise
         raise RetryError(
-            f"Cannot create {target}: because the file system of {_mount(target)} can neither rename without replacing "
+            f"Cannot create {target}: the file system of {_mount(target)} can neither rename without replacing "
             f"an existing target nor make a hard link ({error.strerror}), and of two runs both would have made it"
         ) from error
 
@@ -465,12 +461,12 @@ def _mount(path: str) -> str:
 def _entry(directory: str, name: str, status: os.stat_result) -> Entry:
     kind = stat.S_IFMT(status.st_mode)
     if kind not in _KINDS:
-        raise RefusedError(f"Cannot list {directory}/{name}: because it is neither a file nor a directory")
+        raise RefusedError(f"Cannot list {directory}/{name}: it is neither a file nor a directory")
     try:
         name.encode()
     except UnicodeEncodeError as error:
         path = os.fsencode(f"{directory}/{name}")
-        raise RefusedError(f"Cannot list {path!r}: because that name is not UTF-8") from error
+        raise RefusedError(f"Cannot list {path!r}: that name is not UTF-8") from error
     return Entry(
         name=name,
         is_directory=kind == stat.S_IFDIR,
@@ -513,7 +509,7 @@ def _descended(root: str, parts: tuple[str, ...]) -> Iterator[int]:
                 following = os.open(part, _DIRECTORY, dir_fd=handle)
             except NotADirectoryError as error:  # what Linux answers for a symbolic link to a directory
                 raise RefusedError(
-                    f"Cannot touch {'/'.join((root, *parts))}: because {part} is a symbolic link or not a directory"
+                    f"Cannot touch {'/'.join((root, *parts))}: {part} is a symbolic link or not a directory"
                 ) from error
             os.close(handle)
             handle = following

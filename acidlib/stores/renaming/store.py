@@ -92,7 +92,7 @@ class RenameStage(Stage):
             target = f"{self.path}/{directory}/{one.name}"
             if not renamed(self._fs, one.written, target, durable=False):
                 raise ConflictError(
-                    f"Cannot accept {one.written}: because {target} already exists, or another run has revoked it"
+                    f"Cannot accept {one.written}: {target} already exists, or another run has revoked it"
                 )
         return StagedDirectory(name=directory, files={one.name: one.length for one in attempts})
 
@@ -171,7 +171,7 @@ class RenameStage(Stage):
             if is_published is None:
                 raise UnknownOutcomeError(
                     f"Cannot tell whether {self._location}/{name} is published, and would survive a loss of power: "
-                    f"because its rename failed ({error}); the next run on this partition goes by what it finds"
+                    f"its rename failed ({error}); the next run on this partition goes by what it finds"
                 ) from error
             if not is_published:
                 raise
@@ -273,7 +273,7 @@ class RenameStage(Stage):
 
     def _unknown(self, names: tuple[str, ...], error: AcidError) -> UnknownOutcomeError:
         return UnknownOutcomeError(
-            f"Cannot tell whether {' and '.join(names)} are both published in {self._location}: because a rename "
+            f"Cannot tell whether {' and '.join(names)} are both published in {self._location}: a rename "
             f"failed ({error}); the next run on this partition finishes it"
         )
 
@@ -291,7 +291,7 @@ class RenameStage(Stage):
             for name in directories:
                 tree = fs.list_tree(f"{location}/{name}", enter_hidden=True, missing=ConflictError)
                 if (inner := next((entry.path for entry in tree if entry.is_directory), None)) is not None:
-                    raise CorruptError(f"Cannot take {location}/{name} back: because {inner} in it is a directory")
+                    raise CorruptError(f"Cannot take {location}/{name} back: {inner} in it is a directory")
                 as_they_lie.append(StagedDirectory(name=name, files={entry.path: entry.length for entry in tree}))
             recorded = tuple(sorted(as_they_lie, key=_publication_order))
             last_check()
@@ -307,11 +307,11 @@ class RenameStage(Stage):
             for name in directories:
                 if not renamed(fs, f"{location}/{name}", f"{staging}/{name}"):
                     raise ConflictError(
-                        f"Cannot take {location}/{name} back: because it is gone, or another run has taken over"
+                        f"Cannot take {location}/{name} back: it is gone, or another run has taken over"
                     )
                 passing(Point.UNDO_MOVED)
             if not renamed(fs, staging, f"{location}/{aside}"):
-                raise ConflictError(f"Cannot take back what is in {staging}: because another run has taken over")
+                raise ConflictError(f"Cannot take back what is in {staging}: another run has taken over")
         except (AcidError, KeyboardInterrupt) as error:
             try:
                 is_done = not fs.exists(staging) and fs.is_directory(f"{location}/{aside}")
@@ -320,7 +320,7 @@ class RenameStage(Stage):
                 self._put_back(recorded)
             except AcidError as another:
                 raise UnknownOutcomeError(
-                    f"Cannot tell what of {staging} is taken back: because {error}; then: {another}; the next run at "
+                    f"Cannot tell what of {staging} is taken back: {error}; then: {another}; the next run at "
                     f"{location} puts back what was moved, unless all of it was"
                 ) from error
             raise
@@ -422,7 +422,7 @@ class RenameStore(Store):
             refuse_existing(fs, location, waiting)
             for directory in waiting:
                 if not renamed(fs, f"{staging}/{directory.name}", f"{location}/{directory.name}"):
-                    raise ConflictError(f"Cannot publish {location}/{directory.name}: because it already exists")
+                    raise ConflictError(f"Cannot publish {location}/{directory.name}: it already exists")
         return RolledForward(
             directories=tuple(directory.name for directory in record.directories),
             outcome="discarded" if reason is not None else "finished" if waiting else "was published",
@@ -460,7 +460,7 @@ class RenameStore(Store):
                 return f"{removed} was removed after it was published, and all its inputs are still there"
             why = f"{delta} covers its inputs" if missing is None else f"{missing}, one of its inputs, is gone as well"
             raise CorruptError(
-                f"Cannot finish the publication in {staging}: because {removed}, its other half, was removed, and "
+                f"Cannot finish the publication in {staging}: {removed}, its other half, was removed, and "
                 f"{why}. Put {location}/{removed} back and run again; or, if the rows in it are not missed, give the "
                 f"publication up by removing {staging} with all it holds"
             )
@@ -468,7 +468,7 @@ class RenameStore(Store):
             left = " and ".join(directory.name for directory in waiting)
             half = " and ".join(directory.name for directory in published)
             raise CorruptError(
-                f"Cannot finish the publication in {staging}: because {delta} was made of {half} without {left}, so "
+                f"Cannot finish the publication in {staging}: {delta} was made of {half} without {left}, so "
                 f"that rows which are deleted there are back. While all directories that {delta} was made of are still "
                 f"there, remove it and its twin and run again; else delete these rows again, and remove {staging}"
             )
@@ -479,7 +479,7 @@ class RenameStore(Store):
     def trash(self, location: Location, name: str) -> Callable[[str], str]:
         """Make `_acidlib_trash/<name>/` in the place, which readers pass over; return what moves there."""
         if len(safe_parts(str(location), name)) != 1:
-            raise RefusedError(f"Cannot move files aside in {location}: because {name!r} is not a single name")
+            raise RefusedError(f"Cannot move files aside in {location}: {name!r} is not a single name")
 
         def ensure(path: str) -> None:
             if not self.fs.is_directory(path):
@@ -524,7 +524,7 @@ def revoke(fs: RenameFileSystem, staging: str) -> str:
     if staging.endswith(REVOKED):
         return staging
     if not renamed(fs, staging, staging + REVOKED):
-        raise ConflictError(f"Cannot revoke {staging}: because it is gone, or {staging}{REVOKED} already exists")
+        raise ConflictError(f"Cannot revoke {staging}: it is gone, or {staging}{REVOKED} already exists")
     return staging + REVOKED
 
 
@@ -580,12 +580,12 @@ def read_record(fs: FileSystem, staging: str) -> PublicationRecord:
         if any(type(text) is not str for text in texts) or any(type(length) is not int for length in lengths):
             raise TypeError("a name is no text, or a length no number")
     except (ValueError, KeyError, TypeError) as error:
-        raise CorruptError(f"Cannot read {path}: because it is not a publication record") from error
+        raise CorruptError(f"Cannot read {path}: it is not a publication record") from error
     if version != _VERSION or not directories:
-        raise CorruptError(f"Cannot read {path}: because this kind of publication record is not known")
+        raise CorruptError(f"Cannot read {path}: this kind of publication record is not known")
     for name, _ in directories:
         if len(safe_parts(path, name)) != 1:
-            raise CorruptError(f"Cannot read {path}: because it publishes {name!r}")
+            raise CorruptError(f"Cannot read {path}: it publishes {name!r}")
     for item in inputs:
         safe_parts(path, item)
     return PublicationRecord(
@@ -613,6 +613,5 @@ def _verify_directory(fs: FileSystem, path: str, directory: StagedDirectory) -> 
     expected = directory.files
     wrong = min(name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name))
     raise CorruptError(
-        f"Cannot publish {path}: because {wrong} has {length(found.get(wrong))}, "
-        f"but {length(expected.get(wrong))} was written"
+        f"Cannot publish {path}: {wrong} has {length(found.get(wrong))}, but {length(expected.get(wrong))} was written"
     )

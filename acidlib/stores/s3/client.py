@@ -154,7 +154,7 @@ class BucketOptions:
 def bucket_options(bucket: str, properties: Mapping[str, str]) -> BucketOptions:
     """Return how a bucket is reached by these properties of Hadoop. RefusedError names what is not understood."""
     if bucket.endswith(DIRECTORY_BUCKET):
-        raise RefusedError(f"Cannot use {bucket}: because it is a directory bucket, and these are not supported")
+        raise RefusedError(f"Cannot use {bucket}: it is a directory bucket, and these are not supported")
     given = _Given(bucket, properties)
     for name in _REFUSED:
         if given.text(name):
@@ -251,7 +251,7 @@ class _Given:
         return seconds or default  # 0 is Hadoop's for no limit
 
     def refused(self, name: str, why: str) -> RefusedError:
-        return RefusedError(f"Cannot use the bucket {self._bucket}: because {self.key(name)} {why}")
+        return RefusedError(f"Cannot use the bucket {self._bucket}: {self.key(name)} {why}")
 
 
 def _credentials(given: _Given, *, has_keys: bool) -> tuple[tuple[Credentials, ...], str]:
@@ -354,7 +354,7 @@ class Bucket:
         """Return the key of a path, without a slash at its end; empty for the bucket. RefusedError for another one."""
         found = _PATH.fullmatch(path)
         if found is None or found[1] != self.name:
-            raise RefusedError(f"Cannot use {path}: because it does not lie in the bucket {self.name}")
+            raise RefusedError(f"Cannot use {path}: it does not lie in the bucket {self.name}")
         return (found[2] or "").strip("/")
 
     def path(self, key: str) -> str:
@@ -438,7 +438,7 @@ def _client(options: BucketOptions, process: int) -> S3Client:
         found.meta.events.register("after-call.s3", _require_s3)
         return found
     except (BotoCoreError, ClientError, ValueError) as error:
-        raise RetryError(f"Cannot open the bucket {options.shown}: because {error}") from error
+        raise RetryError(f"Cannot open the bucket {options.shown}: {error}") from error
 
 
 def _require_s3(model: Any, http_response: Any, parsed: dict[str, Any], **_: Any) -> None:
@@ -465,7 +465,7 @@ def _session(options: BucketOptions) -> boto3.Session:
             return found
     if options.unknown_provider:
         raise RefusedError(
-            f"Cannot open the bucket {options.shown}: because its keys come from {options.unknown_provider}, which is "
+            f"Cannot open the bucket {options.shown}: its keys come from {options.unknown_provider}, which is "
             "not supported; give them by fs.s3a.access.key and fs.s3a.secret.key, or by AWS_ACCESS_KEY_ID and "
             "AWS_SECRET_ACCESS_KEY"
         )
@@ -615,7 +615,7 @@ def as_acid_error(
     What a condition stopped is `ChangedError`, what is not there `missing`, a bucket that is not there MissingError.
     Keys, rights, clocks, networks and busy servers may be put right: RetryError.
     """
-    start = f"Cannot {action} {path}: because"
+    start = f"Cannot {action} {path}:"
     if not isinstance(error, ClientError):
         return _without_answer(error, start, where)
     code, about = code_of(error), error.response.get("Error", {})
@@ -703,7 +703,7 @@ def read_object(bucket: Bucket, path: str) -> SmallObject | None:
         return None
     header = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
     if header is None:
-        raise RetryError("Cannot tell the time of the store: because its answers have no Date")
+        raise RetryError("Cannot tell the time of the store: its answers have no Date")
     return SmallObject(
         data=data,
         version=answer["ETag"],

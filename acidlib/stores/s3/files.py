@@ -65,7 +65,7 @@ class S3FileSystem:
             return _entry(name, found["ContentLength"], found["LastModified"])
         if self.is_directory(path):
             return _directory(name)
-        raise missing(f"Cannot look at {path}: because there is no such object, and none below it")
+        raise missing(f"Cannot look at {path}: there is no such object, and none below it")
 
     def names_changed(self, path: str, *, missing: type[AcidError] = CorruptError) -> float:
         """Return 0: nothing tells."""
@@ -88,7 +88,7 @@ class S3FileSystem:
                 if name := _relative(item["Key"], prefix):
                     found.append(_entry(name, item["Size"], item["LastModified"]))
         if not (is_there or found):
-            raise missing(f"Cannot list {path}: because there is no object below it")
+            raise missing(f"Cannot list {path}: there is no object below it")
         return tuple(sorted(found, key=lambda entry: entry.name))
 
     def list_tree(
@@ -113,7 +113,7 @@ class S3FileSystem:
                 modified = seconds(item["LastModified"])
                 found.append(TreeEntry(path=relative, is_directory=False, length=item["Size"], modified=modified))
         if not is_there:
-            raise missing(f"Cannot list {path}: because there is no object below it")
+            raise missing(f"Cannot list {path}: there is no object below it")
         found += [TreeEntry(path=path, is_directory=True, length=0, modified=0.0) for path in directories]
         return tuple(sorted(found, key=lambda entry: entry.path))
 
@@ -133,11 +133,9 @@ class S3FileSystem:
         if self._file(path) is not None:
             keys.append(key)
         if not keys:
-            raise ConflictError(f"Cannot remove {path}: because there is no such object, and none below it")
+            raise ConflictError(f"Cannot remove {path}: there is no such object, and none below it")
         if any(found.rpartition("/")[2] == STAGING_MARKER for found in keys):
-            raise RefusedError(
-                f"Cannot remove {path}: because a run has staged something there, which has an end of its own"
-            )
+            raise RefusedError(f"Cannot remove {path}: a run has staged something there, which has an end of its own")
         remove_keys(self._bucket, path, keys)
 
     def _file(self, path: str) -> Any | None:
@@ -174,8 +172,7 @@ def remove_keys(bucket: Bucket, path: str, keys: Iterable[str]) -> None:
         ]
     if failed:
         raise RetryError(
-            f"Cannot remove {path}: because the store kept {len(failed)} of {plural(len(waiting), 'object')}, first "
-            f"{failed[0]}"
+            f"Cannot remove {path}: the store kept {len(failed)} of {plural(len(waiting), 'object')}, first {failed[0]}"
         )
 
 
@@ -298,28 +295,23 @@ class S3Source:
             with self.bucket.raising("read", self.name):
                 answer, data = self.bucket.get(self.name, Range=f"bytes={offset}-{offset + size - 1}", **condition)
         except ChangedError as error:
-            raise CorruptError(
-                f"Cannot read {self.name}: because another object took its place while it was read"
-            ) from error
+            raise CorruptError(f"Cannot read {self.name}: another object took its place while it was read") from error
         except RetryError as error:
             if isinstance(error.__cause__, ClientError) and code_of(error.__cause__) == "InvalidRange":
                 raise CorruptError(
-                    f"Cannot read {self.name}: because it has less than {offset + 1} bytes and was listed with "
-                    f"{self.length}"
+                    f"Cannot read {self.name}: it has less than {offset + 1} bytes and was listed with {self.length}"
                 ) from error
             raise
         self._check_size(int(answer["ContentRange"].rpartition("/")[2]))
         if self._version is None:
             self._version = answer["ETag"]
         if len(data) != size:
-            raise CorruptError(f"Cannot read {self.name}: because it has fewer bytes than it says")
+            raise CorruptError(f"Cannot read {self.name}: it has fewer bytes than it says")
         return data
 
     def _check_size(self, size: int) -> None:
         if size < self.length:
-            raise CorruptError(
-                f"Cannot read {self.name}: because it has {size} bytes and was listed with {self.length}"
-            )
+            raise CorruptError(f"Cannot read {self.name}: it has {size} bytes and was listed with {self.length}")
 
 
 OUTPUTS = "_outputs"
@@ -400,7 +392,7 @@ class StagedUpload:
                 ),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise CorruptError(f"Cannot read {where}: because it does not describe an upload") from error
+            raise CorruptError(f"Cannot read {where}: it does not describe an upload") from error
 
 
 def output_path(staging: str, directory: str, file: str, attempt: str) -> str:
@@ -553,7 +545,7 @@ class Upload:
 
     def _next_number(self) -> int:
         if len(self._parts) >= MOST_PARTS:
-            raise RefusedError(f"Cannot write {self.path}: because it would take more than {MOST_PARTS} parts")
+            raise RefusedError(f"Cannot write {self.path}: it would take more than {MOST_PARTS} parts")
         return len(self._parts) + 1
 
     def _put(self, number: int, data: bytes) -> Part:
@@ -577,11 +569,11 @@ class Upload:
                 )
         except ChangedError as error:
             raise CorruptError(
-                f"Cannot copy from {source.name}: because another object took its place while it was read"
+                f"Cannot copy from {source.name}: another object took its place while it was read"
             ) from error
         except CorruptError as error:
             if isinstance(error.__cause__, ClientError) and code_of(error.__cause__) == "NoSuchUpload":
-                raise RetryError(f"Cannot write {self.path}: because somebody else has aborted its upload") from error
+                raise RetryError(f"Cannot write {self.path}: somebody else has aborted its upload") from error
             raise
         found = answer["CopyPartResult"]
         return Part(number=number, version=found["ETag"], size=size, checksums=self._checksums(found))
@@ -666,7 +658,7 @@ class S3Sink:
             return
         parts = self._upload.finish()
         if (total := sum(part.size for part in parts)) != self.position:
-            raise DefectError(f"Cannot write {self.name}: because {total} of {self.position} bytes were sent")
+            raise DefectError(f"Cannot write {self.name}: {total} of {self.position} bytes were sent")
         if self._is_planned:
             self.attempt = replace(self._upload.begun, length=self.position, parts=parts)
             return
@@ -722,7 +714,7 @@ class _OwnSource:
 
     def __init__(self, sink: S3Sink, length: int) -> None:
         if length > sink.position:
-            raise CorruptError(f"Cannot read {sink.name}: because it has {sink.position} bytes, not {length}")
+            raise CorruptError(f"Cannot read {sink.name}: it has {sink.position} bytes, not {length}")
         self.name = sink.name
         self.length = length
         self._sink = sink
@@ -763,7 +755,7 @@ class S3DataFiles(TaskFiles):
         """
         note = note_path(path)
         if note is None:
-            raise RefusedError(f"Cannot write {path}: because readers would see it at once")
+            raise RefusedError(f"Cannot write {path}: readers would see it at once")
         planned = planned_upload(self._bucket, path)
         sink = S3Sink(self._bucket, path, planned, note)
         if planned is not None:
@@ -781,5 +773,5 @@ class S3DataFiles(TaskFiles):
         """Return what the driver has to know to publish the file that was made at this path."""
         sink = self._sinks.get(path)
         if sink is None or sink.attempt is None:
-            raise DefectError(f"Cannot publish {path}: because this task has not made it")
+            raise DefectError(f"Cannot publish {path}: this task has not made it")
         return sink.attempt

@@ -292,9 +292,7 @@ def _decoded(staging: str, data: bytes, version: str) -> Marker:
             version=version,
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise CorruptError(
-            f"Cannot read {path}: because it is not a marker that this version understands ({error})"
-        ) from error
+        raise CorruptError(f"Cannot read {path}: it is not a marker that this version understands ({error})") from error
 
 
 class S3Stage(Stage):
@@ -318,12 +316,12 @@ class S3Stage(Stage):
             try:
                 document = json.loads(one.written)
             except ValueError as error:
-                raise CorruptError("Cannot read what a task has made: because it is not JSON") from error
+                raise CorruptError("Cannot read what a task has made: it is not JSON") from error
             upload = StagedUpload.of_document(document, where="what a task has made")
             if upload.key != f"{prefix}/{upload.file}" or upload.mark.partition("/")[0] != self._marker.unique:
                 raise ValueError(f"{upload.key} was not made for {self.path} and {directory}")
             if (directory, upload.file) in self._accepted:
-                raise ConflictError(f"Cannot accept {upload.key}: because there is another attempt at it")
+                raise ConflictError(f"Cannot accept {upload.key}: there is another attempt at it")
             self._accepted[directory, upload.file] = upload
             files[upload.file] = upload.length
         return StagedDirectory(name=directory, files=files)
@@ -342,7 +340,7 @@ class S3Stage(Stage):
         """
         if len(directories) != 1:
             raise RefusedError(
-                f"Cannot publish {' and '.join(item.name for item in directories)} in {self._location}: because in a "
+                f"Cannot publish {' and '.join(item.name for item in directories)} in {self._location}: in a "
                 "bucket several directories cannot become visible at once; a major compaction makes one"
             )
         (directory,) = directories
@@ -350,7 +348,7 @@ class S3Stage(Stage):
         if parsed is None:
             raise ValueError(f"{directory.name!r} is not the name of an ACID directory")
         several = (
-            f"Cannot publish {directory.name} in {self._location}: because in a bucket its {len(directory.files)} "
+            f"Cannot publish {directory.name} in {self._location}: in a bucket its {len(directory.files)} "
             "files cannot become visible at once"
         )
         if parsed.visibility_txn and len(directory.files) > 1:
@@ -408,7 +406,7 @@ class S3Stage(Stage):
             self._marker = move_marker(self._bucket, self._marker, State.RECORDED, recorded)
         except ChangedError as error:
             raise ConflictError(
-                f"Cannot publish in {self._location}: because another run has taken over what was staged"
+                f"Cannot publish in {self._location}: another run has taken over what was staged"
             ) from error
         # after any other error the marker may still come to say that it is recorded, until `discard` decides
         passing(Point.RECORDED)
@@ -419,7 +417,7 @@ class S3Stage(Stage):
                 # never taken back from here: if we slept, another run could have published the same names since
                 raise UnknownOutcomeError(
                     f"Cannot tell whether {' and '.join(names)} in {self._location} can be published as a whole: "
-                    f"because {error}; the next run there finishes it or takes it back"
+                    f"{error}; the next run there finishes it or takes it back"
                 ) from error
             withdraw_or_refuse(self._bucket, fs, self._location, recorded, error)
             with suppress(AcidError):
@@ -427,7 +425,7 @@ class S3Stage(Stage):
             raise
         except RetryError as error:
             raise UnknownOutcomeError(
-                f"Cannot tell whether {' and '.join(names)} in {self._location} is published as a whole: because a "
+                f"Cannot tell whether {' and '.join(names)} in {self._location} is published as a whole: a "
                 f"request failed ({error}); the next run there finishes it"
             ) from error
         passing(Point.SECOND_RENAMED)
@@ -448,12 +446,12 @@ class S3Stage(Stage):
             upload = self._accepted.get((directory.name, file))
             if upload is None or upload.length != length:
                 raise CorruptError(
-                    f"Cannot publish {self._location}/{directory.name}/{file}: because no attempt of {length} bytes "
+                    f"Cannot publish {self._location}/{directory.name}/{file}: no attempt of {length} bytes "
                     "was accepted for it"
                 )
             if not has_its_parts(self._bucket, upload):
                 raise RetryError(
-                    f"Cannot publish {self._bucket.path(upload.key)}: because somebody else has aborted its upload; "
+                    f"Cannot publish {self._bucket.path(upload.key)}: somebody else has aborted its upload; "
                     "look for rules and committers that abort uploads in this bucket"
                 )
             found.append(upload)
@@ -519,8 +517,8 @@ class S3Store(Store):
         """
         if not self.fs.is_directory(str(location)):
             if self.fs.exists(str(location)):
-                raise RefusedError(f"Cannot claim {location}: because it is an object")
-            raise CorruptError(f"Cannot claim {location}: because there is no object below it")
+                raise RefusedError(f"Cannot claim {location}: it is an object")
+            raise CorruptError(f"Cannot claim {location}: there is no object below it")
         if self._bucket.options not in PROBED:
             self.require_conditions(location, unique=token)
             PROBED.add(self._bucket.options)
@@ -564,8 +562,7 @@ class S3Store(Store):
 
         def refused(why: str) -> RefusedError:
             return RefusedError(
-                f"Cannot publish to the bucket {bucket.options.shown}: because {why}, so that of two runs both would "
-                "win"
+                f"Cannot publish to the bucket {bucket.options.shown}: {why}, so that of two runs both would win"
             )
 
         def upload(path: str) -> StagedUpload:
@@ -614,7 +611,7 @@ class S3Store(Store):
                 if found is None or found.state is State.REVOKED:
                     continue  # its run has come to its own end
                 raise ConflictError(
-                    f"Cannot work in {location}: because the run that staged {marker.staging} has just recorded what "
+                    f"Cannot work in {location}: the run that staged {marker.staging} has just recorded what "
                     "it publishes"
                 ) from error
 
@@ -726,7 +723,7 @@ def complete_all(bucket: Bucket, recorded: Recorded) -> None:
 
     def gone(upload: StagedUpload) -> ConflictError:
         return ConflictError(
-            f"Cannot publish {bucket.path(upload.key)}: because its upload was aborted, or what it became was removed"
+            f"Cannot publish {bucket.path(upload.key)}: its upload was aborted, or what it became was removed"
         )
 
     first, *others = recorded.uploads
@@ -747,7 +744,7 @@ def complete_all(bucket: Bucket, recorded: Recorded) -> None:
     if found is not None and found.data == METADATA_ACID:
         return
     if found is None or found.metadata.get(MARK) != first.mark:
-        raise ConflictError(f"Cannot publish {path}: because somebody else has removed or changed it")
+        raise ConflictError(f"Cannot publish {path}: somebody else has removed or changed it")
     replace_object(bucket, path, found.version, METADATA_ACID, {MARK: first.mark})
 
 
@@ -779,11 +776,9 @@ def complete(bucket: Bucket, upload: StagedUpload) -> bool:
                     raise
             except ChangedError:
                 if found is not None:
-                    raise ConflictError(f"Cannot publish {path}: because it already exists") from error
+                    raise ConflictError(f"Cannot publish {path}: it already exists") from error
                 if tries == _TRIES:
-                    raise RetryError(
-                        f"Cannot publish {path}: because the store calls it a conflict {_TRIES} times"
-                    ) from error
+                    raise RetryError(f"Cannot publish {path}: the store calls it a conflict {_TRIES} times") from error
     return True
 
 
@@ -809,7 +804,7 @@ def withdraw_or_refuse(
     if missing is not None and any(is_ours(bucket, upload) for upload in recorded.uploads):
         names = " and ".join(directory.name for directory in recorded.directories)
         raise CorruptError(
-            f"Cannot finish the publication of {names} in {location}: because some of its files are gone and so is "
+            f"Cannot finish the publication of {names} in {location}: some of its files are gone and so is "
             f"{missing}, one of its inputs ({why}). Look whether another base or delta holds these rows; then remove "
             f"{names} and what the run staged, and run again"
         ) from why
@@ -848,7 +843,7 @@ def has_its_parts(bucket: Bucket, upload: StagedUpload) -> bool:
     found = {part["PartNumber"]: (part["ETag"].strip('"'), part["Size"]) for part in parts}
     if found != {part.number: (part.version.strip('"'), part.size) for part in upload.parts}:
         raise CorruptError(
-            f"Cannot publish {bucket.path(upload.key)}: because the parts of its upload are not those that were sent"
+            f"Cannot publish {bucket.path(upload.key)}: the parts of its upload are not those that were sent"
         )
     return True
 
@@ -874,7 +869,7 @@ def remove_staging(
     """
     marker = None if is_settled else read_marker(bucket, staging)
     if marker is not None and marker.recorded is not None and not marker.recorded.hidden:
-        raise RefusedError(f"Cannot remove {staging}: because it holds a publication that is to be finished")
+        raise RefusedError(f"Cannot remove {staging}: it holds a publication that is to be finished")
     try:
         tree = S3FileSystem(bucket).list_tree(staging, enter_hidden=True, missing=ConflictError)
     except ConflictError:

@@ -129,7 +129,7 @@ WRONG = [
     (["major-compact", "--location", "/t"], "give --write-ids, --write-ids-file or --all-committed"),
     (["minor-compact", "--warehouse", "/w", "--all-committed"], "--warehouse needs --table"),
     (["initiator", "--location", "gs://b/t", "--all-committed"], "Google Cloud Storage is not supported"),
-    (["cleaner", "--set", "x=1"], "Cannot set x: because there is no such setting"),
+    (["cleaner", "--set", "x=1"], "Cannot set x: there is no such setting"),
     (["cleaner", "--orphans"], "--orphans needs"),
     (["--master", "yarn", "show"], "show needs no Spark: --master yarn means nothing before it"),
     ([*PLACED, *ALONE, "--no-such-option"], "No such option '--no-such-option'"),

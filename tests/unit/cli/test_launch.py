@@ -233,7 +233,7 @@ def test_what_ends_in_silence_is_told_with_the_status_that_is_returned(
 
 
 def test_a_log_that_cannot_be_written_is_refused_before_anything_is_done(tmp_path: Path) -> None:
-    with pytest.raises(RetryError, match=r"Cannot write .*: because the operating system said: No such file"):
+    with pytest.raises(RetryError, match=r"Cannot write .*: the operating system said: No such file"):
         run_logged([sys.executable, "-c", f"open({str(tmp_path / 'begun')!r}, 'w')"], tmp_path / "none" / "log")
     assert not (tmp_path / "begun").exists()
 

@@ -63,8 +63,8 @@ def test_an_archive_that_is_there_stays_unless_it_is_meant(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("failure", "words"),
     [
-        (venv_pack.VenvPackException("it is no environment"), "because it is no environment"),
-        (OSError(28, "No space left on device"), "because the operating system said: No space left on device"),
+        (venv_pack.VenvPackException("it is no environment"), "it is no environment"),
+        (OSError(28, "No space left on device"), "the operating system said: No space left on device"),
     ],
 )
 def test_nothing_half_made_stays(
@@ -81,7 +81,7 @@ def test_what_would_be_missing_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     assert packed(tmp_path / "a.zip").exit_code == 2
     with monkeypatch.context() as patch:
         patch.setattr(pack, "_linked_packages", lambda: ["acidlib"])
-        assert "because acidlib is only linked into it" in packed(tmp_path / "a.tar.gz").stderr
+        assert "acidlib is only linked into it" in packed(tmp_path / "a.tar.gz").stderr
     assert list(tmp_path.iterdir()) == []
 
 

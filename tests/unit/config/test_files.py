@@ -79,14 +79,14 @@ def test_a_value_that_holds_its_own_reference_stays_as_it_is() -> None:
 
 def test_references_in_a_circle_are_an_error(tmp_path: Path) -> None:
     write_site(tmp_path / "hive-site.xml", {"a": "${b}", "b": "${a}"})
-    with pytest.raises(CorruptError, match=r"Cannot use a=\$\{b\}: because its references lead to more than 20"):
+    with pytest.raises(CorruptError, match=r"Cannot use a=\$\{b\}: its references lead to more than 20"):
         load_settings(conf_dir=tmp_path)
 
 
 @pytest.mark.parametrize("name", ["hive-site.xml", "hdfs-site.xml"])
 def test_a_damaged_file(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("<configuration>")
-    with pytest.raises(CorruptError, match=f"{name}: because it is not XML"):
+    with pytest.raises(CorruptError, match=f"{name}: it is not XML"):
         load_settings(conf_dir=tmp_path, hadoop_dir=tmp_path)
 
 
@@ -105,7 +105,7 @@ def test_a_file_may_include_others(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("reference", "why"),
     [
-        ("absent.xml", r"Cannot read .*/core-site.xml: because it includes .*/absent.xml, which is not there"),
+        ("absent.xml", r"Cannot read .*/core-site.xml: it includes .*/absent.xml, which is not there"),
         ("core-site.xml", "it includes itself"),
         ("http://conf.example/core.xml", "which is no file here"),
     ],

@@ -183,7 +183,7 @@ def test_table_properties_need_hives_prefixes() -> None:
         ("spark.master=local", "no such setting"),
         (DELTA_NUM_KEY, "not of the form key=value"),
         ("=5", "not of the form key=value"),
-        (f"{DELTA_NUM_KEY}=five", f"{DELTA_NUM_KEY}=five from --set: because it is not a whole number"),
+        (f"{DELTA_NUM_KEY}=five", f"{DELTA_NUM_KEY}=five from --set: it is not a whole number"),
         (f"{DELTA_NUM_KEY}=-1", "less than 0"),
         (f"{DELTA_NUM_KEY}=1.5", "not a whole number"),
         (f"{DELTA_PCT_KEY}=nan", "not a number"),
@@ -210,7 +210,7 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
         load_settings(toml=tmp_path / "absent.toml")
     broken = tmp_path / "hive-site.xml"
     broken.write_text("<configuration><property>")
-    with pytest.raises(CorruptError, match=r"hive-site\.xml: because it is not XML"):
+    with pytest.raises(CorruptError, match=r"hive-site\.xml: it is not XML"):
         read_site(broken)
     broken.write_bytes(b"a = \xff")
     with pytest.raises(CorruptError, match="not TOML"):
@@ -222,7 +222,7 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
 
 def test_a_bad_value_in_a_site_file_names_its_source(tmp_path: Path) -> None:
     write_site(tmp_path / "hive-site.xml", {DELTA_NUM_KEY: "many"})
-    with pytest.raises(RefusedError, match=r"=many from hive-site\.xml: because it is not a whole number"):
+    with pytest.raises(RefusedError, match=r"=many from hive-site\.xml: it is not a whole number"):
         load_settings(conf_dir=tmp_path)
 
 

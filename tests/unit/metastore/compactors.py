@@ -22,8 +22,8 @@ from acidlib.metastore.transactions import LockComponent, LockState, LockType
 from acidlib.model.tables import TableRef
 
 TIMEOUT = 300.0
-AWAY = RetryError("Cannot reach thrift://a:9083: because it is away")
-LOST = UnknownOutcomeError("Cannot lock: because the answer was lost")
+AWAY = RetryError("Cannot reach thrift://a:9083: it is away")
+LOST = UnknownOutcomeError("Cannot lock: the answer was lost")
 
 
 class Clock:

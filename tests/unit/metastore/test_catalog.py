@@ -50,7 +50,7 @@ def test_a_table_without_a_field_is_an_error(hive4: FakeMetastore, changes: dict
     hive4.answers["get_table_req"] = lambda request: TYPES.GetTableResult(table=table(**changes))
     with connected(hive4) as found, pytest.raises(CorruptError) as caught:
         found.table(TableRef("d", "t"))
-    assert str(caught.value) == f"Cannot read the answer of get_table_req: because field {field} is missing"
+    assert str(caught.value) == f"Cannot read the answer of get_table_req: field {field} is missing"
 
 
 def test_tables_are_asked_for_300_at_a_time_and_each_once(hive4: FakeMetastore) -> None:
@@ -66,7 +66,7 @@ def test_a_database_that_is_listed_but_not_given_is_no_missing_one(hive4: FakeMe
     with connected(hive4) as found:
         hive4.answers["get_database_req"] = raises(TYPES.NoSuchObjectException(message="database x: null pointer"))
         hive4.answers["get_all_databases"] = lambda: ["default", "x"]
-        with pytest.raises(RetryError, match="because the metastore lists it but does not give it"):
+        with pytest.raises(RetryError, match="the metastore lists it but does not give it"):
             found.database("x")
         assert found.database("y") is None
 

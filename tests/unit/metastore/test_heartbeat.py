@@ -125,7 +125,7 @@ def test_a_stopped_beat_is_not_sent_and_nothing_else_needs_the_thread() -> None:
 def test_what_the_metastore_gave_up_stays_lost_and_is_not_beaten_any_more() -> None:
     bench = Bench()
     lost, kept = bench.add(1), bench.add(2)
-    bench.connection.answer = failing(ConflictError("Cannot beat: because Transaction txnid:1 already aborted"), 1)
+    bench.connection.answer = failing(ConflictError("Cannot beat: Transaction txnid:1 already aborted"), 1)
     bench.run(0)
     with pytest.raises(ConflictError, match=r"Cannot go on with transaction 1: .* given it up: Transaction txnid:1"):
         lost.assert_alive()
@@ -144,14 +144,14 @@ def test_an_error_that_comes_after_the_end_is_none() -> None:
 
     def commit_meanwhile(_: int | None) -> None:
         beat.stop()
-        raise ConflictError("Cannot beat: because No such transaction")
+        raise ConflictError("Cannot beat: No such transaction")
 
     bench.connection.answer = commit_meanwhile
     bench.run(0)
     beat.assert_alive()
 
 
-@pytest.mark.parametrize("error", [RetryError("Cannot reach x: because it is away"), ValueError("a bug"), OSError("x")])
+@pytest.mark.parametrize("error", [RetryError("Cannot reach x: it is away"), ValueError("a bug"), OSError("x")])
 def test_failures_are_tried_again_soon_over_a_new_connection(error: Exception) -> None:
     bench = Bench()
     beat = bench.add(7)
@@ -168,7 +168,7 @@ def test_failures_are_tried_again_soon_over_a_new_connection(error: Exception) -
 def test_a_transaction_that_was_silent_too_long_is_asked_again() -> None:
     bench = Bench()
     beat = bench.add(7)
-    bench.connection.answer = failing(RetryError("Cannot beat: because the server is away"))
+    bench.connection.answer = failing(RetryError("Cannot beat: the server is away"))
     bench.run(TIMEOUT + 1)
     with pytest.raises(RetryError, match="the server is away"):
         beat.assert_alive()
@@ -182,7 +182,7 @@ def test_a_lock_alone_that_was_silent_too_long_is_lost_for_good() -> None:
     bench = Bench()
     beat = bench.add(lock_id=7)
     bench.run(0)
-    bench.connection.answer = failing(RetryError("Cannot beat: because the server is away"))
+    bench.connection.answer = failing(RetryError("Cannot beat: the server is away"))
     bench.run(TIMEOUT + 1)
     bench.connection.answer = lambda _: None
     bench.run(INTERVAL * 3)
@@ -206,7 +206,7 @@ def test_time_counts_from_before_a_beat_is_sent() -> None:
 def test_without_a_connection_one_attempt_serves_all() -> None:
     bench = Bench()
     beats = [bench.add(one) for one in range(200)]
-    bench.connection.no_connection = RetryError("Cannot reach thrift://a:9083: because it is away")
+    bench.connection.no_connection = RetryError("Cannot reach thrift://a:9083: it is away")
     attempts = 0
     while (wait := bench.schedule.send_due()) == 0:
         attempts += 1
@@ -225,7 +225,7 @@ def test_a_beat_that_hangs_starves_nobody() -> None:
     beats = [bench.add(one) for one in range(500)]
     hanging = beats[0]
     bench.connection.seconds = lambda one: TIMEOUT / 8 if one == 0 else 0.1
-    bench.connection.answer = failing(RetryError("Cannot beat: because there was no answer"), 0)
+    bench.connection.answer = failing(RetryError("Cannot beat: there was no answer"), 0)
     end = bench.clock.now + 3600
     while bench.clock.now < end:
         for _ in range(100):
@@ -305,7 +305,7 @@ def test_the_end_closes_the_connection_and_fences_what_is_left(connection: Conne
     beats.close()
     assert time.monotonic() - began < 10
     assert connection.closed == 1
-    with pytest.raises(RetryError, match="Cannot go on with transaction 1: because its heartbeats were ended"):
+    with pytest.raises(RetryError, match="Cannot go on with transaction 1: its heartbeats were ended"):
         beat.assert_alive()
     with pytest.raises(DefectError):
         beats.register(txn_id=2, lock_id=None, name="transaction 2")
@@ -326,6 +326,6 @@ def test_a_thread_that_dies_is_told_at_once(connection: Connection) -> None:
 
 
 def test_reasons_of_errors() -> None:
-    assert reason_of(RetryError("Cannot x: because y: because z")) == "y: because z"
+    assert reason_of(RetryError("Cannot x: y: z")) == "y: z"
     assert reason_of(RetryError("something")) == "something"
     assert reason_of(ValueError("v")) == "ValueError: v"

@@ -245,7 +245,7 @@ def test_a_place_is_held_by_one(server: LockServer, processes: tuple[Process, Pr
     assert not server.locks
     with two.hold():
         pass
-    with pytest.raises(ConflictError, match=r"Cannot go on with the place db\.t\.p=1: because it was released"):
+    with pytest.raises(ConflictError, match=r"Cannot go on with the place db\.t\.p=1: it was released"):
         held.assert_alive()
     held.release()
 
@@ -337,7 +337,7 @@ def test_a_publication_waits_so_long_and_no_longer(
         ("check_lock", KeyboardInterrupt()),
         ("show_locks", KeyboardInterrupt()),
         ("check_lock", AWAY),
-        ("check_lock", ConflictError("Cannot check: because No such lock")),
+        ("check_lock", ConflictError("Cannot check: No such lock")),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
@@ -377,7 +377,7 @@ def test_a_withdrawal_that_fails_does_not_hide_the_error(server: LockServer, pro
 
 
 def test_a_lock_that_was_refused_is_not_looked_for(server: LockServer, process: Process) -> None:
-    server.errors["lock"].append(Failure(RefusedError("Cannot lock db.t: because it makes no sense")))
+    server.errors["lock"].append(Failure(RefusedError("Cannot lock db.t: it makes no sense")))
     with pytest.raises(RefusedError):
         process.hold()
     assert server.calls == ["lock"]
@@ -388,7 +388,7 @@ def test_a_release_that_fails_is_told_unless_something_worse_is(server: LockServ
     with (
         pytest.raises(
             RetryError,
-            match=r"^Cannot release the EXCLUSIVE lock on db\.t\.p=1: because it is away; .* by itself after 300 s",
+            match=r"^Cannot release the EXCLUSIVE lock on db\.t\.p=1: it is away; .* by itself after 300 s",
         ),
         process.publish(),
     ):
@@ -441,7 +441,7 @@ def test_a_compaction_has_a_transaction_and_a_shared_lock(server: LockServer, pr
         transaction.abort()
     assert server.calls.count("commit_txn") == 1
     assert "abort_txn" not in server.calls
-    with pytest.raises(ConflictError, match=r"transaction 1 for db\.t\.p=1: because it has ended"):
+    with pytest.raises(ConflictError, match=r"transaction 1 for db\.t\.p=1: it has ended"):
         transaction.assert_alive()
 
 
@@ -530,7 +530,7 @@ def test_an_unknown_outcome_is_told_and_can_be_cleared_up(server: LockServer, pr
     server.errors["commit_txn"] += [Failure(LOST), Failure(AWAY)]
     with pytest.raises(
         UnknownOutcomeError,
-        match=r"^Cannot tell whether transaction 1 for db\.t\.p=1 was committed: because it is away$",
+        match=r"^Cannot tell whether transaction 1 for db\.t\.p=1 was committed: it is away$",
     ):
         transaction.commit()
     assert not transaction._lease.stopped
@@ -540,7 +540,7 @@ def test_an_unknown_outcome_is_told_and_can_be_cleared_up(server: LockServer, pr
 
 def test_a_committed_transaction_that_is_forgotten_is_no_aborted_one(server: LockServer, process: Process) -> None:
     transaction = process.begin()
-    server.errors["commit_txn"] += [Failure(LOST), Failure(ConflictError("Cannot commit: because No such transaction"))]
+    server.errors["commit_txn"] += [Failure(LOST), Failure(ConflictError("Cannot commit: No such transaction"))]
     server.errors["open_txns"] += [Failure(AWAY)]
     with pytest.raises(UnknownOutcomeError, match="No such transaction"):
         transaction.commit()
@@ -559,7 +559,7 @@ def test_aborting_settles_an_unknown_outcome(server: LockServer, process: Proces
 def test_an_abort_that_fails_is_told_once_and_can_be_repeated(server: LockServer, process: Process) -> None:
     transaction = process.begin()
     server.errors["abort_txn"].append(Failure(AWAY))
-    with pytest.raises(RetryError, match=r"^Cannot abort transaction 1 .*: because it is away; .* after 300 s$"):
+    with pytest.raises(RetryError, match=r"^Cannot abort transaction 1 .*: it is away; .* after 300 s$"):
         transaction.abort()
     assert transaction._lease.stopped
     with pytest.raises(ConflictError, match="has ended"):

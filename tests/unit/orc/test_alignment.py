@@ -128,7 +128,7 @@ def test_what_could_change_values_is_refused_with_file_column_and_types(source: 
     column = "row.a.0" if source == "array<string>" and target == "array<int>" else "row.a"
     if column == "row.a.0":
         old, new = old.children[0], new.children[0]
-    said = f"Cannot compact /t/old: because its column {column} is {old} and the table's is {new}, "
+    said = f"Cannot compact /t/old: its column {column} is {old} and the table's is {new}, "
     assert str(caught.value).startswith(said)
     with pytest.raises(RefusedError, match="no lossless conversion is known"):
         of_columns(target, source, HIVE4)

@@ -129,9 +129,9 @@ DAMAGED_TAILS = {
     "stripe statistics of another tree": (with_stripe_statistics(5, 2), "statistics of 2 columns and 3 columns"),
 }
 REFUSED_TAILS = {
-    "encrypted": (with_footer({10: [b"\x0a\x00"]}), "because it is encrypted"),
-    "an encrypted stripe": (with_stripe(2, {6: [1]}), "stripe 2 of /t/file: because it is encrypted"),
-    "a stripe with keys": (with_stripe(2, {7: [b"key"]}), "stripe 2 of /t/file: because it is encrypted"),
+    "encrypted": (with_footer({10: [b"\x0a\x00"]}), "it is encrypted"),
+    "an encrypted stripe": (with_stripe(2, {6: [1]}), "stripe 2 of /t/file: it is encrypted"),
+    "a stripe with keys": (with_stripe(2, {7: [b"key"]}), "stripe 2 of /t/file: it is encrypted"),
     "a codec from the future": (with_postscript({2: [7]}), "compression kind 7 is not known"),
     "version 2.0": (with_postscript({4: [b"\x02\x00"]}), r"file version 2\.0 is newer"),
     "version 0.13": (with_postscript({4: [b"\x00\x0d"]}), r"file version 0\.13 is newer"),
@@ -273,25 +273,25 @@ DAMAGED_STREAMS = {
 
 @pytest.mark.parametrize("name", DAMAGED_STREAMS)
 def test_a_damaged_stream_is_corrupt_and_names_its_place(name: str) -> None:
-    with pytest.raises(CorruptError, match=r"column 1 in stripe 0 of /t/file: .*because"):
+    with pytest.raises(CorruptError, match=r"column 1 in stripe 0 of /t/file: "):
         root_column(DAMAGED_STREAMS[name])
 
 
 def test_a_union_tag_without_a_type_is_corrupt() -> None:
     data = tables.orc_bytes("struct<a:uniontype<int,string>>", [(1,), ("x",)], tables.Layout(compression="none"))
     changed = mutants.replace_stream(o.read_orc(data), 0, 1, o.DATA, b"\xfe\x00\x02")
-    with pytest.raises(CorruptError, match=r"column 1 in stripe 0 of /t/file: because a union tag has no type"):
+    with pytest.raises(CorruptError, match=r"column 1 in stripe 0 of /t/file: a union tag has no type"):
         root_column(changed)
 
 
 def test_an_unknown_encoding_is_refused_with_its_place() -> None:
-    with pytest.raises(RefusedError, match=r"column 1 in stripe 0 of /t/file: because column encoding 4 is not known"):
+    with pytest.raises(RefusedError, match=r"column 1 in stripe 0 of /t/file: column encoding 4 is not known"):
         root_column(column_of(o.INT, 4, (o.DATA, repeated(2))))
 
 
 def test_an_unknown_stream_is_refused_and_an_encrypted_one_too() -> None:
     for kind in (9, 10, 11):
-        with pytest.raises(RefusedError, match=rf"column 1 in stripe 0 of /t/file: because stream kind {kind}"):
+        with pytest.raises(RefusedError, match=rf"column 1 in stripe 0 of /t/file: stream kind {kind}"):
             stripe_reader(column_of(o.INT, DIRECT, (o.DATA, repeated(2)), (kind, b"x")))
 
 
@@ -333,7 +333,7 @@ def test_a_damaged_stripe_footer_names_its_place(
 
 def test_more_slots_than_a_stripe_can_have_are_corrupt_before_memory_is_asked_for() -> None:
     reader = stripe_reader(tables.orc_bytes("struct<a:int>", [(1,)]))
-    with pytest.raises(CorruptError, match=r"stripe 0 of /t/file: because 2199023255552 values"):
+    with pytest.raises(CorruptError, match=r"stripe 0 of /t/file: 2199023255552 values"):
         reader.column(reader.tail.root, 1 << 41)
     assert np.array_equal(longs(1), root_column(tables.orc_bytes("struct<a:int>", [(1,)])).children[0].values)
 
@@ -345,7 +345,7 @@ def test_a_stream_without_a_kind_is_corrupt() -> None:
         streams = [o.parse(raw) for raw in footer[1]]
         return {**footer, 1: [o.encode({n: v for n, v in s.items() if n != 1 or v != [o.PRESENT]}) for s in streams]}
 
-    with pytest.raises(CorruptError, match=r"column 1 in stripe 0 of /t/file: because its stream directory is damaged"):
+    with pytest.raises(CorruptError, match=r"column 1 in stripe 0 of /t/file: its stream directory is damaged"):
         stripe_reader(mutants.change_stripe_footer(orc, 0, change))
 
 

@@ -95,7 +95,7 @@ def test_what_is_no_tree_is_corrupt_and_names_the_file(name: str) -> None:
 
 
 def test_a_kind_from_the_future_is_refused() -> None:
-    with pytest.raises(RefusedError, match=r"column 1 of /t/f: because type kind 19 is not known"):
+    with pytest.raises(RefusedError, match=r"column 1 of /t/f: type kind 19 is not known"):
         parse_types(types(struct(1), leaf(19)), where="/t/f")
 
 
@@ -104,7 +104,7 @@ def test_names_that_are_not_utf_8_are_corrupt(part: str) -> None:
     message = struct(1, names=("name",))
     message.attributes.add(key="key", value="value")
     damaged = Type.FromString(message.SerializeToString().replace(part.encode(), b"\xff" * len(part)))
-    with pytest.raises(CorruptError, match=r"f: because a name in type 0 is not UTF-8"):
+    with pytest.raises(CorruptError, match=r"f: a name in type 0 is not UTF-8"):
         parse_types(types(damaged, leaf()), where="f")
 
 
@@ -196,7 +196,7 @@ def test_names_may_be_odd(text: str, names: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("name", ["void", "interval_year_month", "interval_day_time", "unknown"])
 def test_what_orc_cannot_hold_is_refused_with_its_column(name: str) -> None:
-    message = rf"Cannot compact default\.t: because ORC cannot hold its column row\.b\.x\.1 of type {name}$"
+    message = rf"Cannot compact default\.t: ORC cannot hold its column row\.b\.x\.1 of type {name}$"
     with pytest.raises(RefusedError, match=message):
         parse(f"struct<a:int,b:struct<w:int,x:map<int,{name}>>>")
 
@@ -224,7 +224,7 @@ def test_what_orc_cannot_hold_is_refused_with_its_column(name: str) -> None:
     ],
 )
 def test_what_is_no_type_is_refused_with_its_column(text: str) -> None:
-    with pytest.raises(RefusedError, match=r"default\.t: because the type of its column row\S* is not understood from"):
+    with pytest.raises(RefusedError, match=r"default\.t: the type of its column row\S* is not understood from"):
         parse(f"struct<c:{text}>")
 
 
@@ -264,7 +264,7 @@ def test_columns_become_the_text_of_a_row(columns: str, expected: str) -> None:
     "columns", ["", "a", "a int,", "a int b int", "a:int", "a int, b text", "struct<a:int>", ", a int"]
 )
 def test_what_states_no_columns_is_refused(columns: str) -> None:
-    with pytest.raises(RefusedError, match="Cannot compact t: because the type of its column row"):
+    with pytest.raises(RefusedError, match="Cannot compact t: the type of its column row"):
         row_type_of_columns(columns, where="t")
 
 

@@ -106,7 +106,7 @@ def test_other_differences(tmp_path: Path, first: Footer, reason: str, change: C
     other = footer_of(edit(path, change))
     [reason_found] = differences(first, other)
     assert reason_found.startswith(reason)
-    with pytest.raises(RefusedError, match=r"Cannot join .*other with .*first: because of "):
+    with pytest.raises(RefusedError, match=r"Cannot join .*other with .*first: they differ in "):
         join(tmp_path / "target", [tmp_path / "first", path])
     assert not (tmp_path / "target").exists()
 

@@ -90,7 +90,7 @@ PLACES: dict[FindingKind, dict[str, Any]] = {
     },
     FindingKind.CLEANING_FORBIDDEN: {"obsolete": 1, "cleaning_forbidden": "NO_CLEANUP is set on the table"},
     **{
-        kind: {"problem": (kind, "Cannot list it: because so")}
+        kind: {"problem": (kind, "Cannot list it: so")}
         for kind in (
             FindingKind.MISSING,
             FindingKind.NOT_READABLE,

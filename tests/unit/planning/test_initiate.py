@@ -46,7 +46,7 @@ def table(properties: dict[str, str] | None = None, kind: str = "MANAGED_TABLE",
 
 NO_TABLE = "Only transactional tables can be compacted, d.t is not suitable for compaction!"
 SORTED = "Attempt to compact sorted table d.t, which is not yet supported!"
-NO_ORC = f"Cannot compact d.t: because its rows are read by {PARQUET} and {ORC_SERDE}, and only ORC can be full ACID"
+NO_ORC = f"Cannot compact d.t: its rows are read by {PARQUET} and {ORC_SERDE}, and only ORC can be full ACID"
 OFF = "Insert only compaction is disabled. Set hive.compactor.compact.insert.only=true to enable it."
 
 
@@ -58,9 +58,9 @@ OFF = "Insert only compaction is disabled. Set hive.compactor.compact.insert.onl
         (table(), {}, None),
         (table(kind="MATERIALIZED_VIEW"), {}, None),  # it has rows of its own
         (table({}, kind="MATERIALIZED_VIEW"), {}, NO_TABLE),
-        (table(kind="VIRTUAL_VIEW"), {}, "Cannot compact d.t: because it is a view"),
-        (table(kind="EXTERNAL_TABLE"), {}, "Cannot compact d.t: because it is an external table"),
-        (table({**FULL, "EXTERNAL": "TRUE"}), {}, "Cannot compact d.t: because it is an external table"),
+        (table(kind="VIRTUAL_VIEW"), {}, "Cannot compact d.t: it is a view"),
+        (table(kind="EXTERNAL_TABLE"), {}, "Cannot compact d.t: it is an external table"),
+        (table({**FULL, "EXTERNAL": "TRUE"}), {}, "Cannot compact d.t: it is an external table"),
         (table({}), {}, NO_TABLE),
         (table({"transactional": "false"}), {}, NO_TABLE),
         (table(sort_columns=("id",)), {}, SORTED),

@@ -93,11 +93,11 @@ def test_a_value_without_sense_is_refused(name: str, value: str, reason: str) ->
         given = ({key: value}, {}) if layer == "table" else ({}, {key: value})
         with pytest.raises(RefusedError, match=reason) as caught:
             settings(*given)
-        assert str(caught.value).startswith(f"Cannot compact d.t: because of its {layer} property {key}={value}: ")
+        assert str(caught.value).startswith(f"Cannot compact d.t: its {layer} property {key}={value} is invalid: ")
 
 
 def test_hive_3_cannot_read_zstd() -> None:
-    with pytest.raises(RefusedError, match=r"orc\.compress=ZSTD: only NONE, ZLIB, SNAPPY, LZ4 can be written"):
+    with pytest.raises(RefusedError, match=r"orc\.compress=ZSTD is invalid: only NONE, ZLIB, SNAPPY, LZ4 can be"):
         settings({"orc.compress": "ZSTD"}, generation=HIVE3)
 
 

@@ -48,9 +48,9 @@ def test_one_list_is_for_the_table_it_names_or_for_any() -> None:
     assert stated(text=TEXT).of(TableRef("default", "t"), listing()) == ValidWriteIdList.parse(TEXT)
     assert stated(text=TEXT.replace("default.", "")).of(TableRef("default", "t"), listing()).high_water_mark == 9
     assert stated(text=TEXT.replace("default.t", "null")).of(TableRef("a", "b"), listing()).aborted_ids == (4,)
-    with pytest.raises(RefusedError, match=r"write-id list of default\.t: because the table is default\.u"):
+    with pytest.raises(RefusedError, match=r"write-id list of default\.t: the table is default\.u"):
         stated(text=TEXT).of(TableRef("default", "u"), listing())
-    with pytest.raises(RefusedError, match=r"because the table is other\.t"):
+    with pytest.raises(RefusedError, match=r"the table is other\.t"):
         stated(text=TEXT).of(TableRef("other", "t"), listing())
 
 

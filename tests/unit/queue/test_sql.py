@@ -59,7 +59,7 @@ def test_an_in_memory_queue_for_one_process() -> None:
 def test_a_damaged_database_is_one_line(path: Path) -> None:
     path.parent.mkdir(parents=True)
     path.write_bytes(b"this is not a database" * 100)
-    with pytest.raises(RetryError, match="because the database said: file is not a database") as caught:
+    with pytest.raises(RetryError, match="the database said: file is not a database") as caught:
         SqlQueue(f"sqlite:///{path}")
     assert "\n" not in str(caught.value)
 

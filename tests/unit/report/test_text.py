@@ -123,7 +123,7 @@ def in_lake(number: int) -> CompactionRequest:
 def refused(number: int) -> CompactionRequest:
     """One of many that are refused again and again."""
     table = ("orders", "raw", "items")[number % 3]
-    why = f"Cannot compact sales.{table}: because it is a view, at /w/{table}"
+    why = f"Cannot compact sales.{table}: it is a view, at /w/{table}"
     facts = RequestFacts(location=local_location(f"/w/{table}"))
     ref = TableRef("sales", table)
     return replace(ENDED, id=number, ref=ref, state=State.REFUSED, error_message=why, facts=facts)

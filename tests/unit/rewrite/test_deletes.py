@@ -151,7 +151,7 @@ def test_more_events_than_memory_holds_are_corrupt(tmp_path: Path, monkeypatch: 
         raise MemoryError
 
     monkeypatch.setattr("acidlib.rewrite.deletes.np.empty", none_left)
-    with pytest.raises(CorruptError, match=r"delta_0000006\S*/bucket_00000: because its 2 delete events do not fit"):
+    with pytest.raises(CorruptError, match=r"delta_0000006\S*/bucket_00000: its 2 delete events do not fit"):
         read(files, 0, ids())
 
 

@@ -218,7 +218,7 @@ def test_nothing_is_left_of_a_file_whose_proof_fails(
     assert [unit.is_delete for unit in units] == ([False] if kind is MAJOR else [False, True])
 
     def fail(*_: Any) -> None:
-        raise CorruptError("Cannot publish: because the proof fails")
+        raise CorruptError("Cannot publish: the proof fails")
 
     monkeypatch.setattr(BucketWriter, "prove", fail)
     for unit in units:

@@ -133,7 +133,7 @@ def test_rows_of_another_bucket_are_corrupt_and_named(tmp_path: Path, change: An
         number = 3 if other == B3 else 1
         with pytest.raises(
             CorruptError,
-            match=rf"stripe 0 of \S*bucket_00000: because it holds rows of bucket {number}, .*; INSERT OVERWRITE of ",
+            match=rf"stripe 0 of \S*bucket_00000: it holds rows of bucket {number}, .*; INSERT OVERWRITE of ",
         ):
             StripeKeys(inputs[0], 0).check()
 
@@ -196,7 +196,7 @@ def test_rows_count_as_aborted_by_their_current_transaction(tmp_path: Path, chan
 def test_a_row_above_the_mark_is_corrupt_and_named(tmp_path: Path) -> None:
     with (
         opened(delta(tmp_path)) as inputs,
-        pytest.raises(CorruptError, match=r"stripe 2 of .*: because it holds write id 7, above the high-water mark 6"),
+        pytest.raises(CorruptError, match=r"stripe 2 of .*: it holds write id 7, above the high-water mark 6"),
     ):
         aborted_rows(StripeKeys(inputs[0], 2), ids(6))
 

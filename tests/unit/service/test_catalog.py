@@ -104,9 +104,9 @@ def part(location: str | Path, **properties: str) -> Partition:
 @pytest.mark.parametrize(
     ("named", "told", "taken"),
     [
-        (("d.x",), "Cannot find d.x: because no table of the metastore has such a name", 0),
-        (("d.t", "x.y", "z.*"), "Cannot find x.y, z.*: because no table of the metastore has such a name", 1),
-        (("d.t",), "Cannot find partitions of d.t: because none matches p=9", 0),
+        (("d.x",), "Cannot find d.x: no table of the metastore has such a name", 0),
+        (("d.t", "x.y", "z.*"), "Cannot find x.y, z.*: no table of the metastore has such a name", 1),
+        (("d.t",), "Cannot find partitions of d.t: none matches p=9", 0),
     ],
 )
 @pytest.mark.parametrize("automatic", [False, True])
@@ -129,7 +129,7 @@ def test_a_table_that_is_named_has_to_be_acid(tmp_path: Path, automatic: bool) -
     """One that a glob matches is passed over; that a name may not exist is no word for what does."""
     hms = Metastore(table(tmp_path, kind="EXTERNAL_TABLE"))
     for may_be in (False, True):
-        with pytest.raises(RefusedError, match=r"Cannot compact d\.t: because it is an external table") as caught:
+        with pytest.raises(RefusedError, match=r"Cannot compact d\.t: it is an external table") as caught:
             catalog(hms).select(Selection(tables=("D.T",), if_exists=may_be), automatic=automatic)
         assert not isinstance(caught.value, MissingError)
         with pytest.raises(RefusedError, match="external"):
@@ -145,7 +145,7 @@ def test_what_only_the_queue_knows_was_dropped_and_is_no_typo(tmp_path: Path) ->
         catalog(hms).require_named(named, ())
     assert catalog(hms).require_named(named, {TableRef("d", "gone")}) == []
     nowhere = Selection(tables=("d.t",), partitions=("p=9",))
-    with pytest.raises(MissingError, match=r"Cannot find partitions of d\.t: because none matches p=9"):
+    with pytest.raises(MissingError, match=r"Cannot find partitions of d\.t: none matches p=9"):
         catalog(hms).require_named(nowhere, ())
     assert catalog(hms).require_named(nowhere, {TableRef("d", "t", "p=9")}) == []
     assert catalog(hms).require_named(Selection(tables=("d.t",), partitions=("p=1",)), ()) == []
@@ -164,7 +164,7 @@ class Failing(Metastore):
     """Does not answer when it is asked for several tables."""
 
     def tables(self, database: str, names: Sequence[str]) -> list[Table]:
-        raise RetryError("Cannot read them: because one is damaged")
+        raise RetryError("Cannot read them: one is damaged")
 
 
 def test_what_cannot_be_asked_for_together_is_asked_for_alone(tmp_path: Path) -> None:
@@ -175,9 +175,9 @@ def test_what_cannot_be_asked_for_together_is_asked_for_alone(tmp_path: Path) ->
     ("changes", "error", "told"),
     [
         ({}, None, ""),
-        ({"created": 2}, ConflictError, "Cannot clean d.t: because it was dropped and made again meanwhile"),
+        ({"created": 2}, ConflictError, "Cannot clean d.t: it was dropped and made again meanwhile"),
         ({"properties": FULL | {"no_cleanup": "true"}}, NotOursError, "NO_CLEANUP is set on the table"),
-        (None, ConflictError, "Cannot clean d.t: because it was changed meanwhile: Unable to find table d.t"),
+        (None, ConflictError, "Cannot clean d.t: it was changed meanwhile: Unable to find table d.t"),
     ],
     ids=lambda one: str(one),
 )
@@ -251,7 +251,5 @@ def test_a_cleaner_that_takes_the_tables_for_dropped_must_be_off(generation: Gen
     check("spark", {switch: "true", "metastore.catalog.default": "Spark"})
     check("spark", {switch: "false"})
     for settings in ({switch: "true"}, {}, {switch: "true", "metastore.catalog.default": "other"}):
-        with pytest.raises(
-            RefusedError, match=rf"tables of the catalog spark: because the metastore's {switch} is not"
-        ):
+        with pytest.raises(RefusedError, match=rf"tables of the catalog spark: the metastore's {switch} is not"):
             check("spark", settings)

@@ -158,7 +158,7 @@ def test_an_error_of_a_task_is_raised_where_its_value_is_awaited(by_subtask: boo
     def refused(item: int, _: str) -> int:
         done.append(item)
         if item == 1:
-            raise ConflictError("Cannot double: because of the test")
+            raise ConflictError("Cannot double: the test says so")
         return item
 
     async def sub(item: int) -> Any:
@@ -172,7 +172,7 @@ def test_an_error_of_a_task_is_raised_where_its_value_is_awaited(by_subtask: boo
             except ConflictError as error:
                 return str(error)
 
-    assert list(flow(ThreadRunner()).run(iter([Told(1)]))) == ["Cannot double: because of the test"]
+    assert list(flow(ThreadRunner()).run(iter([Told(1)]))) == ["Cannot double: the test says so"]
     assert sorted(done) == [1, 2]
 
 
@@ -181,11 +181,11 @@ def test_what_was_begun_is_done_before_an_error_of_the_source(runner: Any) -> No
     def source() -> Iterator[Doubled]:
         yield Doubled(1)
         yield Doubled(2)
-        raise RetryError("Cannot go on: because of the test")
+        raise RetryError("Cannot go on: the test says so")
 
     results = flow(runner).run(source())
     assert sorted([next(results), next(results)]) == [2, 4]
-    with pytest.raises(RetryError, match="of the test"):
+    with pytest.raises(RetryError, match="the test says so"):
         next(results)
 
 

@@ -16,7 +16,7 @@ from acidlib.service.initiate import is_lasting
 from acidlib.service.places import TableFacts, Target
 from acidlib.service.services import Services
 
-GONE = CorruptError("Cannot list it: because it is not there")
+GONE = CorruptError("Cannot list it: it is not there")
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ class Backend(StandaloneBackend):
 
     def decided_request(self, decided: Any) -> CompactionRequest:
         if decided == "bad":
-            raise RefusedError("Cannot compact db.bad: because it has no owner")
+            raise RefusedError("Cannot compact db.bad: it has no owner")
         return CompactionRequest(id=0, ref=TableRef("db", decided), type=CompactionType.MAJOR)
 
 
@@ -41,7 +41,7 @@ def test_what_is_wrong_with_the_queue_is_asked_once(
 
     def away(self: SqlQueue, requests: list[CompactionRequest], **more: object) -> None:
         asked.append(len(requests))
-        raise RetryError("Cannot add to the queue: because of the test")
+        raise RetryError("Cannot add to the queue: the test says so")
 
     monkeypatch.setattr(SqlQueue, "enqueue_all", away)
     with SqlQueue(f"sqlite:///{tmp_path}/queue.db") as queue:

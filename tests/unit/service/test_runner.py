@@ -15,7 +15,7 @@ from acidlib.service.services import as_done, attempt, value_of
 
 def work(item: int, unique: str) -> str:
     if item < 0:
-        raise ConflictError(f"Cannot take {item}: because it is negative")
+        raise ConflictError(f"Cannot take {item}: it is negative")
     return f"{100 // item}:{unique}"
 
 

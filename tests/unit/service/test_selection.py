@@ -86,12 +86,12 @@ def test_what_is_named_is_selected_in_path_order(
 
 
 def test_an_exclusion_wins_over_the_same_name(services: Services, warehouse: Path) -> None:
-    with pytest.raises(RefusedError, match=r"Cannot find default\.other: because no ACID table there"):
+    with pytest.raises(RefusedError, match=r"Cannot find default\.other: no ACID table there"):
         names(services, warehouse=at(warehouse), tables=("default.other",), exclude=("default.other",))
 
 
 def test_names_that_match_nothing_are_refused(services: Services, warehouse: Path) -> None:
-    with pytest.raises(MissingError, match=r"Cannot find default\.file\*, x\.y: because no ACID table"):
+    with pytest.raises(MissingError, match=r"Cannot find default\.file\*, x\.y: no ACID table"):
         names(services, warehouse=at(warehouse), tables=("default.file*", "x.y"))
     for if_exists in (False, True):  # it does
         with pytest.raises(
@@ -99,7 +99,7 @@ def test_names_that_match_nothing_are_refused(services: Services, warehouse: Pat
         ) as caught:
             names(services, warehouse=at(warehouse), tables=("default.files",), if_exists=if_exists)
         assert not isinstance(caught.value, MissingError)
-    with pytest.raises(RefusedError, match=r"partitions of default\.logs: because none matches ds=2027-\*"):
+    with pytest.raises(RefusedError, match=r"partitions of default\.logs: none matches ds=2027-\*"):
         names(services, warehouse=at(warehouse), tables=("default.logs",), partitions=("ds=2027-*",))
     with pytest.raises(RefusedError, match="'day' is no partition key"):
         names(services, warehouse=at(warehouse), tables=("default.logs",), partitions=("day=1",))
@@ -108,10 +108,10 @@ def test_names_that_match_nothing_are_refused(services: Services, warehouse: Pat
 @pytest.mark.parametrize(
     ("named", "told", "taken"),
     [
-        ({"tables": ("sales.logs", "x.*", "x.y")}, "Cannot find x.*, x.y: because no ACID table there", ["sales.logs"]),
+        ({"tables": ("sales.logs", "x.*", "x.y")}, "Cannot find x.*, x.y: no ACID table there", ["sales.logs"]),
         (
             {"tables": ("*.*",), "exclude": ("default.other",), "partitions": ("ds=2027-*",)},
-            "Cannot find partitions of 2 tables: because none matches ds=2027-*",
+            "Cannot find partitions of 2 tables: none matches ds=2027-*",
             [],
         ),
     ],
@@ -148,13 +148,13 @@ def test_what_exists_and_is_no_table_is_an_error_all_the_same(services: Services
 def test_a_list_of_another_table_is_wrong_usage(services: Services, warehouse: Path) -> None:
     stated = Interpretation(write_ids=stated_write_ids(text="sales.logs:4:5::", file_text=None, everything=False))
     for path in ("Logs", "Logs/ds=2026-01-01/h=0"):
-        with pytest.raises(UsageError, match=r"list of sales\.logs: because the table is default\.logs"):
+        with pytest.raises(UsageError, match=r"list of sales\.logs: the table is default\.logs"):
             select_targets(services, Selection(location=at(warehouse / path)), stated)
     assert select_targets(services, Selection(location=at(warehouse / "sales.db/logs")), stated).targets
 
 
 def test_without_a_directory_there_is_nowhere_to_look(services: Services) -> None:
-    with pytest.raises(UsageError, match="because no directory is named"):
+    with pytest.raises(UsageError, match="no directory is named"):
         select_targets(services, Selection(tables=("sales.logs",)), ALL)
 
 

@@ -74,7 +74,7 @@ def looked_at(services: Services, stores: Stores, root: str, local: Path) -> lis
     for number, one in enumerate(found[1:], start=1):
         assert isinstance(one, Unlisted)
         assert isinstance(one.error, RetryError)
-        start, _, reason = str(one.error).partition(f" {root}/p={number}: because ")
+        start, _, reason = str(one.error).partition(f" {root}/p={number}: ")
         assert start in ("Cannot look at", "Cannot list")
         reasons.append(reason)
     return reasons

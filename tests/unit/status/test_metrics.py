@@ -94,7 +94,7 @@ def test_names_keep_the_conventions(metric: Any) -> None:
 
 def test_a_file_that_cannot_be_written_is_told_and_nothing_is_left(tmp_path: Path) -> None:
     (tmp_path / "a.prom").mkdir()
-    with pytest.raises(RetryError, match=r"Cannot write the metrics to .*a\.prom: because"):
+    with pytest.raises(RetryError, match=r"Cannot write the metrics to .*a\.prom:"):
         written(tmp_path / "a.prom")
     assert [path.name for path in tmp_path.iterdir()] == ["a.prom"]
 
@@ -108,9 +108,9 @@ def status_into(path: Path, *words: str, machine: Machine | None = None) -> Resu
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("a.prom", "Cannot make metrics: because prometheus_client is not installed; pip install 'acidlib[metrics]'"),
-        ("none/a.prom", "Cannot write the metrics to {0}/none/a.prom: because {0}/none is no directory"),
-        ("b.prom", "Cannot write the metrics to {0}/b.prom: because it is there and is no file"),
+        ("a.prom", "Cannot make metrics: prometheus_client is not installed; pip install 'acidlib[metrics]'"),
+        ("none/a.prom", "Cannot write the metrics to {0}/none/a.prom: {0}/none is no directory"),
+        ("b.prom", "Cannot write the metrics to {0}/b.prom: it is there and is no file"),
     ],
 )
 def test_metrics_that_cannot_be_made_are_told_before_anything_is_asked(
@@ -142,7 +142,7 @@ def test_metrics_that_cannot_be_written_cost_nothing_else(tmp_path: Path, output
     else:
         assert ran.stdout == whole.stdout
     (line,) = (line for line in ran.stderr.splitlines() if "Cannot write" in line)
-    assert line.endswith(f"Cannot write the metrics to {long}: because File name too long; what was done is done")
+    assert line.endswith(f"Cannot write the metrics to {long}: File name too long; what was done is done")
     assert [path.name for path in tmp_path.iterdir()] == ["a.prom"]
 
 

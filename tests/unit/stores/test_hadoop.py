@@ -189,7 +189,7 @@ def test_with_neither_it_says_why(world: World) -> None:
     with pytest.raises(RetryError) as caught:
         DelegationTokens(world.start, lambda: world.now)(("nn:8020",))
     assert str(caught.value) == (
-        "Cannot get tokens for hdfs://nn:8020: because Hadoop said : Delegation Token can be issued only with kerberos"
+        "Cannot get tokens for hdfs://nn:8020: Hadoop said : Delegation Token can be issued only with kerberos"
     )
 
 

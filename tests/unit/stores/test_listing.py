@@ -91,7 +91,7 @@ def test_a_directory_that_comes_and_goes_does_not_end_the_listing(tmp_path: Path
             nonlocal seen
             seen += 1
             if seen <= claims.TRIES_TO_CLAIM:
-                raise ConflictError(f"Cannot list {path}: because _acidlib_claim.x vanished while it was listed")
+                raise ConflictError(f"Cannot list {path}: _acidlib_claim.x vanished while it was listed")
             return super().list_directory(path, missing=missing)
 
     assert list_location(Trying(), at(tmp_path)).top_directories() == ("delta_1_1",)

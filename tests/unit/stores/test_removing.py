@@ -164,7 +164,7 @@ def test_what_was_written_after_the_listing_stays(table: Path, late: str, trash:
     assert [item.path for item in report.removed] == ["delta_2_2"]
     ((failed, reason),) = [*report.failed.items()]
     assert failed == path
-    assert f"{late}: because it was written after the listing" in reason
+    assert f"{late}: it was written after the listing" in reason
     assert (table / late).read_bytes() == b"54321"
     assert {name for name in names(table) if "_trash" not in name} == before - {"delta_2_2/bucket_00000"}
     assert [

@@ -115,7 +115,7 @@ def test_the_claim_is_renewed_in_the_background(tmp_path: Path) -> None:
 
 def test_renewing_survives_a_file_system_that_is_out_of_reach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(self: LocalFileSystem, source: str, target: str, **more: Any) -> None:
-        raise RetryError("Cannot rename: because it is away")
+        raise RetryError("Cannot rename: it is away")
 
     with taken(tmp_path, "t") as held:
         with monkeypatch.context() as patched:
@@ -146,7 +146,7 @@ def test_two_generations_are_damage(tmp_path: Path, other: str) -> None:
     path = lay_claim(tmp_path, age=STALE)
     (path / other).mkdir()
     for work in (lambda: taken(tmp_path, "t"), lambda: read_claim(FS, str(tmp_path))):
-        with pytest.raises(RefusedError, match=rf"because it holds .*{other}.*Remove it if nobody works there"):
+        with pytest.raises(RefusedError, match=rf"it holds .*{other}.*Remove it if nobody works there"):
             work()
     assert names(path) == sorted([other, "7.theirs", "theirs.json"])
     assert names(tmp_path) == [CLAIM]
@@ -161,7 +161,7 @@ def test_a_listing_that_misses_what_is_renamed_is_repeated(tmp_path: Path, monke
         if len(seen) == 1:
             return ()
         if len(seen) == 2:
-            raise ConflictError("Cannot list: because 7.theirs vanished while it was listed")
+            raise ConflictError("Cannot list: 7.theirs vanished while it was listed")
         return real(self, path, **more)
 
     monkeypatch.setattr(LocalFileSystem, "list_directory", partly)
@@ -376,7 +376,7 @@ def test_an_answer_that_is_lost_loses_no_claim(
             result = step()
             if number == at and name in ("rename_noreplace", "remove_empty_directory"):
                 lost.append(name)
-                raise RetryError("Cannot: because the connection was lost")
+                raise RetryError("Cannot: the connection was lost")
             return result
 
         with monkeypatch.context() as patched:
@@ -400,7 +400,7 @@ def test_a_renewal_that_is_carried_out_late_is_our_own(tmp_path: Path, monkeypat
 
     def late(self: LocalFileSystem, *arguments: Any, **more: Any) -> None:
         waiting.append(arguments)
-        raise RetryError("Cannot rename: because the connection was lost")
+        raise RetryError("Cannot rename: the connection was lost")
 
     for then in (held.assert_mine, held.release):
         with monkeypatch.context() as patched:

@@ -79,13 +79,13 @@ def answering(monkeypatch: pytest.MonkeyPatch, moved: object, there: object) -> 
 @pytest.mark.parametrize(
     ("moved", "there", "kind", "why"),
     [
-        (LOST, GONE, UnknownOutcomeError, "Cannot tell what became of hdfs://ns/t: because it is gone, and"),
-        (GONE, GONE, UnknownOutcomeError, "Cannot tell what became of hdfs://ns/t: because it is gone, and"),
-        (LOST, "it", RetryError, "Cannot move hdfs://ns/t to the trash: because the name node, or a data node, cannot"),
+        (LOST, GONE, UnknownOutcomeError, "Cannot tell what became of hdfs://ns/t: it is gone, and"),
+        (GONE, GONE, UnknownOutcomeError, "Cannot tell what became of hdfs://ns/t: it is gone, and"),
+        (LOST, "it", RetryError, "Cannot move hdfs://ns/t to the trash: the name node, or a data node, cannot"),
         (OSError("Connection refused (os error 111)"), GONE, RetryError, "cannot be reached"),
         (LOST, LOST, RetryError, "cannot be reached"),
-        (TrashNotEnabledError(), "it", RetryError, "because the name node keeps none any more"),
-        (None, "it", RefusedError, "Cannot move hdfs://ns/t to the trash: because it is there"),
+        (TrashNotEnabledError(), "it", RetryError, "the name node keeps none any more"),
+        (None, "it", RefusedError, "Cannot move hdfs://ns/t to the trash: it is there"),
     ],
 )
 def test_nothing_is_called_moved_that_may_not_be(

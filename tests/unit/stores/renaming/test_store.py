@@ -22,7 +22,7 @@ from unit.stores.places import DELETES, DELTA, FS, INPUTS, TAKEN, fine, recorded
 
 pytestmark = pytest.mark.usefixtures("way")
 
-UNREACHED = RetryError("Cannot look: because the name node cannot be reached")
+UNREACHED = RetryError("Cannot look: the name node cannot be reached")
 
 
 @pytest.mark.parametrize("name", ["base_0000004_v0000012", DELTA, DELETES])
@@ -361,7 +361,7 @@ def test_a_half_that_somebody_has_merged_alone_is_not_finished(tmp_path: Path, w
     staging = Path(recorded(tmp_path, renamed=(DELTA,)) + ".revoked")
     (tmp_path / wider).mkdir()
     for _ in range(2):
-        with pytest.raises(CorruptError, match=f"because {wider} was made of {DELTA} without {DELETES}") as raised:
+        with pytest.raises(CorruptError, match=f"{wider} was made of {DELTA} without {DELETES}") as raised:
             RenameStore(FS).roll_forward(str(tmp_path), visible_only=visible_only)
         assert visible(tmp_path) == {DELTA, wider, staging.name}
     assert str(staging) in str(raised.value)
@@ -438,7 +438,7 @@ def is_aside(place: Path) -> bool:
 
 
 @pytest.mark.parametrize("at", [1, 2, 3])
-@pytest.mark.parametrize("error", [RetryError("Cannot rename: because of an error"), KeyboardInterrupt()])
+@pytest.mark.parametrize("error", [RetryError("Cannot rename: an error"), KeyboardInterrupt()])
 def test_what_was_moved_is_moved_back_when_a_rename_fails(place: Path, at: int, error: BaseException) -> None:
     with pytest.raises(type(error)):
         take_back(place, Failing(at, done=False, error=error))
@@ -447,7 +447,7 @@ def test_what_was_moved_is_moved_back_when_a_rename_fails(place: Path, at: int, 
 
 @pytest.mark.parametrize("at", [1, 2, 3])
 def test_a_rename_whose_answer_is_lost_is_done(place: Path, at: int) -> None:
-    take_back(place, Failing(at, done=True, error=RetryError("Cannot tell: because no answer came")))
+    take_back(place, Failing(at, done=True, error=RetryError("Cannot tell: no answer came")))
     assert is_aside(place)
     assert RenameStore(FS).roll_forward(str(place)) == ()
 
@@ -456,7 +456,7 @@ def test_a_rename_whose_answer_is_lost_is_done(place: Path, at: int) -> None:
 @pytest.mark.parametrize("at", [1, 2, 3])
 def test_when_nobody_can_look_the_next_run_puts_it_back(place: Path, at: int, done: bool) -> None:
     with pytest.raises(UnknownOutcomeError, match="puts back what was moved, unless all of it was"):
-        take_back(place, Failing(at, done=done, error=RetryError("Cannot rename: because of an error"), away=True))
+        take_back(place, Failing(at, done=done, error=RetryError("Cannot rename: an error"), away=True))
     outcomes = [item.outcome for item in RenameStore(FS).roll_forward(str(place))]
     if at == 3 and done:
         assert outcomes == []
@@ -488,7 +488,7 @@ def test_nothing_changes_without_the_last_check_or_all_of_it(place: Path) -> Non
 def test_the_first_error_is_told_when_the_name_node_goes_away_with_it(place: Path, error: BaseException) -> None:
     class Away(LocalFileSystem):
         def exists(self, path: str) -> bool:
-            raise RetryError("Cannot look: because the name node cannot be reached")
+            raise RetryError("Cannot look: the name node cannot be reached")
 
     def lost() -> None:
         raise error

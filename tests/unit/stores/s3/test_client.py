@@ -203,7 +203,7 @@ def too_deep() -> HTTPClientError:
 def test_each_failure_says_what_to_do_in_one_line(error: Exception, kind: type[AcidError], says: str) -> None:
     found = as_acid_error(error, "read", "s3a://b/k", where="b at http://x", who="the access key K")
     assert isinstance(found, kind)
-    assert str(found).removeprefix("Cannot read s3a://b/k: ").startswith(("because ", "the permission is missing: "))
+    assert str(found).startswith("Cannot read s3a://b/k: ")
     assert says in str(found)
     assert "\n" not in str(found)
 

@@ -34,7 +34,7 @@ def test_what_is_no_attempt_is_corrupt(change: dict[str, Any]) -> None:
     document = ATTEMPT.document() | change
     if "upload" in change:
         del document["upload"]
-    with pytest.raises(CorruptError, match="Cannot read here: because it does not describe an upload"):
+    with pytest.raises(CorruptError, match="Cannot read here: it does not describe an upload"):
         StagedUpload.of_document(document, where="here")
 
 
