@@ -52,7 +52,7 @@ from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionType, State
 from acidlib.model.units import MAX_BUCKET, RewriteSettings
 from acidlib.planning.health import Level
-from acidlib.planning.results import share_of
+from acidlib.planning.results import parse_verify_share
 from acidlib.report.page import status_page
 from acidlib.report.progress import ERROR, NOTE, WARNING
 from acidlib.report.results import (
@@ -149,7 +149,7 @@ def _compaction(kind: CompactionType, job: str) -> click.Command:
         given = {name: text for name, text in by_options.items() if text is not None}
         settings, _ = environment.settings.with_layer(Layer.COMMAND_LINE, given)
         environment = replace(environment, settings=settings)
-        share = share_of(settings.text("acidlib.verify"))
+        share = parse_verify_share(settings.text("acidlib.verify"))
         if release_held and not (selection.tables or selection.location is not None):
             raise click.UsageError("--release-held is for what is named, by --table or --location")
         if selection.warehouse is not None and not selection.tables:

@@ -17,8 +17,8 @@ from acidlib.model.requests import (
     Enqueued,
     RequestFacts,
     State,
+    facts_in_message,
     format_map,
-    noted_in,
     parse_map,
     split_properties,
 )
@@ -214,7 +214,7 @@ def _shown_request(row: Any, call: str) -> CompactionRequest | OtherRequest:
         cleaner_start_ms=row.cleanerStart or None,
         highest_write_id=(row.hightestWriteId or row.hightestTxnId) or None,
         run_as=row.runAs,
-        facts=noted_in(row.errorMessage)[1],
+        facts=facts_in_message(row.errorMessage)[1],
         error_message=row.errorMessage,
         hadoop_job_id=None if row.hadoopJobId in (None, "None") else row.hadoopJobId,
         initiator_id=row.initiatorId,

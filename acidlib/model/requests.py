@@ -225,17 +225,17 @@ _FILES = re.compile(r"(.*) \[files (.*)\]", re.DOTALL)
 _DIFFERS = " [not verified]"
 
 
-def with_noted(reason: str, noted: RequestFacts) -> str:
+def message_with_facts(reason: str, noted: RequestFacts) -> str:
     """Return why a request ended, with the facts `files` and `differs` behind it.
 
-    Hive 4 keeps nothing else of a request that was not carried out; `noted_in` reads it.
+    Hive 4 keeps nothing else of a request that was not carried out; `facts_in_message` reads it.
     """
     files = "" if noted.files is None else f" [files {noted.files}]"
     return f"{reason}{files}{_DIFFERS if noted.differs else ''}"
 
 
-def noted_in(error_message: str | None) -> tuple[str, RequestFacts]:
-    """Return the reason and the facts that `with_noted` made the message of."""
+def facts_in_message(error_message: str | None) -> tuple[str, RequestFacts]:
+    """Return the reason and the facts that `message_with_facts` made the message of."""
     text = error_message or ""
     reason = text.removesuffix(_DIFFERS)
     found = _FILES.fullmatch(reason)

@@ -83,7 +83,7 @@ class CleanPlan:
     first_seen: tuple[str, ...]
 
 
-def cleanable(
+def plan_cleaning(
     listing: Listing,
     high_water_mark: int,
     write_ids: ValidWriteIdList,
@@ -128,7 +128,7 @@ def cleanable(
     return CleanPlan(remove=remove, blocked=blocked, kept=dict.fromkeys(kept, _KEPT), first_seen=tuple(unseen))
 
 
-def left_over(
+def remaining_obsolete(
     listing: Listing, high_water_mark: int, write_ids: ValidWriteIdList, *, generation: Generation
 ) -> tuple[str, ...]:
     """Return what had to be removed and a later listing still has; with nothing left the request is cleaned.
@@ -140,7 +140,7 @@ def left_over(
     return tuple(obsolete)
 
 
-def is_reached(
+def marks_cover_cleaning(
     listing: Listing, high_water_mark: int, write_ids: ValidWriteIdList, marks: Iterable[int], *, generation: Generation
 ) -> bool:
     """Return whether cleanings up to these marks remove all that one up to `high_water_mark` would.
@@ -148,8 +148,8 @@ def is_reached(
     A base above a mark covers nothing for a cleaning up to that mark: what it replaced stays until a cleaning goes up
     to the base.
     """
-    reached = {path for mark in marks for path in left_over(listing, mark, write_ids, generation=generation)}
-    return reached.issuperset(left_over(listing, high_water_mark, write_ids, generation=generation))
+    reached = {path for mark in marks for path in remaining_obsolete(listing, mark, write_ids, generation=generation)}
+    return reached.issuperset(remaining_obsolete(listing, high_water_mark, write_ids, generation=generation))
 
 
 def _obsolete(
@@ -234,7 +234,7 @@ def readers_of(table: TableRef, opened: Iterable[OpenReader]) -> tuple[OpenReade
     return tuple(sorted(found, key=lambda one: one.txn_id))
 
 
-def still_reading(
+def still_reading_reason(
     table: TableRef, readers: Sequence[OpenReader], *, mark: int, next_txn_id: int, commit_ms: int
 ) -> str | None:
     """Return what has to end before a compaction's inputs may go, in words; None without it."""
@@ -328,7 +328,7 @@ def rolled_back_directories(listing: Listing, txns: Collection[int], write_ids: 
     return found
 
 
-def held_notes(
+def notes_to_keep(
     names: Iterable[str], notes: Iterable[NotedWrite], compacted: Collection[str] = ()
 ) -> dict[NotedWrite, str]:
     """Return the notes that must stay, each with a directory right under a location that may hold rows of it.

@@ -17,7 +17,7 @@ from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.tables import TableRef
 from acidlib.planning.initiate import ABORTED_TXN_KEY, ABORTED_TXN_TIME_KEY
 from acidlib.planning.inputs import was_compact
-from acidlib.planning.results import holding, why_held
+from acidlib.planning.results import quarantine_reason, quarantining_request
 from acidlib.wording import age_words, plural
 
 
@@ -512,9 +512,11 @@ def _why(request: CompactionRequest) -> str:
 
 def _about_history(newest: Sequence[CompactionRequest], limits: Limits) -> Iterator[Finding]:
     """Yield findings about all requests of one place, newest first: how the last ones ended, and whether two wait."""
-    held = holding(row for row in newest if row.state is not State.WORKING)  # that may be verified just now
+    held = quarantining_request(
+        row for row in newest if row.state is not State.WORKING
+    )  # that may be verified just now
     if held is not None:
-        yield _finding(FindingKind.UNVERIFIED, why_held(held), _where(held), Level.ERROR)
+        yield _finding(FindingKind.UNVERIFIED, quarantine_reason(held), _where(held), Level.ERROR)
     waiting = [row for row in newest if row.state in (State.INITIATED, State.WORKING)]
     if len(waiting) > 1:
         ids = ", ".join(str(row.id) for row in reversed(waiting))
@@ -523,7 +525,7 @@ def _about_history(newest: Sequence[CompactionRequest], limits: Limits) -> Itera
     if last is None:
         return
     where, why = _where(last), _why(last)
-    failed = 0 if held is not None else in_a_row(newest, State.FAILED)
+    failed = 0 if held is not None else count_in_a_row(newest, State.FAILED)
     if failed:
         held_back = list(_over(limits, FindingKind.HELD_BACK, failed, where, why))
         yield from held_back or [_finding(FindingKind.FAILED, f"request {last.id} failed{why}", where)]
@@ -531,12 +533,12 @@ def _about_history(newest: Sequence[CompactionRequest], limits: Limits) -> Itera
         yield _finding(FindingKind.NOT_INITIATED, f"request {last.id} was not initiated{why}", where)
     elif last.state is State.ABORTED:
         yield _finding(FindingKind.ABORTED_BY_HAND, f"request {last.id} was aborted by hand", where)
-    refused = in_a_row(newest, State.REFUSED)
+    refused = count_in_a_row(newest, State.REFUSED)
     what = f"the last {plural(refused, 'request was', 'requests were')} refused{why}"
     yield from _over(limits, FindingKind.REFUSED, refused, where, what)
 
 
-def in_a_row(newest: Sequence[CompactionRequest], state: State) -> int:
+def count_in_a_row(newest: Sequence[CompactionRequest], state: State) -> int:
     """Return how many requests of one place, given newest first, have ended last in this state, one after the other.
 
     Those that still wait or are worked on do not count; a refusal says nothing of a failure, nor the other way round.
@@ -724,7 +726,7 @@ def _figures(
 
 
 def _longest(histories: Iterable[Sequence[CompactionRequest]], state: State) -> tuple[int, str | None]:
-    rows = [(in_a_row(history, state), str(history[0].ref)) for history in histories]
+    rows = [(count_in_a_row(history, state), str(history[0].ref)) for history in histories]
     longest, name = max(rows, default=(0, None))
     return longest, name if longest else None
 

@@ -33,7 +33,7 @@ ABORTED_TXN_TIME_KEY = "hive.compactor.aborted.txn.time.threshold"
 ABORTS_BY_CLEANER = "metastore.compactor.clean.aborts.using.cleaner"
 
 
-def why_not(
+def not_compactable_reason(
     table: Table,
     database_properties: Mapping[str, str],
     *,
@@ -49,7 +49,7 @@ def why_not(
     partition              decides how rows are stored, where it is given
     insert_only_enabled    the setting hive.compactor.compact.insert.only
     """
-    if (reason := wrong_kind(table, insert_only_enabled=insert_only_enabled)) is not None:
+    if (reason := wrong_kind_reason(table, insert_only_enabled=insert_only_enabled)) is not None:
         return reason
     storage = table.storage if partition is None else partition.storage
     if storage.sort_columns:
@@ -65,10 +65,10 @@ def why_not(
     for owner, properties in (("database", database_properties), ("table", table.properties)):
         if _is_true(properties, FIRST_INCREMENTAL_PENDING):
             return f"the first incremental replication into the {owner} is pending ({FIRST_INCREMENTAL_PENDING}=true)"
-    return switched_off(table.properties, database_properties, generation)
+    return switched_off_reason(table.properties, database_properties, generation)
 
 
-def not_acid(table: Table) -> str | None:
+def not_acid_reason(table: Table) -> str | None:
     """Return why a table is no ACID table, as a whole sentence; None when it is one."""
     cannot = f"Cannot compact {table.ref}:"
     if table.kind == VIRTUAL_VIEW:
@@ -80,16 +80,16 @@ def not_acid(table: Table) -> str | None:
     return None
 
 
-def wrong_kind(table: Table, *, insert_only_enabled: bool) -> str | None:
+def wrong_kind_reason(table: Table, *, insert_only_enabled: bool) -> str | None:
     """Return why a table is none that compactions are made of at all; None when it is one."""
-    if (reason := not_acid(table)) is not None:
+    if (reason := not_acid_reason(table)) is not None:
         return reason
     if table.is_insert_only and not insert_only_enabled:
         return "Insert only compaction is disabled. Set hive.compactor.compact.insert.only=true to enable it."
     return None
 
 
-def cleaning_forbidden(table: Table, partition: Partition | None = None) -> str | None:
+def cleaning_forbidden_reason(table: Table, partition: Partition | None = None) -> str | None:
     """Return why nothing may be removed: NO_CLEANUP, in either case, on the table or the partition; None if it may.
 
     Source: Hive 4 `CompactionCleaner`, `MetaStoreUtils.isNoCleanUpSet`.
@@ -155,7 +155,7 @@ def decide(
     comes from a metastore that leaves them to compaction. Deltas of one single write id do not count towards a minor:
     it would be refused.
     """
-    if reason := switched_off(properties, database_properties or {}, generation):
+    if reason := switched_off_reason(properties, database_properties or {}, generation):
         return Decision(kind=None, reason=reason)
     figures = _figures(state, listing, generation)
     limit = thresholds[ABORTED_TXN_KEY]
@@ -192,7 +192,7 @@ def decide(
     return replace(figures, kind=kind, reason=reason, threshold=limit)
 
 
-def switched_off(table: Mapping[str, str], database: Mapping[str, str], generation: Generation) -> str | None:
+def switched_off_reason(table: Mapping[str, str], database: Mapping[str, str], generation: Generation) -> str | None:
     """Return why nothing is compacted automatically, by properties of a table and of its database; None if it may.
 
     Hive 4: a database that says anything decides, be it "false" against the table's "true".

@@ -71,7 +71,7 @@ def was_compact(request: CompactionRequest) -> bool:
     return request.state is State.REFUSED and (request.error_message or "").startswith(_REFUSED_MESSAGE)
 
 
-def not_enough(
+def not_enough_reason(
     state: AcidState, kind: CompactionType, *, generation: Generation, insert_only: bool, automatic: bool
 ) -> str | None:
     """Return why there is not enough to compact, or None when there is.
@@ -215,7 +215,7 @@ def compaction_inputs(
             f"Cannot compact {above[0]}: it reaches above the mark {state.high_water_mark}; state a newer list of "
             "write ids"
         )
-    reason = not_enough(state, kind, generation=generation, insert_only=insert_only, automatic=automatic)
+    reason = not_enough_reason(state, kind, generation=generation, insert_only=insert_only, automatic=automatic)
     if reason is not None:
         return Refusal(
             reason=reason,
@@ -390,7 +390,7 @@ class _Files:
             if nested.startswith(path + "/") and not is_hidden(nested[len(path) + 1 :]):
                 raise CorruptError(f"Cannot compact {path}: it holds a directory, {nested}")
         listed = sorted(self._by_directory.get(path, ()), key=lambda file: uri_order(file.path))
-        directory = self._with_files(directory, [file for file in listed if not is_aside(file)])
+        directory = self._with_files(directory, [file for file in listed if not holds_no_rows(file)])
         raw = [file.path for file in directory.files if file.form is FileForm.ORIGINAL]
         if role is Role.DELETE_DELTA and raw:
             raise CorruptError(f"Cannot compact {raw[0]}: a delete delta never holds files without ACID columns")
@@ -450,12 +450,12 @@ class _Files:
         return replace(directory, files=tuple(files))
 
 
-def is_aside(file: ListedFile) -> bool:
+def holds_no_rows(file: ListedFile) -> bool:
     """Return whether a file in an input holds no rows: it is hidden from readers, or notes another's length."""
     return has_hidden_part(file.path) or is_side_file(file.name)
 
 
-def overlapping_outputs(
+def publication_conflict_reason(
     listing_now: Listing,
     inputs: CompactionInputs,
     state: AcidState,
@@ -503,7 +503,7 @@ def _changed_input(listing: Listing, inputs: CompactionInputs) -> str | None:
     for listed in listing.files:
         if listed.path in seen or listed.length == 0 or listed.path.partition("/")[0] not in directories:
             continue
-        if not is_aside(listed):
+        if not holds_no_rows(listed):
             return f"the file {listed.path} has appeared in an input, or been filled, since the inputs were listed"
     return None
 

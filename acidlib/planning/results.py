@@ -37,7 +37,7 @@ _COUNTS = (State.READY_FOR_CLEANING, State.SUCCEEDED)
 FILES, BYTES, ROWS = "numFiles", "totalSize", "numRows"
 
 
-def share_of(text: str) -> float | None:
+def parse_verify_share(text: str) -> float | None:
     """Return the share of buckets that `acidlib.verify` or --verify asks for, or None; RefusedError for no share."""
     if text in ("", "none"):
         return None
@@ -65,15 +65,15 @@ def chosen_buckets(buckets: Iterable[int], share: float, *, place: str, request:
 
 def is_unverified(request: CompactionRequest) -> bool:
     """Return True for a request whose result was to be verified and was not: as it differs, or as its run has ended."""
-    return request.state not in _COUNTS and (shows(request) or request.facts.differs)
+    return request.state not in _COUNTS and (shows_unverified(request) or request.facts.differs)
 
 
-def shows(request: CompactionRequest) -> bool:
+def shows_unverified(request: CompactionRequest) -> bool:
     """Return True where readers see, or may see, what a request made and was not verified."""
     return bool(request.facts.unverified) or "unverified" in request.facts.problems
 
 
-def holding(
+def quarantining_request(
     requests: Iterable[CompactionRequest], directories: Collection[str] | None = None
 ) -> CompactionRequest | None:
     """Return the request for which a place is held; None where none is.
@@ -91,10 +91,10 @@ def holding(
     ]
     released = max((one.id for one in rows if one.state in _COUNTS), default=0)
     held = [one for one in rows if is_unverified(one) and one.id > released]
-    return max(held, key=lambda one: (shows(one), one.id), default=None)
+    return max(held, key=lambda one: (shows_unverified(one), one.id), default=None)
 
 
-def why_held(request: CompactionRequest, *, insert_only: bool = False) -> str:
+def quarantine_reason(request: CompactionRequest, *, insert_only: bool = False) -> str:
     """Return why nothing is compacted or cleaned at a place that is held for a request, and what to do."""
     if request.facts.differs:
         return f"it is held: the result of request {request.id} could not be verified: {request.error_message}"
@@ -265,7 +265,7 @@ def basic_statistics(
     return found
 
 
-def changes(parameters: Mapping[str, str], found: Mapping[str, int]) -> dict[str, str]:
+def statistics_changes(parameters: Mapping[str, str], found: Mapping[str, int]) -> dict[str, str]:
     """Return the parameters that have to be changed, with their new values.
 
     The number of rows is left alone where the basic statistics are claimed to be accurate (Hive

@@ -54,7 +54,7 @@ class StatedWriteIds:
             raise UsageError(f"Cannot use the write-id list of {self.single.table}: the table is {name}")
 
 
-def require_said_of_each(tables: Sequence[str]) -> None:
+def require_list_per_table(tables: Sequence[str]) -> None:
     """Raise RefusedError where all is stated to be committed in several tables by one word."""
     if len(tables) > 1:
         shown = ", ".join(tables[:_SHOWN]) + (f" and {len(tables) - _SHOWN} more" if len(tables) > _SHOWN else "")

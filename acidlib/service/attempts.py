@@ -16,7 +16,7 @@ from typing import Any
 from acidlib import __version__
 from acidlib.config.settings import Settings
 from acidlib.model.listing import has_hidden_part
-from acidlib.model.requests import CompactionRequest, CompactionType, State, noted_in
+from acidlib.model.requests import CompactionRequest, CompactionType, State, facts_in_message
 from acidlib.model.tables import Storage, TableRef
 from acidlib.service.places import ListedPlace, Target
 
@@ -127,7 +127,7 @@ class Attempts:
             return None
         last = found[-1]
         reason = last.error_message or ""
-        without_note, noted = noted_in(reason)
+        without_note, noted = facts_in_message(reason)
         if noted.files == last.facts.files:  # a metastore of Hive 4 keeps the note in the message
             reason = without_note
         return f"request {last.id} was refused, and nothing has changed there since: {reason}"

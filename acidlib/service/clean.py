@@ -15,8 +15,8 @@ from acidlib.model.listing import Listing
 from acidlib.model.location import LOCAL, Location
 from acidlib.model.requests import CompactionRequest
 from acidlib.model.tables import TableRef
-from acidlib.planning.clean import CleanPlan, left_over
-from acidlib.planning.results import holding, shows, why_held
+from acidlib.planning.clean import CleanPlan, remaining_obsolete
+from acidlib.planning.results import quarantine_reason, quarantining_request, shows_unverified
 from acidlib.points import Point, passing
 from acidlib.report.results import CleaningResult, Outcome, RemovedPath
 from acidlib.service.backend import Backend, Hold, finish_claimed
@@ -400,7 +400,9 @@ class _RequestCleaning:
             if problems:
                 raise RetryError("; ".join(problems))
             listing = list_location(services.fs(location), location, missing=ConflictError)
-            left = left_over(listing, looked.mark, target.write_ids(listing), generation=target.generation(listing))
+            left = remaining_obsolete(
+                listing, looked.mark, target.write_ids(listing), generation=target.generation(listing)
+            )
         if left:
             waiting = next(iter(plan.blocked.values()), f"{left[0]} is still there")
             return replace(self._result, reason=f"{len(left)} obsolete left: {waiting}")
@@ -427,9 +429,9 @@ class _RequestCleaning:
     def _plan(self, looked: ListedRequest) -> Generator[ListedRequest, Any, CleanPlan]:
         """Plan; NotOursError, with which a request waits, while what a result was made of may be needed again."""
         known = yield looked
-        held = holding(known, looked.listing.top_directories())
-        if held is not None and shows(held):
-            raise NotOursError(f"Cannot clean {looked.target.ref}: {why_held(held)}")
+        held = quarantining_request(known, looked.listing.top_directories())
+        if held is not None and shows_unverified(held):
+            raise NotOursError(f"Cannot clean {looked.target.ref}: {quarantine_reason(held)}")
         return self._cleaning.plan(looked, known)
 
     def _would_clean(

@@ -22,8 +22,8 @@ from acidlib.model.names import LONG_MAX, DeltaDir, parse_directory
 from acidlib.model.requests import CompactionType, RequestFacts
 from acidlib.model.tables import TableRef
 from acidlib.model.units import Unit, UnitResult
-from acidlib.planning.clean import is_reached
-from acidlib.planning.inputs import Publication, Refusal, needs_empty_write_id, overlapping_outputs
+from acidlib.planning.clean import marks_cover_cleaning
+from acidlib.planning.inputs import Publication, Refusal, needs_empty_write_id, publication_conflict_reason
 from acidlib.planning.results import digest_of_inputs
 from acidlib.planning.units import part_bytes_on
 from acidlib.points import Point, passing
@@ -415,7 +415,9 @@ class PlaceCompaction:
         def last_check() -> None:
             hold.assert_mine()
             now = list_location(fs, location, missing=ConflictError)
-            found = partial(overlapping_outputs, now, inputs, plan.place.state, generation=plan.place.generation)
+            found = partial(
+                publication_conflict_reason, now, inputs, plan.place.state, generation=plan.place.generation
+            )
             # outputs of aborted transactions do not count; which these are is asked where there is an output at all
             if found() is not None and (reason := found(txns=hold.transactions_now())) is not None:
                 raise ConflictError(f"Cannot publish {hold.target.ref}: {reason}; nothing was published, call again")
@@ -473,7 +475,9 @@ class PlaceCompaction:
         mark = refusal.high_water_mark
         if not refusal.cleaning_only or mark is None or not 0 <= mark < LONG_MAX:
             return None
-        if is_reached(place.listing, mark, place.write_ids, hold.awaited_marks(), generation=place.generation):
+        if marks_cover_cleaning(
+            place.listing, mark, place.write_ids, hold.awaited_marks(), generation=place.generation
+        ):
             return None
         hold.only_clean(mark)
         reason = f"{refusal.reason}; what is obsolete there is left to the cleaner"

@@ -9,7 +9,7 @@ from acidlib.errors import AcidError, BusyError, ConflictError, CorruptError, Mi
 from acidlib.model.location import S3
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionType, RequestFacts
-from acidlib.planning.clean import aborted_present, is_reached
+from acidlib.planning.clean import aborted_present, marks_cover_cleaning
 from acidlib.planning.initiate import ABORTS_BY_CLEANER, Decision, decide
 from acidlib.planning.inputs import Refusal
 from acidlib.planning.state import acid_state
@@ -147,7 +147,7 @@ def refused_now(services: Services, attempts: Attempts, place: ListedPlace, kind
         return None  # it may fail today and not tomorrow: a worker tries it, and the history counts
     if isinstance(found, Refusal) and found.cleaning_only:
         marks, mark = attempts.awaited_marks(place.target), place.state.high_water_mark
-        is_awaited = is_reached(place.listing, mark, place.write_ids, marks, generation=place.generation)
+        is_awaited = marks_cover_cleaning(place.listing, mark, place.write_ids, marks, generation=place.generation)
         return found if is_awaited else None
     return found if isinstance(found, Refusal) else None
 

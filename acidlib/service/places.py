@@ -18,14 +18,14 @@ from acidlib.model.requests import CompactionRequest, CompactionType, RequestFac
 from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList, ValidWriteIdList
 from acidlib.model.tables import Database, Partition, PartitionName, Storage, Table, TableRef, matches, row_type
 from acidlib.model.units import ColumnMatching, RewriteSettings
-from acidlib.planning.initiate import cleaning_forbidden
-from acidlib.planning.inputs import not_enough
+from acidlib.planning.initiate import cleaning_forbidden_reason
+from acidlib.planning.inputs import not_enough_reason
 from acidlib.planning.orc_settings import rewrite_settings
 from acidlib.planning.state import AcidState, acid_state
 from acidlib.planning.stated_write_ids import (
     StatedWriteIds,
     directory_ids,
-    require_said_of_each,
+    require_list_per_table,
     side_files,
     signs_of_aborts,
 )
@@ -112,7 +112,7 @@ class Target:
 
     def cleaning_forbidden(self) -> str | None:
         """Return why nothing may be removed, where a metastore tells it; None if it may."""
-        return None if self.facts is None else cleaning_forbidden(self.facts.table, self.facts.partition)
+        return None if self.facts is None else cleaning_forbidden_reason(self.facts.table, self.facts.partition)
 
     def generation(self, listing: Listing) -> Generation:
         """Return the generation whose names and rules hold here."""
@@ -233,7 +233,9 @@ class ListedPlace:
         automatic  an initiator asked for it, not a person
         """
         insert_only = self.target.is_insert_only
-        return not_enough(self.state, kind, generation=self.generation, insert_only=insert_only, automatic=automatic)
+        return not_enough_reason(
+            self.state, kind, generation=self.generation, insert_only=insert_only, automatic=automatic
+        )
 
     def held_as(self, target: Target) -> ListedPlace:
         """Return the listing for the target as it is held now; what is committed stays as of before the listing."""
@@ -453,7 +455,7 @@ class Doubts:
     def require_vouched(self) -> None:
         """Raise RefusedError where one word is to stand for several tables."""
         if not self._is_of_each:
-            require_said_of_each(sorted(map(str, self._left)))
+            require_list_per_table(sorted(map(str, self._left)))
 
     def look(self, looked: Iterable[ListingOutcome]) -> None:
         """Look at places that are listed; tell of each table whose last one this was."""

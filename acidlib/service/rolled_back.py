@@ -21,7 +21,7 @@ from acidlib.planning.clean import (
     DueCleaning,
     NotedWrite,
     due_cleanings,
-    held_notes,
+    notes_to_keep,
     places_below,
     rolled_back_directories,
 )
@@ -179,7 +179,7 @@ class RolledBack:
         else:
             known = {place.location: place for place in self._catalog.partitions_of(table)}
             below = places_below(list_location(self._services.fs(table.location), table.location, missing=RetryError))
-            for path in sorted(path for path, names in below.items() if held_notes(names, notes)):
+            for path in sorted(path for path, names in below.items() if notes_to_keep(names, notes)):
                 location = table.location.child(path) if path else table.location
                 ref = table.ref._replace(partition=path or None)
                 yield known.get(location, replace(table, ref=ref, location=location))
@@ -187,7 +187,7 @@ class RolledBack:
                 if table.location.holds(place.location):
                     continue
                 listing = list_location(self._services.fs(place.location), place.location, missing=RetryError)
-                if held_notes(listing.top_directories(), notes):
+                if notes_to_keep(listing.top_directories(), notes):
                     yield place
 
     def _clean_at(
@@ -309,7 +309,7 @@ class RolledBack:
 
 
 def _held(listing: Listing, notes: Iterable[NotedWrite]) -> dict[NotedWrite, str]:
-    return held_notes(listing.top_directories(), notes, listing.compacted_bases)
+    return notes_to_keep(listing.top_directories(), notes, listing.compacted_bases)
 
 
 def _free(notes: Iterable[NotedWrite], held: Mapping[NotedWrite, str]) -> list[NotedWrite]:

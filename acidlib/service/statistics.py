@@ -13,7 +13,7 @@ from acidlib.metastore.catalog import CHANGED, WholeTable
 from acidlib.metastore.hms import Hms
 from acidlib.model.names import Generation
 from acidlib.model.snapshots import ALL_COMMITTED, ValidWriteIdList
-from acidlib.planning.results import BYTES, FILES, ROWS, basic_statistics, changes
+from acidlib.planning.results import BYTES, FILES, ROWS, basic_statistics, statistics_changes
 from acidlib.planning.state import acid_state
 from acidlib.queue.metastore_database import MetastoreDatabase, Owner
 from acidlib.report.results import Statistics
@@ -77,7 +77,7 @@ class StatisticsUpdater:
                     ignore_empty_files=True,
                 )
                 found = basic_statistics(state, listing, results=results, rows=rows)
-                wanted = changes(before, found)
+                wanted = statistics_changes(before, found)
                 if wanted:
                     parameters.change(before, wanted)
             except (ConflictError, UnknownOutcomeError) as error:

@@ -24,7 +24,7 @@ from acidlib.model.names import BaseDir, parse_directory
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.units import DataFile, JoinUnit, JoinWay
 from acidlib.planning.inputs import InputDirectory, Role, directories_read
-from acidlib.planning.results import chosen_buckets, share_of, shows, why_held
+from acidlib.planning.results import chosen_buckets, parse_verify_share, quarantine_reason, shows_unverified
 from acidlib.planning.units import schema_file
 from acidlib.report.results import Verification
 from acidlib.rewrite.inputs import InputFiles
@@ -103,7 +103,7 @@ class Verifier:
     def __init__(self, services: Services, *, release_held: bool) -> None:
         self._services = services
         self._release_held = release_held
-        self._share = share_of(services.settings.text(VERIFY))
+        self._share = parse_verify_share(services.settings.text(VERIFY))
 
     @property
     def is_wanted(self) -> bool:
@@ -145,10 +145,10 @@ class Verifier:
         if request is None or self._release_held:
             return None
         insert_only = target.is_insert_only
-        may_verify = not shows(request) or not (request.facts.differs or insert_only)
+        may_verify = not shows_unverified(request) or not (request.facts.differs or insert_only)
         if self.is_wanted and may_verify:
             return None
-        return f"Cannot compact {target.ref}: {why_held(request, insert_only=insert_only)}"
+        return f"Cannot compact {target.ref}: {quarantine_reason(request, insert_only=insert_only)}"
 
     async def released(self, held: CompactionHold, place: ListedPlace) -> tuple[str | None, Verification | None, float]:
         """Return why nothing may be done at a place that is quarantined, what was compared to find that out, and the
@@ -161,7 +161,7 @@ class Verifier:
         why_not, share = self.why_not(request, place.target), self._share or 1.0
         if request is None or self._release_held or why_not is not None:
             return why_not, None, share
-        if not shows(request):
+        if not shows_unverified(request):
             return None, None, 1.0
         held.will_verify(request.facts.unverified or ())
         left = left_behind(self._services, place, request.facts.unverified or ())

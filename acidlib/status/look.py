@@ -37,8 +37,8 @@ from acidlib.planning.health import (
 from acidlib.planning.initiate import (
     ABORTS_BY_CLEANER,
     decide,
-    switched_off,
-    wrong_kind,
+    switched_off_reason,
+    wrong_kind_reason,
 )
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.report.results import fields_of, names_of
@@ -246,7 +246,7 @@ def _targets(
             Finding(level=Level.WARNING, kind=FindingKind.NOT_COMPACTABLE, reason=one.reason, ref=one.target.ref)
             for one in selected.passed_over
             if one.is_refused and (facts := one.target.facts) is not None
-            if wrong_kind(facts.table, insert_only_enabled=insert_only) is None
+            if wrong_kind_reason(facts.table, insert_only_enabled=insert_only) is None
         ]
         return list(selected.targets), notes, refused
     stated = interpretation if interpretation.write_ids is not None else _ALL
@@ -350,7 +350,11 @@ def _figures(services: Services, attempts: Attempts, place: ListedPlace, known: 
     left = (
         [] if is_alive or State.WORKING in known else sorted(one for one in place.listing.directories if "/" not in one)
     )
-    off = None if facts is None else switched_off(facts.table.properties, facts.database.properties, place.generation)
+    off = (
+        None
+        if facts is None
+        else switched_off_reason(facts.table.properties, facts.database.properties, place.generation)
+    )
     return PlaceFigures(
         ref=target.ref,
         location=str(target.location),

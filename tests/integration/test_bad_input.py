@@ -546,7 +546,7 @@ def test_one_partition_does_not_stop_the_others(jobs: Jobs, tmp_path: Path) -> N
     assert [row["state"] for row in jobs.shown().values()] == ["ready for cleaning", "failed", "ready for cleaning"]
 
 
-@pytest.mark.parametrize("step", ["prepare", "publish", "overlapping_outputs", "collect_results"])
+@pytest.mark.parametrize("step", ["prepare", "publish", "publication_conflict_reason", "collect_results"])
 def test_a_fault_of_ours_in_one_partition_does_not_stop_the_others(
     jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:

@@ -9,8 +9,8 @@ from acidlib.model.listing import Listing
 from acidlib.model.location import Location
 from acidlib.model.requests import NO_FACTS, UNVERIFIED, CompactionRequest, CompactionType, RequestFacts, State
 from acidlib.model.tables import TableRef, matches
-from acidlib.planning.clean import CleanPlan, cleanable
-from acidlib.planning.results import holding
+from acidlib.planning.clean import CleanPlan, plan_cleaning
+from acidlib.planning.results import quarantining_request
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.queue.sql import SqlQueue
 from acidlib.service.attempts import Attempts
@@ -166,7 +166,7 @@ class StandaloneBackend(SqlBackend):
 
     def quarantining_request(self, target: Target, listing: Listing) -> CompactionRequest | None:
         """Look through the rows about the place only where one may tell: this is asked of every place."""
-        return holding(self.queue.rows_noting(target.location, UNVERIFIED), listing.top_directories())
+        return quarantining_request(self.queue.rows_noting(target.location, UNVERIFIED), listing.top_directories())
 
     def undo_target(self, request: CompactionRequest) -> Target:
         """Return the place as the request describes it."""
@@ -289,7 +289,7 @@ class StandaloneCleaning(SqlCleaning):
             name = file.path.partition("/")[0]
             if name in published:
                 published[name] = max(published[name], file.modified)
-        plan = cleanable(
+        plan = plan_cleaning(
             listing,
             looked.mark,
             target.write_ids(listing),

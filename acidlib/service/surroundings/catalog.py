@@ -21,7 +21,7 @@ from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest
 from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList
 from acidlib.model.tables import Database, Partition, PartitionName, Table, TableRef, matches
-from acidlib.planning.initiate import not_acid, why_not
+from acidlib.planning.initiate import not_acid_reason, not_compactable_reason
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.service.backend import Selected
 from acidlib.service.places import (
@@ -117,7 +117,7 @@ class Catalog:
         """Return the tables that are selected, and notes about names that none has."""
         tables = list(self._tables(selection))
         for _, table in tables:
-            if selection.names_table(str(table.ref)) and (reason := not_acid(table)) is not None:
+            if selection.names_table(str(table.ref)) and (reason := not_acid_reason(table)) is not None:
                 raise RefusedError(reason)
         refs = [*(table.ref for _, table in tables), *known]
         return tables, selection.absent(refs, "no table of the metastore")
@@ -252,7 +252,7 @@ class Catalog:
     def _why_not(
         self, table: Table, database: Database, *, automatic: bool, partition: Partition | None = None
     ) -> str | None:
-        return why_not(
+        return not_compactable_reason(
             table,
             database.properties,
             generation=self._hms.generation,

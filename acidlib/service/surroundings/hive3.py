@@ -29,7 +29,7 @@ from acidlib.model.names import Generation
 from acidlib.model.requests import NO_FACTS, CompactionRequest, CompactionType, Evidence, RequestFacts, State
 from acidlib.model.snapshots import ValidTxnList
 from acidlib.model.tables import TableRef
-from acidlib.planning.clean import CleanPlan, aborted_present, cleanable
+from acidlib.planning.clean import CleanPlan, aborted_present, plan_cleaning
 from acidlib.planning.inputs import Publication
 from acidlib.queue.metastore_database import MetastoreDatabase
 from acidlib.queue.sql import SqlQueue
@@ -442,7 +442,7 @@ class Hive3Cleaning(SqlCleaning):
         for name in listing.top_directories():
             if name not in seen:
                 still_read[name] = "what covers it is seen for the first time; the next run goes on from there"
-        plan = cleanable(
+        plan = plan_cleaning(
             listing,
             looked.mark,
             target.write_ids(listing),

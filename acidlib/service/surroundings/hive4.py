@@ -26,12 +26,12 @@ from acidlib.model.requests import (
     Enqueued,
     RequestFacts,
     State,
-    with_noted,
+    message_with_facts,
 )
 from acidlib.model.snapshots import ValidTxnList
 from acidlib.model.tables import TableRef
 from acidlib.planning.inputs import needs_empty_write_id, refused_message
-from acidlib.planning.results import holding
+from acidlib.planning.results import quarantining_request
 from acidlib.points import Point, passing
 from acidlib.processes import has_ended, process_identity
 from acidlib.queue.metastore_database import MetastoreDatabase
@@ -240,7 +240,7 @@ class Hive4Backend(Backend):
     def quarantining_request(self, target: Target, listing: Listing) -> CompactionRequest | None:
         """Go by the metastore's history: what was found wrong was taken back, but it would be made again."""
         del listing
-        return holding(self.rows_at(target))
+        return quarantining_request(self.rows_at(target))
 
     def is_dropped(self, target: Target) -> bool:
         """Return whether the metastore does not know it any more."""
@@ -561,7 +561,7 @@ class Hive4Hold(CompactionHold):
             is_marked=self._marked,
             is_returned=not named and not (self.request.pool or "").startswith(WORKER_PREFIX),
         )
-        message = refused_message(reason) if outcome is Outcome.ALREADY_COMPACT else with_noted(reason, noted)
+        message = refused_message(reason) if outcome is Outcome.ALREADY_COMPACT else message_with_facts(reason, noted)
         match how:
             case RequestEnd.LEFT_ALONE:
                 return "the request is not ours any more and was left alone"

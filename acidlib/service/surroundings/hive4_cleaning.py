@@ -12,7 +12,14 @@ from acidlib.model.names import Generation, parse_directory
 from acidlib.model.requests import CompactionRequest, CompactionType, State, commit_note
 from acidlib.model.snapshots import ValidTxnList
 from acidlib.model.tables import TableRef
-from acidlib.planning.clean import CleanPlan, OpenReader, aborted_present, cleanable, readers_of, still_reading
+from acidlib.planning.clean import (
+    CleanPlan,
+    OpenReader,
+    aborted_present,
+    plan_cleaning,
+    readers_of,
+    still_reading_reason,
+)
 from acidlib.queue.metastore_database import MetastoreDatabase
 from acidlib.service.backend import Hold
 from acidlib.service.clean import Cleaning, ListedRequest, each_alone
@@ -59,7 +66,7 @@ class Readers:
         assert request.next_txn_id is not None
         assert request.commit_ms is not None
         if self._registry is not None:
-            return still_reading(
+            return still_reading_reason(
                 request.ref.whole_table.as_stored,
                 self._readers_of(request),
                 mark=request.highest_write_id or 0,
@@ -277,7 +284,7 @@ class Hive4Cleaning(Cleaning):
         commit = (request.commit_ms or 0) / 1000
         waiting, tops = self._not_ready, listing.top_directories()
         names = {name: parse_directory(name, Generation.HIVE4) for name in tops if waiting}
-        return cleanable(
+        return plan_cleaning(
             listing,
             looked.mark,
             target.write_ids(listing),

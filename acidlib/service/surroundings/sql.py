@@ -23,7 +23,7 @@ from acidlib.model.location import Location
 from acidlib.model.requests import NO_FACTS, CompactionRequest, CompactionType, RequestFacts, State
 from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList
 from acidlib.model.tables import TableRef
-from acidlib.planning.results import holding, shows
+from acidlib.planning.results import quarantining_request, shows_unverified
 from acidlib.points import Point, passing
 from acidlib.processes import has_ended, process_identity
 from acidlib.queue.rules import Retention
@@ -180,7 +180,7 @@ class SqlBackend(Backend):
 
     def quarantining_request(self, target: Target, listing: Listing) -> CompactionRequest | None:
         """Look through the rows about the place."""
-        return holding(self.rows_at(target), listing.top_directories())
+        return quarantining_request(self.rows_at(target), listing.top_directories())
 
     @abstractmethod
     def decided_request(self, decided: Decided) -> CompactionRequest:
@@ -297,7 +297,7 @@ class SqlHold(CompactionHold):
     def quarantining_request(self, listing: Listing) -> CompactionRequest | None:
         """Read the rows about the place as they are now: a run that verified it held it until its end was noted."""
         found = self._backend.quarantining_request(self.target, listing)
-        self._releases = found is not None and shows(found)
+        self._releases = found is not None and shows_unverified(found)
         return found
 
     def will_verify(self, directories: tuple[str, ...]) -> None:

@@ -17,15 +17,15 @@ from acidlib.planning.clean import (
     CleanPlan,
     NotedWrite,
     OpenReader,
-    cleanable,
     due_cleanings,
-    held_notes,
-    is_reached,
-    left_over,
+    marks_cover_cleaning,
+    notes_to_keep,
     places_below,
+    plan_cleaning,
     readers_of,
+    remaining_obsolete,
     rolled_back_directories,
-    still_reading,
+    still_reading_reason,
 )
 from unit.planning.listings import listing
 
@@ -44,7 +44,7 @@ def plan(
     published_at: dict[str, float] | None = None,
     txns: ValidTxnList = ALL_COMMITTED,
 ) -> CleanPlan:
-    return cleanable(
+    return plan_cleaning(
         listing(*names),
         mark,
         write_ids or all_committed("t", mark),
@@ -102,8 +102,8 @@ def test_cases_of_hive(case: tuple[list[str], int, list[str]], generation: Gener
     gone = removed(names, mark, generation)
     assert sorted({name.partition("/")[0] for name in names} - set(gone)) == kept
     # what is left is clean, and what was there was not
-    assert left_over(listing(*kept), mark, all_committed("t", mark), generation=generation) == ()
-    before = left_over(listing(*names), mark, all_committed("t", mark), generation=generation)
+    assert remaining_obsolete(listing(*kept), mark, all_committed("t", mark), generation=generation) == ()
+    before = remaining_obsolete(listing(*names), mark, all_committed("t", mark), generation=generation)
     assert sorted(before) == gone
 
 
@@ -148,7 +148,10 @@ def test_a_result_whose_transaction_has_not_committed_makes_nothing_obsolete() -
     names = ["base_20", "delta_21_22", "base_22_v26"]
     opened = ValidTxnList.parse("30:26:26:")
     assert removed(names, 22, HIVE4, txns=opened) == []
-    assert left_over(listing(*names), 22, all_committed("t", 22), generation=HIVE4) == ("base_20", "delta_21_22")
+    assert remaining_obsolete(listing(*names), 22, all_committed("t", 22), generation=HIVE4) == (
+        "base_20",
+        "delta_21_22",
+    )
 
 
 @pytest.mark.parametrize("mark", [-1, LONG_MAX])
@@ -204,7 +207,7 @@ def test_a_directory_that_may_be_another_tables_stays(generation: Generation, di
     ((kept, reason),) = found.kept.items()
     assert kept == directory.partition("/")[0]
     assert "another table or partition may lie there" in reason
-    assert left_over(listing(*names[1:2], "base_5"), 5, all_committed("t", 5), generation=generation) == ()
+    assert remaining_obsolete(listing(*names[1:2], "base_5"), 5, all_committed("t", 5), generation=generation) == ()
 
 
 @pytest.mark.parametrize("generation", [HIVE3, HIVE4])
@@ -224,14 +227,16 @@ def test_a_directory_that_may_be_another_tables_stays(generation: Generation, di
 def test_what_a_cleaning_that_waits_already_reaches(
     names: list[str], marks: list[int], reached: bool, generation: Generation
 ) -> None:
-    assert is_reached(listing(*names), 3, all_committed("t", 3), marks, generation=generation) is reached
+    assert marks_cover_cleaning(listing(*names), 3, all_committed("t", 3), marks, generation=generation) is reached
 
 
 def test_what_was_aborted_above_a_mark_is_not_reached_by_it() -> None:
     write_ids = ValidWriteIdList.parse("t:3:9223372036854775807::3")
     names = ["delta_1_1", "base_2", "delta_3_3"]
-    assert not is_reached(listing(*names), 3, write_ids, [2], generation=HIVE4)
-    assert is_reached(listing(*names), 3, write_ids, [2], generation=HIVE3)  # there it waits for what will cover it
+    assert not marks_cover_cleaning(listing(*names), 3, write_ids, [2], generation=HIVE4)
+    assert marks_cover_cleaning(
+        listing(*names), 3, write_ids, [2], generation=HIVE3
+    )  # there it waits for what will cover it
 
 
 TABLE, OTHER = TableRef("lake", "t"), TableRef("lake", "other")
@@ -240,7 +245,7 @@ LATER = COMMIT + COMMIT_MS + 1
 
 
 def waits(*opened: OpenReader) -> str | None:
-    return still_reading(TABLE, readers_of(TABLE, opened), mark=MARK, next_txn_id=NEXT, commit_ms=COMMIT)
+    return still_reading_reason(TABLE, readers_of(TABLE, opened), mark=MARK, next_txn_id=NEXT, commit_ms=COMMIT)
 
 
 @pytest.mark.parametrize(
@@ -346,7 +351,7 @@ def test_a_name_that_does_not_parse_stops_everything() -> None:
     with pytest.raises(CorruptError, match="delta_x"):
         rolled_back_directories(listing("delta_x"), (), ())
     with pytest.raises(CorruptError, match="delta_x"):
-        held_notes(["delta_x"], [note(1)])
+        notes_to_keep(["delta_x"], [note(1)])
 
 
 COMPACTED = note(50, 5, compacts=True)
@@ -375,12 +380,12 @@ REBALANCED = replace(note(50), write_id=None)
     ],
 )
 def test_a_note_stays_while_a_directory_may_hold_its_rows(kept: NotedWrite, name: str, holds: bool) -> None:
-    found = held_notes(["delta_0000002_0000002", name], [kept, note(51, 20)])
+    found = notes_to_keep(["delta_0000002_0000002", name], [kept, note(51, 20)])
     assert found == ({kept: name} if holds else {})
 
 
 def test_a_compacted_base_of_hive_3_holds_no_rolled_back_rows() -> None:
-    assert held_notes(["base_0000005"], [note(50, 5)], {"base_0000005"}) == {}
+    assert notes_to_keep(["base_0000005"], [note(50, 5)], {"base_0000005"}) == {}
 
 
 def test_places_below_a_table_are_found_by_the_directories_alone() -> None:

@@ -22,7 +22,7 @@ from acidlib.planning.health import (
     PlaceFigures,
     StatusSnapshot,
     Transaction,
-    in_a_row,
+    count_in_a_row,
     status_of,
 )
 from acidlib.planning.inputs import refused_message
@@ -248,7 +248,7 @@ def test_transactions_are_judged_by_their_age(is_open: bool, hours: int, level: 
 )
 def test_what_ended_alike_in_a_row(newest_first: str, state: State, count: int) -> None:
     rows = [request(10 - number, "t", State.parse(letter)) for number, letter in enumerate(newest_first)]
-    assert in_a_row(rows, state) == count
+    assert count_in_a_row(rows, state) == count
 
 
 @pytest.mark.parametrize("states", ["cc", "ccc", "cff"])
@@ -257,10 +257,10 @@ def test_a_place_that_was_compact_already_ends_every_row(states: str) -> None:
     rows = [request(10 - number, "t", State.parse(letter)) for number, letter in enumerate(states)]
     words = refused_message("there is nothing to merge: a base and no delta")
     rows[0] = replace(rows[0], error_message=words)
-    assert (in_a_row(rows, State.REFUSED), in_a_row(rows, State.FAILED)) == (0, 0)
+    assert (count_in_a_row(rows, State.REFUSED), count_in_a_row(rows, State.FAILED)) == (0, 0)
     assert kinds(StatusSnapshot(now_ms=NOW, requests=tuple(rows))) == []
     after = request(11, "t", State.REFUSED, error_message="its bucket cannot be told")
-    assert in_a_row([after, *rows], State.REFUSED) == 1
+    assert count_in_a_row([after, *rows], State.REFUSED) == 1
 
 
 def test_a_place_that_is_being_written_may_still_be_queued() -> None:

@@ -17,9 +17,9 @@ from acidlib.planning.initiate import (
     ORC_SERDE,
     Decision,
     Threshold,
-    cleaning_forbidden,
+    cleaning_forbidden_reason,
     decide,
-    why_not,
+    not_compactable_reason,
 )
 from acidlib.planning.state import acid_state
 from unit.planning.listings import listing
@@ -82,7 +82,7 @@ OFF = "Insert only compaction is disabled. Set hive.compactor.compact.insert.onl
 def test_which_tables_are_never_compacted(
     found: Table, more: dict[str, Any], reason: str | None, generation: Generation, automatic: bool
 ) -> None:
-    assert why_not(found, {}, generation=generation, automatic=automatic, **more) == reason
+    assert not_compactable_reason(found, {}, generation=generation, automatic=automatic, **more) == reason
 
 
 PENDING_IN = "the first incremental replication into the {} is pending (hive.repl.first.inc.pending=true)"
@@ -108,19 +108,19 @@ def test_which_tables_are_compacted_only_when_a_person_asks(
 ) -> None:
     found = table({**FULL, **own})
     for generation in generations:
-        assert why_not(found, database, generation=generation, automatic=True) == reason
-        assert why_not(found, database, generation=generation, automatic=False) is None
+        assert not_compactable_reason(found, database, generation=generation, automatic=True) == reason
+        assert not_compactable_reason(found, database, generation=generation, automatic=False) is None
 
 
 @pytest.mark.parametrize("flag", ["no_cleanup", "NO_CLEANUP"])
 def test_cleaning_may_be_forbidden_on_the_table_and_on_the_partition(flag: str) -> None:
     own = Partition(values=("1",), storage=storage(), properties={flag: "True"})
-    assert cleaning_forbidden(table({flag: "true"})) == "NO_CLEANUP is set on the table"
-    assert cleaning_forbidden(table({flag: "true"}), own) == "NO_CLEANUP is set on the table"
-    assert cleaning_forbidden(table(), own) == "NO_CLEANUP is set on the partition"
-    assert cleaning_forbidden(table({flag: "false"}), Partition(values=("1",), storage=storage())) is None
+    assert cleaning_forbidden_reason(table({flag: "true"})) == "NO_CLEANUP is set on the table"
+    assert cleaning_forbidden_reason(table({flag: "true"}), own) == "NO_CLEANUP is set on the table"
+    assert cleaning_forbidden_reason(table(), own) == "NO_CLEANUP is set on the partition"
+    assert cleaning_forbidden_reason(table({flag: "false"}), Partition(values=("1",), storage=storage())) is None
     # the lower-case name decides where both are there
-    assert cleaning_forbidden(table({"no_cleanup": "false", "NO_CLEANUP": "true"})) is None
+    assert cleaning_forbidden_reason(table({"no_cleanup": "false", "NO_CLEANUP": "true"})) is None
 
 
 BOTH = pytest.mark.parametrize("generation", [HIVE3, HIVE4])

@@ -16,7 +16,7 @@ from acidlib.planning.inputs import (
     Refusal,
     Role,
     compaction_inputs,
-    overlapping_outputs,
+    publication_conflict_reason,
 )
 from acidlib.planning.state import acid_state
 from unit.planning.listings import listing
@@ -313,7 +313,7 @@ def conflict(
     state = acid_state(before, write_ids, generation=generation, txns=then)
     result = compaction_inputs(state, before, kind, generation=generation, minor_as_major_bytes=LIMIT)
     assert isinstance(result, CompactionInputs)
-    return overlapping_outputs(now, result, state, generation=generation, txns=txns)
+    return publication_conflict_reason(now, result, state, generation=generation, txns=txns)
 
 
 NAMES = ("base_2", "delta_1_1_0", "delta_3_3_0", "delta_5_5_0", "delta_12_12_0")

@@ -17,11 +17,11 @@ from acidlib.model.tables import TableRef
 from acidlib.planning.results import (
     UndoPlan,
     basic_statistics,
-    changes,
     chosen_buckets,
     digest_of_inputs,
-    holding,
-    share_of,
+    parse_verify_share,
+    quarantining_request,
+    statistics_changes,
     undo_plan,
 )
 from acidlib.planning.state import acid_state
@@ -71,7 +71,7 @@ def test_original_files_and_deletes_count_as_in_hive() -> None:
     ],
 )  # fmt: skip
 def test_rows_that_are_claimed_to_be_right_are_left_alone(parameters: dict[str, str], expected: dict[str, str]) -> None:
-    assert changes(parameters, ONE) == expected
+    assert statistics_changes(parameters, ONE) == expected
 
 
 def row(
@@ -86,13 +86,13 @@ def row(
     ("text", "share"), [("", None), ("none", None), ("all", 1.0), ("sample=0.1", 0.1), ("0.5", 0.5), ("sample=1", 1.0)]
 )
 def test_shares(text: str, share: float | None) -> None:
-    assert share_of(text) == share
+    assert parse_verify_share(text) == share
 
 
 @pytest.mark.parametrize("text", ["sample=0", "sample=1.1", "sample=nan", "-1", "some"])
 def test_no_shares(text: str) -> None:
     with pytest.raises(RefusedError):
-        share_of(text)
+        parse_verify_share(text)
 
 
 def test_a_request_looks_at_the_same_buckets_and_another_at_others() -> None:
@@ -125,14 +125,14 @@ def test_a_request_looks_at_the_same_buckets_and_another_at_others() -> None:
     ],
 )
 def test_for_whom_a_place_is_held(rows: tuple[CompactionRequest, ...], held: int | None) -> None:
-    found = holding(rows, {"base_1", "delta_1_1"})
+    found = quarantining_request(rows, {"base_1", "delta_1_1"})
     assert (None if found is None else found.id) == held
 
 
 def test_what_is_not_understood_holds() -> None:
     facts = RequestFacts(problems={"unverified": "its acidlib.unverified is odd"})
     one = CompactionRequest(id=1, ref=TableRef("db", "t"), type=CompactionType.MAJOR, state=State.FAILED, facts=facts)
-    assert holding([one], {"base_1"}) is one
+    assert quarantining_request([one], {"base_1"}) is one
 
 
 HIVE3 = Generation.HIVE3

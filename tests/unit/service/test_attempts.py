@@ -16,8 +16,8 @@ from acidlib.model.requests import (
     CompactionType,
     RequestFacts,
     State,
-    noted_in,
-    with_noted,
+    facts_in_message,
+    message_with_facts,
 )
 from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.tables import Database, Storage, Table, TableColumn, TableRef
@@ -159,11 +159,11 @@ def test_a_place_is_known_by_its_location_whatever_it_was_called() -> None:
 @pytest.mark.parametrize("differs", [False, True])
 def test_a_note_in_the_reason_is_read_back(reason: str, differs: bool) -> None:
     noted_here = RequestFacts(files=fingerprint(HERE.listed(SEEN), SETTINGS), differs=differs)
-    text = with_noted(reason, noted_here)
-    assert noted_in(text) == (reason, noted_here)
+    text = message_with_facts(reason, noted_here)
+    assert facts_in_message(text) == (reason, noted_here)
     told = Attempts([ended(1, error_message=text, facts=noted_here)], SETTINGS).refusal(HERE.listed(SEEN), MAJOR)
     assert told == f"request 1 was refused, and nothing has changed there since: {reason}"
-    assert with_noted(reason, NO_FACTS) == reason
+    assert message_with_facts(reason, NO_FACTS) == reason
     assert Attempts([ended(1, error_message=reason)], SETTINGS).refusal(HERE.listed(SEEN), MAJOR) is None
 
 
