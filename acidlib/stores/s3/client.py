@@ -512,7 +512,8 @@ class _Role(CredentialProvider):
         return DeferredRefreshableCredentials(self._assume, self.METHOD)
 
 
-_MISSING = frozenset({"404", "NoSuchKey", "NotFound", "NoSuchUpload", "NoSuchVersion"})
+_NO_UPLOAD = "NoSuchUpload"
+_MISSING = frozenset({"404", "NoSuchKey", "NotFound", _NO_UPLOAD, "NoSuchVersion"})
 _DENIED = frozenset({"403", "AccessDenied", "AllAccessDisabled", "AccountProblem", "Forbidden"})
 _RIGHTS = {
     **dict.fromkeys(("HeadObject", "GetObject"), "the right to read (s3:GetObject)"),
@@ -547,6 +548,10 @@ class NotAskedError(BotoCoreError):
 
 class ChangedError(ConflictError):
     """A condition of a request did not hold: the object has changed, or is there already."""
+
+
+class UploadGoneError(RetryError):
+    """An upload was aborted, or completed, by another program: a new one may succeed."""
 
 
 class UnderWayError(ChangedError):
@@ -612,7 +617,8 @@ def as_acid_error(
 
     `where` names bucket and endpoint, `who` the user who asks.
 
-    What a condition stopped is `ChangedError`, what is not there `missing`, a bucket that is not there MissingError.
+    What a condition stopped is `ChangedError`, an object that is not there `missing`, an upload that is not there
+    UploadGoneError, a bucket that is not there MissingError.
     Keys, rights, clocks, networks and busy servers may be put right: RetryError.
     """
     start = f"Cannot {action} {path}:"
@@ -621,6 +627,8 @@ def as_acid_error(
     code, about = code_of(error), error.response.get("Error", {})
     message = str(about.get("Message", "")).splitlines()
     said = f"{code or status_of(error)} ({message[0]})" if message and message[0] else code or "without a reason"
+    if code == _NO_UPLOAD:
+        return UploadGoneError(f"{start} its upload is gone: another program has aborted it")
     if code in _MISSING:
         return missing(f"{start} there is no such object")
     if code in _ANSWERS:

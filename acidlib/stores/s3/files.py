@@ -35,7 +35,7 @@ from botocore.exceptions import ClientError
 from acidlib.datafiles import SinkFile, SourceFile
 from acidlib.errors import AcidError, ConflictError, CorruptError, DefectError, RefusedError, RetryError
 from acidlib.stores.filesystem import Entry, TreeEntry, safe_parts
-from acidlib.stores.s3.client import Bucket, ChangedError, code_of, seconds
+from acidlib.stores.s3.client import Bucket, ChangedError, UploadGoneError, code_of, seconds
 from acidlib.stores.store import STAGING_MARKER, STAGING_PREFIX, TaskFiles, require_inside
 from acidlib.wording import plural
 
@@ -550,7 +550,7 @@ class Upload:
 
     def _put(self, number: int, data: bytes) -> Part:
         arguments: dict[str, Any] = {"ChecksumAlgorithm": self._checksum} if self._checksum else {}
-        with self.bucket.raising("write", self.path, missing=RetryError):
+        with self.bucket.raising("write", self.path):
             answer = self.bucket.client.upload_part(
                 Bucket=self.bucket.name, PartNumber=number, Body=data, **self.begun.named, **arguments
             )
@@ -571,10 +571,10 @@ class Upload:
             raise CorruptError(
                 f"Cannot copy from {source.name}: another object took its place while it was read"
             ) from error
-        except CorruptError as error:
-            if isinstance(error.__cause__, ClientError) and code_of(error.__cause__) == "NoSuchUpload":
-                raise RetryError(f"Cannot write {self.path}: somebody else has aborted its upload") from error
-            raise
+        except UploadGoneError as error:
+            raise UploadGoneError(
+                f"Cannot write {self.path}: its upload is gone: another program has aborted it"
+            ) from error
         found = answer["CopyPartResult"]
         return Part(number=number, version=found["ETag"], size=size, checksums=self._checksums(found))
 

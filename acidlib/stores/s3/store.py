@@ -53,6 +53,7 @@ from acidlib.stores.s3.client import (
     BucketOptions,
     ChangedError,
     SmallObject,
+    UploadGoneError,
     code_of,
     create_object,
     is_missing,
@@ -782,13 +783,9 @@ def complete(bucket: Bucket, upload: StagedUpload) -> bool:
     return True
 
 
-class _GoneError(ConflictError):
-    """There is no such upload."""
-
-
 def abort(bucket: Bucket, key: str, upload: str) -> None:
     """Abort an upload. The answer decides nothing: it may have been completed, or be gone."""
-    with suppress(_GoneError), bucket.raising("abort the upload of", bucket.path(key), missing=_GoneError):
+    with suppress(UploadGoneError), bucket.raising("abort the upload of", bucket.path(key), missing=UploadGoneError):
         bucket.client.abort_multipart_upload(Bucket=bucket.name, Key=key, UploadId=upload)
 
 
@@ -835,10 +832,10 @@ class Fate(Enum):
 def has_its_parts(bucket: Bucket, upload: StagedUpload) -> bool:
     """Tell whether an upload is still there; CorruptError when its parts are not those that were sent."""
     try:
-        with bucket.raising("look at the upload of", bucket.path(upload.key), missing=_GoneError):
+        with bucket.raising("look at the upload of", bucket.path(upload.key), missing=UploadGoneError):
             pages = bucket.client.get_paginator("list_parts").paginate(Bucket=bucket.name, **upload.named)
             parts = [part for page in pages for part in page.get("Parts", [])]
-    except _GoneError:
+    except UploadGoneError:
         return False
     found = {part["PartNumber"]: (part["ETag"].strip('"'), part["Size"]) for part in parts}
     if found != {part.number: (part.version.strip('"'), part.size) for part in upload.parts}:

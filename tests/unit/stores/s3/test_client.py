@@ -17,6 +17,7 @@ from acidlib.stores.s3.client import (
     Credentials,
     SmallObject,
     UnderWayError,
+    UploadGoneError,
     as_acid_error,
     bucket_options,
     create_object,
@@ -177,6 +178,7 @@ def too_deep() -> HTTPClientError:
     [
         (answered("NoSuchKey", 404), CorruptError, "no such object"),
         (answered("404", 404), CorruptError, "no such object"),
+        (answered("NoSuchUpload", 404), UploadGoneError, "its upload is gone: another program has aborted it"),
         (answered("NoSuchBucket", 404), MissingError, "no bucket b at http://x"),
         (answered("PreconditionFailed", 412), ConflictError, "somebody else"),
         (answered("ConditionalRequestConflict", 409), UnderWayError, "somebody else"),
