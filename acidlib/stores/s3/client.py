@@ -45,7 +45,7 @@ from botocore.exceptions import (
 from botocore.exceptions import ConnectionError as BotoConnectionError
 from botocore.parsers import ResponseParserError
 from botocore.session import Session as CoreSession
-from tenacity import retry, retry_if_exception_type, stop_after_attempt
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential
 from urllib3.exceptions import HTTPError
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, MissingError, RefusedError, RetryError
@@ -683,7 +683,9 @@ def why_unanswered(error: Exception, *, is_short: bool) -> str | None:
     return "no answer in time" if is_short and isinstance(error, ReadTimeoutError) else None
 
 
-_REPLACE_TRIES = 4
+CONFLICT_TRIES = stop_after_attempt(4)
+CONFLICT_PAUSES = wait_exponential(multiplier=0.1)
+"""How often a request is sent that another one under way has stopped; the pauses are 0.1, 0.2 and 0.4 s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -736,7 +738,7 @@ def seconds(modified: datetime) -> float:
     return float(int(modified.timestamp()))
 
 
-@retry(retry=retry_if_exception_type(UnderWayError), stop=stop_after_attempt(_REPLACE_TRIES), reraise=True)
+@retry(retry=retry_if_exception_type(UnderWayError), stop=CONFLICT_TRIES, wait=CONFLICT_PAUSES, reraise=True)
 def _put(bucket: Bucket, path: str, data: bytes, condition: dict[str, Any]) -> str:
     """Make a conditional request; return its version, or raise why it was not carried out.
 

@@ -27,10 +27,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from enum import Enum, StrEnum
-from itertools import count
 from typing import Any
 
 from botocore.exceptions import ClientError
+from tenacity import retry, retry_if_exception_type
 
 from acidlib.errors import (
     WHEN_FREE,
@@ -49,6 +49,8 @@ from acidlib.processes import has_ended, process_identity
 from acidlib.stores.filesystem import FileSystem
 from acidlib.stores.listing import UNFINISHED_FORMAT
 from acidlib.stores.s3.client import (
+    CONFLICT_PAUSES,
+    CONFLICT_TRIES,
     Bucket,
     BucketOptions,
     ChangedError,
@@ -103,7 +105,6 @@ _VERSION = 1
 _PROBE_SUFFIX = ".probe.tmp"
 """With the name of a claim before it, what a killed probe leaves is litter."""
 _DRIVERS_NOTE = f"{NOTE_PREFIX}driver"
-_TRIES = 4
 _AMBIGUOUS = frozenset({"InvalidPart", "InvalidRequest"})
 
 
@@ -749,6 +750,11 @@ def complete_all(bucket: Bucket, recorded: Recorded) -> None:
     replace_object(bucket, path, found.version, METADATA_ACID, {MARK: first.mark})
 
 
+class _UndecidedError(RetryError):
+    """The store called a completion a conflict, and there is no object under its name: a later try may succeed."""
+
+
+@retry(retry=retry_if_exception_type(_UndecidedError), stop=CONFLICT_TRIES, wait=CONFLICT_PAUSES, reraise=True)
 def complete(bucket: Bucket, upload: StagedUpload) -> bool:
     """Make an upload an object; return whether that is there now, whichever run completed it.
 
@@ -757,29 +763,28 @@ def complete(bucket: Bucket, upload: StagedUpload) -> bool:
     """
     path = bucket.path(upload.key)
     parts: Any = [part.as_completed() for part in upload.parts]
-    for tries in count(1):
+    try:
+        bucket.client.complete_multipart_upload(
+            Bucket=bucket.name, MultipartUpload={"Parts": parts}, IfNoneMatch="*", **upload.named
+        )
+    except Exception as error:
+        found = _mark(bucket, upload.key)
+        if found == upload.mark:
+            return True
+        is_gone = isinstance(error, ClientError) and (
+            is_missing(error) or (code_of(error) in _AMBIGUOUS and not has_its_parts(bucket, upload))
+        )
+        if is_gone:
+            return False
         try:
-            bucket.client.complete_multipart_upload(
-                Bucket=bucket.name, MultipartUpload={"Parts": parts}, IfNoneMatch="*", **upload.named
-            )
-            break
-        except Exception as error:
-            found = _mark(bucket, upload.key)
-            if found == upload.mark:
-                break
-            is_gone = isinstance(error, ClientError) and (
-                is_missing(error) or (code_of(error) in _AMBIGUOUS and not has_its_parts(bucket, upload))
-            )
-            if is_gone:
-                return False
-            try:
-                with bucket.raising("publish", path):
-                    raise
-            except ChangedError:
-                if found is not None:
-                    raise ConflictError(f"Cannot publish {path}: it already exists") from error
-                if tries == _TRIES:
-                    raise RetryError(f"Cannot publish {path}: the store calls it a conflict {_TRIES} times") from error
+            with bucket.raising("publish", path):
+                raise
+        except ChangedError:
+            if found is not None:
+                raise ConflictError(f"Cannot publish {path}: it already exists") from error
+            raise _UndecidedError(
+                f"Cannot publish {path}: the store calls it a conflict, even after several attempts"
+            ) from error
     return True
 
 

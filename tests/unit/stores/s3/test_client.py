@@ -244,6 +244,8 @@ def test_only_an_answer_that_says_nothing_is_asked_for_again(
 
     monkeypatch.setattr(Bucket, "client", Client)
     monkeypatch.setattr(conditional, "read_object", lambda bucket, path: found)
+    pauses: list[float] = []
+    monkeypatch.setattr("tenacity.nap.time.sleep", pauses.append)
     bucket = Bucket(bucket_options("b", {}))
     if ends is None:
         assert create_object(bucket, "s3a://b/c", b"ours") == "v"
@@ -252,3 +254,4 @@ def test_only_an_answer_that_says_nothing_is_asked_for_again(
             create_object(bucket, "s3a://b/c", b"ours")
         assert raised.type is ends
     assert len(requests) == asked
+    assert pauses == [0.1, 0.2, 0.4][: asked - 1], "the other request is given time to end"

@@ -17,7 +17,7 @@ from acidlib.errors import ConflictError, CorruptError, RetryError
 from acidlib.model.location import parse_location
 from acidlib.stores.s3.client import Bucket, bucket_options
 from acidlib.stores.s3.files import Part, StagedUpload
-from acidlib.stores.s3.store import Marker, Recorded, S3Stage, S3Store, State, _decoded, _encoded
+from acidlib.stores.s3.store import Marker, Recorded, S3Stage, S3Store, State, _decoded, _encoded, complete
 from acidlib.stores.store import StagedDirectory
 
 MARKER = Marker(
@@ -154,3 +154,26 @@ def test_only_a_run_that_has_recorded_something_is_in_the_way(
     with pytest.raises(ConflictError, match="has just recorded") if is_conflict else nullcontext():
         store.revoke_others(parse_location("s3a://b/t"))
     assert seen[-1] is there
+
+
+@pytest.mark.parametrize(("conflicts", "is_completed"), [(0, True), (3, True), (4, False)])
+def test_a_completion_that_meets_another_request_is_tried_again_after_a_pause(
+    monkeypatch: pytest.MonkeyPatch, conflicts: int, is_completed: bool
+) -> None:
+    requests: list[str] = []
+
+    class Client:
+        def complete_multipart_upload(self, *, Key: str, **_: Any) -> None:  # noqa: N803 the store's name
+            requests.append(Key)
+            if len(requests) <= conflicts:
+                raise answered("ConditionalRequestConflict", 409)
+
+        def head_object(self, **_: Any) -> None:
+            raise answered("404", 404)
+
+    pauses: list[float] = []
+    monkeypatch.setattr("tenacity.nap.time.sleep", pauses.append)
+    (upload,) = MARKER.recorded.uploads if MARKER.recorded else ()
+    with nullcontext() if is_completed else pytest.raises(RetryError, match="calls it a conflict"):
+        assert complete(Served(Client()), upload)
+    assert pauses == [0.1, 0.2, 0.4][:conflicts]
