@@ -6,6 +6,7 @@ import itertools
 import os
 import re
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -250,6 +251,27 @@ def test_an_upload_that_was_aborted_before_is_found_out_in_time(
     monkeypatch.setattr(s3_runs, "accepted", aborting)
     with pytest.raises(RetryError, match="somebody else has aborted its upload"):
         publishing_run(bucket, place, TWO_FILES)
+    assert readers_see(bucket, place).keys() == {f"{name}/bucket_00000" for name in INPUTS}
+    assert left_staged(bucket, place) == []
+    assert uploads_in_flight(bucket, place) == []
+
+
+@pytest.mark.parametrize("number", range(1, PAIR.uploads + 1))
+def test_a_hidden_publication_that_fails_half_way_leaves_nothing(
+    bucket: Bucket, place: str, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """No later run finishes it: its transaction never commits."""
+    completed, tried, one_at_a_time = publishing.complete, itertools.count(1), threading.Lock()
+
+    def failing(own: Bucket, upload: Any) -> bool:
+        with one_at_a_time:
+            if next(tried) == number:
+                raise RetryError("Cannot publish: the store is busy")
+            return completed(own, upload)
+
+    monkeypatch.setattr(publishing, "complete", failing)
+    with pytest.raises(RetryError, match="the store is busy"):
+        publishing_run(bucket, place, PAIR)
     assert readers_see(bucket, place).keys() == {f"{name}/bucket_00000" for name in INPUTS}
     assert left_staged(bucket, place) == []
     assert uploads_in_flight(bucket, place) == []

@@ -414,22 +414,28 @@ class S3Stage(Stage):
         passing(Point.RECORDED)
         try:
             complete_all(self._bucket, recorded)
-        except ConflictError as error:
+        except (ConflictError, RetryError) as error:
+            if hidden:  # its transaction never commits: the next run and the cleaner remove whatever is left
+                with suppress(AcidError):
+                    withdraw(self._bucket, recorded.uploads)
+                    remove_staging(self._bucket, self.path, is_settled=True)
+                raise
+            where = f"{' and '.join(names)} in {self._location}"
+            if isinstance(error, RetryError):
+                raise UnknownOutcomeError(
+                    f"Cannot tell whether {where} is published as a whole: a request failed ({error}); the next run "
+                    "there finishes it"
+                ) from error
             if any(is_ours(self._bucket, upload) for upload in recorded.uploads):
                 # never taken back from here: if we slept, another run could have published the same names since
                 raise UnknownOutcomeError(
-                    f"Cannot tell whether {' and '.join(names)} in {self._location} can be published as a whole: "
-                    f"{error}; the next run there finishes it or takes it back"
+                    f"Cannot tell whether {where} can be published as a whole: {error}; the next run there finishes it "
+                    "or takes it back"
                 ) from error
             withdraw_or_refuse(self._bucket, fs, self._location, recorded, error)
             with suppress(AcidError):
                 remove_staging(self._bucket, self.path, is_settled=True)
             raise
-        except RetryError as error:
-            raise UnknownOutcomeError(
-                f"Cannot tell whether {' and '.join(names)} in {self._location} is published as a whole: a "
-                f"request failed ({error}); the next run there finishes it"
-            ) from error
         passing(Point.SECOND_RENAMED)
         self._left = recorded.uploads
         with suppress(AcidError):  # `discard` tries again, and tells
