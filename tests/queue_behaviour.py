@@ -136,7 +136,7 @@ class QueueBehaviour:
             assert queue.claim_id(number, "w", 2)
             if table != "b":
                 queue.mark_compacted(number, "w", 3, facts=RequestFacts(reason=table))
-        first, second, third, fourth = queue.end_all([1, 2, 3, 4], State.SUCCEEDED, 5)
+        first, second, third, fourth = queue.mark_cleaned([1, 2, 3, 4], 5)
         assert (first, third) == (None, None)
         assert "request 2" in str(second)
         assert "request 4" in str(fourth)

@@ -3,6 +3,7 @@
 Source: Hive CompactionTxnHandler.checkFailedCompactions and purgeCompactionHistory, Initiator.checkFailedCompactions.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -13,10 +14,10 @@ from acidlib.planning.results import is_unverified
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """The number of history rows to keep per entity and state, and the milliseconds after which unhappy ones may go.
+    """The limits of the history: rows kept per entity and state, and the age at which unsuccessful rows may go.
 
-    `failed` is raised to `failed_threshold`, else the failed-attempt rule could never count that far. A `timeout_ms` of
-    None lets nothing go by its age, as in Hive 3.1.
+    `failed` is raised to `failed_threshold`; with fewer rows the failed-attempt rule could never count that far.
+    `timeout_ms` is in milliseconds; None removes nothing by its age, as in Hive 3.1.
     """
 
     succeeded: int
@@ -38,40 +39,39 @@ class Retention:
         return quotas.get(state)
 
 
-def same_entity(one: CompactionRequest, other: CompactionRequest) -> bool:
-    """Return whether two requests are about the same place; a request that names no location means any."""
-    if one.ref != other.ref:
+def same_entity(request: CompactionRequest, other: CompactionRequest) -> bool:
+    """Return whether two requests are about the same place; a request without a location matches any location."""
+    if request.ref != other.ref:
         return False
-    here, there = one.facts.location, other.facts.location
+    here, there = request.facts.location, other.facts.location
     return here is None or there is None or here == there
 
 
-def duplicate_reason(
-    request: CompactionRequest, waiting: Iterable[CompactionRequest]
-) -> tuple[CompactionRequest, str] | None:
-    """Return the queued request that makes a new one needless, and the text of the refusal; None without one.
+def duplicate_of(request: CompactionRequest, queued: Iterable[CompactionRequest]) -> CompactionRequest | None:
+    """Return the queued request that makes a new one needless; None if there is none.
 
-    A request in `initiated` or `working` always does; one that is ready for cleaning does if it was made for the same
-    high-water mark, since nothing has been written after it (Hive TxnHandler.compact).
+    A request in `initiated` or `working` always does. One that is ready for cleaning does if its high-water mark is
+    that of the new request, since nothing has been written after it (Hive TxnHandler.compact).
     """
-    for other in waiting:
+    for other in queued:
         if not same_entity(request, other):
             continue
         nothing_new = request.highest_write_id is not None and request.highest_write_id == other.highest_write_id
         if other.state in (State.INITIATED, State.WORKING) or (other.state is State.READY_FOR_CLEANING and nothing_new):
-            return other, already_scheduled(other.id, other.state)
+            return other
     return None
 
 
 def already_scheduled(request_id: int, state: State) -> str:
-    """Return Hive's text of a refusal."""
+    """Return Hive's text for refusing a duplicate of this request."""
     return f"Compaction is already scheduled with state='{state.label}' and id={request_id}"
 
 
 def is_superseded_by(waiting: CompactionRequest, request: CompactionRequest) -> bool:
-    """Return whether a waiting request ends for a new one of the other kind: the run that made it for itself has ended.
+    """Return whether a new request of the other type ends a waiting one that a run queued for itself and left.
 
-    A job that takes whatever waits may still do it; but where none runs, it would be in the way for ever.
+    A job that takes any waiting request may still carry it out; where no such job runs it would block the place for
+    ever.
     """
     return (
         waiting.state is State.INITIATED
@@ -92,8 +92,8 @@ def failed_attempts_reason(
     """Return why an entity whose last compactions failed is not compacted automatically; None if it may be.
 
     `history` is of this entity alone, in any order. Blocked if the newest `threshold` rows that count all failed. Hive
-    3.1 counts all but `attempted` rows; Hive 4 counts succeeded and failed ones, and tries again when the newest failed
-    one was enqueued more than `retry_ms` ago (a `retry_ms` of 0 or less never does).
+    3.1 counts all but `attempted` rows. Hive 4 counts succeeded and failed ones, and tries again when the newest failed
+    one was enqueued more than `retry_ms` ago (never with a `retry_ms` of 0 or less).
     """
     if generation == Generation.HIVE3:
         counting = [row for row in history if row.state is not State.ATTEMPTED]
@@ -113,32 +113,28 @@ def rows_to_purge(
 ) -> tuple[int, ...]:
     """Return the ids of history rows that are over their entity's quota, or timed out and followed by a success.
 
-    Timed out are attempted, failed and refused rows that ended before `now_ms - timeout_ms`; the newer success must be
-    a major compaction, or a minor one for the row of a minor. With `by_location` two places of one name are counted
-    apart; a metastore knows one. A row that a place is held for stays while no success is newer.
+    Attempted, failed and refused rows time out when they ended before `now_ms - timeout_ms`; the newer success must be
+    a major compaction, or a minor one for the row of a minor. With `by_location` two places of the same name count
+    separately; a metastore has one place per name. A row that quarantines a place stays until a newer success.
     """
-    by_entity: dict[tuple[object, ...], list[CompactionRequest]] = {}
-    for row in history:
-        by_entity.setdefault((row.ref, row.facts.location if by_location else None), []).append(row)
-    return tuple(sorted(row for rows in by_entity.values() for row in _to_purge_of_one(rows, retention, now_ms)))
-
-
-def _to_purge_of_one(rows: list[CompactionRequest], retention: Retention, now_ms: int) -> list[int]:
-    timeout_ms = retention.timeout_ms
-    kept: dict[State, int] = {}
-    major_succeeded = minor_succeeded = False
+    kept: Counter[tuple[object, State]] = Counter()
+    successes: set[tuple[object, CompactionType]] = set()
     purged = []
-    for row in sorted(rows, key=lambda row: row.id, reverse=True):
-        quota = retention.quota(row.state)
-        replaced = major_succeeded or (row.type is CompactionType.MINOR and minor_succeeded)
+    for row in sorted(history, key=lambda row: row.id, reverse=True):
+        entity = (row.ref, row.facts.location if by_location else None)
         if row.state is State.SUCCEEDED:
-            major_succeeded = major_succeeded or row.type is CompactionType.MAJOR
-            minor_succeeded = minor_succeeded or row.type is CompactionType.MINOR
-        if quota is None or (is_unverified(row) and not (major_succeeded or minor_succeeded)):
-            continue  # a place is held for it
-        old = row.end_ms is not None and timeout_ms is not None and row.end_ms < now_ms - timeout_ms
-        if kept.get(row.state, 0) >= quota or (row.state is not State.SUCCEEDED and old and replaced):
+            successes.add((entity, row.type))
+        after_major = (entity, CompactionType.MAJOR) in successes
+        after_minor = (entity, CompactionType.MINOR) in successes
+        quota = retention.quota(row.state)
+        if quota is None or (is_unverified(row) and not (after_major or after_minor)):
+            continue
+        is_replaced = after_major or (row.type is CompactionType.MINOR and after_minor)
+        is_old = (
+            row.end_ms is not None and retention.timeout_ms is not None and row.end_ms < now_ms - retention.timeout_ms
+        )
+        if kept[entity, row.state] >= quota or (row.state is not State.SUCCEEDED and is_old and is_replaced):
             purged.append(row.id)
         else:
-            kept[row.state] = kept.get(row.state, 0) + 1
-    return purged
+            kept[entity, row.state] += 1
+    return tuple(sorted(purged))

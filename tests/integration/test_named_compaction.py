@@ -492,7 +492,7 @@ def test_a_named_run_that_has_ended_blocks_no_later_one_of_the_other_kind(
     assert merge.read(crud, strict=True) == rows
     ended = jobs.shown()[1]
     assert (ended["type"], ended["state"]) == (first.upper(), "refused")
-    assert ended["error_message"] == f"its run has ended, and a {then.upper()} compaction was asked for since"
+    assert ended["error_message"] == f"its run has ended, and a {then.upper()} compaction was requested since"
     assert jobs.good(KINDS[first]).compactions == []
 
 

@@ -308,7 +308,7 @@ class StandaloneCleaning(SqlCleaning):
         """End the requests as succeeded, in one transaction."""
         ids = [one.request.id for one in done]
         try:
-            return [*self.backend.queue.end_all(ids, State.SUCCEEDED, self.services.now_ms())]
+            return [*self.backend.queue.mark_cleaned(ids, self.services.now_ms())]
         except (CorruptError, RefusedError) as error:  # it is about one of them
             return [error] if len(done) == 1 else [answer for one in done for answer in self.cleaned([one])]
         except AcidError as error:
