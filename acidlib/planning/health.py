@@ -1,4 +1,4 @@
-"""The status of all tables: what one look saw, the limits, the rules that find what is wrong, and the summary.
+"""The status of all tables: what a look at them saw, the findings that follow, and the figures of each table.
 
 Source of the figures and of the limits: Hive 4 `AcidMetricService` and `AcidMetricLogger` (the metrics of its
 metastore, and the settings by which it warns of them), and the alerts that Cloudera documents for the same metrics
@@ -11,7 +11,7 @@ import enum
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any
 
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.tables import TableRef
@@ -22,7 +22,7 @@ from acidlib.wording import age_words, plural
 
 
 class Level(enum.IntEnum):
-    """How bad it is; the worst one counts."""
+    """The gravity of a finding; that of a table is the worst of its findings."""
 
     OK = 0
     WARNING = 1
@@ -35,7 +35,7 @@ class Level(enum.IntEnum):
 
 
 class FindingKind(enum.Enum):
-    """A kind of finding; the value is its name in the JSON document and in metrics. It never changes."""
+    """A kind of finding; the value is its name in the JSON document and in metrics, and never changes."""
 
     INITIATED_LONG = "initiated for long"
     WORKING_LONG = "working for long"
@@ -88,148 +88,16 @@ class FindingKind(enum.Enum):
     REMOVAL_LEFT = "removal left behind"
 
 
-class FigureUnit(enum.Enum):
-    """The unit of a figure and of its limit."""
-
-    NUMBER = "number"
-    RATIO = "ratio"
-    SHARE = "share"
-    SECONDS = "seconds"
-
-    def words(self, value: float) -> str:
-        """Return a figure as a sentence has it."""
-        match self:
-            case FigureUnit.SECONDS:
-                return age_words(value)
-            case FigureUnit.SHARE:
-                return f"{value:.1%}"
-            case FigureUnit.RATIO:
-                return f"{value:,.1f}".removesuffix(".0")
-        return f"{value:,.0f}"
-
-
-Limits = Mapping[str, float]
-"""The values of the settings in `LIMITS`, by key, durations in seconds; one that is missing is no limit."""
-
-
 @dataclass(frozen=True, slots=True)
-class Limit:
-    """From where on a figure is a warning, and from where on an error: more than what the settings say; 0 is never.
-
-    message         what a finding says, of `{what}`, the `{figure}` and the `{limit}` that it passed
-    warning, error  keys of the settings; None where there is no such level
-    at_least        the limit itself counts as passed
-    """
-
-    message: str
-    warning: str | None
-    error: str | None = None
-    unit: FigureUnit = FigureUnit.NUMBER
-    at_least: bool = False
-
-    def passed(self, limits: Limits, figure: float) -> tuple[Level, str] | None:
-        """Return how bad a figure is, and by which setting; None where it passes no limit."""
-        for level, key in ((Level.ERROR, self.error), (Level.WARNING, self.warning)):
-            limit = limits.get(key or "", 0)
-            if key is not None and limit > 0 and (figure > limit or (self.at_least and figure == limit)):
-                return level, key
-        return None
-
-
-_UNCLEANED = "metastore.compactor.oldest.uncleaned.compaction.time.threshold"
-
-LIMITS = {
-    FindingKind.INITIATED_LONG: Limit(
-        "{what} waits to be begun since {figure}, more than {limit}",
-        "metastore.compactor.oldest.initiated.compaction.time.threshold.warning",
-        "metastore.compactor.oldest.initiated.compaction.time.threshold.error",
-        FigureUnit.SECONDS,
-    ),
-    FindingKind.WORKING_LONG: Limit(
-        "{what} is worked on since {figure}, more than {limit}",
-        "acidlib.status.working.threshold",
-        "hive.compactor.worker.timeout",
-        FigureUnit.SECONDS,
-    ),
-    FindingKind.READY_LONG: Limit(
-        "{what} awaits cleaning since {figure}, more than {limit}", _UNCLEANED, None, FigureUnit.SECONDS
-    ),
-    FindingKind.HELD_BACK: Limit(
-        "the last {figure} compactions failed, so it is no longer queued automatically{what}",
-        None,
-        "metastore.compactor.initiator.failed.compacts.threshold",
-        at_least=True,
-    ),
-    FindingKind.REFUSED: Limit("{what}", "acidlib.status.refused.threshold", at_least=True),
-    FindingKind.FAILURE_RATIO: Limit(
-        "at {what} the last compaction failed or was not initiated, {figure}, more than {limit}",
-        "metastore.compactor.failed.compaction.ratio.threshold",
-        None,
-        FigureUnit.SHARE,
-    ),
-    FindingKind.OPEN_LONG: Limit(
-        "{what} is open since {figure}, more than {limit}",
-        "metastore.compactor.oldest.open.txn.threshold.warning",
-        "metastore.compactor.oldest.open.txn.threshold.error",
-        FigureUnit.SECONDS,
-    ),
-    FindingKind.ABORTED_LONG: Limit(
-        "{what} is aborted and remembered since {figure}, more than {limit}",
-        "metastore.compactor.oldest.uncleaned.aborted.txn.time.threshold.warning",
-        "metastore.compactor.oldest.uncleaned.aborted.txn.time.threshold.error",
-        FigureUnit.SECONDS,
-    ),
-    FindingKind.ABORTED_LEFT: Limit("{what}", ABORTED_TXN_KEY),
-    FindingKind.ABORTED_IN_TABLE: Limit(
-        "{figure} of its write ids are aborted, more than {limit}", "metastore.acidmetrics.table.aborted.txns.threshold"
-    ),
-    FindingKind.ABORTED_IN_TABLES: Limit(
-        "{what}", None, "metastore.compactor.tables.with.aborted.txn.threshold", at_least=True
-    ),
-    FindingKind.BLOCKED_BY_TXN: Limit("{what}, there since {figure}", _UNCLEANED, None, FigureUnit.SECONDS),
-    FindingKind.BLOCKED_BY_LOCK: Limit("{what}, there since {figure}", _UNCLEANED, None, FigureUnit.SECONDS),
-    FindingKind.MANY_DELTAS: Limit(
-        "{figure} deltas are to be merged by every reader, more than {limit}",
-        "hive.compactor.active.delta.dir.threshold",
-    ),
-    FindingKind.MANY_OBSOLETE: Limit(
-        "{figure} directories are obsolete, more than {limit}", "hive.compactor.obsolete.delta.dir.threshold"
-    ),
-    FindingKind.MANY_SMALL: Limit(
-        "{figure} deltas are small, more than {limit}", "hive.compactor.small.delta.dir.threshold"
-    ),
-    FindingKind.MUCH_TO_CLEAN: Limit(
-        "{figure} bytes wait for cleaning, more than {limit}", "acidlib.status.obsolete.bytes.threshold"
-    ),
-    FindingKind.HEAVY_DELTAS: Limit(
-        "its deltas have {figure} times the bytes of its base, more than {limit}",
-        "acidlib.status.delta.ratio.threshold",
-        None,
-        FigureUnit.RATIO,
-    ),
-}
-"""The limit that makes a finding of a kind."""
-OLDEST_ROLLED_BACK = Limit("{what}", ABORTED_TXN_TIME_KEY, None, FigureUnit.SECONDS)
-"""The other limit of `FindingKind.ABORTED_LEFT`."""
-
-CLOCK_SECONDS = 300.0
-"""Seconds by which the clocks of two machines may differ without a finding."""
-_WORST = 5
-_QUEUED = (State.INITIATED, State.WORKING, State.READY_FOR_CLEANING)
-_ENDED_BADLY = (State.FAILED, State.ATTEMPTED)
-_DONE = (State.SUCCEEDED, State.READY_FOR_CLEANING)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something that is wrong: how bad it is, what it is about (nothing: everything), and one line that says all.
+    """Something that is wrong at a table or place (everywhere, if it has no `ref`), as one sentence.
 
-    setting  which limit was passed; None where no setting says so
+    setting  key of the limit that is passed; None where no setting is involved
     """
 
-    level: Level
     kind: FindingKind
     reason: str
+    level: Level = Level.WARNING
     ref: TableRef | None = None
     location: str | None = None
     setting: str | None = None
@@ -237,7 +105,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
-    """One open or aborted transaction; ages are seconds, None where they are not known."""
+    """One open or aborted transaction; its age and the time since its last heartbeat are seconds, None if unknown."""
 
     id: int
     is_open: bool
@@ -249,7 +117,7 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleaningBlocker:
-    """What a request that is ready for cleaning waits for: a `transaction` or a `lock`, whose, and for how long."""
+    """A `transaction` or a `lock` that keeps a request from being cleaned; `age` is seconds, None if unknown."""
 
     request_id: int
     ref: TableRef
@@ -262,21 +130,21 @@ class CleaningBlocker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceFigures:
-    """What one listing of a place shows.
+    """Figures of one listed place.
 
-    deltas           that a reader has to merge, and `small_deltas`, those of them that are small
-    ratio            of delta bytes to base bytes; None without a base
-    obsolete         directories and files that no reader needs any more, `obsolete_bytes` what is in them
-    aborted          directories of nothing but aborted transactions, which are among the obsolete
-    idle             seconds since the newest file there was written; None without one
-    due              why it should be compacted, by the thresholds of the initiator; None where it should not
-    refused          why a worker would refuse that, as the place is
-    switched_off     why it is not compacted automatically
-    cleaning_forbidden  why nothing may be removed there
-    unfinished       publications that a run has begun and not finished
-    claim_left_by    whose claim it is, where that run counts as dead
-    staging, removed  names of what dead runs may have left
-    problem          why it could not be looked at or judged: its kind, and a sentence
+    deltas           current delta directories, which a reader has to merge; `small_deltas` are the small ones of them
+    ratio            delta bytes divided by base bytes; None without a base
+    obsolete         directories and files that no reader needs any more, with `obsolete_bytes` in them
+    aborted          directories of nothing but aborted transactions, counted in `obsolete` as well
+    idle             seconds since the newest file was written; None without a file
+    due              why the initiator's thresholds call for a compaction; None if they do not
+    refused          why a worker would refuse that compaction; None if it would not
+    switched_off     why the place is not compacted automatically; None if it is
+    cleaning_forbidden  why nothing may be removed; None if it may
+    unfinished       number of publications that a run has begun and not finished
+    claim_left_by    owner of a claim whose run counts as dead
+    staging, removed  names of directories that dead runs may have left behind
+    problem          why the place could not be listed or judged, as a kind and a sentence
     """
 
     ref: TableRef
@@ -305,17 +173,18 @@ class PlaceFigures:
 class StatusSnapshot:
     """Everything that one look saw, at `now_ms`.
 
-    requests      of the queue and the history
-    hosts         that queued requests, `versions` of who worked on them, where a metastore tells them
-    gone          the requests that are worked on by a run that is known to have ended
-    transactions  open and aborted, `blockers` what they keep from being cleaned; both None without a metastore
-    txn_timeout   seconds without a sign of life after which the metastore ends a transaction; None where not known
-    aborted       how many write ids of each table are aborted
-    uncleaned     why no cleaner sees to transactions that were rolled back; None where one does
-    places        that were listed, of so many `known_places`; both None where nothing was to be listed
-    found         what the look itself found to be wrong
-    by_location   places are distinguished by where they lie, not by their names
-    tells_queued  requests say when they were queued; those of Hive 3.1's own queue do not
+    requests      the queue and its history
+    hosts         hosts that queued requests; `versions` of the workers, where a metastore tells them
+    gone          ids of requests whose run is known to have ended
+    transactions  open and aborted ones, and `blockers`, those that keep requests from being cleaned; None without a
+                  metastore
+    txn_timeout   seconds without a heartbeat after which the metastore aborts a transaction; None if unknown
+    aborted       number of aborted write ids by table
+    uncleaned     why no cleaner sees to rolled back transactions; None where one does
+    places        the listed ones of `known_places` places; both None where nothing was to be listed
+    findings      findings of the look itself
+    by_location   places are distinguished by their locations, not by their names
+    tells_queued  requests have the time at which they were queued; those in Hive 3.1's own queue have not
     """
 
     now_ms: int
@@ -330,14 +199,161 @@ class StatusSnapshot:
     uncleaned: str | None = None
     places: tuple[PlaceFigures, ...] | None = None
     known_places: int | None = None
-    found: tuple[Finding, ...] = ()
+    findings: tuple[Finding, ...] = ()
     by_location: bool = False
     tells_queued: bool = True
 
 
+class FigureUnit(enum.Enum):
+    """The unit of a figure and of its limit."""
+
+    NUMBER = "number"
+    RATIO = "ratio"
+    SHARE = "share"
+    SECONDS = "seconds"
+
+    def words(self, value: float) -> str:
+        """Return a figure as it stands in a sentence."""
+        match self:
+            case FigureUnit.SECONDS:
+                return age_words(value)
+            case FigureUnit.SHARE:
+                return f"{value:.1%}"
+            case FigureUnit.RATIO:
+                return f"{value:,.1f}".removesuffix(".0")
+        return f"{value:,.0f}"
+
+
+Limits = Mapping[str, float]
+"""Values of the settings in `LIMITS` by key, durations in seconds; 0, or a missing key, is no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A limit on a figure: a warning, or an error, where the figure is above the value of a setting.
+
+    message         reason of the finding, with `{subject}`, the `{figure}` and the `{limit}` that it passes
+    warning, error  keys of the settings; None where there is no such level
+    at_least        a figure equal to the limit passes it, too
+    of_place        the field of `PlaceFigures` that has the figure; None for figures of something else
+    """
+
+    message: str
+    warning: str | None
+    error: str | None = None
+    unit: FigureUnit = FigureUnit.NUMBER
+    at_least: bool = False
+    of_place: str | None = None
+
+    def passed(self, limits: Limits, figure: float) -> tuple[Level, str] | None:
+        """Return the level of a figure, and the key of the limit that it passes; None where it passes none."""
+        for level, key in ((Level.ERROR, self.error), (Level.WARNING, self.warning)):
+            limit = limits.get(key or "", 0)
+            if key is not None and limit > 0 and (figure > limit or (self.at_least and figure == limit)):
+                return level, key
+        return None
+
+
+_UNCLEANED = "metastore.compactor.oldest.uncleaned.compaction.time.threshold"
+
+LIMITS = {
+    FindingKind.INITIATED_LONG: Limit(
+        "{subject} has been waiting for {figure} to be started, more than {limit}",
+        "metastore.compactor.oldest.initiated.compaction.time.threshold.warning",
+        "metastore.compactor.oldest.initiated.compaction.time.threshold.error",
+        FigureUnit.SECONDS,
+    ),
+    FindingKind.WORKING_LONG: Limit(
+        "{subject} has been running for {figure}, more than {limit}",
+        "acidlib.status.working.threshold",
+        "hive.compactor.worker.timeout",
+        FigureUnit.SECONDS,
+    ),
+    FindingKind.READY_LONG: Limit(
+        "{subject} has been waiting for {figure} to be cleaned, more than {limit}",
+        _UNCLEANED,
+        unit=FigureUnit.SECONDS,
+    ),
+    FindingKind.HELD_BACK: Limit(
+        "the last {figure} compactions failed, so the place is no longer queued automatically{subject}",
+        None,
+        "metastore.compactor.initiator.failed.compacts.threshold",
+        at_least=True,
+    ),
+    FindingKind.REFUSED: Limit("{subject}", "acidlib.status.refused.threshold", at_least=True),
+    FindingKind.FAILURE_RATIO: Limit(
+        "the last compaction of {subject} failed or was not initiated: {figure}, more than {limit}",
+        "metastore.compactor.failed.compaction.ratio.threshold",
+        unit=FigureUnit.SHARE,
+    ),
+    FindingKind.OPEN_LONG: Limit(
+        "{subject} has been open for {figure}, more than {limit}",
+        "metastore.compactor.oldest.open.txn.threshold.warning",
+        "metastore.compactor.oldest.open.txn.threshold.error",
+        FigureUnit.SECONDS,
+    ),
+    FindingKind.ABORTED_LONG: Limit(
+        "{subject} was begun {figure} ago, more than {limit}, and the metastore still remembers it as aborted",
+        "metastore.compactor.oldest.uncleaned.aborted.txn.time.threshold.warning",
+        "metastore.compactor.oldest.uncleaned.aborted.txn.time.threshold.error",
+        FigureUnit.SECONDS,
+    ),
+    FindingKind.ABORTED_LEFT: Limit("{subject}", ABORTED_TXN_KEY),
+    FindingKind.ABORTED_IN_TABLE: Limit(
+        "{figure} of its write ids are aborted, more than {limit}", "metastore.acidmetrics.table.aborted.txns.threshold"
+    ),
+    FindingKind.ABORTED_IN_TABLES: Limit(
+        "{subject}", None, "metastore.compactor.tables.with.aborted.txn.threshold", at_least=True
+    ),
+    FindingKind.BLOCKED_BY_TXN: Limit("{subject}, {figure} old", _UNCLEANED, unit=FigureUnit.SECONDS),
+    FindingKind.BLOCKED_BY_LOCK: Limit("{subject}, {figure} old", _UNCLEANED, unit=FigureUnit.SECONDS),
+    FindingKind.MANY_DELTAS: Limit(
+        "{figure} deltas have to be merged by readers, more than {limit}",
+        "hive.compactor.active.delta.dir.threshold",
+        of_place="deltas",
+    ),
+    FindingKind.MANY_OBSOLETE: Limit(
+        "{figure} directories are obsolete, more than {limit}",
+        "hive.compactor.obsolete.delta.dir.threshold",
+        of_place="obsolete",
+    ),
+    FindingKind.MANY_SMALL: Limit(
+        "{figure} deltas are small, more than {limit}",
+        "hive.compactor.small.delta.dir.threshold",
+        of_place="small_deltas",
+    ),
+    FindingKind.MUCH_TO_CLEAN: Limit(
+        "{figure} bytes wait for cleaning, more than {limit}",
+        "acidlib.status.obsolete.bytes.threshold",
+        of_place="obsolete_bytes",
+    ),
+    FindingKind.HEAVY_DELTAS: Limit(
+        "its deltas have {figure} times the bytes of its base, more than {limit}",
+        "acidlib.status.delta.ratio.threshold",
+        unit=FigureUnit.RATIO,
+        of_place="ratio",
+    ),
+}
+"""The limit of each kind of finding that has one."""
+OLDEST_ROLLED_BACK = Limit("{subject}", ABORTED_TXN_TIME_KEY, unit=FigureUnit.SECONDS)
+"""The second limit of `FindingKind.ABORTED_LEFT`: the age of the oldest transaction."""
+
+CLOCK_SECONDS = 300.0
+"""Seconds by which the clocks of two machines may differ without a finding."""
+_WORST = 5
+_AGE_KINDS = {
+    State.INITIATED: FindingKind.INITIATED_LONG,
+    State.WORKING: FindingKind.WORKING_LONG,
+    State.READY_FOR_CLEANING: FindingKind.READY_LONG,
+}
+"""The states of the queue, each with the finding of a request that stays in it for too long."""
+_ENDED_BADLY = (State.FAILED, State.ATTEMPTED)
+_DONE = (State.SUCCEEDED, State.READY_FOR_CLEANING)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InState:
-    """The requests in one state: how many, and the age in seconds and the name of the oldest."""
+class StateFigures:
+    """The requests in one state: their number, and the age in seconds and the name of the oldest."""
 
     count: int = 0
     oldest: float | None = None
@@ -346,19 +362,20 @@ class InState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFigures:
-    """Figures of one table; without `ref` of all tables.
+    """Figures of one table, or of all tables if it has no `ref`.
 
-    places, looked_at  how many there are and how many of them were listed; None where nothing was to be listed
-    failed, refused    the longest row of failures and of refusals at one place, and which
-    aborted_write_ids  that the metastore remembers; None without one
-    most_deltas, worst_ratio, most_obsolete  the places with most of it, the worst first; none where nothing was listed
-    obsolete_bytes     of all places that were listed
+    findings           their number, and `level` that of the worst
+    failed, refused    length of the longest row of failures, and of refusals, at one place, with the name of that place
+    aborted_write_ids  aborted write ids that the metastore remembers; None without a metastore or listings
+    places, looked_at  number of places, and of those that were listed; None where nothing was to be listed
+    most_deltas, worst_ratio, most_obsolete  the places with the largest figure, the largest first
+    obsolete_bytes     sum over the listed places; None without any
     """
 
     ref: TableRef | None = None
     level: Level = Level.OK
     findings: int = 0
-    requests: Mapping[State, InState] = field(default_factory=dict)
+    requests: Mapping[State, StateFigures] = field(default_factory=dict)
     failed: int = 0
     failed_name: str | None = None
     refused: int = 0
@@ -375,7 +392,7 @@ class TableFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """State of all tables: what is wrong, worst first, figures, the oldest transactions, and what blocks cleaning."""
+    """State of all tables: findings, worst first, figures, the oldest transactions, and what blocks cleaning."""
 
     findings: tuple[Finding, ...]
     totals: TableFigures
@@ -389,76 +406,38 @@ class Status:
 
 def status_of(seen: StatusSnapshot, limits: Limits) -> Status:
     """Return every finding, worst first, then by name; figures of all and of each table, the worst table first."""
-    # the requests of each place, newest first; ids of two queues say nothing of each other
-    by_place: dict[object, list[CompactionRequest]] = {}
-    for row in sorted(seen.requests, key=lambda row: row.id, reverse=True):
-        place = (row.facts.location, row.ref) if seen.by_location else (row.facts.metastore, row.ref)
-        by_place.setdefault(place, []).append(row)
-    histories = list(by_place.values())
-    found = [*seen.found, *_about_requests(seen, limits)]
+    findings = [*seen.findings]
+    for request in seen.requests:
+        findings += _about(request, _request_findings(request, seen, limits))
+    histories = _histories(seen)
     for history in histories:
-        found += _about_history(history, limits)
-    found += _about_failures_and_hosts(seen, histories, limits)
-    found += _about_transactions(seen, limits)
-    for listed in seen.places or ():
-        found += _about_place(listed, limits)
-    findings = sorted(found, key=lambda one: (-one.level, "" if one.ref is None else str(one.ref), one.kind.value))
+        findings += _history_findings(history, limits)
+    findings += _queue_findings(seen, histories, limits)
+    findings += _transaction_findings(seen, limits)
+    for place in seen.places or ():
+        judged = _place_findings(place, limits)
+        findings += (replace(finding, ref=place.ref, location=place.location) for finding in judged)
+    findings.sort(key=lambda finding: (-finding.level, str(finding.ref or ""), finding.kind.value))
+    tables = sorted(_tables(seen, findings), key=lambda table: (-table.level, -table.findings, table.ref))
     txns = seen.transactions
-    opened = [one for one in txns or () if one.is_open]
-    aborted = [one for one in txns or () if not one.is_open]
+    opened = [txn for txn in txns or () if txn.is_open]
+    aborted = [txn for txn in txns or () if not txn.is_open]
     return Status(
         findings=tuple(findings),
-        totals=replace(
-            _figures(seen, histories, findings, seen.requests, seen.places),
-            places=seen.known_places,
-            blockers=len(seen.blockers or ()),
-            aborted_write_ids=sum(seen.aborted.values()) if _knows_write_ids(seen) else None,
-        ),
-        tables=tuple(sorted(_tables(seen, histories, findings), key=lambda one: (-one.level, -one.findings, one.ref))),
-        oldest_open=max(opened, key=lambda one: one.age or 0, default=None),
-        oldest_aborted=max(aborted, key=lambda one: one.age or 0, default=None),
+        totals=_figures(seen, findings),
+        tables=tuple(tables),
+        oldest_open=max(opened, key=lambda txn: txn.age or 0, default=None),
+        oldest_aborted=max(aborted, key=lambda txn: txn.age or 0, default=None),
         open_count=None if txns is None else len(opened),
         aborted_count=None if txns is None else len(aborted),
         blockers=seen.blockers,
     )
 
 
-Place = tuple[TableRef | None, str | None]
-"""Names and location of what a finding is about; both None: of everything."""
-_EVERYTHING: Place = (None, None)
-
-
-def _finding(
-    kind: FindingKind,
-    reason: str,
-    where: Place = _EVERYTHING,
-    level: Level = Level.WARNING,
-    setting: str | None = None,
-) -> Finding:
-    return Finding(level=level, kind=kind, reason=reason, ref=where[0], location=where[1], setting=setting)
-
-
-def _over(
-    limits: Limits, kind: FindingKind, figure: float | None, where: Place = _EVERYTHING, what: str = ""
-) -> Iterator[Finding]:
-    """Yield the finding of a figure that passes its limit; one that is not known passes none."""
-    limit = LIMITS[kind]
-    passed = None if figure is None else limit.passed(limits, figure)
-    if figure is not None and passed is not None:
-        level, key = passed
-        words = {"what": what, "figure": limit.unit.words(figure), "limit": limit.unit.words(limits[key])}
-        yield _finding(kind, limit.message.format(**words), where, level, key)
-
-
-def _where(request: CompactionRequest) -> Place:
-    location = request.facts.location
-    return request.ref, None if location is None else str(location)
-
-
 def age_of(request: CompactionRequest, now_ms: int) -> float | None:
-    """Return for how many seconds a request has been in its state; None where that is not known.
+    """Return the seconds for which a request has been in its state; None if unknown.
 
-    Source: Hive 4 `AcidMetricService`: since it was queued, begun, or committed.
+    Source: Hive 4 `AcidMetricService`: since it was queued, started, or committed.
     """
     since = {
         State.INITIATED: request.enqueue_ms,
@@ -468,128 +447,148 @@ def age_of(request: CompactionRequest, now_ms: int) -> float | None:
     return None if since is None else (now_ms - since) / 1000
 
 
-def _about_requests(seen: StatusSnapshot, limits: Limits) -> Iterator[Finding]:
-    """Yield findings about the requests of the queue, each for itself. An age that is not known is never long."""
-    for one in seen.requests:
-        where, age = _where(one), age_of(one, seen.now_ms)
-        what = f"request {one.id} ({one.type.label.lower()})"
-        if one.facts.problems:
-            reason = f"{what} {'; '.join(one.facts.problems.values())}"
-            yield _finding(FindingKind.NOT_UNDERSTOOD, reason, where, Level.ERROR)
-        match one.state:
-            case State.INITIATED:
-                yield from _over(limits, FindingKind.INITIATED_LONG, age, where, what)
-            case State.WORKING:
-                yield from _over(limits, FindingKind.WORKING_LONG, age, where, what)
-                if not one.worker_id:
-                    yield _finding(FindingKind.WORKER_UNKNOWN, f"{what} is worked on by nobody who is known", where)
-                elif one.id in seen.gone:
-                    reason = f"{what} was worked on by {one.worker_id}, which has ended; the next run gives it back"
-                    yield _finding(FindingKind.WORKER_GONE, reason, where)
-            case State.READY_FOR_CLEANING:
-                yield from _over(limits, FindingKind.READY_LONG, age, where, what)
-                tells_commit = one.type is not CompactionType.REBALANCE
-                if one.txn_id is not None and one.commit_ms is None and tells_commit:
-                    reason = f"{what} is ready for cleaning, and its transaction {one.txn_id} has not committed"
-                    yield _finding(FindingKind.NOT_COMMITTED, reason, where)
-                if one.retry_retention_ms or one.error_message:
-                    yield _finding(FindingKind.CLEANING_RETRIED, f"{what} could not be cleaned{_why(one)}", where)
-            case _:
-                continue
-        is_in_state = f"{what} is {one.state.label}"
-        if one.type is CompactionType.ABORT_TXN_CLEANUP:
-            yield _finding(FindingKind.OTHERS_WORK, f"{is_in_state}, and is left to Hive's own compactor", where)
-        if age is None and (seen.tells_queued or one.state is not State.INITIATED):
-            yield _finding(FindingKind.AGE_UNKNOWN, f"{is_in_state}, nobody knows since when", where)
-        elif age is not None and age < -CLOCK_SECONDS:
-            reason = f"{is_in_state} since {age_words(-age)} from now: the clocks of two machines differ"
-            yield _finding(FindingKind.FROM_THE_FUTURE, reason, where)
+def _about(request: CompactionRequest, findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield findings with the names and the location of a request's place."""
+    location = None if request.facts.location is None else str(request.facts.location)
+    return (replace(finding, ref=request.ref, location=location) for finding in findings)
 
 
-def _why(request: CompactionRequest) -> str:
+def _above_limit(limits: Limits, kind: FindingKind, figure: float | None, subject: str = "") -> Iterator[Finding]:
+    """Yield the finding of a figure that passes its limit; an unknown figure passes none."""
+    limit = LIMITS[kind]
+    passed = None if figure is None else limit.passed(limits, figure)
+    if figure is not None and passed is not None:
+        level, key = passed
+        words = {"subject": subject, "figure": limit.unit.words(figure), "limit": limit.unit.words(limits[key])}
+        yield Finding(kind, limit.message.format(**words), level, setting=key)
+
+
+def _request_findings(request: CompactionRequest, seen: StatusSnapshot, limits: Limits) -> Iterator[Finding]:
+    """Yield findings about one request of the queue by itself. A request of unknown age is never too old."""
+    state, age = request.state, age_of(request, seen.now_ms)
+    subject = f"request {request.id} ({request.type.label.lower()})"
+    if request.facts.problems:
+        reason = f"{subject} {'; '.join(request.facts.problems.values())}"
+        yield Finding(FindingKind.NOT_UNDERSTOOD, reason, Level.ERROR)
+    if state not in _AGE_KINDS:
+        return
+    yield from _above_limit(limits, _AGE_KINDS[state], age, subject)
+    if state is State.WORKING and not request.worker_id:
+        yield Finding(FindingKind.WORKER_UNKNOWN, f"{subject} is working, and names no worker")
+    elif state is State.WORKING and request.id in seen.gone:
+        reason = f"the run of {subject}, {request.worker_id}, has ended; the next run gives the request back"
+        yield Finding(FindingKind.WORKER_GONE, reason)
+    if state is State.READY_FOR_CLEANING:
+        commit_is_noted = request.type is not CompactionType.REBALANCE
+        if request.txn_id is not None and request.commit_ms is None and commit_is_noted:
+            reason = f"{subject} is ready for cleaning, and its transaction {request.txn_id} has not committed"
+            yield Finding(FindingKind.NOT_COMMITTED, reason)
+        if request.retry_retention_ms or request.error_message:
+            yield Finding(FindingKind.CLEANING_RETRIED, f"{subject} could not be cleaned{_error_of(request)}")
+    is_in_state = f"{subject} is {state.label}"
+    if request.type is CompactionType.ABORT_TXN_CLEANUP:
+        yield Finding(FindingKind.OTHERS_WORK, f"{is_in_state}, and is left to Hive's own compactor")
+    if age is None and (seen.tells_queued or state is not State.INITIATED):
+        yield Finding(FindingKind.AGE_UNKNOWN, f"{is_in_state}, and it is unknown since when")
+    elif age is not None and age < -CLOCK_SECONDS:
+        reason = f"{is_in_state} since {age_words(-age)} from now: the clocks of two machines differ"
+        yield Finding(FindingKind.FROM_THE_FUTURE, reason)
+
+
+def _error_of(request: CompactionRequest) -> str:
     return f": {request.error_message}" if request.error_message else ""
 
 
-def _about_history(newest: Sequence[CompactionRequest], limits: Limits) -> Iterator[Finding]:
+def _histories(seen: StatusSnapshot) -> list[list[CompactionRequest]]:
+    """Return the requests of each place, newest first. Ids of two queues cannot be compared with each other."""
+    by_place: dict[object, list[CompactionRequest]] = {}
+    for request in sorted(seen.requests, key=lambda request: request.id, reverse=True):
+        place = request.facts.location if seen.by_location else request.facts.metastore
+        by_place.setdefault((place, request.ref), []).append(request)
+    return list(by_place.values())
+
+
+def _history_findings(newest: Sequence[CompactionRequest], limits: Limits) -> Iterator[Finding]:
     """Yield findings about all requests of one place, newest first: how the last ones ended, and whether two wait."""
-    held = quarantining_request(
-        row for row in newest if row.state is not State.WORKING
-    )  # that may be verified just now
-    if held is not None:
-        yield _finding(FindingKind.UNVERIFIED, quarantine_reason(held), _where(held), Level.ERROR)
+    # a result may be under verification while its request is working
+    quarantining = quarantining_request(row for row in newest if row.state is not State.WORKING)
+    if quarantining is not None:
+        reason = quarantine_reason(quarantining)
+        yield from _about(quarantining, [Finding(FindingKind.UNVERIFIED, reason, Level.ERROR)])
     waiting = [row for row in newest if row.state in (State.INITIATED, State.WORKING)]
     if len(waiting) > 1:
         ids = ", ".join(str(row.id) for row in reversed(waiting))
-        yield _finding(FindingKind.TWICE, f"requests {ids} are for the same place", _where(waiting[0]))
+        yield from _about(waiting[0], [Finding(FindingKind.TWICE, f"requests {ids} are for the same place")])
     last = next((row for row in newest if row.state not in (State.INITIATED, State.WORKING)), None)
     if last is None:
         return
-    where, why = _where(last), _why(last)
-    failed = 0 if held is not None else count_in_a_row(newest, State.FAILED)
+    error, ended = _error_of(last), list[Finding]()
+    failed = 0 if quarantining is not None else count_in_a_row(newest, State.FAILED)
     if failed:
-        held_back = list(_over(limits, FindingKind.HELD_BACK, failed, where, why))
-        yield from held_back or [_finding(FindingKind.FAILED, f"request {last.id} failed{why}", where)]
+        ended += _above_limit(limits, FindingKind.HELD_BACK, failed, error)
+        ended = ended or [Finding(FindingKind.FAILED, f"request {last.id} failed{error}")]
     elif last.state is State.ATTEMPTED:
-        yield _finding(FindingKind.NOT_INITIATED, f"request {last.id} was not initiated{why}", where)
+        ended.append(Finding(FindingKind.NOT_INITIATED, f"request {last.id} was not initiated{error}"))
     elif last.state is State.ABORTED:
-        yield _finding(FindingKind.ABORTED_BY_HAND, f"request {last.id} was aborted by hand", where)
+        ended.append(Finding(FindingKind.ABORTED_BY_HAND, f"request {last.id} was aborted by hand"))
     refused = count_in_a_row(newest, State.REFUSED)
-    what = f"the last {plural(refused, 'request was', 'requests were')} refused{why}"
-    yield from _over(limits, FindingKind.REFUSED, refused, where, what)
+    subject = f"the last {plural(refused, 'request was', 'requests were')} refused{error}"
+    ended += _above_limit(limits, FindingKind.REFUSED, refused, subject)
+    yield from _about(last, ended)
 
 
 def count_in_a_row(newest: Sequence[CompactionRequest], state: State) -> int:
     """Return how many requests of one place, given newest first, have ended last in this state, one after the other.
 
-    Those that still wait or are worked on do not count; a refusal says nothing of a failure, nor the other way round.
-    A place that was found to be compact already was well then, whatever was before.
+    Requests that wait or are working do not count. A refusal does not end a row of failures, nor a failure one of
+    refusals. A place that was found to be compact already ends every row: all was well then.
     """
     counted = 0
-    for one in newest:
-        if was_compact(one):
+    for request in newest:
+        if was_compact(request):
             break
-        if one.state is state:
+        if request.state is state:
             counted += 1
-        elif one.state in (*_DONE, *_ENDED_BADLY, State.REFUSED, State.ABORTED):
+        elif request.state in (*_DONE, *_ENDED_BADLY, State.REFUSED, State.ABORTED):
             break
     return counted
 
 
-def _about_failures_and_hosts(
+def _queue_findings(
     seen: StatusSnapshot, histories: Sequence[Sequence[CompactionRequest]], limits: Limits
 ) -> Iterator[Finding]:
-    """Yield findings about how the last compaction of each place ended, and about which machines queue and work.
+    """Yield findings about the whole queue: the share of places that failed last, and the hosts that queue and work.
 
-    Hive 4 `AcidMetricService` counts failures so, too; Cloudera warns of more than one host that initiates, and of
-    several versions.
+    Hive 4 `AcidMetricService` counts failures in the same way; Cloudera warns of more than one host that initiates, and
+    of several versions.
     """
     ended = [rows[0].state for rows in histories if rows[0].state in (*_ENDED_BADLY, State.SUCCEEDED)]
     if ended:
         bad = sum(state in _ENDED_BADLY for state in ended)
-        what = f"{bad:,} of {plural(len(ended), 'place')}"
-        yield from _over(limits, FindingKind.FAILURE_RATIO, bad / len(ended), what=what)
-    for kind, found, what in (
+        subject = f"{bad:,} of {plural(len(ended), 'place')}"
+        yield from _above_limit(limits, FindingKind.FAILURE_RATIO, bad / len(ended), subject)
+    for kind, names, activity in (
         (FindingKind.SEVERAL_INITIATORS, sorted(set(seen.hosts)), "hosts queue compactions"),
         (FindingKind.SEVERAL_VERSIONS, sorted(set(seen.versions)), "versions work on the queue"),
     ):
-        if len(found) > 1:
-            yield _finding(kind, f"{len(found)} {what}: {', '.join(found)}")
+        if len(names) > 1:
+            yield Finding(kind, f"{len(names)} {activity}: {', '.join(names)}")
 
 
-def _about_transactions(seen: StatusSnapshot, limits: Limits) -> Iterator[Finding]:
+def _transaction_findings(seen: StatusSnapshot, limits: Limits) -> Iterator[Finding]:
     """Yield findings about transactions that are too old, that no cleaner sees to, or that keep requests waiting."""
-    for one in seen.transactions or ():
-        what = f"transaction {one.id} of {one.user} at {one.host}"
-        kind = FindingKind.OPEN_LONG if one.is_open else FindingKind.ABORTED_LONG
-        too_old = list(_over(limits, kind, one.age, what=what))
+    for txn in seen.transactions or ():
+        subject = f"transaction {txn.id} of {txn.user} at {txn.host}"
+        kind = FindingKind.OPEN_LONG if txn.is_open else FindingKind.ABORTED_LONG
+        too_old = list(_above_limit(limits, kind, txn.age, subject))
         yield from too_old
-        silence = one.silent or 0
-        if one.is_open and not too_old and seen.txn_timeout and silence > 2 * seen.txn_timeout:
-            reason = f"{what} is open, and gave no sign of life since {age_words(silence)}"
-            yield _finding(FindingKind.OPEN_SILENT, reason)
+        silence = txn.silent or 0
+        if txn.is_open and not too_old and seen.txn_timeout and silence > 2 * seen.txn_timeout:
+            reason = f"{subject} is open, and has given no sign of life for {age_words(silence)}"
+            yield Finding(FindingKind.OPEN_SILENT, reason)
 
-    rolled_back = [one for one in seen.transactions or () if not one.is_open]
-    oldest = max((one.age or 0 for one in rolled_back), default=0)
+    rolled_back = [txn for txn in seen.transactions or () if not txn.is_open]
+    oldest = max((txn.age or 0 for txn in rolled_back), default=0)
     passed = LIMITS[FindingKind.ABORTED_LEFT].passed(limits, len(rolled_back))
     passed = passed or OLDEST_ROLLED_BACK.passed(limits, oldest)
     if seen.uncleaned is not None and passed is not None:
@@ -597,140 +596,125 @@ def _about_transactions(seen: StatusSnapshot, limits: Limits) -> Iterator[Findin
         wrote = f", with {plural(sum(tables), 'write id')} in {plural(len(tables), 'table')}" if tables else ""
         wait = plural(len(rolled_back), "rolled back transaction waits", "rolled back transactions wait")
         reason = f"{wait} to be cleaned after{wrote}, the oldest begun {age_words(oldest)} ago: {seen.uncleaned}"
-        yield _finding(FindingKind.ABORTED_LEFT, reason, setting=passed[1])
+        yield Finding(FindingKind.ABORTED_LEFT, reason, setting=passed[1])
 
-    counts = sorted(seen.aborted.items())
-    many = [one for ref, n in counts for one in _over(limits, FindingKind.ABORTED_IN_TABLE, n, (ref, None))]
+    many = [
+        replace(finding, ref=ref)
+        for ref, count in sorted(seen.aborted.items())
+        for finding in _above_limit(limits, FindingKind.ABORTED_IN_TABLE, count)
+    ]
     yield from many
     if many:
         most = FigureUnit.NUMBER.words(limits[many[0].setting or ""])
-        what = f"{plural(len(many), 'table has', 'tables have')} more than {most} aborted write ids"
-        yield from _over(limits, FindingKind.ABORTED_IN_TABLES, len(many), what=what)
+        subject = f"{plural(len(many), 'table has', 'tables have')} more than {most} aborted write ids"
+        yield from _above_limit(limits, FindingKind.ABORTED_IN_TABLES, len(many), subject)
 
     for blocker in seen.blockers or ():
         kind = FindingKind.BLOCKED_BY_LOCK if blocker.kind == "lock" else FindingKind.BLOCKED_BY_TXN
-        what = f"{blocker.kind} {blocker.id} of {blocker.user} at {blocker.host}"
-        what = f"request {blocker.request_id} waits for {what}"
-        yield from _over(limits, kind, blocker.age, (blocker.ref, None), what)
+        holder = f"{blocker.kind} {blocker.id} of {blocker.user} at {blocker.host}"
+        subject = f"request {blocker.request_id} waits for {holder}"
+        for finding in _above_limit(limits, kind, blocker.age, subject):
+            yield replace(finding, ref=blocker.ref)
 
 
-def _about_place(place: PlaceFigures, limits: Limits) -> Iterator[Finding]:
-    """Yield findings about what a listing shows of one place, and what dead runs left there."""
-    where, idle = (place.ref, place.location), place.idle or 0
+def _place_findings(place: PlaceFigures, limits: Limits) -> Iterator[Finding]:
+    """Yield findings about a listed place, and about leftovers of dead runs there."""
     if place.problem is not None:
         kind, reason = place.problem
         level = Level.WARNING if kind in (FindingKind.CHANGING, FindingKind.NOT_JUDGED) else Level.ERROR
-        yield _finding(kind, reason, where, level)
-    for kind, figure in (
-        (FindingKind.MANY_DELTAS, place.deltas),
-        (FindingKind.MANY_OBSOLETE, place.obsolete),
-        (FindingKind.MANY_SMALL, place.small_deltas),
-        (FindingKind.MUCH_TO_CLEAN, place.obsolete_bytes),
-        (FindingKind.HEAVY_DELTAS, place.ratio),
-    ):
-        yield from _over(limits, kind, figure, where)
+        yield Finding(kind, reason, level)
+    for kind, limit in LIMITS.items():
+        if limit.of_place is not None:
+            yield from _above_limit(limits, kind, getattr(place, limit.of_place))
     # a cleaning that waits for so long, and an initiator that has not queued it for so long, are late here, too
+    idle = place.idle or 0
     if place.aborted and LIMITS[FindingKind.READY_LONG].passed(limits, idle):
-        held = plural(place.aborted, "directory holds", "directories hold")
-        yield _finding(FindingKind.ABORTED_ON_DISK, f"{held} nothing but rows of aborted transactions", where)
+        count = plural(place.aborted, "directory holds", "directories hold")
+        yield Finding(FindingKind.ABORTED_ON_DISK, f"{count} nothing but rows of aborted transactions")
     if place.due and place.switched_off:
-        yield _finding(FindingKind.SWITCHED_OFF, f"{place.switched_off}, and {place.due}", where)
+        yield Finding(FindingKind.SWITCHED_OFF, f"{place.switched_off}, and {place.due}")
     elif place.due and place.refused:
-        yield _finding(FindingKind.NOT_COMPACTABLE, f"{place.refused}; it is due, as {place.due}", where)
+        yield Finding(FindingKind.NOT_COMPACTABLE, f"{place.refused}; it is due, as {place.due}")
     elif place.due and LIMITS[FindingKind.INITIATED_LONG].passed(limits, idle):
-        yield _finding(FindingKind.DUE, f"no request for it waits, and {place.due}", where)
+        yield Finding(FindingKind.DUE, f"no request for it waits, and {place.due}")
     if place.obsolete and place.cleaning_forbidden:
         reason = f"{place.cleaning_forbidden}, and {plural(place.obsolete, 'directory is', 'directories are')} obsolete"
-        yield _finding(FindingKind.CLEANING_FORBIDDEN, reason, where)
+        yield Finding(FindingKind.CLEANING_FORBIDDEN, reason)
     if place.unfinished:
-        reason = "a publication there was begun and not finished; the next run at the place finishes it"
-        yield _finding(FindingKind.UNFINISHED, reason, where, Level.ERROR)
+        reason = "a publication has been begun and not finished; the next run at the place finishes it"
+        yield Finding(FindingKind.UNFINISHED, reason, Level.ERROR)
     elif place.staging:
-        reason = f"{place.staging[0]} is staged there by a run that does not hold the place any more"
-        yield _finding(FindingKind.STAGING_LEFT, reason, where)
+        reason = f"{place.staging[0]} was staged by a run that no longer holds the place; the cleaner removes it"
+        yield Finding(FindingKind.STAGING_LEFT, reason)
     if place.claim_left_by is not None:
         reason = f"it is claimed by {place.claim_left_by}, which has ended or gives no sign of life"
-        yield _finding(FindingKind.CLAIM_LEFT, reason, where)
+        yield Finding(FindingKind.CLAIM_LEFT, reason)
     if place.removed:
-        reason = f"{place.removed[0]} was taken out of sight by a cleaner that has ended; the next one removes it"
-        yield _finding(FindingKind.REMOVAL_LEFT, reason, where)
+        reason = f"{place.removed[0]} was hidden from readers by a cleaner that has ended; the next one removes it"
+        yield Finding(FindingKind.REMOVAL_LEFT, reason)
 
 
-def _tables(
-    seen: StatusSnapshot, histories: Sequence[Sequence[CompactionRequest]], findings: Sequence[Finding]
-) -> Iterator[TableFigures]:
-    requests = _by_table(seen.requests, lambda row: row.ref)
-    of_history = _by_table(histories, lambda rows: rows[0].ref)
-    places = _by_table(seen.places or (), lambda place: place.ref)
-    wrong = _by_table(findings, lambda one: one.ref)
-    blockers = _by_table(seen.blockers or (), lambda one: one.ref)
-    for table in sorted({*requests, *places, *wrong, *(ref for ref, count in seen.aborted.items() if count)}):
-        figures = _figures(
+def _tables(seen: StatusSnapshot, findings: Sequence[Finding]) -> Iterator[TableFigures]:
+    """Yield the figures of each table that has a request, place, finding or aborted write id."""
+
+    def by_table(items: Iterable[Any]) -> dict[TableRef, list[Any]]:
+        grouped: dict[TableRef, list[Any]] = {}
+        for item in items:
+            if item.ref is not None:
+                grouped.setdefault(item.ref.whole_table, []).append(item)
+        return grouped
+
+    requests, places = by_table(seen.requests), by_table(seen.places or ())
+    wrong, blockers = by_table(findings), by_table(seen.blockers or ())
+    for table in {*requests, *places, *wrong, *(ref for ref, count in seen.aborted.items() if count)}:
+        part = replace(
             seen,
-            of_history.get(table, []),
-            wrong.get(table, []),
-            requests.get(table, []),
-            None if seen.places is None else places.get(table, []),
+            requests=tuple(requests.get(table, ())),
+            places=None if seen.places is None else tuple(places.get(table, ())),
+            known_places=None,
+            blockers=tuple(blockers.get(table, ())),
+            aborted={table: seen.aborted.get(table, 0)},
         )
-        aborted = seen.aborted.get(table, 0) if _knows_write_ids(seen) else None
-        yield replace(figures, ref=table, aborted_write_ids=aborted, blockers=len(blockers.get(table, ())))
+        yield replace(_figures(part, wrong.get(table, ())), ref=table)
 
 
-Item = TypeVar("Item")
-
-
-def _by_table(items: Iterable[Item], about: Callable[[Item], TableRef | None]) -> dict[TableRef, list[Item]]:
-    found: dict[TableRef, list[Item]] = {}
-    for item in items:
-        ref = about(item)
-        if ref is not None:
-            found.setdefault(ref.whole_table, []).append(item)
-    return found
-
-
-def _knows_write_ids(seen: StatusSnapshot) -> bool:
-    """Return whether tables were asked for, and a metastore that remembers what was aborted."""
-    return seen.transactions is not None and seen.places is not None
-
-
-def _figures(
-    seen: StatusSnapshot,
-    histories: Sequence[Sequence[CompactionRequest]],
-    findings: Sequence[Finding],
-    requests: Sequence[CompactionRequest],
-    places: Sequence[PlaceFigures] | None,
-) -> TableFigures:
-    failed, failed_name = _longest(histories, State.FAILED)
-    refused, refused_name = _longest(histories, State.REFUSED)
-    looked = None if places is None else [place for place in places if place.problem is None]
+def _figures(seen: StatusSnapshot, findings: Sequence[Finding]) -> TableFigures:
+    """Return the figures of everything in a snapshot, of which these are the findings."""
     by_state = {}
     for state in State:
-        rows = [row for row in requests if row.state is state]
+        rows = [row for row in seen.requests if row.state is state]
         ages = [(age, str(row.ref)) for row in rows if (age := age_of(row, seen.now_ms)) is not None]
-        oldest, name = max(ages) if ages and state in _QUEUED else (None, None)
-        by_state[state] = InState(count=len(rows), oldest=oldest, name=name)
+        oldest, name = max(ages) if ages and state in _AGE_KINDS else (None, None)
+        by_state[state] = StateFigures(count=len(rows), oldest=oldest, name=name)
+    histories = _histories(seen)
+
+    def longest_row(state: State) -> tuple[int, str | None]:
+        rows = [(count_in_a_row(history, state), str(history[0].ref)) for history in histories]
+        longest, name = max(rows, default=(0, None))
+        return longest, name if longest else None
+
+    failed, failed_name = longest_row(State.FAILED)
+    refused, refused_name = longest_row(State.REFUSED)
+    listed = [place for place in seen.places or () if place.problem is None]
+
+    def largest(figure: Callable[[PlaceFigures], float]) -> tuple[PlaceFigures, ...]:
+        return tuple(heapq.nlargest(_WORST, (place for place in listed if figure(place)), key=figure))
+
+    knows_write_ids = seen.transactions is not None and seen.places is not None
     return TableFigures(
-        level=max((one.level for one in findings), default=Level.OK),
+        level=max((finding.level for finding in findings), default=Level.OK),
         findings=len(findings),
         requests=by_state,
         failed=failed,
         failed_name=failed_name,
         refused=refused,
         refused_name=refused_name,
-        looked_at=None if places is None else len(places),
-        most_deltas=_worst(looked, lambda place: place.deltas),
-        worst_ratio=_worst(looked, lambda place: place.ratio or 0),
-        most_obsolete=_worst(looked, lambda place: place.obsolete_bytes),
-        obsolete_bytes=sum(place.obsolete_bytes for place in looked) if looked else None,
+        blockers=len(seen.blockers or ()),
+        aborted_write_ids=sum(seen.aborted.values()) if knows_write_ids else None,
+        places=seen.known_places,
+        looked_at=None if seen.places is None else len(seen.places),
+        most_deltas=largest(lambda place: place.deltas),
+        worst_ratio=largest(lambda place: place.ratio or 0),
+        most_obsolete=largest(lambda place: place.obsolete_bytes),
+        obsolete_bytes=sum(place.obsolete_bytes for place in listed) if listed else None,
     )
-
-
-def _longest(histories: Iterable[Sequence[CompactionRequest]], state: State) -> tuple[int, str | None]:
-    rows = [(count_in_a_row(history, state), str(history[0].ref)) for history in histories]
-    longest, name = max(rows, default=(0, None))
-    return longest, name if longest else None
-
-
-def _worst(places: Iterable[PlaceFigures] | None, figure: Callable[[PlaceFigures], float]) -> tuple[PlaceFigures, ...]:
-    """Return the first few by a figure, of those that have any of it."""
-    return tuple(heapq.nlargest(_WORST, (place for place in places or () if figure(place)), key=figure))

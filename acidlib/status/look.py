@@ -116,7 +116,7 @@ def look(
         uncleaned=uncleaned,
         places=tuple(_listed(services, targets, requests, most_places)) if most_places else None,
         known_places=len(targets) if most_places else None,
-        found=tuple(found),
+        findings=tuple(found),
         by_location=hms is None,
         tells_queued=queued.generation is Generation.HIVE4,
     )

@@ -145,7 +145,9 @@ def planted() -> StatusSnapshot:
         uncleaned="Hive's own cleaner is off",
         places=tuple(healthy),
         known_places=1000,
-        found=(Finding(level=Level.WARNING, kind=FindingKind.ANOTHER_METASTORE, reason="request 30 is for another"),),
+        findings=(
+            Finding(level=Level.WARNING, kind=FindingKind.ANOTHER_METASTORE, reason="request 30 is for another"),
+        ),
     )
 
 
@@ -302,6 +304,6 @@ def test_a_table_of_which_only_the_look_itself_found_something_is_counted() -> N
     finding = Finding(
         level=Level.WARNING, kind=FindingKind.NOT_COMPACTABLE, reason="it is sorted", ref=TableRef("db", "t")
     )
-    status = status_of(StatusSnapshot(now_ms=NOW, places=(), known_places=0, found=(finding,)), LIMITS)
+    status = status_of(StatusSnapshot(now_ms=NOW, places=(), known_places=0, findings=(finding,)), LIMITS)
     assert [(table.ref, table.level) for table in status.tables] == [(TableRef("db", "t"), Level.WARNING)]
     assert status_text(status_document(status, Generation.HIVE3)).startswith("WARNING: 1 warning in 1 table")
