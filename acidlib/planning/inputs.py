@@ -1,16 +1,17 @@
-"""The inputs and outputs of one compaction: whether there is enough to merge, what is read and written, and the last
-look before publishing.
+"""The inputs and outputs of one compaction: whether there is enough to merge, which directories are read and written,
+and the last check before publishing.
 
-Enough. Source: Hive 4 `Worker.isEnoughToCompact`. Hive 3.1 asks less of a full-ACID table: `CompactorMR.run` leaves
-alone only what has neither deltas nor original files, so a major asked of it makes a base of a single delta, without
-its aborted and deleted rows. (Its minor of a single delta replaces that directory; nothing here replaces one.) A minor
-over a single write id is left out too: without statement ids in its names a reader no longer sees that one statement's
-delete events came after another's rows, and rows deleted within that transaction reappear.
+Enough to merge. Source: Hive 4 `Worker.isEnoughToCompact`. Hive 3.1 asks less of a full-ACID table: `CompactorMR.run`
+refuses only a place with neither deltas nor original files, so a major compaction makes a base of a single delta,
+without its aborted and deleted rows. (Its minor compaction of a single delta replaces that directory; nothing here
+replaces one.) A minor compaction over a single write id is refused, too: without statement ids in its names a reader
+no longer sees that one statement's delete events came after another's rows, and rows deleted within that transaction
+reappear.
 
 Inputs and results. Source: Hive `CompactorMR` (which directories and files, the range of the result). Where this
 differs from Hive on purpose:
 
-* `hive.compactor.max.num.delta` is of no concern: a merge here may have any number of inputs, so there are no
+* `hive.compactor.max.num.delta` has no effect: a merge here may have any number of inputs, so there are no
   intermediate minor compactions.
 * The number in a result's name is the highest write id of the inputs; Hive 4's query-based compaction takes the
   high-water mark.
@@ -20,11 +21,11 @@ differs from Hive on purpose:
 * A delta that reaches above the mark and begins within the inputs is refused: the list is older than the compaction
   that made it, and a reader would take its rows from it and from the result.
 * A table without a visibility suffix cannot publish two directories at one moment. A wide directory makes every
-  narrower one of either kind obsolete, so a mixed minor is done as a major while the base is small, else needs two
-  renames.
+  narrower one of either kind obsolete, so a minor compaction of inserts and deletes is done as a major one while the
+  base is small, else needs two renames.
 
-The last look, right before publishing: only the compactor may publish a directory of the range it merges (HIVE-29210:
-two compactors' deltas of one range are both read), and a result must not be published for inputs that have gone.
+The last check, right before publishing: only one compactor may publish a directory of a range (readers read two
+compactors' deltas of one range twice, HIVE-29210), and a result must not be published for inputs that have gone.
 """
 
 from __future__ import annotations
@@ -59,14 +60,14 @@ _REFUSED_MESSAGE = "None of the compaction thresholds met, compaction request is
 
 
 def refused_message(reason: str) -> str:
-    """Return the message of a request for a place that is compact already, as Hive 4's worker refuses it."""
+    """Return the error message of a request whose place is compact already, as Hive 4's worker words it."""
     return f"{_REFUSED_MESSAGE} ({reason})"
 
 
 def was_compact(request: CompactionRequest) -> bool:
-    """Return True for a request that ended because its place was compact already, whichever worker had it.
+    """Return whether a request, of any worker, ended because its place was compact already.
 
-    Hive 4 has no state for that: the words tell it from what could not be done.
+    Hive 4 has no state for that: the message tells such a request from others that were refused.
     """
     return request.state is State.REFUSED and (request.error_message or "").startswith(_REFUSED_MESSAGE)
 
@@ -76,7 +77,7 @@ def not_enough_reason(
 ) -> str | None:
     """Return why there is not enough to compact, or None when there is.
 
-    automatic  an initiator asks for it; for any other request a single delta will do by the rules of Hive 3.1
+    automatic  the request is an initiator's; for any other request a single delta is enough by the rules of Hive 3.1
     """
     count = len(state.deltas)
     if kind is CompactionType.REBALANCE:
@@ -88,30 +89,30 @@ def not_enough_reason(
         if (write_id := single_write_id(state)) is not None:
             return (
                 f"there is nothing to merge: all {count} delta directories are of write id {write_id}, and a minor "
-                "would lose their order"
+                "compaction would lose their order"
             )
         if count == 2 and sum(delta.name.is_delete for delta in state.deltas) == 1:
             return "there is nothing to merge: one delta and one delete delta directory"
         return None
-    one_delta_will_do = generation is Generation.HIVE3 and not (insert_only or automatic)
-    if (one_delta_will_do and count) or state.originals or count + (state.base is not None) > 1:
+    one_delta_is_enough = generation is Generation.HIVE3 and not (insert_only or automatic)
+    if (one_delta_is_enough and count) or state.originals or count + (state.base is not None) > 1:
         return None
-    what = "a base and no delta" if state.base is not None else f"{count} delta directories and no base"
-    return f"there is nothing to merge: {what}"
+    there = "a base and no delta" if state.base is not None else f"{count} delta directories and no base"
+    return f"there is nothing to merge: {there}"
 
 
 def single_write_id(state: AcidState) -> int | None:
-    """Return the write id, if all current deltas are of one and the same."""
+    """Return the write id of all current deltas; None where they have several, or there is no delta."""
     ids = {write_id for delta in state.deltas for write_id in (delta.name.min_write_id, delta.name.max_write_id)}
     return ids.pop() if len(ids) == 1 else None
 
 
 UNION_SUBDIRECTORY = "HIVE_UNION_SUBDIR_"
-"""Hive writes the branches of a UNION ALL to directories whose names begin so (`AbstractFileMergeOperator`)."""
+"""Prefix of the directories to which Hive writes the branches of a UNION ALL (`AbstractFileMergeOperator`)."""
 
 
 class Role(Enum):
-    """What a directory contributes."""
+    """The contribution of an input directory to the result."""
 
     BASE = "base"
     ORIGINALS = "originals"
@@ -120,7 +121,7 @@ class Role(Enum):
 
 
 class Publication(Enum):
-    """How the result becomes visible."""
+    """The way in which a result becomes visible."""
 
     COMMIT = "commit"
     ONE_RENAME = "one rename"
@@ -130,30 +131,34 @@ class Publication(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputDirectory:
-    """One input; `path` is relative to the location, empty for original files, `name` is None for them.
+    """One input directory, or the original files (with an empty path and no name).
 
-    Raw files get the ids (write id of the directory, bucket with its statement, ordinal), the ordinal counting on over
-    the files of one bucket number in the order of `files`. `lone_side_files` are side files without a data file:
-    readable length 0 is the only one that they may note. A `wholly_aborted` directory is covered by the result's name,
-    and nothing of it is in the result.
+    path             relative to the location
+    files            in the order on which row ids of raw files depend: such a row has the write id of the directory,
+                     the bucket with its statement, and an ordinal that counts on over the files of one bucket number
+    empty_files      files of zero bytes without a side file; they hold no rows
+    lone_side_files  side files without a data file, in which 0 is the only readable length that is not an error
+    wholly_aborted   the directory's name is covered by that of the result, which has none of its rows
     """
 
     role: Role
     path: str
     name: BaseDir | DeltaDir | None
     files: tuple[DataFile, ...] = ()
+    empty_files: tuple[str, ...] = ()
     lone_side_files: tuple[str, ...] = ()
     wholly_aborted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionInputs:
-    """What is merged, in the order in which rows are: base or originals, then deltas as selected.
+    """The directories that are merged, in the order of their rows: base or originals, then deltas as selected.
 
-    `kind` is what is done, `requested` what was asked for; `reason` says why they differ, if they do. `empty_files` are
-    files of no bytes and without a side file; they hold no rows. `outputs` are the possible results, the insert half
-    first: one that would hold nothing is not written, but at least one always is, for its name covers the inputs.
-    `min_write_id` and `max_write_id` are those of the deltas, None when only original files are merged.
+    kind          the compaction that is carried out; `requested` the one that was asked for
+    reason        why these differ, if they do
+    outputs       the possible results, the insert half first. An empty one is not written, but at least one always is,
+                  as its name covers the inputs
+    min_write_id, max_write_id  of the deltas; None when only original files are merged
     """
 
     kind: CompactionType
@@ -165,15 +170,19 @@ class CompactionInputs:
     min_write_id: int | None
     max_write_id: int | None
     high_water_mark: int
-    empty_files: tuple[str, ...]
+
+    @property
+    def empty_files(self) -> tuple[str, ...]:
+        """Input files of zero bytes and without a side file."""
+        return tuple(path for directory in self.directories for path in directory.empty_files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Nothing is compacted, and why.
+    """The reason for which nothing is compacted.
 
     already_compact  there is nothing to merge, and nothing is wrong
-    cleaning_only    then: something obsolete is there, which a cleaning for this `high_water_mark` may remove
+    cleaning_only    there is nothing to merge, but a cleaning for this `high_water_mark` may remove something obsolete
     """
 
     reason: str
@@ -195,18 +204,21 @@ def compaction_inputs(
     insert_only: bool = False,
     automatic: bool = False,
 ) -> CompactionInputs | Refusal:
-    """Return inputs and results of a compaction, from a state by the compactor's list and the same listing.
+    """Return inputs and results of a compaction, from a state by the compactor's list and the listing of that state.
 
-    `visibility_txn` is the suffix of the results (Hive 4 only). With `visible_on_commit` it is our own open
-    transaction, whose commit shows all results at once; else it has committed already and a rename shows them.
-    `minor_as_major_bytes` is the size of a base up to which a mixed minor that needs two renames is done as a major
-    (0 = never). Where a directory of several files does not become visible as a whole (`shows_at_once`), what no commit
-    shows is always a major: readers can be kept from a base that is not whole yet, but not from a delta. In an
-    `insert_only` table files have any names, and nothing was ever deleted. What was queued by an
-    initiator is `automatic`: then what Hive 4 takes for too little is, whatever the generation.
+    visibility_txn        suffix of the results (Hive 4 only)
+    visible_on_commit     `visibility_txn` is our own open transaction, whose commit shows all results at once; else it
+                          has committed already, and a rename shows them
+    minor_as_major_bytes  size of a base up to which a minor compaction that needs two renames is done as a major one
+                          (0 = never)
+    shows_at_once         a directory of several files becomes visible as a whole. Where it does not, and no commit
+                          shows it, the compaction is always a major one: readers can be kept from a base that is not
+                          whole yet, but not from a delta
+    insert_only           files of the table have any names, and no row was ever deleted
+    automatic             the request is an initiator's: Hive 4's rules say what is too little, whatever the generation
 
-    Raises CorruptError for files and directories among the inputs that are not understood, RefusedError for arguments
-    that do not fit together.
+    Raises CorruptError for files and directories among the inputs whose names cannot be read, RefusedError for
+    arguments that do not fit together.
     """
     if visibility_txn is not None and generation == Generation.HIVE3:
         raise RefusedError("Cannot write a visibility suffix by the rules of Hive 3: Hive 3 does not read it")
@@ -220,52 +232,50 @@ def compaction_inputs(
         return Refusal(
             reason=reason,
             already_compact=True,
-            cleaning_only=_removable(state, visibility_txn or 0, visible_on_commit),
+            cleaning_only=_may_be_cleaned(state, visibility_txn or 0, commits_are_known=visible_on_commit),
             high_water_mark=state.high_water_mark,
         )
-    if (reason := _straddling(state)) is not None:
+    if (reason := _straddling_delta_reason(state)) is not None:
         return Refusal(reason=reason)
-    done, publication, why = _way(state, listing, kind, visible_on_commit, minor_as_major_bytes, shows_at_once)
+    done, publication, why = kind, Publication.COMMIT, "as requested"
+    if not visible_on_commit:
+        done, publication, why = _without_commit(
+            state, listing, kind, minor_as_major_bytes=minor_as_major_bytes, shows_at_once=shows_at_once
+        )
     outputs = _outputs(state, done, visibility_txn or 0)
     taken = set(listing.top_directories())
     if existing := [output.name for output in outputs if output.name in taken]:
         return Refusal(
-            reason=f"{existing[0]}, the name of the result, exists already, and readers do not take it for what is "
+            reason=f"{existing[0]}, the name of the result, exists already, and readers do not take it for "
             "committed; acidlib show with the place says why, and once it is removed the compaction goes on"
         )
-    files = _Files(listing, insert_only=insert_only)
     names = [delta.name for delta in state.deltas]
     return CompactionInputs(
         kind=done,
         requested=kind,
         reason=why,
-        directories=_directories(state, files, done),
+        directories=directories_read(state, listing, done, insert_only=insert_only),
         outputs=outputs,
         publication=publication,
         min_write_id=min((name.min_write_id for name in names), default=None),
         max_write_id=max((name.max_write_id for name in names), default=None),
         high_water_mark=state.high_water_mark,
-        empty_files=tuple(files.empty),
     )
 
 
-def _removable(
-    state: AcidState,
-    own_txn: int,
-    knows_txns: bool,  # noqa: FBT001 - private, and passed on by one caller
-) -> bool:
-    """Return whether a cleaning may be requested: not because of a directory that is not known to be committed."""
+def _may_be_cleaned(state: AcidState, own_txn: int, *, commits_are_known: bool) -> bool:
+    """Return whether something is obsolete, and all directories that cover it are known to be committed."""
     if not (state.obsolete or state.aborted):
         return False
     names: dict[str, BaseDir | DeltaDir] = {delta.path: delta.name for delta in state.deltas}
     if state.base is not None:
         names[state.base.path] = state.base.name
     covering = {path for covering in state.obsolete.values() for path in covering}
-    return knows_txns or all(names[path].visibility_txn in (0, own_txn) for path in covering)
+    return commits_are_known or all(names[path].visibility_txn in (0, own_txn) for path in covering)
 
 
-def _straddling(state: AcidState) -> str | None:
-    """Return why a delta that is no input forbids to merge those that are, or None."""
+def _straddling_delta_reason(state: AcidState) -> str | None:
+    """Return why a delta that is no input forbids merging those that are, or None."""
     high = max((delta.name.max_write_id for delta in state.deltas), default=LONG_MIN)
     for path in state.ignored:
         name = parse_directory(path, Generation.HIVE4)
@@ -278,9 +288,9 @@ def _straddling(state: AcidState) -> str | None:
 
 
 def needs_empty_write_id(state: AcidState) -> bool:
-    """Return whether a rebalance has no number for its base yet: nothing but a base of the highest write id is there.
+    """Return whether a rebalance needs a new write id: the place has nothing but a base of the highest one.
 
-    Of two bases of one number readers of Hive 4.0 take whichever they happen to find last, and with it other row ids
+    Of two bases of one number readers of Hive 4.0 take the one that they happen to see last, and with it other row ids
     (`AcidUtils.processBaseDir` over a hash map).
     """
     if state.deltas or state.base is None:
@@ -288,21 +298,15 @@ def needs_empty_write_id(state: AcidState) -> bool:
     return state.high_water_mark <= max(state.base.name.write_id, 0)
 
 
-def _way(
-    state: AcidState,
-    listing: Listing,
-    kind: CompactionType,
-    visible_on_commit: bool,  # noqa: FBT001 - private, and passed on by one caller
-    minor_as_major_bytes: int,
-    shows_at_once: bool,  # noqa: FBT001 - as above
+def _without_commit(
+    state: AcidState, listing: Listing, kind: CompactionType, *, minor_as_major_bytes: int, shows_at_once: bool
 ) -> tuple[CompactionType, Publication, str]:
-    mixed = len({delta.name.is_delete for delta in state.deltas}) > 1
-    if visible_on_commit:
-        return kind, Publication.COMMIT, "as requested"
+    """Return the compaction to carry out where no commit shows its results, how they become visible, and why."""
     if not shows_at_once:
-        asked = kind is CompactionType.MAJOR
-        why = "as requested" if asked else "readers would see a delta before all of its files are there"
+        is_requested = kind is CompactionType.MAJOR
+        why = "as requested" if is_requested else "readers would see a delta before all of its files are there"
         return CompactionType.MAJOR, Publication.FILE_BY_FILE, why
+    mixed = len({delta.name.is_delete for delta in state.deltas}) > 1
     if kind is CompactionType.MAJOR or not mixed:
         return kind, Publication.ONE_RENAME, "as requested"
     if state.base is not None:
@@ -313,8 +317,8 @@ def _way(
     base_bytes = sum(file.length for file in base_files)
     if minor_as_major_bytes > 0 and base_bytes <= minor_as_major_bytes:
         why = (
-            f"a minor of inserts and deletes needs two renames, and a base of {size_words(base_bytes)} is no larger"
-            f" than {size_words(minor_as_major_bytes)}"
+            "a minor compaction of inserts and deletes needs two renames, and a base of "
+            f"{size_words(base_bytes)} is no larger than {size_words(minor_as_major_bytes)}"
         )
         return CompactionType.MAJOR, Publication.ONE_RENAME, why
     return kind, Publication.TWO_RENAMES, "as requested"
@@ -324,7 +328,7 @@ def _outputs(state: AcidState, kind: CompactionType, visibility_txn: int) -> tup
     names = [delta.name for delta in state.deltas]
     high = max((name.max_write_id for name in names), default=LONG_MIN)
     if kind is CompactionType.REBALANCE and not names and state.base is not None:
-        high = state.high_water_mark  # there is a base of its own number already
+        high = state.high_water_mark  # the number of the present base is taken
     if kind.makes_base:
         return (BaseDir(write_id=high, visibility_txn=visibility_txn),)
     low = min(name.min_write_id for name in names)
@@ -337,14 +341,11 @@ def _outputs(state: AcidState, kind: CompactionType, visibility_txn: int) -> tup
 def directories_read(
     state: AcidState, listing: Listing, kind: CompactionType, *, insert_only: bool
 ) -> tuple[InputDirectory, ...]:
-    """Return the directories that a compaction of a kind would read in this state; raises as `compaction_inputs`.
+    """Return the directories that a compaction reads in this state; raises as `compaction_inputs`.
 
-    Of a major they are all that a reader reads.
+    A major compaction reads everything that a reader reads.
     """
-    return _directories(state, _Files(listing, insert_only=insert_only), kind)
-
-
-def _directories(state: AcidState, files: _Files, kind: CompactionType) -> tuple[InputDirectory, ...]:
+    files = _ListedFiles(listing, insert_only=insert_only)
     directories = []
     if kind.makes_base and state.base is not None:
         directories.append(files.directory(Role.BASE, state.base.path, state.base.name))
@@ -356,8 +357,8 @@ def _directories(state: AcidState, files: _Files, kind: CompactionType) -> tuple
     return tuple(directories)
 
 
-class _Files:
-    """Sorts the files of the input directories, and remembers those without bytes."""
+class _ListedFiles:
+    """The files of a listing, by directory and by path, from which input directories are made."""
 
     def __init__(self, listing: Listing, *, insert_only: bool) -> None:
         self._insert_only = insert_only
@@ -365,13 +366,12 @@ class _Files:
         self._by_directory = listing.by_directory()
         self._by_path = {file.path: file for file in listing.files}
         self._nested = [path for path in self._by_directory if "/" in path]
-        self.empty: list[str] = []
 
     def originals(self, paths: tuple[str, ...]) -> InputDirectory:
-        """Return the original files, in the order their row ids depend on."""
+        """Return the original files, in the order on which their row ids depend."""
         for path in paths if self._insert_only else ():
             if "/" in path and not path.startswith(UNION_SUBDIRECTORY):
-                raise RefusedError(f"Cannot compact {path}: it lies in a directory that is none of a UNION ALL")
+                raise RefusedError(f"Cannot compact {path}: it is in a directory that is not a branch of a UNION ALL")
         directory = self._with_files(
             InputDirectory(role=Role.ORIGINALS, path="", name=None), [self._by_path[path] for path in paths]
         )
@@ -385,7 +385,7 @@ class _Files:
         """Return one base, delta or delete delta directory with its files, in path order."""
         directory = InputDirectory(role=role, path=path, name=name, wholly_aborted=wholly_aborted)
         if self._insert_only:
-            return self._with_files(directory, self._any_names(role, path))
+            return self._with_files(directory, self._insert_only_files(role, path))
         for nested in self._nested:
             if nested.startswith(path + "/") and not is_hidden(nested[len(path) + 1 :]):
                 raise CorruptError(f"Cannot compact {path}: it holds a directory, {nested}")
@@ -401,57 +401,58 @@ class _Files:
         )
         return replace(directory, lone_side_files=lone)
 
-    def _any_names(self, role: Role, path: str) -> list[ListedFile]:
-        """Return the files of a directory of an insert-only table, with those of a UNION ALL's branches below it."""
+    def _insert_only_files(self, role: Role, path: str) -> list[ListedFile]:
+        """Return the files of a directory of an insert-only table, with those in a UNION ALL's branches below it."""
         if role is Role.DELETE_DELTA:
             raise CorruptError(f"Cannot compact {path}: an insert-only table never has a delete delta")
         for nested in self._nested:
             inner = nested.removeprefix(path + "/")
             if inner != nested and not has_hidden_part(inner) and not inner.startswith(UNION_SUBDIRECTORY):
-                raise RefusedError(
-                    f"Cannot compact {path}: it holds a directory, {nested}, as list bucketing makes them"
-                )
+                raise RefusedError(f"Cannot compact {path}: it holds a directory, {nested}, as list bucketing makes it")
         listed = sorted(self._listing.files_under(path), key=lambda file: uri_order(file.path))
         return [file for file in listed if not has_hidden_part(file.path)]
 
     def _with_files(self, directory: InputDirectory, listed: Iterable[ListedFile]) -> InputDirectory:
-        """Return the directory with those of the files that have bytes."""
-        name, files = directory.name, []
+        """Return the directory with these files, those of zero bytes apart."""
+        name, files, empty = directory.name, [], []
         write_id = 0  # that of original files
         if name is not None:
             write_id = max(name.write_id, 0) if isinstance(name, BaseDir) else name.min_write_id
         for file in listed:
             side = None if self._insert_only else self._by_path.get(side_file_name(file.path))
             if file.length == 0 and side is None:
-                self.empty.append(file.path)
+                empty.append(file.path)
                 continue
-            # LOAD DATA keeps names, so that a file of an insert-only table may have no number: it is in bucket 0
+            # LOAD DATA keeps names: a file of an insert-only table without a number in its name is in bucket 0
             parsed = parse_file(file.name.partition(".")[0] if self._insert_only else file.name)
             bucket = parsed.bucket if isinstance(parsed, BucketFile | OriginalFile) else None
             if bucket is None and not self._insert_only:
-                raise CorruptError(f"Cannot compact {file.path}: its name tells no bucket, and its rows would be lost")
+                raise CorruptError(
+                    f"Cannot compact {file.path}: its name has no bucket number, and its rows would be lost"
+                )
             has_events = isinstance(parsed, BucketFile) and not self._insert_only
-            noted = None
+            flush_length = None
             if side is not None:
-                noted = FlushLength(path=side.path, length=side.length, data_length=file.length)
-            data_file = DataFile(
-                path=file.path,
-                directory=directory.path,
-                length=file.length,
-                bucket=bucket or 0,
-                form=FileForm.EVENTS if has_events else FileForm.ORIGINAL,
-                write_id=write_id,
-                statement_id=max(name.statement_id, 0) if isinstance(name, DeltaDir) else 0,
-                aborted=directory.wholly_aborted,
-                modified=file.modified,
-                flush_length=noted,
+                flush_length = FlushLength(path=side.path, length=side.length, data_length=file.length)
+            files.append(
+                DataFile(
+                    path=file.path,
+                    directory=directory.path,
+                    length=file.length,
+                    bucket=bucket or 0,
+                    form=FileForm.EVENTS if has_events else FileForm.ORIGINAL,
+                    write_id=write_id,
+                    statement_id=max(name.statement_id, 0) if isinstance(name, DeltaDir) else 0,
+                    aborted=directory.wholly_aborted,
+                    modified=file.modified,
+                    flush_length=flush_length,
+                )
             )
-            files.append(data_file)
-        return replace(directory, files=tuple(files))
+        return replace(directory, files=tuple(files), empty_files=tuple(empty))
 
 
 def holds_no_rows(file: ListedFile) -> bool:
-    """Return whether a file in an input holds no rows: it is hidden from readers, or notes another's length."""
+    """Return whether a file in an input holds no rows: a hidden file, or the side file of another one."""
     return has_hidden_part(file.path) or is_side_file(file.name)
 
 
@@ -465,30 +466,34 @@ def publication_conflict_reason(
 ) -> str | None:
     """Return why the result of `inputs`, planned from `state`, must not be published now; None when it may.
 
-    Conflicts are: an input file that vanished, was written again or joined the others; a result's name that exists; a
-    directory that was not there (or whose transaction had not committed) when the inputs were listed and that shares a
-    write id with the result, for a major also anything below it and new original files. Whether such a directory has
-    committed cannot be seen by its name, so it counts unless `txns` says that its transaction is aborted. Directories
-    wholly above the result's range are no conflict.
+    Conflicts are:
+
+    * an input file that has gone, was written again or has been added
+    * a result's name that exists
+    * a directory that was not there (or whose transaction had not committed) when the inputs were listed, and that
+      shares a write id with the result, or is below it and the result a base. Its name does not say whether it has
+      committed, so it counts unless `txns` says that its transaction is aborted. Directories wholly above the result's
+      range are no conflict
+    * new original files, if the result is a base
     """
     return (
-        _changed_input(listing_now, inputs)
-        or _new_directory(listing_now, inputs, state, generation, txns)
-        or _new_original(listing_now, inputs)
+        _changed_input_reason(listing_now, inputs)
+        or _new_directory_reason(listing_now, inputs, state, generation, txns)
+        or _new_original_reason(listing_now, inputs)
     )
 
 
-def _changed_input(listing: Listing, inputs: CompactionInputs) -> str | None:
-    found = {file.path: file for file in listing.files}
+def _changed_input_reason(listing: Listing, inputs: CompactionInputs) -> str | None:
+    by_path = {file.path: file for file in listing.files}
     tops = set(listing.top_directories())
     for directory in inputs.directories:
         for file in directory.files:
-            now, side = found.get(file.path), file.flush_length
+            now, side = by_path.get(file.path), file.flush_length
             if now is None:
                 return f"the input {file.path} is gone"
             if side is not None:
                 # a streaming writer may still append behind the length its side file notes, or close its file there
-                noted = found.get(side.path)
+                noted = by_path.get(side.path)
                 if now.length != side.data_length if noted is None else noted.length != side.length:
                     return f"the streaming writer of {file.path} has gone on since the inputs were listed"
             elif now.length != file.length:
@@ -497,7 +502,7 @@ def _changed_input(listing: Listing, inputs: CompactionInputs) -> str | None:
                 return f"the input {file.path} was written again after it was listed"
         if directory.path and directory.files and directory.path not in tops:
             return f"the input {directory.path} is gone"
-    # a file with bytes that was not read: the result's name covers its directory, and its rows would be lost
+    # a file with bytes that was no input: the result's name covers its directory, and its rows would be lost
     directories = {directory.path for directory in inputs.directories if directory.path}
     seen = {file.path for directory in inputs.directories for file in directory.files}
     for listed in listing.files:
@@ -508,13 +513,13 @@ def _changed_input(listing: Listing, inputs: CompactionInputs) -> str | None:
     return None
 
 
-def _new_directory(
+def _new_directory_reason(
     listing: Listing, inputs: CompactionInputs, state: AcidState, generation: Generation, txns: ValidTxnList
 ) -> str | None:
     tops = listing.top_directories()
     if taken := [output.name for output in inputs.outputs if output.name in tops]:
         return f"{taken[0]}, the name of the result, exists already"
-    # what was looked at when the inputs were chosen; a transaction that was open then may have committed since
+    # the directories that were judged when the inputs were chosen; an open transaction may have committed since
     known = {directory.path for directory in inputs.directories} | {delta.path for delta in state.deltas}
     known |= {*state.obsolete, *state.aborted}
     known |= {path for path, reason in state.ignored.items() if reason is not NotTaken.INVISIBLE}
@@ -533,7 +538,7 @@ def _new_directory(
     return None
 
 
-def _new_original(listing: Listing, inputs: CompactionInputs) -> str | None:
+def _new_original_reason(listing: Listing, inputs: CompactionInputs) -> str | None:
     if not inputs.kind.makes_base or any(entry.role is Role.BASE for entry in inputs.directories):
         return None
     seen = {file.path for entry in inputs.directories if entry.role is Role.ORIGINALS for file in entry.files}

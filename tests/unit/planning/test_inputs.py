@@ -194,9 +194,9 @@ def test_side_files_and_files_without_bytes() -> None:
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
-        ("delta_2_2_0/data.orc", "its name tells no bucket"),
+        ("delta_2_2_0/data.orc", "its name has no bucket number"),
         ("delta_2_2_0/sub/bucket_00000", "it holds a directory"),
-        ("random", "its name tells no bucket"),
+        ("random", "its name has no bucket number"),
         ("bucket_00000", "outside of any ACID directory"),
         ("delete_delta_2_2_0/000000_0", "without ACID columns"),
     ],

@@ -39,7 +39,6 @@ def joined(table: Path, names: str) -> list[str]:
         min_write_id=1,
         max_write_id=1,
         high_water_mark=1,
-        empty_files=(),
     )
     units = join_units(inputs, facts, location=at(table), generation=Generation.HIVE4, settings=RewriteSettings())
     return ["".join(file.path for file in unit.inputs) for unit in units]
