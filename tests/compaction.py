@@ -210,7 +210,7 @@ def join_plain_files(
         generation=generation,
         settings=settings,
     )
-    return run_join(unit, LocalDataFiles(), str(made), time.perf_counter)
+    return run_join(unit, LocalDataFiles(), str(made))
 
 
 def bucket_files(location: Path | str, directories: tuple[str, ...] | list[str]) -> list[Path]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 import re
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -156,7 +155,6 @@ def trial(sample: Sample, rng: random.Random) -> Trial:
             ),
             files,
             OUT,
-            time.perf_counter,
         )
 
     def join() -> None:
@@ -175,7 +173,6 @@ def trial(sample: Sample, rng: random.Random) -> Trial:
                 ),
                 files,
                 OUT,
-                time.perf_counter,
             )
 
     def work() -> None:

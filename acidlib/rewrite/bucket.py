@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -51,25 +52,22 @@ from acidlib.rewrite.recode import (
     splice_columns,
 )
 
-Clock = Callable[[], float]
-
 EVENTS_PER_STRIPE = 2_000_000
 """Delete events of one stripe: about 64 MB decoded."""
 
 _CALENDAR_KINDS = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT})
 
 
-def run_unit(unit: Unit, data: DataFiles, path: str | None, clock: Clock) -> UnitResult:
+def run_unit(unit: Unit, data: DataFiles, path: str | None) -> UnitResult:
     """Make the unit's file at `path`, which must not exist; with `path` None only plan it.
 
     The result says what was done, stripe by stripe. Raises AcidError; then no file is left at `path`.
-    clock: seconds, monotonic.
     """
-    start = clock()
+    start = perf_counter()
     files = InputFiles(unit.location, data)
     result = _run_deletes(unit, files, data, path) if unit.is_delete else _run_rows(unit, files, data, path)
     passing(Point.PROVED)
-    return replace(result, seconds=clock() - start)
+    return replace(result, seconds=perf_counter() - start)
 
 
 def _run_rows(unit: Unit, files: InputFiles, data: DataFiles, path: str | None) -> UnitResult:
@@ -619,9 +617,9 @@ class PartResult:
     seconds: float
 
 
-def plan_bucket(unit: Unit, data: DataFiles, clock: Clock) -> BucketPlan:
+def plan_bucket(unit: Unit, data: DataFiles) -> BucketPlan:
     """Return what becomes of each stripe of a unit of rows."""
-    start = clock()
+    start = perf_counter()
     files = InputFiles(unit.location, data)
     events = delete_events(unit, files)
     with open_rows(unit, files) as inputs:
@@ -632,15 +630,15 @@ def plan_bucket(unit: Unit, data: DataFiles, clock: Clock) -> BucketPlan:
         inputs=dict(enumerate(inputs.aligned())),
         options=options,
         actions=dict(enumerate(actions)),
-        planned=replace(result, seconds=clock() - start),
+        planned=replace(result, seconds=perf_counter() - start),
         ranges={(stripe.facts.file, stripe.facts.number): stripe.keys.key_range() for stripe in stripes},
         delete_ranges=events.ranges,
     )
 
 
-def run_part(part: BucketPlan, data: DataFiles, path: str, clock: Clock) -> PartResult:
+def run_part(part: BucketPlan, data: DataFiles, path: str) -> PartResult:
     """Rewrite some stripes into a file at `path`, which must not exist. Raises AcidError; then no file is left."""
-    start = clock()
+    start = perf_counter()
     unit, files = part.unit, InputFiles(part.unit.location, data)
     deleted = delete_events(unit, files, near=part.ranges.values()).deleted_keys()
     counts = row_counts(part.actions.values())
@@ -655,12 +653,14 @@ def run_part(part: BucketPlan, data: DataFiles, path: str, clock: Clock) -> Part
             if len(bucket.keys) > before:
                 stripes[number] = bucket.keys[-1]
             passing(Point.WRITTEN)
-    return PartResult(path=path, length=bucket.length, stripes=stripes, matched=bucket.matched, seconds=clock() - start)
+    return PartResult(
+        path=path, length=bucket.length, stripes=stripes, matched=bucket.matched, seconds=perf_counter() - start
+    )
 
 
-def join_parts(plan: BucketPlan, parts: Sequence[PartResult], data: DataFiles, path: str, clock: Clock) -> UnitResult:
+def join_parts(plan: BucketPlan, parts: Sequence[PartResult], data: DataFiles, path: str) -> UnitResult:
     """Make the bucket file at `path`, which must not exist, of the parts and of the stripes that are copied."""
-    start = clock()
+    start = perf_counter()
     copied = plan.part([number for number, action in plan.actions.items() if action.copy])
     counts = row_counts(plan.actions.values())
     with ExitStack() as stack:
@@ -685,7 +685,7 @@ def join_parts(plan: BucketPlan, parts: Sequence[PartResult], data: DataFiles, p
                 bucket.copy_part(*rewritten[number])
             passing(Point.WRITTEN)
     seconds = plan.planned.seconds + sum(part.seconds for part in parts)
-    return replace(plan.planned, path=path, length=bucket.length, seconds=seconds + clock() - start)
+    return replace(plan.planned, path=path, length=bucket.length, seconds=seconds + perf_counter() - start)
 
 
 @contextmanager

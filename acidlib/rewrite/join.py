@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from time import perf_counter
 from typing import Any, cast
 
 from isal import igzip_lib
@@ -35,7 +36,7 @@ from acidlib.parquet.footer import MAGIC as PARQUET_MAGIC
 from acidlib.parquet.footer import read_footer
 from acidlib.parquet.join import MOST_JOINED_FOOTER, MOST_ROW_GROUPS, check_joined, join_files
 from acidlib.planning.units import extension
-from acidlib.rewrite.bucket import Clock, container_difference
+from acidlib.rewrite.bucket import container_difference
 from acidlib.rewrite.inputs import InputFiles, OpenInput, open_inputs
 from acidlib.rewrite.output import (
     InputStripe,
@@ -122,14 +123,14 @@ def _text(source: SourceFile) -> JoinFacts:
     return JoinFacts(way=JoinWay.LINES)
 
 
-def run_join(unit: JoinUnit, data: DataFiles, path: str | None, clock: Clock) -> UnitResult:
+def run_join(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResult:
     """Make the unit's file at `path`, which must not exist; with `path` None only plan it.
 
-    Raises AcidError; then no file is left at `path`. clock: seconds, monotonic.
+    Raises AcidError; then no file is left at `path`.
     """
-    start = clock()
+    start = perf_counter()
     runs = {JoinWay.STRIPES: _run_orc, JoinWay.ROW_GROUPS: _run_parquet}
-    return replace(runs.get(unit.way, _run_bytes)(unit, data, path), seconds=clock() - start)
+    return replace(runs.get(unit.way, _run_bytes)(unit, data, path), seconds=perf_counter() - start)
 
 
 def _run_orc(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResult:

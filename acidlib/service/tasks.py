@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -42,18 +41,18 @@ def run_unit_task(unit: AnyUnit, staging: str | None, stores: Stores, attempt: s
         path = data.output_path(staging, unit.directory, unit.file_name, attempt)
     with _defects_named(unit):
         if isinstance(unit, JoinUnit):
-            result = run_join(unit, data, path, time.perf_counter)
+            result = run_join(unit, data, path)
         elif isinstance(unit, RebalanceUnit):
-            result = run_rebalance(unit, data, path, time.perf_counter)
+            result = run_rebalance(unit, data, path)
         else:
-            result = run_unit(unit, data, path, time.perf_counter)
+            result = run_unit(unit, data, path)
         return result if result.path is None else replace(result, path=data.written(result.path))
 
 
 def plan_bucket_task(unit: Unit, stores: Stores, _: str) -> BucketPlan:
     """Plan a large bucket for the tasks that will share it."""
     with _defects_named(unit):
-        return plan_bucket(unit, stores.data(unit.location), time.perf_counter)
+        return plan_bucket(unit, stores.data(unit.location))
 
 
 def run_part_task(part: BucketPlan, staging: str, stores: Stores, attempt: str) -> PartResult:
@@ -61,7 +60,7 @@ def run_part_task(part: BucketPlan, staging: str, stores: Stores, attempt: str) 
     unit = part.unit
     path = attempt_path(staging, unit.directory, f"{unit.file_name}.part{min(part.actions)}", attempt)
     with _defects_named(unit):
-        return run_part(part, stores.data(unit.location), path, time.perf_counter)
+        return run_part(part, stores.data(unit.location), path)
 
 
 def join_parts_task(
@@ -71,7 +70,7 @@ def join_parts_task(
     unit, data = plan.unit, stores.data(plan.unit.location)
     path = data.output_path(staging, unit.directory, unit.file_name, attempt)
     with _defects_named(unit):
-        result = join_parts(plan, parts, data, path, time.perf_counter)
+        result = join_parts(plan, parts, data, path)
         return replace(result, path=data.written(path))
 
 
@@ -85,8 +84,8 @@ def tally_task(view: BucketView | PlainView, stores: Stores, _: str) -> Tally:
     """Count and sum a bucket as one side sees it, when a result is verified."""
     files = stores.data(view.location)
     if isinstance(view, PlainView):
-        return tally_of_plain(view, files, time.perf_counter)
-    return tally_of(view, files, time.perf_counter)
+        return tally_of_plain(view, files)
+    return tally_of(view, files)
 
 
 def delete_buckets_task(stores: Stores, location: Location, file: DataFile, _: str) -> frozenset[int]:

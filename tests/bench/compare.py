@@ -63,13 +63,13 @@ def main(directory: Path, rounds: int, pyarrow: bool, moved: bool) -> None:
     unit = unit_of(directory)
     ours, theirs, copied = (directory.parent / f"{name}.out" for name in ("ours", "pyarrow", "copy"))
     works: dict[str, tuple[Callable[[], object], Path]] = {
-        "ours": (lambda: run_unit(unit, LocalDataFiles(), str(ours), time.perf_counter), ours),
+        "ours": (lambda: run_unit(unit, LocalDataFiles(), str(ours)), ours),
         "copy": (lambda: copy_all(directory, copied), copied),
     }
     other = directory.parent / "moved.out"
     if moved:
         table = replace(unit, row_type=moved_columns())
-        works["moved"] = (lambda: run_unit(table, LocalDataFiles(), str(other), time.perf_counter), other)
+        works["moved"] = (lambda: run_unit(table, LocalDataFiles(), str(other)), other)
     if pyarrow:
         works["pyarrow"] = (lambda: compact_by_pyarrow(directory, theirs), theirs)
     for work, output in works.values():

@@ -84,7 +84,7 @@ def main(directory: Path, output: Path) -> None:
     output.unlink(missing_ok=True)
     idle = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start = time.perf_counter()
-    result = run_unit(unit_of(directory), LocalDataFiles(), str(output), time.perf_counter)
+    result = run_unit(unit_of(directory), LocalDataFiles(), str(output))
     seconds = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     decoded = largest_decoded(unit_of(directory))

@@ -9,7 +9,6 @@ All cases are measured in turns; prints medians, their ratio to a plain copy wit
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -42,7 +41,7 @@ def touching(directory: Path, stripes: int) -> Unit:
 
 
 def _rewriting(unit: Unit, output: Path) -> Callable[[], None]:
-    return lambda: _check(unit, run_unit(unit, LocalDataFiles(), str(output), time.perf_counter).rows_deleted)
+    return lambda: _check(unit, run_unit(unit, LocalDataFiles(), str(output)).rows_deleted)
 
 
 def _check(unit: Unit, deleted: int) -> None:

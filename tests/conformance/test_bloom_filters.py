@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -358,9 +357,9 @@ def test_several_tasks_make_the_same_file(java: JavaOrc, tmp_path: Path) -> None
     grown_table(java, tmp_path / "t")
     _, [unit] = plan(tmp_path / "t", MAJOR, "", 3, settings=COPY)
     data, whole, joined = LocalDataFiles(), tmp_path / "whole", tmp_path / "joined"
-    run_unit(unit, data, str(whole), time.perf_counter)
-    found = plan_bucket(unit, data, time.perf_counter)
-    made = run_part(found.part([2]), data, str(tmp_path / "part"), time.perf_counter)
-    join_parts(found, (made,), data, str(joined), time.perf_counter)
+    run_unit(unit, data, str(whole))
+    found = plan_bucket(unit, data)
+    made = run_part(found.part([2]), data, str(tmp_path / "part"))
+    join_parts(found, (made,), data, str(joined))
     assert joined.read_bytes() == whole.read_bytes()
     assert filtered_columns(joined) == [[8, 9]] * 3

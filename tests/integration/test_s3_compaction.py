@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -60,21 +59,21 @@ def in_bucket(bucket: Bucket, location: str, directories: Sequence[str]) -> dict
 
 def whole(store: Steps, stage: S3Stage, unit: Unit) -> tuple[UnitResult, StagedUpload | None]:
     data = store.data()
-    result = run_unit(unit, data, output_path(stage.path, unit.directory, unit.file_name, "0-a"), time.perf_counter)
+    result = run_unit(unit, data, output_path(stage.path, unit.directory, unit.file_name, "0-a"))
     return result, None if result.path is None else data.attempt(result.path)
 
 
 def in_parts(store: Steps, stage: S3Stage, unit: Unit) -> tuple[UnitResult, StagedUpload | None]:
-    found = plan_bucket(unit, store.data(), time.perf_counter)
+    found = plan_bucket(unit, store.data())
     numbers = shares(found.actions, 20_000)
     assert len(numbers) > 1
     parts = []
     for place, some in enumerate(numbers):
         path = f"{stage.path}/_attempts/{unit.directory}.{unit.file_name}.part{place}.a"
-        parts.append(run_part(found.part(some), store.data(), path, time.perf_counter))
+        parts.append(run_part(found.part(some), store.data(), path))
     data = store.data()
     path = output_path(stage.path, unit.directory, unit.file_name, "0-a")
-    result = join_parts(found, parts, data, path, time.perf_counter)
+    result = join_parts(found, parts, data, path)
     return result, data.attempt(path)
 
 

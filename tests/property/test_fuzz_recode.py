@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 import tempfile
-import time
 import traceback
 from collections import Counter
 from collections.abc import Sequence
@@ -70,15 +69,15 @@ def judge(seed: int, java: JavaOrc) -> str:
 def _in_parts(unit: Unit, folder: Path) -> bytes:
     """The file of a unit made by several tasks; nothing where it has no rows."""
     data = LocalDataFiles()
-    found = plan_bucket(unit, data, time.perf_counter)
+    found = plan_bucket(unit, data)
     if not found.planned.rows_out:
         return b""
     rewritten = [number for number, action in found.actions.items() if not action.copy]
     parts = []
     for number in rewritten:
-        parts.append(run_part(found.part([number]), data, f"{folder}/part_{unit.bucket}_{number}", time.perf_counter))
+        parts.append(run_part(found.part([number]), data, f"{folder}/part_{unit.bucket}_{number}"))
     joined = folder / f"joined_{unit.bucket}"
-    join_parts(found, tuple(parts), data, str(joined), time.perf_counter)
+    join_parts(found, tuple(parts), data, str(joined))
     return joined.read_bytes()
 
 

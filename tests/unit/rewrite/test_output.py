@@ -225,5 +225,5 @@ def test_nothing_is_left_of_a_file_whose_proof_fails(
         path = tmp_path / "_tmp_x" / unit.directory / unit.file_name
         path.parent.mkdir(parents=True)
         with pytest.raises(CorruptError, match="the proof"):
-            run_unit(unit, LocalDataFiles(), str(path), lambda: 0.0)
+            run_unit(unit, LocalDataFiles(), str(path))
         assert not path.exists()

@@ -38,13 +38,13 @@ def table(tmp_path: Path) -> Path:
 def planned(table: Path) -> tuple[Unit, BucketPlan, list[int]]:
     """A unit, its plan, and the numbers of the actions that rewrite stripes."""
     _, [unit] = plan(table, MAJOR, settings=COPY)
-    found = plan_bucket(unit, CountedFiles(), lambda: 0.0)
+    found = plan_bucket(unit, CountedFiles())
     return unit, found, [number for number, action in found.actions.items() if not action.copy]
 
 
 def ran(found: BucketPlan, number: int, path: Path) -> tuple[PartResult, CountedFiles]:
     files = CountedFiles()
-    return run_part(pickle.loads(pickle.dumps(found.part([number]))), files, str(path), lambda: 0.0), files
+    return run_part(pickle.loads(pickle.dumps(found.part([number]))), files, str(path)), files
 
 
 def opened(files: CountedFiles, table: Path) -> dict[str, int]:
@@ -69,7 +69,7 @@ def test_joining_opens_the_files_of_copied_stripes_only(table: Path, tmp_path: P
     _, found, numbers = planned(table)
     parts = tuple(ran(found, number, tmp_path / f"part{number}")[0] for number in numbers)
     files = CountedFiles()
-    join_parts(found, parts, files, str(tmp_path / "joined"), lambda: 0.0)
+    join_parts(found, parts, files, str(tmp_path / "joined"))
     assert opened(files, table) == dict.fromkeys([name for name in ROWS if name != ROWS[1]], 1)
 
 
@@ -77,8 +77,8 @@ def test_joining_opens_the_files_of_copied_stripes_only(table: Path, tmp_path: P
 def test_parts_make_the_file_that_one_task_makes(table: Path, tmp_path: Path) -> None:
     unit, found, numbers = planned(table)
     parts = tuple(ran(found, number, tmp_path / f"part{number}")[0] for number in numbers)
-    whole = run_unit(unit, CountedFiles(), str(tmp_path / "whole"), lambda: 0.0)
-    joined = join_parts(found, parts, CountedFiles(), str(tmp_path / "joined"), lambda: 0.0)
+    whole = run_unit(unit, CountedFiles(), str(tmp_path / "whole"))
+    joined = join_parts(found, parts, CountedFiles(), str(tmp_path / "joined"))
     assert (tmp_path / "joined").read_bytes() == (tmp_path / "whole").read_bytes()
     assert (joined.rows_in, joined.rows_deleted, joined.rows_out) == (210, 3, 207)
     assert (whole.rows_in, whole.rows_deleted, whole.rows_out) == (210, 3, 207)

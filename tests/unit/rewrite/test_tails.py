@@ -48,7 +48,7 @@ def test_a_major_compaction_reads_thirteen_tails_of_nine_files(table: Path) -> N
     [unit] = units_of(found)
     made = table / "made"
     rewriting = CountedFiles()
-    run_unit(unit, rewriting, str(made), lambda: 0.0)
+    run_unit(unit, rewriting, str(made))
     assert rewriting.tails_below(table) == once(*ROWS, *DELETES) | {"made": 1}  # what was made is read back
     assert rewriting.opens == rewriting.tails
     assert rewriting.opened == []
@@ -68,7 +68,7 @@ def test_stated_columns_are_not_looked_for(table: Path) -> None:
     assert driver.tails_below(table) == once(ROWS[0])
     [unit] = units_of(found)
     rewriting = CountedFiles()
-    run_unit(unit, rewriting, None, lambda: 0.0)
+    run_unit(unit, rewriting, None)
     assert rewriting.tails_below(table) == once(*ROWS, *DELETES)
 
 
@@ -80,7 +80,7 @@ def test_the_columns_may_be_told_by_a_file_that_is_no_input_of_the_unit(table: P
     assert [unit.is_delete for unit in units] == ([False] if kind is MAJOR else [False, True])
     for unit in units:
         files = CountedFiles()
-        run_unit(unit, files, str(table / f"made {unit.is_delete}"), lambda: 0.0)
+        run_unit(unit, files, str(table / f"made {unit.is_delete}"))
         inputs = DELETES if unit.is_delete else ROWS + DELETES * unit.collapse
         schema = {f"{later}/bucket_00001": 1}
         assert files.tails_below(table) == once(*inputs) | schema | {f"made {unit.is_delete}": 1}

@@ -65,7 +65,7 @@ def tally(
         generation=generation,
         renumbered=renumbered,
     )
-    return tally_of(view, LocalDataFiles(), lambda: 0.0)
+    return tally_of(view, LocalDataFiles())
 
 
 def test_rows_that_were_renumbered_are_the_same_by_their_write_ids_and_values(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def of_files(root: Path, way: JoinWay, *contents: bytes) -> Tally:
         path = root / f"00000{number}_0"
         path.write_bytes(data)
         files.append((DataFile(path=path.name, directory="", length=len(data), bucket=0), way))
-    return tally_of_plain(PlainView(location=at(root), bucket=0, files=tuple(files)), LocalDataFiles(), lambda: 0.0)
+    return tally_of_plain(PlainView(location=at(root), bucket=0, files=tuple(files)), LocalDataFiles())
 
 
 def parquet(**columns: Any) -> bytes:
