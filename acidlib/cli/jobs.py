@@ -70,7 +70,9 @@ from acidlib.report.run import CleanerReport, CompactionsReport, InitiatorReport
 from acidlib.report.show import UNDONE, blockers_document, blockers_text, hive_text, show_document, show_text, state_of
 from acidlib.report.text import cancellations_text, checks_text, json_text, places_text, status_text, undo_text
 from acidlib.service.environment import Environment
-from acidlib.service.places import Budget, CleanerOptions, Interpretation, Order, Selection
+from acidlib.service.places import Interpretation
+from acidlib.service.run_queue import CompactionRun, Order
+from acidlib.service.selection import CleanerOptions, Selection
 from acidlib.service.services import Runner
 from acidlib.service.spark_driver import stated_to_spark
 from acidlib.service.stopping import told_when_stopped
@@ -159,7 +161,6 @@ def _compaction(kind: CompactionType, job: str) -> click.Command:
         words_are_right()
         from acidlib.service.compact import run_compaction
         from acidlib.service.open import open_backend
-        from acidlib.service.run_queue import CompactionRun
         from acidlib.verify.files import require_reader
 
         if share is not None:
@@ -170,7 +171,9 @@ def _compaction(kind: CompactionType, job: str) -> click.Command:
             buckets=buckets,
             selection=selection,
             order=Order(order),
-            budget=Budget(partitions=max_partitions, bytes=max_bytes, deadline=deadline),
+            max_partitions=max_partitions,
+            max_bytes=max_bytes,
+            deadline=deadline,
             dry_run=dry_run,
             release_held=release_held,
             rewrite=RewriteSettings(part_bytes=settings.integer("acidlib.part.bytes")),
@@ -185,7 +188,7 @@ def _compaction(kind: CompactionType, job: str) -> click.Command:
             report = report_of(CompactionsReport, environment, found, dry_run=dry_run)
             notes = run_compaction(found, backend, run, lambda result: report.add(result.document()))
         print_report(environment, report, notes)
-        raise SystemExit(report.exit_status(is_named=run.named))
+        raise SystemExit(report.exit_status(is_named=run.is_named))
 
     if kind is CompactionType.MAJOR:
         command.params += (

@@ -20,7 +20,8 @@ from acidlib.planning.stated_write_ids import StatedWriteIds, stated_write_ids
 from acidlib.report.html import require_libraries, require_writable
 from acidlib.report.progress import LogFormat
 from acidlib.service.environment import Environment, read_environment, stated_uris
-from acidlib.service.places import Interpretation, Selection
+from acidlib.service.places import Interpretation
+from acidlib.service.selection import Selection
 from acidlib.stores.filesystem import as_acid_error
 from acidlib.wording import parse_duration, parse_size
 

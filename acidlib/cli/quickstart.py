@@ -41,8 +41,9 @@ from acidlib.service.compact import run_compaction
 from acidlib.service.environment import Environment
 from acidlib.service.initiate import run_initiator
 from acidlib.service.open import open_backend, open_cleaning
-from acidlib.service.places import CleanerOptions, Interpretation, Selection
+from acidlib.service.places import Interpretation
 from acidlib.service.run_queue import CompactionRun
+from acidlib.service.selection import CleanerOptions, Selection
 from acidlib.service.services import Services
 from acidlib.wording import human_bytes, plural
 

@@ -21,18 +21,10 @@ from acidlib.model.snapshots import ValidTxnList
 from acidlib.planning.inputs import Publication
 from acidlib.report.results import Outcome, Statistics
 from acidlib.service.attempts import Attempts
-from acidlib.service.places import ListedPlace, PassedOver, Selection, Target
+from acidlib.service.places import ListedPlace, Target
+from acidlib.service.selection import Selected, Selection
 from acidlib.service.services import Services
 from acidlib.stores.store import Claim, RolledForward, Store
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selected:
-    """The places that a job is about, those among what is named that it leaves alone, and notes about the rest."""
-
-    targets: tuple[Target, ...]
-    passed_over: tuple[PassedOver, ...] = ()
-    notes: tuple[str, ...] = ()
 
 
 def nowhere(request: CompactionRequest) -> Target:
@@ -40,7 +32,7 @@ def nowhere(request: CompactionRequest) -> Target:
     return Target(ref=request.ref, location=NOWHERE)
 
 
-Waiting = tuple[CompactionRequest, Target | AcidError]
+WaitingRequest = tuple[CompactionRequest, Target | AcidError]
 """A request that no run works on yet, and its place, or why that cannot be found."""
 
 
@@ -238,7 +230,7 @@ class Backend(ABC):
         """
 
     @abstractmethod
-    def waiting(self, kind: CompactionType) -> list[Waiting]:
+    def waiting(self, kind: CompactionType) -> list[WaitingRequest]:
         """Return the requests to choose from, oldest first."""
 
     def queue_warnings(self) -> list[str]:

@@ -20,7 +20,7 @@ from acidlib.planning.results import quarantine_reason, quarantining_request, sh
 from acidlib.points import Point, passing
 from acidlib.report.results import CleaningResult, Outcome, RemovedPath
 from acidlib.service.backend import Backend, Hold, finish_claimed
-from acidlib.service.places import CleanerOptions, Selection, Target
+from acidlib.service.places import Target
 from acidlib.service.removals import (
     NotOursError,
     Pace,
@@ -32,6 +32,7 @@ from acidlib.service.removals import (
     would_go,
 )
 from acidlib.service.rolled_back import RolledBack
+from acidlib.service.selection import CleanerOptions, Selection
 from acidlib.service.services import Services, as_done, value_of
 from acidlib.stores.listing import list_location
 from acidlib.stores.removing import find_orphans, may_be_litter

@@ -33,7 +33,7 @@ from acidlib.service.attempts import fingerprint, note_of
 from acidlib.service.backend import Backend, CompactionHold, finish_claimed
 from acidlib.service.places import ListedPlace, Target
 from acidlib.service.plan import Prepared, collect_results, file_task, files_to_make, filled_directories, prepare
-from acidlib.service.run_queue import CompactionRun, Job, RunQueue, Tell, not_begun
+from acidlib.service.run_queue import CompactionRun, Job, RunQueue, unstarted_result
 from acidlib.service.schedule import Flow, Steps, ran
 from acidlib.service.services import Services
 from acidlib.service.tasks import AnyUnit
@@ -52,7 +52,9 @@ _FOR_EACH_SLOT, _MANY = 4, 1000
 MAX_LOCK_TRIES = 3
 
 
-def run_compaction(services: Services, backend: Backend, run: CompactionRun, tell: Tell) -> list[str]:
+def run_compaction(
+    services: Services, backend: Backend, run: CompactionRun, tell: Callable[[CompactionResult], None]
+) -> list[str]:
     """Carry a run out, and return notes about what was left or passed over.
 
     tell  gets each result as it comes
@@ -61,7 +63,7 @@ def run_compaction(services: Services, backend: Backend, run: CompactionRun, tel
     """
     notes = [] if run.dry_run else backend.recover()
     under_way = _Run(services, run, tell)
-    queue = RunQueue(services, backend, run, tell=under_way.tell, begin=under_way.begin)
+    queue = RunQueue(services, backend, run, on_result=under_way.tell, on_listed=under_way.begin)
     verifier = Verifier(services, release_held=run.release_held)
     flow = under_way.flow
     places = (
@@ -83,7 +85,7 @@ def run_compaction(services: Services, backend: Backend, run: CompactionRun, tel
                 raise type(stop)(f"{stop}; {what_became}") from stop
             raise
         nowhere = Target(ref=TableRef("", ""), location=NOWHERE)
-        tell(not_begun(Outcome.FAILED, nowhere, run.kind, f"Cannot go on: {stop}; {what_became}"))
+        tell(unstarted_result(Outcome.FAILED, nowhere, run.kind, f"Cannot go on: {stop}; {what_became}"))
     finally:
         services.progress.finish()
     notes += queue.notes
@@ -100,7 +102,7 @@ def run_compaction(services: Services, backend: Backend, run: CompactionRun, tel
 class _Run:
     """A run that is under way: the flow of its compactions and its figures, which are shown as results come."""
 
-    def __init__(self, services: Services, run: CompactionRun, tell: Tell) -> None:
+    def __init__(self, services: Services, run: CompactionRun, tell: Callable[[CompactionResult], None]) -> None:
         given = services.settings.integer(IN_FLIGHT)
         self.flow: Flow[CompactionResult] = Flow(
             services.runner,
@@ -125,7 +127,7 @@ class _Run:
     def begin(self, places: int) -> None:
         """Show that so many places are to be done, as far as that is known now."""
         if places:
-            most = self._run.budget.partitions
+            most = self._run.max_partitions
             self._places = places if most is None else min(places, most)
             what = "planning" if self._run.dry_run else "compacting"
             self._services.progress.start(f"{what} {plural(self._places, 'place')}", self._places)
@@ -227,7 +229,7 @@ class PlaceCompaction:
         self._published: Published | None = None
         self._verification: Verification | None = None
         self._may_be_visible = False
-        self._why = None if run.named else job.request.facts.reason
+        self._why = None if run.is_named else job.request.facts.reason
         """The initiator's reason, where it asks for this."""
         self._no_lock_granted = job.request.facts.lock_tries >= MAX_LOCK_TRIES
         """An exclusive lock for two renames was not to be had often enough: a major of any base needs none."""
@@ -491,7 +493,7 @@ class PlaceCompaction:
             return replace(self._result(outcome_of(error), str(error)), unverified=True)
         except AcidError as error:
             state, reason = outcome_of(error), str(error)
-            if isinstance(error, BusyError) and not self._run.named:
+            if isinstance(error, BusyError) and not self._run.is_named:
                 # a run that drains the queue leaves to another what that one has; who names a place wants to know
                 state = Outcome.SKIPPED
             if state is Outcome.FAILED and hold is not None and not isinstance(error, UnknownOutcomeError):
@@ -524,7 +526,7 @@ class PlaceCompaction:
         """Return the result of a compaction that ends like this, now."""
         units, published, listed = self._units, self._published, self._place or self.job.listed
         result = replace(
-            not_begun(state, self._target, self.job.request.type, reason),
+            unstarted_result(state, self._target, self.job.request.type, reason),
             id=None if self._run.dry_run else self.job.request.id,
             units=units,
             start_ms=int(self._start * 1000),
@@ -560,7 +562,7 @@ class PlaceCompaction:
     def _end(self, hold: CompactionHold, result: CompactionResult) -> CompactionResult:
         """Tell the queue and give the place back. Nothing here can undo what was published."""
         try:
-            note = hold.end(result.state, result.reason, named=self._run.named, noted=self._noted(result))
+            note = hold.end(result.state, result.reason, named=self._run.is_named, noted=self._noted(result))
             passing(Point.ENDED)
             if note is not None:
                 result = replace(result, reason=f"{result.reason}; {note}")

@@ -17,17 +17,10 @@ from acidlib.points import Point, passing
 from acidlib.report.results import InitiatorResult, Outcome
 from acidlib.service.attempts import Attempts
 from acidlib.service.backend import Backend, Decided
-from acidlib.service.places import (
-    Doubts,
-    ListedPlace,
-    ListingOutcome,
-    PassedOver,
-    Selection,
-    Target,
-    Unlisted,
-    look_in_portions,
-)
+from acidlib.service.listing import ListingOutcome, RollbackSigns, Unlisted, list_in_portions
+from acidlib.service.places import ListedPlace, Target
 from acidlib.service.plan import prepare
+from acidlib.service.selection import PassedOver, Selection
 from acidlib.service.services import Services
 from acidlib.stores.listing import list_location
 
@@ -54,14 +47,14 @@ def run_initiator(
     """
     notes = [] if dry_run else backend.recover()
     selected = backend.select(selection, automatic=True)
-    doubts = Doubts(services, selection, selected.targets)
+    signs = RollbackSigns(services, selection, selected.targets)
     if not dry_run:
-        doubts.require_vouched()
+        signs.require_list_per_table()
     attempts = backend.attempts(selected.targets)
     for one in selected.passed_over:
         tell(_left_alone(one))
-    for looked, passed_over in look_in_portions(services, selected.targets, selection.idle_seconds):
-        doubts.look(looked)
+    for looked, passed_over in list_in_portions(services, selected.targets, selection.idle_seconds):
+        signs.add(looked)
         for one in passed_over:
             tell(_left_alone(one))
         for start in range(0, len(looked), _BATCH):
@@ -71,7 +64,7 @@ def run_initiator(
             ]
             for result in _queued(services, backend, judged):
                 tell(result)
-    doubts.end()
+    signs.finish()
     return [*notes, *selected.notes]
 
 

@@ -22,7 +22,8 @@ from acidlib.queue.sql import Service, SqlQueue
 from acidlib.service.backend import Backend
 from acidlib.service.clean import Cleaning
 from acidlib.service.environment import QUEUE_IN_A_FILE, Environment
-from acidlib.service.places import CleanerOptions, Interpretation
+from acidlib.service.places import Interpretation
+from acidlib.service.selection import CleanerOptions
 from acidlib.service.services import Services
 from acidlib.service.surroundings.alone import StandaloneBackend, StandaloneCleaning
 from acidlib.service.surroundings.catalog import require_no_cleaner_of_another_catalog

@@ -30,8 +30,9 @@ from acidlib.points import Point, passing
 from acidlib.queue.metastore_database import MetastoreDatabase
 from acidlib.report.progress import WARNING
 from acidlib.report.results import CleaningResult, Outcome, RemovedPath
-from acidlib.service.places import CleanerOptions, Target
+from acidlib.service.places import Target
 from acidlib.service.removals import NotOursError, Pace, ended_by, remove_named, would_go
+from acidlib.service.selection import CleanerOptions
 from acidlib.service.services import Services
 from acidlib.service.surroundings.catalog import Catalog, GoneError, require_unchanged
 from acidlib.stores.listing import list_location

@@ -46,17 +46,10 @@ from acidlib.report.show import initiator_of
 from acidlib.service.attempts import COUNTED, Attempts
 from acidlib.service.environment import Environment
 from acidlib.service.initiate import refused_now
+from acidlib.service.listing import ListingOutcome, Unlisted, list_in_portions
 from acidlib.service.open import Queued, metastore_database, open_queued, txn_timeout_seconds
-from acidlib.service.places import (
-    Interpretation,
-    ListedPlace,
-    ListingOutcome,
-    Selection,
-    Target,
-    Unlisted,
-    look_in_portions,
-    target_of,
-)
+from acidlib.service.places import Interpretation, ListedPlace, Target, target_of
+from acidlib.service.selection import Selection
 from acidlib.service.services import Services, in_threads, value_of
 from acidlib.service.surroundings.alone import select_targets
 from acidlib.service.surroundings.catalog import Catalog
@@ -259,7 +252,7 @@ def _targets(
         known = {target.location: target for target in found.targets}
         notes = [*found.notes, *notes]
     else:
-        notes += selection.absent(asked, "no request of this queue")
+        notes += selection.missing_table_notes(asked, "no request of this queue")
     for row in requests:
         try:
             target = target_of(row)
@@ -295,7 +288,7 @@ def _listed(
     def order(one: Target) -> tuple[bool, str]:
         return states.get(one.ref, set()) <= {State.SUCCEEDED}, str(one.ref)
 
-    for looked, _ in look_in_portions(services, sorted(targets, key=order)[:most_places], None):
+    for looked, _ in list_in_portions(services, sorted(targets, key=order)[:most_places], None):
         for done in in_threads(figures, looked):  # of what is due files are looked into
             one = value_of(done)
             if one is not None:

@@ -13,7 +13,8 @@ from acidlib.orc.reader import read_tail
 from acidlib.parquet.footer import read_footer
 from acidlib.planning.state import Role, SeenPart, acid_state, seen_parts
 from acidlib.service.backend import Backend
-from acidlib.service.places import ListedPlace, Selection, Target
+from acidlib.service.places import ListedPlace, Target
+from acidlib.service.selection import Selection
 from acidlib.service.services import Services, in_threads
 from acidlib.stores.listing import flush_length, list_location
 

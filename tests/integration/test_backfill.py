@@ -18,7 +18,7 @@ from acidlib.errors import RetryError
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts
 from acidlib.model.tables import TableRef
 from acidlib.points import Point
-from acidlib.service import places as selection
+from acidlib.service import listing as selection
 from acidlib.service import run_queue as turns
 from acidlib.stores.renaming.claims import claim
 from acidlib.stores.renaming.local import LocalFileSystem

@@ -175,13 +175,13 @@ def test_a_place_that_goes_between_selecting_and_listing(
 ) -> None:
     """It was dropped, and nothing failed; but what is not there because a mount is missing is no dropped table."""
     place = warehouse["db.crud"]
-    listing = initiator.look_in_portions
+    listing = initiator.list_in_portions
 
     def look(*asked):
         shutil.rmtree(place if gone == "the place" else place.parent)
         return listing(*asked)
 
-    monkeypatch.setattr(initiator, "look_in_portions", look)
+    monkeypatch.setattr(initiator, "list_in_portions", look)
     ran = initiate(jobs, warehouse, "--exclude", "db.b_part", "--exclude", "db.f_abort", "--exclude", "other.*")
     (entry,) = ran.document["decisions"]
     if gone == "the place":

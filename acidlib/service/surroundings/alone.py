@@ -14,18 +14,11 @@ from acidlib.planning.results import quarantining_request
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.queue.sql import SqlQueue
 from acidlib.service.attempts import Attempts
-from acidlib.service.backend import Decided, Hold, Selected, Waiting, finish_publications
+from acidlib.service.backend import Decided, Hold, WaitingRequest, finish_publications
 from acidlib.service.clean import ListedRequest, ReplacedError
-from acidlib.service.places import (
-    CleanerOptions,
-    Interpretation,
-    ListedPlace,
-    Selection,
-    Target,
-    look_at,
-    request_of,
-    target_of,
-)
+from acidlib.service.listing import list_places
+from acidlib.service.places import Interpretation, ListedPlace, Target, request_of, target_of
+from acidlib.service.selection import CleanerOptions, Selected, Selection
 from acidlib.service.services import Services
 from acidlib.service.surroundings.sql import SqlBackend, SqlCleaning, SqlHold, with_figures
 from acidlib.stores.discover import TableLocation, discover_location, discover_warehouse, named_at
@@ -55,7 +48,7 @@ def select_targets(
         try:
             only = discover_location(services.fs(selection.location), selection.location, may_be_empty=may_be_empty)
         except MissingError as error:
-            return Selected(targets=(), notes=(str(error) if known else selection.note_of(error),))
+            return Selected(targets=(), notes=(str(error) if known else selection.missing_note(error),))
         if interpretation.write_ids is not None:
             interpretation.write_ids.require_of(only.ref)
         tables: Sequence[TableLocation] = (only,)
@@ -69,7 +62,7 @@ def select_targets(
                 raise RefusedError(f"Cannot compact {name}: {reason}")
             notes.append(f"{location} is skipped: {reason}")
     chosen = [table for table in tables if selection.wants_table(table.ref)]
-    notes += selection.absent([*(table.ref for table in chosen), *known], "no ACID table there")
+    notes += selection.missing_table_notes([*(table.ref for table in chosen), *known], "no ACID table there")
     targets = [
         Target(
             ref=table.ref._replace(partition=None if name is None else name.path),
@@ -81,7 +74,7 @@ def select_targets(
         if not selection.partitions or (name is not None and matches(name, selection.partitions))
     ]
     if selection.partitions and chosen and not (targets or known):
-        notes.append(selection.note_of(selection.no_partition([str(one.ref) for one in chosen])))
+        notes.append(selection.missing_partitions_note([table.ref for table in chosen]))
     return Selected(targets=tuple(targets), notes=tuple(notes))
 
 
@@ -127,9 +120,9 @@ class StandaloneBackend(SqlBackend):
         was_cleaned = location is not None and self.queue.has_succeeded_below(location)
         return select_targets(self.services, selection, self._interpretation, may_be_empty=was_cleaned)
 
-    def waiting(self, kind: CompactionType) -> list[Waiting]:
+    def waiting(self, kind: CompactionType) -> list[WaitingRequest]:
         """Return what waits in our queue."""
-        found: list[Waiting] = []
+        found: list[WaitingRequest] = []
         for request in filter(self.ours, self.queue.waiting(kind)):
             try:
                 found.append((request, target_of(request)))
@@ -337,7 +330,7 @@ class StandaloneCleaning(SqlCleaning):
             found = select_targets(
                 self.services, self.options.selection, everything, may_be_empty=bool(known), known=named
             )
-            looked, _ = look_at(self.services, found.targets, None)
+            looked, _ = list_places(self.services, found.targets, None)
         except AcidError as error:
             if not known:
                 why = str(error).replace("Cannot compact", "Cannot clean", 1)

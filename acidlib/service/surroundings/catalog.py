@@ -23,18 +23,9 @@ from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList
 from acidlib.model.tables import Database, Partition, PartitionName, Table, TableRef, matches
 from acidlib.planning.initiate import not_acid_reason, not_compactable_reason
 from acidlib.planning.stated_write_ids import StatedWriteIds
-from acidlib.service.backend import Selected
-from acidlib.service.places import (
-    FULL,
-    INSERT_ONLY,
-    CleanerOptions,
-    Interpretation,
-    PassedOver,
-    Selection,
-    TableFacts,
-    Target,
-)
+from acidlib.service.places import FULL, INSERT_ONLY, Interpretation, TableFacts, Target
 from acidlib.service.removals import NotOursError
+from acidlib.service.selection import CleanerOptions, PassedOver, Selected, Selection
 from acidlib.service.services import Services, value_of
 from acidlib.wording import plural
 
@@ -92,7 +83,7 @@ class Catalog:
             else:
                 passed_over.append(_passed_over(database, table, None, reason, is_refused=never is not None))
         if selection.partitions and tables and not (chosen or passed_over or known):
-            notes.append(self._no_partition(selection, tables))
+            notes.append(selection.missing_partitions_note([table.ref for _, table in tables]))
         for reason, count in sorted(passed.items()):
             notes.append(f"{plural(count, 'table is', 'tables are')} skipped: {reason}")
         notes += self._warnings(chosen)
@@ -108,7 +99,7 @@ class Catalog:
             and not known
             and not any(self._wanted_partitions(table, selection) for _, table in tables)
         ):
-            notes.append(self._no_partition(selection, tables))
+            notes.append(selection.missing_partitions_note([table.ref for _, table in tables]))
         return notes
 
     def _named(
@@ -120,15 +111,11 @@ class Catalog:
             if selection.names_table(str(table.ref)) and (reason := not_acid_reason(table)) is not None:
                 raise RefusedError(reason)
         refs = [*(table.ref for _, table in tables), *known]
-        return tables, selection.absent(refs, "no table of the metastore")
+        return tables, selection.missing_table_notes(refs, "no table of the metastore")
 
     def _wanted_partitions(self, table: Table, selection: Selection) -> list[str]:
         names = self._hms.partition_names(table.ref) if table.partition_keys else ()
         return [name for name in names if matches(PartitionName.parse(name), selection.partitions)]
-
-    @staticmethod
-    def _no_partition(selection: Selection, tables: Sequence[tuple[Database, Table]]) -> str:
-        return selection.note_of(selection.no_partition([str(table.ref) for _, table in tables]))
 
     def places(
         self, requests: Sequence[CompactionRequest], txns: ValidTxnList | None = None

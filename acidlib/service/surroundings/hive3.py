@@ -34,9 +34,10 @@ from acidlib.planning.inputs import Publication
 from acidlib.queue.metastore_database import MetastoreDatabase
 from acidlib.queue.sql import SqlQueue
 from acidlib.report.results import Statistics
-from acidlib.service.backend import Decided, Hold, Selected, Waiting, finish_publications, nowhere
+from acidlib.service.backend import Decided, Hold, WaitingRequest, finish_publications, nowhere
 from acidlib.service.clean import ListedRequest, each_alone
-from acidlib.service.places import CleanerOptions, ListedPlace, Selection, Target
+from acidlib.service.places import ListedPlace, Target
+from acidlib.service.selection import CleanerOptions, Selected, Selection
 from acidlib.service.services import Services
 from acidlib.service.statistics import StatisticsUpdater
 from acidlib.service.surroundings.catalog import (
@@ -188,7 +189,7 @@ class Hive3Backend(SqlBackend):
             busy = {row.ref for row in rows if row.state in _BUSY}
         return self.catalog.select(selection, automatic=automatic, busy=busy)
 
-    def waiting(self, kind: CompactionType) -> list[Waiting]:
+    def waiting(self, kind: CompactionType) -> list[WaitingRequest]:
         """Return the requests of this kind that no run works on."""
         rows = list(filter(self.ours, self.queue.waiting(kind)))
         return list(zip(rows, self.catalog.places(rows), strict=True))

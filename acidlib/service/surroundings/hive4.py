@@ -38,9 +38,10 @@ from acidlib.queue.metastore_database import MetastoreDatabase
 from acidlib.queue.rules import failed_attempts_reason
 from acidlib.report.results import Outcome, Statistics
 from acidlib.service.attempts import Attempts, awaited_marks
-from acidlib.service.backend import Backend, CompactionHold, Decided, Selected, Waiting, nowhere
-from acidlib.service.places import ListedPlace, Selection, Target
+from acidlib.service.backend import Backend, CompactionHold, Decided, WaitingRequest, nowhere
+from acidlib.service.places import ListedPlace, Target
 from acidlib.service.plan import require_rebalanceable
+from acidlib.service.selection import Selected, Selection
 from acidlib.service.services import WORKER_PREFIX, Services
 from acidlib.service.statistics import StatisticsUpdater
 from acidlib.service.surroundings.catalog import (
@@ -146,7 +147,7 @@ class Hive4Backend(Backend):
             busy |= {row.ref for row in others if row.state in ("initiated", "working")}
         return self.catalog.select(selection, automatic=automatic, busy=busy)
 
-    def waiting(self, kind: CompactionType) -> list[Waiting]:
+    def waiting(self, kind: CompactionType) -> list[WaitingRequest]:
         """Return the requests of our pool up to the last one of this kind, for they are handed out by their order.
 
         A run that does majors does rebalances, too.

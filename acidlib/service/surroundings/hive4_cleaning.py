@@ -23,8 +23,9 @@ from acidlib.planning.clean import (
 from acidlib.queue.metastore_database import MetastoreDatabase
 from acidlib.service.backend import Hold
 from acidlib.service.clean import Cleaning, ListedRequest, each_alone
-from acidlib.service.places import CleanerOptions, Target
+from acidlib.service.places import Target
 from acidlib.service.rolled_back import NOTHING_FORGOTTEN, RolledBack, not_its_database, own_transaction
+from acidlib.service.selection import CleanerOptions
 from acidlib.service.surroundings.catalog import DROPPED, CleaningPlaces, about_named, retention_of
 from acidlib.service.surroundings.hive4 import MIN_HISTORY, Hive4Backend
 from acidlib.wording import retention_words

@@ -32,7 +32,8 @@ from acidlib.report.results import Outcome
 from acidlib.service.attempts import COUNTED, Attempts, awaited_marks
 from acidlib.service.backend import Backend, CompactionHold, Decided, Hold, finish_publications
 from acidlib.service.clean import Cleaning
-from acidlib.service.places import CleanerOptions, Target
+from acidlib.service.places import Target
+from acidlib.service.selection import CleanerOptions
 from acidlib.service.services import WORKER_PREFIX, Services
 from acidlib.stores.store import STALE_SECONDS
 from acidlib.wording import plural, utc_words

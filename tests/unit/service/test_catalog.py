@@ -19,8 +19,9 @@ from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.snapshots import ValidTxnList, ValidWriteIdList, all_committed
 from acidlib.model.tables import ORC_INPUT_FORMAT, Database, Partition, Storage, Table, TableColumn, TableRef
 from acidlib.planning.initiate import ORC_SERDE
-from acidlib.service.places import Selection, Target
+from acidlib.service.places import Target
 from acidlib.service.removals import NotOursError
+from acidlib.service.selection import Selection
 from acidlib.service.surroundings.catalog import Catalog, CleaningPlaces, require_no_cleaner_of_another_catalog
 from acidlib.stores.stores import Stores
 

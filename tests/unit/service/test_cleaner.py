@@ -27,7 +27,7 @@ from acidlib.queue.sql import SqlQueue
 from acidlib.report.results import CleaningResult
 from acidlib.service import clean as cleaner
 from acidlib.service.clean import Cleaning, run_cleaner
-from acidlib.service.places import CleanerOptions, Selection
+from acidlib.service.selection import CleanerOptions, Selection
 from acidlib.service.services import Services
 from acidlib.service.surroundings.alone import StandaloneBackend, StandaloneCleaning
 from acidlib.service.surroundings.hive3 import Hive3Backend, Hive3Cleaning

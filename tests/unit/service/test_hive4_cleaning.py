@@ -16,7 +16,7 @@ from acidlib.model.snapshots import ValidTxnList
 from acidlib.model.tables import TableRef
 from acidlib.report.results import CleaningResult
 from acidlib.service.clean import run_cleaner
-from acidlib.service.places import CleanerOptions
+from acidlib.service.selection import CleanerOptions
 from acidlib.service.services import Services
 from acidlib.service.surroundings.hive4 import Hive4Backend
 from acidlib.service.surroundings.hive4_cleaning import Hive4Cleaning

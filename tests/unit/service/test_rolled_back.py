@@ -15,9 +15,9 @@ from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.tables import TableRef
 from acidlib.planning.clean import DueCleaning, NotedWrite
 from acidlib.report.results import CleaningResult
-from acidlib.service.places import CleanerOptions
 from acidlib.service.removals import Pace
 from acidlib.service.rolled_back import RolledBack
+from acidlib.service.selection import CleanerOptions
 from acidlib.service.services import Services
 from acidlib.service.surroundings.catalog import Catalog
 

@@ -15,21 +15,13 @@ from located import at
 from unit.planning.listings import listing
 
 from acidlib.errors import CorruptError, MissingError, RefusedError, UsageError
+from acidlib.model.requests import CompactionType
 from acidlib.model.tables import TableRef
 from acidlib.planning.stated_write_ids import StatedWriteIds, stated_write_ids
-from acidlib.service.places import (
-    Budget,
-    Interpretation,
-    ListedPlace,
-    ListingOutcome,
-    Order,
-    Selection,
-    Spending,
-    Target,
-    Unlisted,
-    look_at,
-    ordered,
-)
+from acidlib.service.listing import ListingOutcome, Unlisted, list_places
+from acidlib.service.places import Interpretation, ListedPlace, Target
+from acidlib.service.run_queue import Budget, CompactionRun, Order, ordered
+from acidlib.service.selection import Selection
 from acidlib.service.services import Services
 from acidlib.service.surroundings.alone import select_targets
 
@@ -188,7 +180,7 @@ def test_a_look_measures_deltas_and_their_bytes(services: Services, tmp_path: Pa
     put(tmp_path / "t/delta_0000006_0000006_0000/bucket_00000", 30, age=40)
     put(tmp_path / "t/delete_delta_0000007_0000007_0000/bucket_00000", 4, age=60)
     targets = select_targets(services, Selection(location=at(tmp_path / "t")), ALL).targets
-    (one,), passed_over = look_at(services, targets, None)
+    (one,), passed_over = list_places(services, targets, None)
     assert isinstance(one, ListedPlace)
     assert (one.deltas, one.delta_bytes, one.bytes) == (2, 34, 1534)
     assert passed_over == []
@@ -202,7 +194,7 @@ def test_only_what_is_idle_long_enough_is_taken_by_its_youngest_visible_file(
         put(tmp_path / name / "delta_0000002_0000002_0000/bucket_00000", age=age)
         put(tmp_path / name / "_tmp_x/bucket_00000", age=0)
     targets = select_targets(services, Selection(warehouse=at(tmp_path)), ALL).targets
-    looked, passed_over = look_at(services, targets, 60)
+    looked, passed_over = list_places(services, targets, 60)
     assert [one.target.ref.table for one in looked] == ["edge", "old"]
     found = {one.target.ref.table: one.reason for one in passed_over}
     when = datetime.fromtimestamp(NOW - 59, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
@@ -221,7 +213,7 @@ def test_what_cannot_be_looked_at_is_kept_with_its_error_and_hides_no_other(serv
     )
     unstated = Target(ref=TableRef("default", "good"), location=at(tmp_path / "good"))
     targets = select_targets(services, Selection(warehouse=at(tmp_path)), ALL).targets
-    found, passed_over = look_at(services, [*targets, gone, unstated], 1e9)
+    found, passed_over = list_places(services, [*targets, gone, unstated], 1e9)
     assert [one.target.ref.table for one in found] == ["bad", "gone", "good"]
     assert [one.target.ref.table for one in passed_over] == ["good"]
     errors = [type(one.error) for one in found if isinstance(one, Unlisted)]
@@ -259,47 +251,50 @@ def test_the_most_urgent_goes_first_and_equal_ones_by_name(order: Order, expecte
 # --- budgets ----------------------------------------------------------------------------------------------------------
 
 
-def started(budget: Budget, sizes: list[int], clock: Callable[[], float] = lambda: 0.0) -> tuple[int, str | None]:
-    spending = Spending(budget, clock)
-    return len(list(takewhile(spending.lets_start, sizes))), spending.stopped
+def budget(clock: Callable[[], float] = lambda: 0.0, **limits: Any) -> Budget:
+    return Budget(CompactionRun(kind=CompactionType.MAJOR, selection=Selection(), **limits), clock)
+
+
+def started(budget: Budget, sizes: list[int]) -> tuple[int, str | None]:
+    return len(list(takewhile(budget.admit, sizes))), budget.stopped
 
 
 @pytest.mark.parametrize(
-    ("budget", "sizes", "expected"),
+    ("limits", "sizes", "expected"),
     [
-        (Budget(), [1, 2, 3], (3, None)),
-        (Budget(partitions=2), [1, 2, 3], (2, "--max-partitions 2 is reached")),
-        (Budget(partitions=3), [1, 2, 3], (3, None)),
-        (Budget(partitions=0), [1], (0, "--max-partitions 0 is reached")),
-        (Budget(bytes=30), [10, 20, 1], (2, "--max-bytes 30 bytes is reached")),
-        (Budget(bytes=30), [10, 20], (2, None)),
-        (Budget(bytes=30), [10, 21, 1], (1, "--max-bytes 30 bytes is reached")),
+        ({}, [1, 2, 3], (3, None)),
+        ({"max_partitions": 2}, [1, 2, 3], (2, "--max-partitions 2 is reached")),
+        ({"max_partitions": 3}, [1, 2, 3], (3, None)),
+        ({"max_partitions": 0}, [1], (0, "--max-partitions 0 is reached")),
+        ({"max_bytes": 30}, [10, 20, 1], (2, "--max-bytes 30 bytes is reached")),
+        ({"max_bytes": 30}, [10, 20], (2, None)),
+        ({"max_bytes": 30}, [10, 21, 1], (1, "--max-bytes 30 bytes is reached")),
         # what is larger than the whole budget would never be compacted
-        (Budget(bytes=30), [100, 1], (1, "--max-bytes 30 bytes is reached")),
-        (Budget(deadline=5.0), [], (0, None)),
+        ({"max_bytes": 30}, [100, 1], (1, "--max-bytes 30 bytes is reached")),
+        ({"deadline": 5.0}, [], (0, None)),
     ],
 )
 def test_a_budget_stops_before_what_goes_beyond_it(
-    budget: Budget, sizes: list[int], expected: tuple[int, str | None]
+    limits: dict[str, Any], sizes: list[int], expected: tuple[int, str | None]
 ) -> None:
-    assert started(budget, sizes) == expected
+    assert started(budget(**limits), sizes) == expected
 
 
 def test_what_is_free_or_did_not_start_costs_nothing() -> None:
-    spending = Spending(Budget(partitions=2, bytes=30), lambda: 0.0)
-    assert spending.lets_start(100, is_free=True)
-    assert spending.lets_start(20)
-    spending.unspent(20)
-    assert [spending.lets_start(size) for size in (10, 10, 1)] == [True, True, False]
+    spending = budget(max_partitions=2, max_bytes=30)
+    assert spending.admit(100, is_free=True)
+    assert spending.admit(20)
+    spending.refund(20)
+    assert [spending.admit(size) for size in (10, 10, 1)] == [True, True, False]
     assert spending.stopped == "--max-partitions 2 is reached"
 
 
 def test_free_places_wait_for_no_budget_but_time() -> None:
-    spending = Spending(Budget(partitions=0, deadline=5.0), lambda: 5.0)
-    assert not spending.lets_start(1, is_free=True)
+    spending = budget(lambda: 5.0, max_partitions=0, deadline=5.0)
+    assert not spending.admit(1, is_free=True)
     assert spending.stopped == "the time budget is spent"
 
 
 def test_after_the_deadline_nothing_starts() -> None:
     times = iter([1.0, 4.9, 5.0])
-    assert started(Budget(deadline=5.0), [1, 1, 1, 1], lambda: next(times)) == (2, "the time budget is spent")
+    assert started(budget(lambda: next(times), deadline=5.0), [1, 1, 1, 1]) == (2, "the time budget is spent")

@@ -13,7 +13,8 @@ import pytest
 from acidlib.errors import RetryError
 from acidlib.model.tables import TableRef
 from acidlib.planning.stated_write_ids import StatedWriteIds
-from acidlib.service.places import Interpretation, ListedPlace, Target, Unlisted, look_at
+from acidlib.service.listing import Unlisted, list_places
+from acidlib.service.places import Interpretation, ListedPlace, Target
 from acidlib.service.services import Services
 from acidlib.stores.renaming import hdfs_client as client
 from acidlib.stores.stores import Stores
@@ -68,7 +69,7 @@ def looked_at(services: Services, stores: Stores, root: str, local: Path) -> lis
         )
         for number in range(PLACES)
     ]
-    found, _ = look_at(replace(services, stores=stores), targets, None)
+    found, _ = list_places(replace(services, stores=stores), targets, None)
     assert [type(one) for one in found] == [ListedPlace] + [Unlisted] * (PLACES - 1)
     reasons = []
     for number, one in enumerate(found[1:], start=1):
