@@ -1,4 +1,4 @@
-"""The database behind a queue: its URL and password, transactions and failures, what each kind has in its own way."""
+"""The database behind a queue: its URL and password, transactions and failures, and the differences between kinds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,7 +36,7 @@ PASSWORD = "acidlib.queue.password"  # noqa: S105 - the name under which it is k
 HIVES_PASSWORD = "javax.jdo.option.ConnectionPassword"  # noqa: S105 - the same
 HIVES_USER = "javax.jdo.option.ConnectionUserName"
 
-SQLITE, POSTGRESQL, DERBY = "sqlite", "postgresql", "derby"
+SQLITE, POSTGRESQL, DERBY = "sqlite", "postgresql", DerbyDialect.name
 MYSQL = ("mysql", "mariadb")
 SUPPORTED = (SQLITE, POSTGRESQL, *MYSQL)
 
@@ -48,8 +48,8 @@ _DEADLOCKS = frozenset({"40001", "40P01", 1213})
 # PostgreSQL: lock not available; MySQL: lock wait timeout
 _BUSY = frozenset({"55P03", 1205})
 DENIED = frozenset({"42501", 1142, 1143})
-"""The codes of errors for a missing right. PostgreSQL: insufficient privilege; MySQL: a command on a table, or a column
-of it, that this user may not use.
+"""The codes of errors for a missing right. PostgreSQL: insufficient privilege; MySQL: a command on a table or column
+that this user may not run.
 """
 
 _CONNECT_SECONDS = 10
@@ -66,13 +66,13 @@ def chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 def with_password(url: str, site: Mapping[str, str], stored: Callable[[str], str | None]) -> str:
-    """Return the URL, completed where it names a user and no password.
+    """Return the URL, with a password added if it names a user without one.
 
-    site    what hive-site.xml says
-    stored  the password of a name in Hadoop's credential providers, None where there is none
+    site    the properties of hive-site.xml
+    stored  returns the password of a name in Hadoop's credential providers, None if they have none
 
-    A name of ours counts first. Hive's own password is for Hive's own user alone. Where neither is kept the URL stays
-    as it is: a database may trust this machine. A URL that is none is left to whatever opens it.
+    The password under our own name (`PASSWORD`) comes first, then Hive's own, for Hive's own user alone. Without either
+    the URL stays as it is: a database may trust this machine. An invalid URL is returned for `Database` to refuse.
     """
     try:
         parsed = make_url(url)
@@ -87,13 +87,13 @@ def with_password(url: str, site: Mapping[str, str], stored: Callable[[str], str
 
 
 class Database:
-    """A queue's database by URL; every transaction that writes is exclusive on SQLite and short everywhere.
+    """A queue's database by URL; writing transactions are exclusive on SQLite and short everywhere.
 
-    Its failures become errors of one line without secrets.
+    The messages of its errors have one line and no secrets.
     """
 
     def __init__(self, url: str, jvm: Callable[[], Any] | None = None) -> None:
-        """`jvm` gives py4j's view of a JVM: for a metastore's database that only Java speaks to, and no queue."""
+        """`jvm` returns py4j's view of a JVM: for a metastore in Derby, which only Java can read and has no queue."""
         try:
             parsed = make_url(url)
         except (ArgumentError, ValueError):
@@ -102,12 +102,12 @@ class Database:
                 f"Cannot open the queue: its URL ({scheme} …) is not of the form dialect://place, "
                 "such as sqlite:////var/lib/acidlib/queue.db"
             ) from None
-        # a parameter may be a password as well
+        # a parameter may be a password, too
         self.shown = parsed.set(query={}).render_as_string(hide_password=True)
         given = [parsed.password, *(value for key, value in parsed.query.items() if "pass" in key.lower())]
         self._secrets = [str(value) for value in given if value]
         self._engine = self._open(parsed, jvm)
-        # SQLite lets one write and has the others ask again after a while: threads of this process wait in turn
+        # SQLite lets one connection write and has the others poll: threads of this process wait in turn instead
         self._writing: AbstractContextManager[object] = threading.Lock() if self.dialect == SQLITE else nullcontext()
 
     def _open(self, url: URL, jvm: Callable[[], Any] | None) -> Engine:
@@ -122,10 +122,10 @@ class Database:
                 self._make_folder(Path(str(url.database)))
         else:
             arguments: dict[str, object] = {"connect_timeout": _CONNECT_SECONDS}
-            if kind in MYSQL:  # or it cuts off and replaces what it cannot hold
+            if kind in MYSQL:  # else it truncates and replaces values that do not fit
                 arguments["init_command"] = "SET SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')"
-            unnamed = {name: value for name, value in arguments.items() if name not in url.query}
-            options = {"pool_pre_ping": True, "isolation_level": "READ COMMITTED", "connect_args": unnamed}
+            arguments = {name: value for name, value in arguments.items() if name not in url.query}
+            options = {"pool_pre_ping": True, "isolation_level": "READ COMMITTED", "connect_args": arguments}
         try:
             engine = create_engine(url, **options)
         except NoSuchModuleError as error:
@@ -133,27 +133,27 @@ class Database:
         except ImportError as error:
             raise RefusedError(
                 f"Cannot open the queue {self.shown}: its database driver is not installed ({error.name}); pip install "
-                "'acidlib[postgresql]' or 'acidlib[mysql]' brings it"
+                "'acidlib[postgresql]' or 'acidlib[mysql]' installs it"
             ) from None
         if engine.dialect.name not in SUPPORTED:
             raise UsageError(
                 f"Cannot open the queue {self.shown}: only SQLite, PostgreSQL, MySQL and MariaDB are supported"
             )
         if kind == SQLITE:
-            _take_over_transactions(engine)
+            _take_write_lock_at_begin(engine)
         return engine
 
     def _make_folder(self, file: Path) -> None:
-        """Make the folder of an SQLite file; of what is wrong there SQLite says only that it cannot open the file."""
+        """Create the folder of an SQLite file; raise RetryError with a reason, which SQLite would not give."""
         folder, reason = file.parent, None
-        failed = "its folder cannot be made"
+        failed = "its folder cannot be created"
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            failed = f"{file} may not be looked at"
+            failed = f"{file} cannot be accessed"
             if file.is_dir():
                 reason = f"{file} is a directory"
             elif not file.exists() and not os.access(folder, os.W_OK | os.X_OK):
-                reason = f"there is no such file, and none may be made in {folder} (Permission denied)"
+                reason = f"there is no such file, and this user may not create one in {folder} (Permission denied)"
         except OSError as error:
             reason = f"{failed} ({error.strerror})"
         if reason is not None:
@@ -169,12 +169,13 @@ class Database:
         return self._engine.dialect.name
 
     def now_ms(self, connection: Connection) -> int:
-        """Return the database's clock, epoch milliseconds. MySQL's is in whole seconds, as in Hive; no zone counts.
+        """Return the database's clock in epoch milliseconds, in any time zone; MySQL's has whole seconds, as in Hive.
 
-        Source: Hive `TxnHandler.getDbTime`.
+        For Derby it is the clock of this machine: Derby's has no time zone. Source: Hive `TxnHandler.getDbTime`.
         """
-        if isinstance(connection.dialect, DerbyDialect):
-            return connection.dialect.now_ms(connection)
+        if self.dialect == DERBY:
+            jdbc: Any = connection.connection.dbapi_connection
+            return int(jdbc.now_ms())
         now: ColumnElement[int]
         if self.dialect == POSTGRESQL:
             now = cast(func.floor(extract("epoch", func.clock_timestamp()) * 1000), BigInteger)
@@ -186,9 +187,9 @@ class Database:
         return int(connection.execute(select(now)).scalar_one())
 
     def equals(self, column: ColumnElement[str], value: str | None) -> ColumnElement[bool]:
-        """Return the equality of every character; a metastore's tables in MySQL ignore case and blanks at the end.
+        """Return the condition that each character is equal; None is equal to null alone.
 
-        None is equal to null alone.
+        By itself MySQL ignores case and blanks at the end in a metastore's tables.
         """
         if value is None:
             return column.is_(None)
@@ -201,7 +202,7 @@ class Database:
     def reading(self, action: str, *, one_moment: bool = False) -> Iterator[Connection]:
         """Open one transaction that only reads: it neither waits for writers nor needs the right to write.
 
-        With `one_moment` all its statements see what was there at the first of them.
+        With `one_moment` all its statements see the state at the first of them.
         """
         options: dict[str, object] = {_READING: True}
         if one_moment and self.dialect != SQLITE:
@@ -214,11 +215,11 @@ class Database:
             yield connection
 
     def write(self, action: str, work: Callable[[Connection], T]) -> T:
-        """Return what `work` returns, done in one transaction: committed at its end, rolled back by any exception.
+        """Return the result of `work`, run in one transaction: committed at its end, rolled back by any exception.
 
-        It is done again when the database gave way to others. What the database or its driver raises becomes
-        `RetryError`: "Cannot `action` the queue …"; `RefusedError` where the values do not fit; `UnknownOutcomeError`
-        when the connection was lost while committing.
+        It runs again after a deadlock. Errors of the database or its driver become `RetryError`, "Cannot `action` the
+        queue …"; `RefusedError` where the values do not fit; `UnknownOutcomeError` when the connection was lost while
+        committing.
         """
 
         def once() -> T:
@@ -230,7 +231,7 @@ class Database:
                     except DBAPIError as error:
                         if error.connection_invalidated:
                             raise UnknownOutcomeError(
-                                f"Cannot know whether what was to {action} the queue {self.shown} is done: the "
+                                f"Cannot tell the outcome of an attempt to {action} the queue {self.shown}: the "
                                 f"connection was lost while committing: {self._one_line(error)}"
                             ) from None
                         raise
@@ -241,17 +242,17 @@ class Database:
 
     @contextmanager
     def holding(self, action: str, lock: Callable[[Connection], object], *, wait_seconds: int) -> Iterator[None]:
-        """Keep the rows locked that `lock` selects for update, in a connection of its own, until it is left.
+        """Keep the rows locked that `lock` selects for update, in a connection of its own, until the context ends.
 
-        Raises `ConflictError` when another holds them for longer than `wait_seconds`. A connection that is lost
-        meanwhile lets others in.
+        Raises `ConflictError` when another process holds them for longer than `wait_seconds`. If the connection is lost
+        meanwhile, the lock is lost without notice.
         """
-        with ExitStack() as stack:
+        with self._translated(action):
+            connection = self._engine.connect()
+        try:
             with self._translated(action):
-                connection = self._engine.connect()
-                stack.callback(_let_go, connection)
                 connection.begin()
-                connection.detach()  # its settings are its own: it is closed, not used again
+                connection.detach()  # the settings below must not come back to the pool
                 try:
                     if self.dialect == POSTGRESQL:
                         connection.exec_driver_sql(f"SET LOCAL lock_timeout = {wait_seconds * 1000}")
@@ -261,16 +262,19 @@ class Database:
                 except DBAPIError as error:
                     if not is_among(_BUSY, error):
                         raise
-                    reason = f"another process does (its lock was not given back within {wait_seconds} s)"
+                    reason = f"another process does (its lock was not released within {wait_seconds} s)"
                     raise ConflictError(f"Cannot {action} the queue {self.shown}: {reason}") from None
             yield
+        finally:
+            with suppress(SQLAlchemyError):  # a lost connection holds no lock any more
+                connection.close()
 
     @contextmanager
     def _translated(self, action: str) -> Iterator[None]:
         try:
             yield
         except SQLAlchemyError as error:
-            first = _first(error)
+            first = _first_error(error)
             kind = RefusedError if isinstance(first, DataError) else RetryError
             raise kind(
                 f"Cannot {action} the queue {self.shown}: the database said: {self._one_line(first)}"
@@ -288,21 +292,16 @@ class Database:
         return line
 
 
-def _let_go(connection: Connection) -> None:
-    with suppress(SQLAlchemyError):  # one that is lost holds nothing any more
-        connection.close()
-
-
-def _first(error: SQLAlchemyError) -> SQLAlchemyError:
-    """Return what failed before this did while undoing it: on a full disk SQLite has dropped the savepoint already."""
+def _first_error(error: SQLAlchemyError) -> SQLAlchemyError:
+    """Return the error whose rollback raised this one: on a full disk SQLite has dropped the savepoint already."""
     before = getattr(error.__cause__ or error, "__context__", None)
-    return _first(before) if isinstance(before, SQLAlchemyError) else error
+    return _first_error(before) if isinstance(before, SQLAlchemyError) else error
 
 
 def is_among(codes: frozenset[object], error: DBAPIError) -> bool:
-    """Return whether an error has one of these codes: the standard's, where its driver gives it, or MySQL's own."""
-    found = {getattr(error.orig, "sqlstate", None), *getattr(error.orig, "args", ())[:1]}  # PyMySQL puts it first
-    return not codes.isdisjoint(found)
+    """Return whether an error has one of these codes: SQLSTATEs, where its driver reports one, or MySQL's own."""
+    reported = {getattr(error.orig, "sqlstate", None), *getattr(error.orig, "args", ())[:1]}  # PyMySQL puts it first
+    return not codes.isdisjoint(reported)
 
 
 _RETRYING = Retrying(
@@ -312,11 +311,11 @@ _RETRYING = Retrying(
 )
 
 
-def _take_over_transactions(engine: Engine) -> None:
-    """Have SQLite's transactions take the write lock at their start: then no read fails that becomes a write."""
+def _take_write_lock_at_begin(engine: Engine) -> None:
+    """Have SQLite's transactions take the write lock at their start: a read that turns into a write could fail."""
 
     @event.listens_for(engine, "connect")
-    def leave_transactions_to_us(connection: sqlite3.Connection, record: ConnectionPoolEntry) -> None:  # noqa: ARG001 # the listener's signature is given
+    def disable_implicit_transactions(connection: sqlite3.Connection, record: ConnectionPoolEntry) -> None:  # noqa: ARG001 # the listener's signature is given
         connection.isolation_level = None
 
     @event.listens_for(engine, "begin")

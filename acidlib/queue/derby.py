@@ -1,10 +1,10 @@
 """Apache Derby as the database of a Hive 4 metastore: by its network server, with Derby's own driver in Spark's JVM.
 
-No driver of Python speaks to it. This is as much of the DB API, over JDBC, and as much of a dialect of SQLAlchemy as is
-needed to read a metastore's tables and to remove rows of them.
+There is no Python driver for it. This is as much of the DB API, over JDBC, and of a dialect for SQLAlchemy as is needed
+to read a metastore's tables and to delete rows of them.
 """
 
-# ruff: noqa: ARG002 - SQLAlchemy gives what a dialect may want to know
+# ruff: noqa: ARG002 - SQLAlchemy defines the parameters of a dialect's methods
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Error(Exception):
 
 
 class InterfaceError(Error):
-    """The driver could not be had."""
+    """The driver is not available."""
 
 
 class DatabaseError(Error):
@@ -44,41 +44,41 @@ class DatabaseError(Error):
 
 
 def connect(*, jvm: Callable[[], Any], url: str, user: str | None, password: str | None) -> JdbcConnection:
-    """Return a connection of the driver in the JVM, which `jvm` gives py4j's view of."""
+    """Return a connection of the driver in the JVM of which `jvm` returns py4j's view."""
     view = jvm()
     properties = view.java.util.Properties()
     for name, value in (("user", user), ("password", password)):
         if value is not None:
             properties.setProperty(name, value)
     try:
-        # what Spark was given is not where DriverManager looks
+        # DriverManager does not look into the jars that Spark was given
         loader = view.java.lang.Thread.currentThread().getContextClassLoader()
         driver = loader.loadClass(DRIVER).newInstance()
-    except Exception as error:  # py4j's, of which this room knows nothing
+    except Exception as error:  # py4j's: this room does not import it
         raise InterfaceError(
             f"Spark's JVM has no {DRIVER}; add --driver-class-path derbyclient-RELEASE.jar, of the server's release"
         ) from error
-    opened = _said(lambda: driver.connect(url, properties))
-    _said(lambda: opened.setAutoCommit(False))
-    _said(lambda: opened.setTransactionIsolation(_READ_COMMITTED))
+    opened = _java(lambda: driver.connect(url, properties))
+    _java(lambda: opened.setAutoCommit(False))
+    _java(lambda: opened.setTransactionIsolation(_READ_COMMITTED))
     return JdbcConnection(view, opened)
 
 
-def _said(call: Callable[[], Any]) -> Any:
-    """Return what a call into Java gives; DatabaseError with what Java's exception says."""
+def _java(call: Callable[[], Any]) -> Any:
+    """Return the result of a call into Java; DatabaseError with the message of an exception of Java's."""
     try:
         return call()
     except Exception as error:
-        java = getattr(error, "java_exception", None)
-        if java is None:
+        thrown = getattr(error, "java_exception", None)
+        if thrown is None:
             raise
-        found = DatabaseError(str(java.getMessage()))
-        found.sqlstate = java.getSQLState() if hasattr(java, "getSQLState") else None
-        raise found from None
+        failure = DatabaseError(str(thrown.getMessage()))
+        failure.sqlstate = thrown.getSQLState() if hasattr(thrown, "getSQLState") else None
+        raise failure from None
 
 
 class JdbcConnection:
-    """A connection, as the DB API has it."""
+    """A connection of the DB API."""
 
     def __init__(self, view: Any, java: Any) -> None:
         self._view = view
@@ -94,20 +94,20 @@ class JdbcConnection:
 
     def commit(self) -> None:
         """Commit the transaction."""
-        _said(self.java.commit)
+        _java(self.java.commit)
 
     def rollback(self) -> None:
         """Undo the transaction."""
-        _said(self.java.rollback)
+        _java(self.java.rollback)
 
     def close(self) -> None:
-        """Close it; what is not committed is undone."""
-        _said(self.java.rollback)  # Derby closes none in the middle of a transaction
-        _said(self.java.close)
+        """Close the connection; roll back an open transaction."""
+        _java(self.java.rollback)  # Derby closes none in the middle of a transaction
+        _java(self.java.close)
 
 
 class JdbcCursor:
-    """A cursor, as the DB API has it: the rows of a statement are fetched at once."""
+    """A cursor of the DB API: it fetches all rows of a statement at once."""
 
     def __init__(self, java: Any) -> None:
         self._java = java
@@ -116,14 +116,14 @@ class JdbcCursor:
         self.rowcount = -1
 
     def execute(self, statement: str, parameters: Sequence[Any] = ()) -> None:
-        """Run a statement with its parameters, which are texts and numbers."""
-        prepared = _said(lambda: self._java.prepareStatement(statement))
+        """Run a statement with parameters that are texts and numbers."""
+        prepared = _java(lambda: self._java.prepareStatement(statement))
         try:
             for number, value in enumerate(parameters, 1):
                 put = prepared.setLong if isinstance(value, int) else prepared.setString
-                _said(partial(put, number, value))
+                _java(partial(put, number, value))
             self.description, self._rows = None, []
-            if not _said(prepared.execute):
+            if not _java(prepared.execute):
                 self.rowcount = prepared.getUpdateCount()
                 return
             results = prepared.getResultSet()
@@ -131,7 +131,7 @@ class JdbcCursor:
             count = meta.getColumnCount()
             names = [meta.getColumnLabel(number) for number in range(1, count + 1)]
             self.description = [(name, None, None, None, None, None, None) for name in names]
-            while _said(results.next):
+            while _java(results.next):
                 self._rows.append(tuple(results.getObject(number) for number in range(1, count + 1)))
             self.rowcount = len(self._rows)
         finally:
@@ -142,9 +142,9 @@ class JdbcCursor:
         return self._rows.pop(0) if self._rows else None
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """Return all rows that are left."""
-        found, self._rows = self._rows, []
-        return found
+        """Return all remaining rows."""
+        rows, self._rows = self._rows, []
+        return rows
 
     def close(self) -> None:
         """Forget the rows."""
@@ -152,7 +152,7 @@ class JdbcCursor:
 
 
 class _Compiler(SQLCompiler):
-    """Derby's own words."""
+    """The clauses that Derby spells in its own way."""
 
     def limit_clause(self, select: Select[Any], **more: Any) -> str:
         """Return the clause that bounds the number of rows."""
@@ -172,15 +172,15 @@ class DerbyDialect(DefaultDialect):
 
     @classmethod
     def import_dbapi(cls) -> ModuleType:
-        """Return what stands in for a driver: this module."""
+        """Return this module, which has the DB API of a driver."""
         import acidlib.queue.derby as module
 
         return module
 
     def create_connect_args(self, url: URL) -> tuple[list[Any], dict[str, Any]]:
-        """Return what `connect` is given of a URL."""
-        found = f"jdbc:derby://{url.host or 'localhost'}:{url.port or _PORT}/{url.database}"
-        return [], {"url": found, "user": url.username, "password": url.password}
+        """Return the arguments of `connect` for a URL."""
+        jdbc = f"jdbc:derby://{url.host or 'localhost'}:{url.port or _PORT}/{url.database}"
+        return [], {"url": jdbc, "user": url.username, "password": url.password}
 
     def do_ping(self, dbapi_connection: Any) -> bool:
         """Return whether a connection answers."""
@@ -189,31 +189,26 @@ class DerbyDialect(DefaultDialect):
         return True
 
     def initialize(self, connection: Connected) -> None:
-        """Ask nothing."""
+        """Ask the server nothing about itself."""
         self.server_version_info = None
-
-    def now_ms(self, connection: Connected) -> int:
-        """Return the time of this machine: that of Derby has no time zone."""
-        held: Any = connection.connection.dbapi_connection
-        return int(held.now_ms())
 
     def get_table_names(self, connection: Connected, schema: str | None = None, **more: Any) -> list[str]:
         """Return the tables of the user's schema."""
         names = "SELECT t.TABLENAME FROM SYS.SYSTABLES t JOIN SYS.SYSSCHEMAS s ON s.SCHEMAID = t.SCHEMAID "
-        found = connection.execute(text(names + "WHERE t.TABLETYPE = 'T' AND s.SCHEMANAME = CURRENT SCHEMA"))
-        return [str(name) for (name,) in found]
+        rows = connection.execute(text(names + "WHERE t.TABLETYPE = 'T' AND s.SCHEMANAME = CURRENT SCHEMA"))
+        return [str(name) for (name,) in rows]
 
     def get_columns(
         self, connection: Connected, table_name: str, schema: str | None = None, **more: Any
     ) -> list[ReflectedColumn]:
-        """Return the names of a table's columns; of their types nothing is known."""
+        """Return a table's columns by name; their types are not read."""
         names = (
             "SELECT c.COLUMNNAME FROM SYS.SYSCOLUMNS c JOIN SYS.SYSTABLES t ON t.TABLEID = c.REFERENCEID "
             "JOIN SYS.SYSSCHEMAS s ON s.SCHEMAID = t.SCHEMAID "
             "WHERE s.SCHEMANAME = CURRENT SCHEMA AND t.TABLENAME = :name"
         )
-        found = connection.execute(text(names), {"name": table_name})
-        return [{"name": str(name), "type": String(), "nullable": True, "default": None} for (name,) in found]
+        rows = connection.execute(text(names), {"name": table_name})
+        return [{"name": str(name), "type": String(), "nullable": True, "default": None} for (name,) in rows]
 
 
 registry.register(DerbyDialect.name, __name__, DerbyDialect.__name__)

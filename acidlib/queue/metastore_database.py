@@ -1,12 +1,12 @@
-"""The database of a metastore, for what its thrift calls do not tell or cannot change, in SQL.
+"""The database of a metastore, in SQL, for facts that its thrift calls do not show or cannot change.
 
 Readers   MIN_HISTORY_WRITE_ID (Hive 4): thrift writes it (`add_write_ids_to_min_history`) and does not show it.
 Writes    TXNS, TXN_COMPONENTS, TXN_TO_WRITE_ID, NEXT_WRITE_ID (Hive 4): which are open or were rolled back. Notes of
           rolled back transactions are removed from TXN_COMPONENTS, as Hive's own cleaner does (`MarkCleanedFunction`).
-Parameters of tables and partitions (TABLE_PARAMS, PARTITION_PARAMS), of which single ones are changed: each call that
-          changes one takes all of them, and what another has written since they were read is lost.
+Parameters of tables and partitions (TABLE_PARAMS, PARTITION_PARAMS), of which single ones are changed: a thrift call
+          that changes one sends all of them, and overwrites changes that others have made since they were read.
 
-A user needs rights to those tables alone of which something is asked. Source: Hive's metastore schema.
+The user needs rights to the tables of the methods that are called, no others. Source: Hive's metastore schema.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from acidlib.errors import ConflictError, RefusedError
 from acidlib.model.tables import TableRef
 from acidlib.planning.clean import NotedWrite
 from acidlib.queue.database import DENIED, DERBY, SQLITE, Database, chunks, is_among
-from acidlib.queue.tables import TXN_COMPONENTS, TXNS, FoundTables, metastore_table
+from acidlib.queue.tables import TXN_COMPONENTS, TXNS, ReflectedTables, metastore_table
 
 _OPEN, _ROLLED_BACK = "o", "a"
 _COMPACTS = "c"
-_LOOK = "look for rolled back transactions in"
+_ACTION = "look for rolled back transactions in"
 
 
 _MIN_HISTORY = metastore_table(
@@ -61,7 +61,7 @@ _PARTITION_PARAMS = metastore_table("PARTITION_PARAMS", PART_ID=BigInteger, PARA
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """A table, or a partition of one, by its names; `created`, in epoch seconds, tells it from another of its name."""
+    """A table or partition, by its names; `created`, in epoch seconds, distinguishes it from later ones of its name."""
 
     catalog: str
     ref: TableRef
@@ -69,29 +69,29 @@ class Owner:
 
 
 class MetastoreDatabase:
-    """A database that may be a metastore's; it is connected to when something is asked of it."""
+    """A database that may be a metastore's; the first method that reads it connects."""
 
     def __init__(self, url: str, jvm: Callable[[], Any] | None = None) -> None:
-        """`jvm`, and what is raised, are as `Database` has them."""
+        """Take the parameters of `Database`, and raise what it raises."""
         self._database = Database(url, jvm)
         self.shown = self._database.shown
-        self._found: dict[str, Table | None] = {}
+        self._reflected: dict[str, Table | None] = {}
 
     def close(self) -> None:
         """Close all connections."""
         self._database.close()
 
     def _find(self, connection: Connection, template: Table) -> Table | None:
-        """Return a table; None where the database shows none to its user. It is looked for once."""
-        if template.name not in self._found:
-            tables = FoundTables(connection, self.shown)
-            self._found[template.name] = tables.table(template) if tables.has(template) else None
-        return self._found[template.name]
+        """Return a table, which is reflected once; None if the database does not show it to its user."""
+        if template.name not in self._reflected:
+            tables = ReflectedTables(connection, self.shown)
+            self._reflected[template.name] = tables.table(template) if tables.has(template) else None
+        return self._reflected[template.name]
 
     def registrations(self) -> dict[int, dict[TableRef, int]] | None:
-        """Return the lowest open write id that each transaction sees of each table, by names in lower case.
+        """Return by transaction the lowest open write id that it sees of each table, by names in lower case.
 
-        None where the database has no such table. RetryError when it does not answer.
+        None where the database has no such notes. RetryError when it does not answer.
         """
         if self._database.dialect == SQLITE:
             return None  # no metastore has its tables in SQLite
@@ -108,27 +108,28 @@ class MetastoreDatabase:
         return lowest
 
     def noted_writes(self) -> tuple[tuple[NotedWrite, ...], int] | None:
-        """Return all notes with the time of the database; None where it is no metastore's, or shows none to its user.
+        """Return all notes, with their stored write ids, and the database's time in epoch milliseconds.
 
-        Write ids are as they are noted. RefusedError where the user may not read them, RetryError without an answer.
+        None where it is no metastore's, or does not show them to its user. RefusedError where the user may not read
+        them, RetryError without an answer.
         """
-        with self._looking() as connection:
+        with self._reading_notes() as connection:
             return None if connection is None else (tuple(self._notes(connection)), self._database.now_ms(connection))
 
     def shows_noted_writes(self) -> bool:
-        """Return whether `noted_writes` would return anything; it raises what that does."""
-        with self._looking() as connection:
+        """Return whether `noted_writes` would not return None; raise what it would raise."""
+        with self._reading_notes() as connection:
             if connection is not None:
-                connection.execute(select(self._needed(connection, TXN_COMPONENTS).c["TC_TXNID"]).limit(1)).all()
+                connection.execute(select(self._table(connection, TXN_COMPONENTS).c["TC_TXNID"]).limit(1)).all()
             return connection is not None
 
     @contextmanager
-    def _looking(self) -> Iterator[Connection | None]:
-        """Read what is noted; None where this is no metastore's database, or shows its user no notes."""
+    def _reading_notes(self) -> Iterator[Connection | None]:
+        """Open a transaction to read notes; None where this is no metastore's database, or does not show them."""
         if self._database.dialect == SQLITE:
             yield None  # no metastore has its tables in SQLite
             return
-        with self._database.reading(_LOOK) as connection:
+        with self._database.reading(_ACTION) as connection:
             is_shown = all(self._find(connection, template) is not None for template in (TXNS, TXN_COMPONENTS))
             try:
                 yield connection if is_shown else None
@@ -140,18 +141,18 @@ class MetastoreDatabase:
                     "wrote; grant what docs/hive4.md lists"
                 ) from None
 
-    def _needed(self, connection: Connection, template: Table) -> Table:
-        """Return a table; RefusedError where the database shows none to its user."""
-        found = self._find(connection, template)
-        if found is None:
+    def _table(self, connection: Connection, template: Table) -> Table:
+        """Return a table; RefusedError if the database does not show it to its user."""
+        table = self._find(connection, template)
+        if table is None:
             raise RefusedError(
                 f"Cannot look for rolled back transactions in {self.shown}: it shows its user no table "
                 f"{template.name}; grant what docs/hive4.md lists"
             )
-        return found
+        return table
 
-    def _notes(self, connection: Connection, of: TableRef | None = None) -> Iterator[NotedWrite]:
-        txns, components = self._needed(connection, TXNS), self._needed(connection, TXN_COMPONENTS)
+    def _notes(self, connection: Connection, ref: TableRef | None = None) -> Iterator[NotedWrite]:
+        txns, components = self._table(connection, TXNS), self._table(connection, TXN_COMPONENTS)
         statement = (
             select(
                 components.c["TC_TXNID"],
@@ -166,8 +167,8 @@ class MetastoreDatabase:
             .join(txns, txns.c["TXN_ID"] == components.c["TC_TXNID"])
             .where(txns.c["TXN_STATE"].in_([_OPEN, _ROLLED_BACK]))
         )
-        if of is not None:
-            statement = statement.where(self._named(components, "TC", of))
+        if ref is not None:
+            statement = statement.where(self._is_about(components, "TC", ref))
         for txn, database, table, partition, operation, write_id, state, started in connection.execute(statement):
             yield NotedWrite(
                 txn_id=txn,
@@ -178,49 +179,48 @@ class MetastoreDatabase:
                 started_ms=started,
             )
 
-    def _named(self, of: Table, prefix: str, ref: TableRef) -> ColumnElement[bool]:
-        """Return the condition for rows about a table."""
+    def _is_about(self, rows: Table, prefix: str, ref: TableRef) -> ColumnElement[bool]:
+        """Return the condition for rows about a table and any of its partitions."""
         equals = self._database.equals
-        return and_(equals(of.c[f"{prefix}_DATABASE"], ref.database), equals(of.c[f"{prefix}_TABLE"], ref.table))
+        return and_(equals(rows.c[f"{prefix}_DATABASE"], ref.database), equals(rows.c[f"{prefix}_TABLE"], ref.table))
 
     def noted_writes_of(self, ref: TableRef) -> tuple[NotedWrite, ...]:
-        """Return what is noted of a table.
+        """Return the notes about a table, with the write ids that its readers get.
 
-        The write ids of these are those that readers are told: a table that was made anew gives out the same ones, and
-        of a transaction from before none is its.
+        A table that was created anew gives out the same write ids again: a transaction from before has None.
         """
-        with self._database.reading(_LOOK) as connection:
+        with self._database.reading(_ACTION) as connection:
             notes = list(self._notes(connection, ref))
-            # after them: of one that is rolled back in between it has the write id, and no note
+            # read second: a transaction that is rolled back in between then has a write id and no note
             write_ids = {txn: write_id for write_id, txn in self._rolled_back(connection, ref)}
             return tuple(replace(note, write_id=write_ids.get(note.txn_id)) for note in notes)
 
     def rolled_back(self, ref: TableRef) -> tuple[tuple[int, int], ...]:
-        """Return the write ids of a table that were rolled back, in order, each with its transaction."""
-        with self._database.reading(_LOOK) as connection:
+        """Return the rolled back write ids of a table, in order, each with its transaction."""
+        with self._database.reading(_ACTION) as connection:
             return tuple(sorted(self._rolled_back(connection, ref)))
 
     def _rolled_back(self, connection: Connection, ref: TableRef) -> list[tuple[int, int]]:
-        txns, ids = self._needed(connection, TXNS), self._needed(connection, _TXN_TO_WRITE_ID)
+        txns, ids = self._table(connection, TXNS), self._table(connection, _TXN_TO_WRITE_ID)
         statement = (
             select(ids.c["T2W_WRITEID"], ids.c["T2W_TXNID"])
             .join(txns, txns.c["TXN_ID"] == ids.c["T2W_TXNID"])
-            .where(txns.c["TXN_STATE"] == _ROLLED_BACK, self._named(ids, "T2W", ref))
+            .where(txns.c["TXN_STATE"] == _ROLLED_BACK, self._is_about(ids, "T2W", ref))
         )
         return [(write_id, txn) for write_id, txn in connection.execute(statement)]
 
     def has_table(self, ref: TableRef) -> bool:
-        """Return whether the metastore gives out write ids of a table of this name, whoever may see it over thrift."""
-        with self._database.reading(_LOOK) as connection:
-            given = self._needed(connection, _NEXT_WRITE_ID)
-            statement = select(given.c["NWI_TABLE"]).where(self._named(given, "NWI", ref))
+        """Return whether a table of this name has write ids, even if thrift does not show the table to this user."""
+        with self._database.reading(_ACTION) as connection:
+            next_ids = self._table(connection, _NEXT_WRITE_ID)
+            statement = select(next_ids.c["NWI_TABLE"]).where(self._is_about(next_ids, "NWI", ref))
             return bool(connection.execute(statement).all())
 
     def has_partition(self, ref: TableRef) -> bool:
-        """Return whether any catalog has a partition of this name, whoever may see it over thrift."""
-        with self._database.reading(_LOOK) as connection:
-            databases, tables = self._needed(connection, _DBS), self._needed(connection, _TBLS)
-            partitions = self._needed(connection, _PARTITIONS)
+        """Return whether any catalog has a partition of this name, even if thrift does not show it to this user."""
+        with self._database.reading(_ACTION) as connection:
+            databases, tables = self._table(connection, _DBS), self._table(connection, _TBLS)
+            partitions = self._table(connection, _PARTITIONS)
             statement = (
                 select(partitions.c["PART_NAME"])
                 .join(tables, tables.c["TBL_ID"] == partitions.c["TBL_ID"])
@@ -235,83 +235,86 @@ class MetastoreDatabase:
 
     def shows(self, txn_id: int, host: str) -> bool:
         """Return whether the database shows a transaction that was opened from this host."""
-        with self._database.reading(_LOOK) as connection:
-            txns = self._needed(connection, TXNS)
-            found = select(txns.c["TXN_HOST"]).where(txns.c["TXN_ID"] == txn_id)
-            return host in connection.execute(found).scalars().all()
+        with self._database.reading(_ACTION) as connection:
+            txns = self._table(connection, TXNS)
+            statement = select(txns.c["TXN_HOST"]).where(txns.c["TXN_ID"] == txn_id)
+            return host in connection.execute(statement).scalars().all()
 
     def forget(self, notes: Sequence[NotedWrite]) -> None:
-        """Remove all that is noted of these transactions at their places, if they are rolled back still."""
+        """Delete all notes of these transactions at their places, as far as they are still rolled back."""
 
         def work(connection: Connection) -> None:
-            components, txns = self._needed(connection, TXN_COMPONENTS), self._needed(connection, TXNS)
+            components, txns = self._table(connection, TXN_COMPONENTS), self._table(connection, TXNS)
             for ref in sorted({note.ref for note in notes}, key=str):
                 ids = sorted({note.txn_id for note in notes if note.ref == ref})
                 at_place = and_(
-                    self._named(components, "TC", ref),
+                    self._is_about(components, "TC", ref),
                     self._database.equals(components.c["TC_PARTITION"], ref.partition),
                 )
-                for some in chunks(ids):
-                    chosen = txns.c["TXN_ID"].in_(some)
+                for portion in chunks(ids):
+                    chosen = txns.c["TXN_ID"].in_(portion)
                     rolled_back = select(txns.c["TXN_ID"]).where(chosen, txns.c["TXN_STATE"] == _ROLLED_BACK)
                     connection.execute(delete(components).where(components.c["TC_TXNID"].in_(rolled_back), at_place))
 
         self._database.write("forget rolled back transactions in", work)
 
     def has_parameters(self) -> bool:
-        """Return whether a metastore keeps parameters here that can be changed; RetryError without an answer.
+        """Return whether this database has a metastore's parameters and can change them; RetryError without an answer.
 
-        Derby has them as texts that it cannot compare: a lost update would not be noticed.
+        Derby stores them as texts that it cannot compare: a concurrent change would be overwritten without notice.
         """
         if self._database.dialect == DERBY:
             return False
-        wanted = (_DBS, _TBLS, _PARTITIONS, _TABLE_PARAMS, _PARTITION_PARAMS)
+        templates = (_DBS, _TBLS, _PARTITIONS, _TABLE_PARAMS, _PARTITION_PARAMS)
         with self._database.reading("look for tables in") as connection:
-            return all(self._find(connection, template) is not None for template in wanted)
+            return all(self._find(connection, template) is not None for template in templates)
 
     def parameters(self, owner: Owner) -> dict[str, str] | None:
-        """Return all parameters; None where there is no such table or partition. The database `has_parameters`."""
+        """Return all parameters; None without such a table or partition. The database `has_parameters`."""
         with self._database.reading("read statistics in") as connection:
-            found = self._parameters_of(connection, owner)
-            if found is None:
+            rows_of_owner = self._parameters_of(connection, owner)
+            if rows_of_owner is None:
                 return None
-            table, number = found
+            table, number = rows_of_owner
             rows = connection.execute(
                 select(table.c["PARAM_KEY"], table.c["PARAM_VALUE"]).where(table.columns[0] == number)
             ).all()
         return {key: value for key, value in rows if value is not None}
 
     def change_parameters(self, owner: Owner, before: Mapping[str, str], changes: Mapping[str, str]) -> None:
-        """Give parameters new values, each from the one that it had `before`, in one transaction.
+        """Change parameters in one transaction, if each still has its value of `before`.
 
-        All others stay as they are, whoever writes them meanwhile. ConflictError where one of these has changed.
+        All other parameters stay as they are, also if others write them meanwhile. ConflictError where one of `changes`
+        has another value by now.
         """
 
         def changed(name: str) -> ConflictError:
-            return ConflictError(f"Cannot change statistics of {owner.ref}: another has changed {name} meanwhile.")
+            return ConflictError(
+                f"Cannot change statistics of {owner.ref}: another writer has changed {name} meanwhile"
+            )
 
         def work(connection: Connection) -> None:
-            found = self._parameters_of(connection, owner)
-            if found is None:
-                raise ConflictError(f"Cannot change statistics of {owner.ref}: it was dropped meanwhile.")
-            table, number = found
-            of, key, value = table.columns[0], table.c["PARAM_KEY"], table.c["PARAM_VALUE"]
+            rows_of_owner = self._parameters_of(connection, owner)
+            if rows_of_owner is None:
+                raise ConflictError(f"Cannot change statistics of {owner.ref}: it was dropped meanwhile")
+            table, number = rows_of_owner
+            owner_id, key, value = table.columns[0], table.c["PARAM_KEY"], table.c["PARAM_VALUE"]
             for name, new in sorted(changes.items()):
                 if name not in before:
                     try:
-                        connection.execute(insert(table).values({of.key: number, key.key: name, value.key: new}))
+                        connection.execute(insert(table).values({owner_id.key: number, key.key: name, value.key: new}))
                     except IntegrityError:
                         raise changed(name) from None
                     continue
-                same = (of == number, self._database.equals(key, name), value == before[name])
-                if connection.execute(update(table).where(*same).values({value.key: new})).rowcount != 1:
+                is_unchanged = (owner_id == number, self._database.equals(key, name), value == before[name])
+                if connection.execute(update(table).where(*is_unchanged).values({value.key: new})).rowcount != 1:
                     raise changed(name)
 
         self._database.write("change statistics in", work)
 
     def _parameters_of(self, connection: Connection, owner: Owner) -> tuple[Table, int] | None:
-        """Return the table of the parameters of a table or partition, and its number in there."""
-        databases, tables = self._needed(connection, _DBS), self._needed(connection, _TBLS)
+        """Return the table with the parameters of a table or partition, and the owner's number in its first column."""
+        databases, tables = self._table(connection, _DBS), self._table(connection, _TBLS)
         row = connection.execute(
             select(tables.c["TBL_ID"], tables.c["CREATE_TIME"])
             .join(databases, databases.c["DB_ID"] == tables.c["DB_ID"])
@@ -323,7 +326,7 @@ class MetastoreDatabase:
         ).one_or_none()
         parameters = _TABLE_PARAMS
         if row is not None and owner.ref.partition is not None:
-            parameters, partitions = _PARTITION_PARAMS, self._needed(connection, _PARTITIONS)
+            parameters, partitions = _PARTITION_PARAMS, self._table(connection, _PARTITIONS)
             row = connection.execute(
                 select(partitions.c["PART_ID"], partitions.c["CREATE_TIME"]).where(
                     partitions.c["TBL_ID"] == row[0],
@@ -332,4 +335,4 @@ class MetastoreDatabase:
             ).one_or_none()
         if row is None or row[1] != owner.created:
             return None
-        return self._needed(connection, parameters), row[0]
+        return self._table(connection, parameters), row[0]

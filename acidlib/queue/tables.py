@@ -1,16 +1,16 @@
 """The tables of a queue of compaction requests, and their rows as `CompactionRequest` values.
 
-A queue lies in tables of our own, made where they are missing under the metastore's own names, or in those of a
-metastore of Hive 3.1, where nothing is ever made or altered. A database is a metastore's if it has a table VERSION. Its
-names are found by looking: PostgreSQL has those of Hive 3.1 in lower case, MySQL as the schema script was run.
+A queue lies in tables of our own, created where they are missing under the metastore's own names, or in those of a Hive
+3.1 metastore, where nothing is ever created or altered. A database is a metastore's if it has a table VERSION. The
+names of its tables and columns are reflected: PostgreSQL has those of Hive 3.1 in lower case, MySQL in the case in
+which the schema script was run.
 
-Source: Hive's metastore schema 3.1 and, of what Hive 4 added, the columns that a history needs. Times are epoch
-milliseconds.
+Source: Hive's metastore schema 3.1, with those columns of Hive 4 that a history needs. Times are epoch milliseconds.
 
-What has no column in Hive 3.1 is not kept there: when a request was enqueued or committed, who initiated it, its pool,
-when its cleaning began and how long that waits for a next try are read back as None or 0. Only why a request ended is
-kept, as the property `acidlib.error`, cut to the space there is: Hive copies properties along and reads none of that
-name. META_INFO is Hive's own and is copied as it is.
+Values without a column in Hive 3.1 are not kept there: the times of enqueueing, commit and start of cleaning, the
+initiator, the pool and the wait before cleaning is tried again are read back as None or 0. Only the reason why a
+request ended is kept, as the property `acidlib.error`, cut to the space that is left: Hive copies properties and reads
+none of that name. META_INFO is Hive's own and is copied unchanged.
 """
 
 import hashlib
@@ -47,16 +47,16 @@ from acidlib.model.tables import TableRef
 from acidlib.queue.database import POSTGRESQL, SQLITE, Database
 
 PLACE = "PLACE"
-"""The column with the key of the location where a request's place lies, see `place_key`; only in tables of our own."""
+"""The column with the key of a request's location, see `place_key`; only in tables of our own."""
 
 ENTITY = "ENTITY"
-"""The column with the key of the table or partition that a request is about; only in tables of our own. An index by the
-names themselves would be wider than some databases allow, and one by the table's alone has all partitions gone through
-for each.
+"""The column with the key of a request's table or partition, see `entity_key`; only in tables of our own. An index of
+the names themselves would be wider than some databases allow, and one of the table's name alone would have all its
+partitions read for each.
 """
 
 ERROR = "acidlib.error"
-"""The property that keeps why a request ended where the table has no column for it."""
+"""The property with the reason why a request ended, where the table has no column for it."""
 
 _KEY_WIDTH = 32
 _ELLIPSIS = "..."
@@ -70,7 +70,7 @@ _OURS = MetaData()
 
 
 def _name(length: int) -> String:
-    """Return the type of a text that is compared; MySQL's usual collations take letters of either case for equal."""
+    """Return the type of a text that is compared exactly; MySQL's usual collations ignore case."""
     exact = mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin")
     return String(length).with_variant(exact, "mysql", "mariadb")
 
@@ -97,7 +97,7 @@ _COLUMNS: dict[str, tuple[str, TypeEngine[Any]]] = {
     "RETRY_RETENTION": ("retry_retention_ms", _Long),
     "END": ("end_ms", _Long),
 }
-"""The field of a request and its type by the end of a column's name; which columns there are differs by table."""
+"""The field of a request and its type, by the column's name after the prefix; not every table has every column."""
 
 
 def _request_table(name: str, prefix: str, *without: str) -> Table:
@@ -115,7 +115,7 @@ def _request_table(name: str, prefix: str, *without: str) -> Table:
             if end not in without
         ),
         Column(f"{prefix}_META_INFO", LargeBinary),
-        # a constraint that always holds: every kind of database makes an index of it together with the table
+        # a constraint that always holds: every kind of database creates an index for it together with the table
         Column(f"{prefix}_{ENTITY}", _name(_KEY_WIDTH), nullable=False),
         UniqueConstraint(f"{prefix}_{ENTITY}", f"{prefix}_ID"),
         Column(f"{prefix}_{PLACE}", _name(_KEY_WIDTH)),
@@ -134,7 +134,7 @@ _AUX_TABLE = Table(
     Column("MT_COMMENT", _name(255)),
 )
 
-# what a metastore's table need not have: all but META_INFO, ENTITY and PLACE came with Hive 4
+# columns that a metastore's table may lack: all but META_INFO, ENTITY and PLACE came with Hive 4
 _OPTIONAL_ENDS = (
     *("META_INFO", "ENQUEUE_TIME", "ERROR_MESSAGE", "COMMIT_TIME", "INITIATOR_ID", "POOL_NAME"),
     *("CLEANER_START", "RETRY_RETENTION", ENTITY, PLACE),
@@ -143,7 +143,7 @@ _OPTIONAL_COLUMNS = frozenset(f"{prefix}_{end}" for prefix in ("CQ", "CC") for e
 
 
 def metastore_table(name: str, **columns: type[BigInteger | Integer | String | Text]) -> Table:
-    """Return a table of a metastore as `FoundTables` looks for it, with the columns that are used."""
+    """Return a template for `ReflectedTables`: a metastore's table with the columns that are used."""
     return Table(name, MetaData(), *(Column(column, kind) for column, kind in columns.items()))
 
 
@@ -166,7 +166,7 @@ _NEXT_TXN_ID = metastore_table("NEXT_TXN_ID", NTXN_NEXT=BigInteger)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreadable:
-    """A row that another tool wrote and that is not understood; its state if at least that is."""
+    """A row of another tool that cannot be read as a request; `state` is None if that cannot be read either."""
 
     id: int
     table: str
@@ -178,7 +178,7 @@ class RequestTable:
     """COMPACTION_QUEUE or COMPLETED_COMPACTIONS as a database has it.
 
     limits   the most characters of a column, by its upper-case name
-    of_hive  the table is a metastore's: others write to it as well, and it has neither ENTITY nor PLACE
+    of_hive  the table is a metastore's: Hive writes to it as well, and it has neither ENTITY nor PLACE
     """
 
     def __init__(self, table: Table, *, limits: Mapping[str, int], of_hive: bool = False) -> None:
@@ -198,14 +198,11 @@ class RequestTable:
         return self.table.c[f"{self._prefix}_{end}"]
 
     def select(self) -> Select[Any]:
-        """Select the columns that make a request, by name: others may be there and are not read."""
+        """Return a query for the columns of a request, by name: the table may have others."""
         return select(*(self.column(end) for end in self._fields), *self._meta_info)
 
     def request(self, row: Row[Any]) -> CompactionRequest:
-        """Return the request of a row that `select` gave.
-
-        Raises `CorruptError` for a state, kind or property text that is not known.
-        """
+        """Return the request of a row of `select`; raise `CorruptError` for an unknown state, type or property text."""
         values: dict[str, Any] = dict(zip(self._fields.values(), row, strict=False))  # as `select` orders them
         try:
             values["type"] = CompactionType.parse(values["type"])
@@ -218,7 +215,7 @@ class RequestTable:
         if not self._keeps_errors:
             values["error_message"] = properties.pop(ERROR, None)
         if self.of_hive:
-            # Hive writes 0 for what it does not know
+            # Hive writes 0 for an unknown value
             values |= {field: values[field] or None for field in ("start_ms", "highest_write_id")}
         facts, others = split_properties(
             {key: value for key, value in properties.items() if key is not None and value is not None}
@@ -227,9 +224,9 @@ class RequestTable:
         return CompactionRequest(ref=ref, **values | {"properties": tuple(others.items()), "facts": facts})
 
     def read(self, row: Row[Any]) -> CompactionRequest | Unreadable:
-        """Return the request of a row that `select` gave, or what is known of one of Hive's that is not understood.
+        """Return the request of a row of `select`, or the `Unreadable` for a metastore's row that is no valid request.
 
-        Raises CorruptError in tables of our own.
+        Raises CorruptError for such a row in tables of our own.
         """
         try:
             return self.request(row)
@@ -243,9 +240,9 @@ class RequestTable:
             return Unreadable(id=row._mapping[self.column("ID")], table=self.table.name, state=state, reason=str(error))
 
     def values(self, request: CompactionRequest, *fields: str) -> dict[str, object]:
-        """Return the columns, by key, of a request's fields (all of them unless some are named), as far as there are.
+        """Return the values of a request's fields, or the named ones, by column key, if there is a column.
 
-        Raises RefusedError when one is longer than its column.
+        Raises RefusedError for a value that is longer than its column.
         """
         wanted = set(fields or self._fields.values())
         if "facts" in wanted or ("error_message" in wanted and not self._keeps_errors):
@@ -264,7 +261,7 @@ class RequestTable:
         return values
 
     def meta_info(self, row: Row[Any]) -> dict[str, object]:
-        """Return Hive's own note on a row of the queue, as a value for the history."""
+        """Return Hive's META_INFO of a row of the queue, as a value for the history."""
         return {"CC_META_INFO": row._mapping[self._meta_info[0]]} if self._meta_info else {}
 
     def _value(self, request: CompactionRequest, end: str, field: str) -> object:
@@ -283,7 +280,7 @@ class RequestTable:
         return value
 
     def _properties_text(self, request: CompactionRequest) -> str | None:
-        """Return the text of properties and facts; none where there is neither, as Hive stores it."""
+        """Return the text of properties and facts, as Hive stores it; None without either."""
         entries: dict[str | None, str | None] = dict([*request.properties, *request.facts.properties().items()])
         if request.error_message is not None and not self._keeps_errors:
             # in ASCII, as a metastore's tables in MySQL are in Latin-1
@@ -299,21 +296,21 @@ class RequestTable:
 
 
 def place_key(location: Location) -> str:
-    """Return what stands for a location in an index; the same for equal ones only."""
+    """Return a location's key in an index: a digest, equal for equal locations only."""
     return hashlib.sha256(location.stored_text.encode("utf-8", "surrogateescape")).hexdigest()[:_KEY_WIDTH]
 
 
 def entity_key(request: CompactionRequest) -> str:
-    """Return what stands for a request's table or partition in an index; the same for equal names only."""
+    """Return the key of a request's table or partition in an index: a digest, equal for equal names only."""
     return hashlib.sha256(json.dumps(request.ref).encode()).hexdigest()[:_KEY_WIDTH]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueTables:
-    """The tables of a queue. Columns go by Hive's upper-case names, however the database writes them.
+    """The tables of a queue. Keys of columns are Hive's upper-case names, however the database spells them.
 
-    version  of the schema of the metastore whose they are; None for tables of our own
-    written  a metastore's notes of what transactions wrote: TXNS, TXN_COMPONENTS and COMPLETED_TXN_COMPONENTS
+    version  the schema version of the metastore that has the tables; None for tables of our own
+    written  a metastore's notes of the writes of transactions: TXNS, TXN_COMPONENTS and COMPLETED_TXN_COMPONENTS
     """
 
     queue: RequestTable
@@ -325,25 +322,25 @@ class QueueTables:
 
 
 def open_tables(database: Database) -> QueueTables:
-    """Return the tables of a database; our own are made where they are missing.
+    """Return the tables of a database; create our own where they are missing.
 
-    Raises RefusedError for a metastore that is not one of Hive 3.1, and for a table without a column that is needed.
+    Raises RefusedError for a metastore that is not one of Hive 3.1, and for a table without a required column.
     """
     with database.reading("open") as connection:
-        found = FoundTables(connection, database.shown)
-        version = found.schema_version(connection)
+        there = ReflectedTables(connection, database.shown)
+        version = there.schema_version(connection)
         if version is not None:
             return QueueTables(
-                queue=found.request_table(COMPACTION_QUEUE),
-                history=found.request_table(_COMPLETED_COMPACTIONS),
-                next_id=found.table(_NEXT_COMPACTION_QUEUE_ID),
-                mutex=found.table(_AUX_TABLE),
+                queue=there.request_table(COMPACTION_QUEUE),
+                history=there.request_table(_COMPLETED_COMPACTIONS),
+                next_id=there.table(_NEXT_COMPACTION_QUEUE_ID),
+                mutex=there.table(_AUX_TABLE),
                 version=version,
-                written=(found.table(TXNS), found.table(TXN_COMPONENTS), found.table(_COMPLETED_TXN_COMPONENTS)),
+                written=(there.table(TXNS), there.table(TXN_COMPONENTS), there.table(_COMPLETED_TXN_COMPONENTS)),
             )
-        missing = found.missing()
+        missing = there.missing()
     if missing:
-        _make(database, missing)
+        _create(database, missing)
     return QueueTables(
         queue=_own_request_table(database, COMPACTION_QUEUE),
         history=_own_request_table(database, _COMPLETED_COMPACTIONS),
@@ -362,7 +359,7 @@ def _length_of(kind: object) -> int | None:
     return kind.length if isinstance(kind, String) else None
 
 
-class FoundTables:
+class ReflectedTables:
     """The tables that a database shows its user, by names in upper case."""
 
     def __init__(self, connection: Connection, shown: str) -> None:
@@ -379,12 +376,12 @@ class FoundTables:
         return template.name in self._names
 
     def _columns(self, template: Table) -> dict[str, tuple[str, int | None]]:
-        """Return the name as it is and the most characters, by the name in upper case."""
-        found = self._inspector.get_columns(self._names[template.name]) if self.has(template) else []
-        return {column["name"].upper(): (column["name"], _length_of(column["type"])) for column in found}
+        """Return each column's own name and the most characters it holds, by its name in upper case."""
+        columns = self._inspector.get_columns(self._names[template.name]) if self.has(template) else []
+        return {column["name"].upper(): (column["name"], _length_of(column["type"])) for column in columns}
 
     def table(self, template: Table) -> Table:
-        """Return the table with the template's columns that it has; RefusedError when one that is needed is missing."""
+        """Return the table with the template's columns that it has; RefusedError if a required one is missing."""
         cannot = f"Cannot use the metastore's database {self._shown} as a queue:"
         if not self.has(template):
             raise RefusedError(f"{cannot} it has no table {template.name}")
@@ -403,7 +400,7 @@ class FoundTables:
         return RequestTable(self.table(template), limits=lengths, of_hive=True)
 
     def schema_version(self, connection: Connection) -> str | None:
-        """Return the version of a metastore's schema; None in a database of none. RefusedError unless of Hive 3.1."""
+        """Return the version of a metastore's schema; None in any other database. RefusedError unless of Hive 3.1."""
         if "SCHEMA_VERSION" not in self._columns(_VERSION):
             return None
         version = self.table(_VERSION).c["SCHEMA_VERSION"]
@@ -413,7 +410,7 @@ class FoundTables:
             f"{', '.join(stored) or 'none'}"
         )
         if len(stored) == 1 and _HIVE_31.fullmatch(stored[0]):
-            # what vendors call 3.1 may have Hive 4's rules of cleaning
+            # a vendor's "3.1" may follow Hive 4's rules of cleaning
             if "CQ_NEXT_TXN_ID" in self._columns(COMPACTION_QUEUE) or not self.has(_NEXT_TXN_ID):
                 raise RefusedError(f"{cannot}, but its tables are not those of Hive 3.1; use the metastore over thrift")
             return stored[0]
@@ -422,7 +419,7 @@ class FoundTables:
         raise RefusedError(f"{cannot}, and only that of Apache Hive 3.1 is supported")
 
     def missing(self) -> list[Table]:
-        """Return those of our tables that are to be made; RefusedError for one that is there but not ours."""
+        """Return the tables of our own that do not exist yet; RefusedError for a foreign table of such a name."""
         missing = []
         for table in _OURS.sorted_tables:
             if not self.has(table):
@@ -438,8 +435,8 @@ class FoundTables:
         return missing
 
 
-def _make(database: Database, missing: list[Table]) -> None:
-    """Make tables; another process may be doing the same, so a failure counts only if they are not there after it."""
+def _create(database: Database, missing: list[Table]) -> None:
+    """Create tables; another process may do the same, so a failure counts only if tables are missing after it."""
 
     def create(connection: Connection) -> None:
         for table in missing:
@@ -449,5 +446,5 @@ def _make(database: Database, missing: list[Table]) -> None:
         database.write("create", create)
     except RetryError:
         with database.reading("open") as connection:
-            if FoundTables(connection, database.shown).missing():
+            if ReflectedTables(connection, database.shown).missing():
                 raise

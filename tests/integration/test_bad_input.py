@@ -231,9 +231,9 @@ def test_a_queue_that_cannot_be_opened(jobs: Jobs, crud: Path, url: str, status:
 @pytest.mark.parametrize(
     ("made", "told"),
     [
-        ("closed/queue.db", "there is no such file, and none may be made in"),
-        ("dark/queue.db", "/dark/queue.db may not be looked at (Permission denied)"),
-        ("dark/more/queue.db", "its folder cannot be made (Permission denied)"),
+        ("closed/queue.db", "there is no such file, and this user may not create one in"),
+        ("dark/queue.db", "/dark/queue.db cannot be accessed (Permission denied)"),
+        ("dark/more/queue.db", "its folder cannot be created (Permission denied)"),
         ("folder", "/folder is a directory"),
     ],
 )

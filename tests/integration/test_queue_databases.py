@@ -474,7 +474,7 @@ def test_single_parameters_of_a_partition_are_changed(hive: Hive) -> None:
         assert there() == {7: before | {"numFiles": "1", "totalSize": "5"}, 8: untouched}
         for changes, what in (({"numFiles": "2"}, "numFiles"), ({"mine": "y", "totalSize": "6"}, "totalSize")):
             with pytest.raises(
-                ConflictError, match=f"^Cannot change statistics of db.t.p=a: another has changed {what}"
+                ConflictError, match=f"^Cannot change statistics of db.t.p=a: another writer has changed {what}"
             ):
                 database.change_parameters(owner, before, changes)
         assert there() == {7: before | {"numFiles": "1", "totalSize": "5"}, 8: untouched}

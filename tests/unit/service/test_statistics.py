@@ -298,7 +298,7 @@ def test_what_another_writes_meanwhile_is_looked_at_again(
 def test_nothing_is_written_over_what_another_writes_each_time(services: Services, target: Target, url: str) -> None:
     found = updated(services, FakeMetastore({}), target, Shared(url, then=OTHERS_WRITE["a value"], times=4))
     assert found is not None
-    assert found.reason == "Cannot change statistics of db.t: another has changed numFiles meanwhile."
+    assert found.reason == "Cannot change statistics of db.t: another writer has changed numFiles meanwhile"
     assert rows_of(url, "TABLE_PARAMS") == {(5, "numFiles", "xxxx9"), (6, "numFiles", "xxxx9")}
 
 
