@@ -1,8 +1,8 @@
 """Named points of a run, at which a test has the process killed to see that nothing is lost.
 
-The variable `ACIDLIB_TEST_KILL_AT` names the point; without it, passing one costs a look into the environment. A number
-behind a colon says at which passing, `a stripe is written:2` for example; 1 if it is left out. `ACIDLIB_TEST_STOP_AT`
-has it stopped there until it is sent SIGCONT, like a machine that was suspended.
+The variable `ACIDLIB_TEST_KILL_AT` names the point; without it, reaching one costs a look into the environment. A
+number behind a colon says at which time of reaching it, `a stripe is written:2` for example; 1 if it is left out.
+`ACIDLIB_TEST_STOP_AT` stops the process there until it is sent SIGCONT, like a machine that was suspended.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ class Point(StrEnum):
 
 
 _SIGNALS = {KILL_AT: signal.SIGKILL, STOP_AT: signal.SIGSTOP}
-_passed: Counter[tuple[str, Point]] = Counter()
+_reached: Counter[tuple[str, Point]] = Counter()
 
 
-def passing(point: Point) -> None:
-    """End or stop the process when a test wants it here."""
+def reach(point: Point) -> None:
+    """Kill or stop the process if a test names this point; else do nothing."""
     for variable, number in _SIGNALS.items():
         name, _, time = os.environ.get(variable, "").partition(":")
         if name == point:
-            _passed[variable, point] += 1
-            if _passed[variable, point] == int(time or 1):
+            _reached[variable, point] += 1
+            if _reached[variable, point] == int(time or 1):
                 signal.pthread_kill(threading.get_ident(), number)  # or this thread would go on until another stops

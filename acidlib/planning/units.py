@@ -352,7 +352,7 @@ def batches(lengths: Sequence[int], free: int) -> list[list[int]]:
     return [[number] for number in large] + dealt
 
 
-def alike(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
+def groups_of_like_length(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
     """Yield batches, by their numbers, of about equal length, so that a batch is not held up by one slow member.
 
     most  so many at a time: the more there are, the longer the last one takes

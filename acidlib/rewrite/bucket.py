@@ -28,7 +28,7 @@ from acidlib.orc.proto import GREGORIAN_START_DAYS, Calendar, Compression, Kind
 from acidlib.orc.reader import JAVA_WRITER, ORC_135, Tail, read_tail
 from acidlib.orc.schema import ROW_COLUMN, TypeNode, acid_tree, parse_row_type, row_struct
 from acidlib.orc.writer import FileOptions, OrcWriter
-from acidlib.points import Point, passing
+from acidlib.points import Point, reach
 from acidlib.rewrite.deletes import DeleteEvents, overlaps, read_deletes
 from acidlib.rewrite.inputs import InputFiles, OpenInput, OpenInputs, acid_metadata, key_index, open_inputs
 from acidlib.rewrite.keys import Keys, StripeKeys, aborted_rows
@@ -66,7 +66,7 @@ def run_unit(unit: Unit, data: DataFiles, path: str | None) -> UnitResult:
     start = perf_counter()
     files = InputFiles(unit.location, data)
     result = _run_deletes(unit, files, data, path) if unit.is_delete else _run_rows(unit, files, data, path)
-    passing(Point.PROVED)
+    reach(Point.PROVED)
     return replace(result, seconds=perf_counter() - start)
 
 
@@ -86,7 +86,7 @@ def _run_rows(unit: Unit, files: InputFiles, data: DataFiles, path: str | None) 
                     bucket.copy(members[0])
                 else:
                     bucket.recode(members)
-                passing(Point.WRITTEN)
+                reach(Point.WRITTEN)
     return replace(result, path=path, length=bucket.length)
 
 
@@ -652,7 +652,7 @@ def run_part(part: BucketPlan, data: DataFiles, path: str) -> PartResult:
             bucket.recode([_planned_stripe(part, inputs, fact) for fact in action.stripes])
             if len(bucket.keys) > before:
                 stripes[number] = bucket.keys[-1]
-            passing(Point.WRITTEN)
+            reach(Point.WRITTEN)
     return PartResult(
         path=path, length=bucket.length, stripes=stripes, matched=bucket.matched, seconds=perf_counter() - start
     )
@@ -683,7 +683,7 @@ def join_parts(plan: BucketPlan, parts: Sequence[PartResult], data: DataFiles, p
                 bucket.copy(_planned_stripe(copied, inputs, action.stripes[0]))
             elif number in rewritten:
                 bucket.copy_part(*rewritten[number])
-            passing(Point.WRITTEN)
+            reach(Point.WRITTEN)
     seconds = plan.planned.seconds + sum(part.seconds for part in parts)
     return replace(plan.planned, path=path, length=bucket.length, seconds=seconds + perf_counter() - start)
 

@@ -26,7 +26,7 @@ from acidlib.orc.reader import CPP_WRITER, JAVA_WRITER, ORC_14, ORC_135, ORC_517
 from acidlib.orc.schema import TypeNode, row_struct
 from acidlib.orc.writer import FileOptions
 from acidlib.planning.units import plan_stripes
-from acidlib.points import Point, passing
+from acidlib.points import Point, reach
 from acidlib.rewrite.inputs import OpenInput
 
 _T = TypeVar("_T")
@@ -281,11 +281,11 @@ def _shown(action: StripeAction, files: Sequence[OpenInput]) -> PlannedAction:
 def new_file(data: DataFiles, path: str, *, durable: bool = True) -> Iterator[SinkFile]:
     """Create a data file, removed when the block raises; else durable, unless it lasts only until another is made."""
     file = data.create(path)
-    passing(Point.CREATED)
+    reach(Point.CREATED)
     with removed_on_error(file):
         yield file
         file.close(durable=durable)
-        passing(Point.CLOSED)
+        reach(Point.CLOSED)
 
 
 @contextmanager

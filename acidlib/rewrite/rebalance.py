@@ -29,7 +29,7 @@ from acidlib.model.units import MAX_BUCKET, DataFile, Unit, UnitResult, encode_b
 from acidlib.orc.columns import Longs, Mask
 from acidlib.orc.schema import acid_tree
 from acidlib.orc.writer import FileOptions
-from acidlib.points import Point, passing
+from acidlib.points import Point, reach
 from acidlib.rewrite.bucket import (
     AlignedFile,
     RowStripe,
@@ -308,8 +308,8 @@ def run_rebalance(made: RebalanceUnit, data: DataFiles, path: str | None) -> Uni
                 elif members:
                     parts, order = chosen.parts(members, ids)
                     bucket.write_rows(parts, members[0].facts.timezone, (ids[0].key(0), ids[0].key(-1)), order)
-                passing(Point.WRITTEN)
-    passing(Point.PROVED)
+                reach(Point.WRITTEN)
+    reach(Point.PROVED)
     return replace(result, path=path, length=bucket.length, seconds=perf_counter() - start)
 
 

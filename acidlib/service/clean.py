@@ -17,7 +17,7 @@ from acidlib.model.requests import CompactionRequest
 from acidlib.model.tables import TableRef
 from acidlib.planning.clean import CleanPlan, remaining_obsolete
 from acidlib.planning.results import quarantine_reason, quarantining_request, shows_unverified
-from acidlib.points import Point, passing
+from acidlib.points import Point, reach
 from acidlib.report.results import CleaningResult, Outcome, RemovedPath
 from acidlib.service.backend import Backend, Hold, finish_claimed
 from acidlib.service.places import Target
@@ -33,7 +33,7 @@ from acidlib.service.removals import (
 )
 from acidlib.service.rolled_back import RolledBack
 from acidlib.service.selection import CleanerOptions, Selection
-from acidlib.service.services import Services, as_done, value_of
+from acidlib.service.services import Services, as_done, value_or_raise
 from acidlib.stores.listing import list_location
 from acidlib.stores.removing import find_orphans, may_be_litter
 from acidlib.stores.store import CLAIM, STAGING_PREFIX, original_staging_name
@@ -270,7 +270,7 @@ def _at_places(
     done = 0
     try:
         for _, portion in as_done(work, portions, on_interrupt=pace.stop):
-            for result in value_of(portion):
+            for result in value_or_raise(portion):
                 done += 1
                 services.progress.advance(done)
                 yield result
@@ -368,7 +368,7 @@ class _RequestCleaning:
             return (yield from self._would_clean(request, target, not_ready, trash))
         self._pace.assert_not_stopped()
         with cleaning.hold(request, target) as held:
-            passing(Point.CLEANING_CLAIMED)
+            reach(Point.CLEANING_CLAIMED)
             listing = list_location(services.fs(location), location, without_unfinished=True, missing=ConflictError)
             if any(path.startswith(STAGING_PREFIX) for path in listing.directories):
                 finish_claimed(store, location, held.exclusive)
@@ -377,7 +377,7 @@ class _RequestCleaning:
                 raise _missing(target, "it is empty")
             looked = ListedRequest(request=request, target=target, listing=listing)
             plan = yield from self._plan(looked)
-            passing(Point.CLEANING_PLANNED)
+            reach(Point.CLEANING_PLANNED)
             removed: tuple[RemovedPath, ...] = ()
             problems: tuple[str, ...] = ()
             if plan.remove:
@@ -391,13 +391,13 @@ class _RequestCleaning:
                     pace=self._pace,
                     known=frozenset(listing.files),
                 )
-                passing(Point.REMOVED_ALL)
+                reach(Point.REMOVED_ALL)
             self._result = replace(self._result, removed=removed, blocked=_waiting(plan))
             if any(map(may_be_litter, (*listing.directories, *(file.path for file in listing.files)))):
                 litter, unremoved = remove_litter(services, held.claim, self._pace)
                 problems += unremoved
                 self._result = replace(self._result, removed=removed + litter)
-            passing(Point.LITTER_REMOVED)
+            reach(Point.LITTER_REMOVED)
             if problems:
                 raise RetryError("; ".join(problems))
             listing = list_location(services.fs(location), location, missing=ConflictError)
@@ -412,7 +412,7 @@ class _RequestCleaning:
         stays = yield replace(looked, listing=listing)
         if stays is not None:
             return replace(self._result, reason=stays)
-        passing(Point.CLEANED)
+        reach(Point.CLEANED)
         reason = "nothing obsolete is left"
         if plan.kept:
             kept = plural(len(plan.kept), "covered directory stays for its", "covered directories stay for their")
@@ -564,7 +564,7 @@ def run_orphans(
         target = targets[place]
         result = _of_place(target.ref, target.location)
         try:
-            orphans = value_of(done)
+            orphans = value_or_raise(done)
             if not orphans:
                 continue
             if remove:

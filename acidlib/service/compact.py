@@ -26,7 +26,7 @@ from acidlib.planning.clean import marks_cover_cleaning
 from acidlib.planning.inputs import Publication, Refusal, needs_empty_write_id, publication_conflict_reason
 from acidlib.planning.results import digest_of_inputs
 from acidlib.planning.units import part_bytes_on
-from acidlib.points import Point, passing
+from acidlib.points import Point, reach
 from acidlib.report.progress import ERROR, INFO, WARNING
 from acidlib.report.results import CompactionResult, Outcome, Verification, outcome_of
 from acidlib.service.attempts import fingerprint, note_of
@@ -280,7 +280,7 @@ class PlaceCompaction:
         return self._result(Outcome.PLANNED, self._why_so(plan))
 
     async def _carry_out(self, hold: CompactionHold) -> CompactionResult:
-        passing(Point.TAKEN)
+        reach(Point.TAKEN)
         place = self._place = self._take_place(hold)
         why_not, self._verification, share = await self._verifier.released(hold, place)
         if why_not is not None:
@@ -299,7 +299,7 @@ class PlaceCompaction:
             inputs.high_water_mark,
             digest_of_inputs(place.listing, place.state, place.write_ids, [output.name for output in inputs.outputs]),
         )
-        passing(Point.STARTED)
+        reach(Point.STARTED)
         units = await self._files_to_make(plan)
         with self._staged() as stage:
             results = await self._made(units, stage.path)
@@ -309,7 +309,7 @@ class PlaceCompaction:
                 kept = await self._made((replace(first, keep_empty=True),), stage.path)
                 results = (*kept, *results[1:])
             directories = collect_results(stage, inputs, results)
-            passing(Point.ACCEPTED)
+            reach(Point.ACCEPTED)
             done = made_by(plan, units, directories, stage) if self._verifier.is_wanted else None
             counts_at_once = done is None or stage.is_readable
             if done is not None and counts_at_once:
@@ -319,7 +319,7 @@ class PlaceCompaction:
                 except UnverifiedError:
                     hold.assert_mine()  # or another run has taken the stage away
                     raise
-                passing(Point.VERIFIED)
+                reach(Point.VERIFIED)
             names = tuple(directory.name for directory in directories)
             with nullcontext() if counts_at_once else self._verifier.around_publication(hold, names):
                 self._may_be_visible = True
@@ -343,7 +343,7 @@ class PlaceCompaction:
             before = None  # what was deleted before the lock was had has to be known, or it would be back
         hold.begin()
         target = self._target = hold.target
-        passing(Point.CLAIMED)
+        reach(Point.CLAIMED)
         if before is not None:
             return before.held_as(target)
         store, location = services.store(target.location), target.location
@@ -389,7 +389,7 @@ class PlaceCompaction:
         stage = services.store(location).stage(
             location, unique=services.unique(), owner=services.worker_id, now=services.clock()
         )
-        passing(Point.STAGED)
+        reach(Point.STAGED)
         try:
             yield stage
         finally:
@@ -433,7 +433,7 @@ class PlaceCompaction:
             else:
                 read = tuple(entry.path for entry in inputs.directories if entry.path)
                 published = stage.publish(directories, inputs=read, last_check=last_check)
-            passing(Point.PUBLISHED)
+            reach(Point.PUBLISHED)
             if counts_at_once:
                 self._let_count(hold, plan, published.directories)
         return published
@@ -452,7 +452,7 @@ class PlaceCompaction:
         """Compare what is published with what was there, and only then let it count."""
         try:
             self._verification = await self._verifier.compare(done, hold.request.id, share)
-            passing(Point.VERIFIED)
+            reach(Point.VERIFIED)
             hold.assert_mine()
         except AcidError:
             self._remove_hidden(hold, plan, done.results)
@@ -563,7 +563,7 @@ class PlaceCompaction:
         """Tell the queue and give the place back. Nothing here can undo what was published."""
         try:
             note = hold.end(result.state, result.reason, named=self._run.is_named, noted=self._noted(result))
-            passing(Point.ENDED)
+            reach(Point.ENDED)
             if note is not None:
                 result = replace(result, reason=f"{result.reason}; {note}")
             hold.close()

@@ -13,7 +13,7 @@ from acidlib.planning.clean import aborted_present, marks_cover_cleaning
 from acidlib.planning.initiate import ABORTS_BY_CLEANER, Decision, decide
 from acidlib.planning.inputs import Refusal
 from acidlib.planning.state import acid_state
-from acidlib.points import Point, passing
+from acidlib.points import Point, reach
 from acidlib.report.results import InitiatorResult, Outcome
 from acidlib.service.attempts import Attempts
 from acidlib.service.backend import Backend, Decided
@@ -152,7 +152,7 @@ def _queued(
     wanted = [decided for _, decided in judged if decided is not None]
     answers = iter(backend.enqueue(wanted) if wanted else [])
     if wanted:
-        passing(Point.QUEUED)
+        reach(Point.QUEUED)
     results = []
     for result, decided in judged:
         if decided is None:

@@ -13,7 +13,7 @@ from acidlib.planning.stated_write_ids import directory_ids, require_list_per_ta
 from acidlib.report.progress import WARNING
 from acidlib.service.places import ListedPlace, Target
 from acidlib.service.selection import PassedOver, Selection
-from acidlib.service.services import Services, in_threads, value_of
+from acidlib.service.services import Services, in_threads, value_or_raise
 from acidlib.stores.listing import list_location
 from acidlib.wording import duration_text, plural, utc_words
 
@@ -71,7 +71,7 @@ def list_places(
     now = services.clock()
     for target, listing in zip(targets, listings, strict=True):
         try:
-            place = target.listed(value_of(listing))
+            place = target.listed(value_or_raise(listing))
         except AcidError as error:
             places.append(Unlisted(target=target, error=error))
             continue

@@ -9,7 +9,7 @@ from dataclasses import replace
 from acidlib.errors import AcidError, BusyError, ConflictError, RefusedError
 from acidlib.model.listing import ListedFile, Listing
 from acidlib.model.location import Location
-from acidlib.points import Point, passing
+from acidlib.points import Point, reach
 from acidlib.report.results import CleaningResult, Outcome, RemovedPath
 from acidlib.service.services import Services
 from acidlib.stores.removing import TAKEN_BACK, Litter, find_litter, measure, remove_paths
@@ -115,7 +115,7 @@ def remove_named(
                 store.remove(location, hidden[item.path])
             except AcidError as error:
                 problems[item.path] = str(error)
-            passing(Point.REMOVED_HIDDEN)
+            reach(Point.REMOVED_HIDDEN)
             pace.after(item.files)
     if report.removed:
         store.make_durable(location)

@@ -26,7 +26,7 @@ from acidlib.planning.clean import (
     rolled_back_directories,
 )
 from acidlib.planning.initiate import ABORTED_TXN_KEY, ABORTED_TXN_TIME_KEY, ABORTS_BY_CLEANER
-from acidlib.points import Point, passing
+from acidlib.points import Point, reach
 from acidlib.queue.metastore_database import MetastoreDatabase
 from acidlib.report.progress import WARNING
 from acidlib.report.results import CleaningResult, Outcome, RemovedPath
@@ -148,7 +148,7 @@ class RolledBack:
         if self._options.dry_run:
             return replace(result, state=Outcome.PLANNED, reason=f"{why}; {count} would be forgotten here")
         self._database.forget(free)
-        passing(Point.CLEANED)
+        reach(Point.CLEANED)
         if problems:
             return replace(result, reason="; ".join(problems))
         if held:
@@ -212,12 +212,12 @@ class RolledBack:
             return listing.without([item.path for item in removed]), removed, stays
         pace.assert_not_stopped()
         with services.claim(location) as claim:
-            passing(Point.CLEANING_CLAIMED)
+            reach(Point.CLEANING_CLAIMED)
             listing = list_location(fs, location, missing=ConflictError)
             if not listing.files and not listing.top_directories():
                 self._require_believable(target, table)
             wanted = self._rolled_back(due, notes, target, listing)
-            passing(Point.CLEANING_PLANNED)
+            reach(Point.CLEANING_PLANNED)
             if not wanted:
                 return listing, (), ()
             now = self._catalog.table_itself(table.ref)
@@ -227,7 +227,7 @@ class RolledBack:
             removed, problems = remove_named(
                 services, claim, wanted, trash=self._options.trash, pace=pace, known=frozenset(listing.files)
             )
-            passing(Point.REMOVED_ALL)
+            reach(Point.REMOVED_ALL)
             return list_location(fs, location, missing=ConflictError), removed, problems
 
     def _rolled_back(

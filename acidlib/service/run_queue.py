@@ -24,7 +24,7 @@ from acidlib.service.listing import (
 )
 from acidlib.service.places import ListedPlace, Target
 from acidlib.service.selection import PassedOver, Selection
-from acidlib.service.services import Services, value_of
+from acidlib.service.services import Services, value_or_raise
 from acidlib.wording import size_words
 
 
@@ -301,7 +301,7 @@ class RunQueue:
         for request, target in waiting:
             try:
                 request.require_understood("compact")
-                known.append((request, value_of(target)))
+                known.append((request, value_or_raise(target)))
             except AcidError as error:
                 self._on_result(unstarted_result(outcome_of(error), nowhere(request), request.type, str(error)))
                 if not self._run.dry_run:

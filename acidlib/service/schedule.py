@@ -24,8 +24,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from acidlib.admission import THREADS
 from acidlib.errors import AcidError
-from acidlib.planning.units import BATCH_TASKS, SMALL_BYTES, alike, batches
-from acidlib.service.services import Runner, Task, started_threads, value_of
+from acidlib.planning.units import BATCH_TASKS, SMALL_BYTES, batches, groups_of_like_length
+from acidlib.service.services import Runner, Task, started_threads, value_or_raise
 from acidlib.service.stopping import STOPPING
 
 Found = TypeVar("Found")
@@ -54,7 +54,7 @@ Steps = Coroutine[tuple[Asked, ...], Any, Result]
 @coroutine
 def ran(*asked: Asked) -> Generator[tuple[Asked, ...], list[Any], list[Any]]:
     """Have tasks and subtasks run, all to their ends; return their values in order, or raise the first one's error."""
-    return [value_of(answer) for answer in (yield asked)] if asked else []
+    return [value_or_raise(answer) for answer in (yield asked)] if asked else []
 
 
 class Piece(Protocol[Result]):
@@ -200,7 +200,7 @@ class Flow(Generic[Result]):
             self._is_started = True
         chosen = self._waiting.taken(free)
         most = max(_FEWEST_OF_A_JOB, _OVERLAP * slots * 2 // MOST_JOBS)
-        for numbers in alike([sum(one.task.length for one in batch) for batch in chosen], most):
+        for numbers in groups_of_like_length([sum(one.task.length for one in batch) for batch in chosen], most):
             job = [chosen[number] for number in numbers]
             names = list(dict.fromkeys(one.owner.piece.name for batch in job for one in batch))
             steps = dict.fromkeys(one.task.step for batch in job for one in batch)

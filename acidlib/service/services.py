@@ -138,7 +138,7 @@ def attempt(work: Callable[[Item], Value], item: Item) -> Value | AcidError:
         return DefectError(f"Cannot finish a task: unexpected {type(error).__name__}: {error}")
 
 
-def value_of(answer: Value | AcidError) -> Value:
+def value_or_raise(answer: Value | AcidError) -> Value:
     """Return what an attempt came to, or raise the error that it ended by."""
     if isinstance(answer, AcidError):
         raise answer

@@ -20,7 +20,7 @@ from acidlib.errors import (
 from acidlib.model.listing import Listing
 from acidlib.model.requests import CompactionRequest, RequestFacts, State
 from acidlib.planning.results import UndoPlan, undo_plan
-from acidlib.points import Point, passing
+from acidlib.points import Point, reach
 from acidlib.report.results import Outcome, UndoResult, outcome_of
 from acidlib.service.backend import finish_claimed
 from acidlib.service.places import Target
@@ -118,7 +118,7 @@ def _note(services: Services, backend: SqlBackend, request: CompactionRequest, r
             f"Cannot note that the compaction of {request.ref} is undone: {error}; it is, and stays so; "
             "the same call notes it"
         ) from error
-    passing(Point.UNDONE)
+    reach(Point.UNDONE)
 
 
 def _plan(services: Services, backend: SqlBackend, request: CompactionRequest, target: Target) -> UndoPlan:

@@ -31,7 +31,7 @@ from acidlib.model.names import Generation
 from acidlib.orc.kernels.jit import bit_length
 from acidlib.service.environment import Environment
 from acidlib.service.open import connect, open_queue
-from acidlib.service.services import Runner, Task, value_of
+from acidlib.service.services import Runner, Task, value_or_raise
 from acidlib.stores.stores import Stores
 
 WAREHOUSE = "metastore.warehouse.dir"
@@ -188,7 +188,7 @@ def executors_check(session: Callable[[], Runner], master: Callable[[], str]) ->
     """Compare what tasks find where they run with the driver."""
     try:
         tasks = [[Task(look_around, 0)] for _ in range(_LOOKS)]
-        found = [value_of(done) for (done,) in session().run(tasks, group="acidlib doctor")]
+        found = [value_or_raise(done) for (done,) in session().run(tasks, group="acidlib doctor")]
     except AcidError as error:
         advice = "--executor-memory, --archives and the like stand before `doctor`; docs/clusters.md has what they need"
         return Check("executors", State.WRONG, str(error), advice)

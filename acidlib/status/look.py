@@ -50,7 +50,7 @@ from acidlib.service.listing import ListingOutcome, Unlisted, list_in_portions
 from acidlib.service.open import Queued, metastore_database, open_queued, txn_timeout_seconds
 from acidlib.service.places import Interpretation, ListedPlace, Target, target_of
 from acidlib.service.selection import Selection
-from acidlib.service.services import Services, in_threads, value_of
+from acidlib.service.services import Services, in_threads, value_or_raise
 from acidlib.service.surroundings.alone import select_targets
 from acidlib.service.surroundings.catalog import Catalog
 from acidlib.service.surroundings.hive3 import concerns
@@ -290,7 +290,7 @@ def _listed(
 
     for looked, _ in list_in_portions(services, sorted(targets, key=order)[:most_places], None):
         for done in in_threads(figures, looked):  # of what is due files are looked into
-            one = value_of(done)
+            one = value_or_raise(done)
             if one is not None:
                 yield one
 

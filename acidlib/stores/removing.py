@@ -16,7 +16,7 @@ from acidlib.model.listing import ListedFile, has_hidden_part
 from acidlib.model.location import Location
 from acidlib.model.names import Generation, parse_directory
 from acidlib.model.snapshots import ValidTxnList
-from acidlib.points import Point, passing
+from acidlib.points import Point, reach
 from acidlib.stores.filesystem import Entry, FileSystem, safe_parts
 from acidlib.stores.renaming.claims import read_claim
 from acidlib.stores.store import CLAIM, OUT_OF_SIGHT, PUBLISH_RECORD, STAGING_MARKER, STAGING_PREFIX, TRASH, UNDONE
@@ -90,7 +90,7 @@ def remove_paths(
                 continue
             item = replace(item, moved_to=remove(path))
             removed.append(item)
-            passing(Point.REMOVED_ONE)
+            reach(Point.REMOVED_ONE)
             if after_each is not None:
                 after_each(item)
         except AcidError as error:

@@ -13,7 +13,7 @@ from typing import Any
 
 from forking import fork
 
-from acidlib.points import KILL_AT, STOP_AT, Point, passing
+from acidlib.points import KILL_AT, STOP_AT, Point, reach
 from acidlib.stores.s3 import store as completing
 from acidlib.stores.s3.client import Bucket
 from acidlib.stores.s3.files import S3DataFiles, S3FileSystem, StagedUpload, output_path
@@ -66,11 +66,11 @@ def publishing_run(bucket: Bucket, location: str, shape: Shape, unique: str = "f
     """A run from its claim to its end, as the driver and its tasks do it."""
     store = Steps(bucket)
     with store.claim(location, owner=unique, token=unique, now=0.0, stale_seconds=BY_ANY_CLAIM) as claim:
-        passing(Point.CLAIMED)
+        reach(Point.CLAIMED)
         store.roll_forward(location)
         store.revoke_others(location)
         stage = store.stage(location, unique=unique, owner=unique, now=0.0)
-        passing(Point.STAGED)
+        reach(Point.STAGED)
         try:
             directories = []
             for directory in shape.directories:
@@ -79,18 +79,18 @@ def publishing_run(bucket: Bucket, location: str, shape: Shape, unique: str = "f
                     data = store.data()
                     path = output_path(stage.path, directory, f"bucket_{number:05}", f"{number}-a")
                     sink = data.create(path)
-                    passing(Point.CREATED)
+                    reach(Point.CREATED)
                     sink.write(shape.contents(directory, number))
                     sink.close()
                     attempts.append(data.attempt(path))
-                    passing(Point.CLOSED)
+                    reach(Point.CLOSED)
                 directories.append(accepted(stage, directory, attempts))
-            passing(Point.ACCEPTED)
+            reach(Point.ACCEPTED)
             if shape.hidden:
                 stage.publish_hidden(directories, last_check=claim.assert_mine)
             else:
                 stage.publish(directories, inputs=INPUTS, last_check=claim.assert_mine)
-            passing(Point.PUBLISHED)
+            reach(Point.PUBLISHED)
         finally:
             stage.discard()
 
@@ -175,7 +175,7 @@ def _passing_each_completion() -> None:
     def complete(bucket: Bucket, attempt: Any) -> bool:
         with one_at_a_time:
             found = completed(bucket, attempt)
-            passing(EACH_COMPLETED)
+            reach(EACH_COMPLETED)
         return found
 
     completing.complete = complete

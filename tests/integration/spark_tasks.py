@@ -31,19 +31,19 @@ def _beside(staging: str | None, name: str) -> Path:
 @contextmanager
 def in_the_middle(act: Callable[[], None]) -> Iterator[None]:
     """Do something after the first stripe of a file, of which more are to come."""
-    passing = bucket.passing
+    reach = bucket.reach
 
     def passed(point: Point) -> None:
         if point is Point.WRITTEN:
-            bucket.passing = passing
+            bucket.reach = reach
             act()
-        passing(point)
+        reach(point)
 
-    bucket.passing = passed
+    bucket.reach = passed
     try:
         yield
     finally:
-        bucket.passing = passing
+        bucket.reach = reach
 
 
 def killed_once(made: AnyUnit, staging: str | None, stores: Stores, attempt: str) -> UnitResult:

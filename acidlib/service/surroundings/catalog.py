@@ -26,7 +26,7 @@ from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.service.places import FULL, INSERT_ONLY, Interpretation, TableFacts, Target
 from acidlib.service.removals import NotOursError
 from acidlib.service.selection import CleanerOptions, PassedOver, Selected, Selection
-from acidlib.service.services import Services, value_of
+from acidlib.service.services import Services, value_or_raise
 from acidlib.wording import plural
 
 DROPPED = "the table or partition does not exist any more"
@@ -148,7 +148,7 @@ class Catalog:
     def whereabouts(self, request: CompactionRequest) -> Target:
         """Do as `place`, without what is committed there: which table it is, and where it lies."""
         ref = request.ref
-        return value_of(self._of_table({ref}, self._hms.table(ref), self._other_catalog(ref))[ref])
+        return value_or_raise(self._of_table({ref}, self._hms.table(ref), self._other_catalog(ref))[ref])
 
     def table_itself(self, ref: TableRef) -> Target | None:
         """Return a table with its own directory, whether it has partitions or not; None where there is none.

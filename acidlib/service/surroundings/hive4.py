@@ -32,7 +32,7 @@ from acidlib.model.snapshots import ValidTxnList
 from acidlib.model.tables import TableRef
 from acidlib.planning.inputs import needs_empty_write_id, refused_message
 from acidlib.planning.results import quarantining_request
-from acidlib.points import Point, passing
+from acidlib.points import Point, reach
 from acidlib.processes import has_ended, process_identity
 from acidlib.queue.metastore_database import MetastoreDatabase
 from acidlib.queue.rules import failed_attempts_reason
@@ -505,12 +505,12 @@ class Hive4Hold(CompactionHold):
                 "aborted and nothing became visible"
             ) from error
         self._marked = True
-        passing(Point.MARKED)
+        reach(Point.MARKED)
         try:
             txn.commit()
         except UnknownOutcomeError as error:
             self._find_out_whether_committed(txn, error)
-        passing(Point.COMMITTED)
+        reach(Point.COMMITTED)
 
     def _find_out_whether_committed(self, txn: CompactionTransaction, error: UnknownOutcomeError) -> None:
         """Find out whether a transaction has committed after all; the metastore refuses to abort what has.

@@ -24,7 +24,7 @@ from acidlib.model.requests import NO_FACTS, CompactionRequest, CompactionType, 
 from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList
 from acidlib.model.tables import TableRef
 from acidlib.planning.results import quarantining_request, shows_unverified
-from acidlib.points import Point, passing
+from acidlib.points import Point, reach
 from acidlib.processes import has_ended, process_identity
 from acidlib.queue.rules import Retention
 from acidlib.queue.sql import SqlQueue
@@ -346,7 +346,7 @@ class SqlHold(CompactionHold):
         self._queue.mark_compacted(
             self.request.id, self._services.worker_id, now_ms, highest_write_id=self._mark, facts=facts
         )
-        passing(Point.MARKED)
+        reach(Point.MARKED)
 
     def _identity(self) -> RequestFacts:
         """Return what tells the place from another one of its name, also before anything is published there."""

@@ -40,7 +40,7 @@ from dataclasses import replace
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, UnknownOutcomeError
 from acidlib.model.location import Location
 from acidlib.model.names import DeltaDir, Generation, parse_directory
-from acidlib.points import Point, passing
+from acidlib.points import Point, reach
 from acidlib.stores.filesystem import FileSystem, RenameFileSystem, safe_parts
 from acidlib.stores.renaming.claims import claim, read_claim, renamed
 from acidlib.stores.store import (
@@ -108,14 +108,14 @@ class RenameStage(Stage):
         names = tuple(directory.name for directory in sealed)
         if len(sealed) == 1:
             self._rename(names[0])
-            passing(Point.FIRST_RENAMED)
+            reach(Point.FIRST_RENAMED)
             try_to_remove_staging(self._fs, self._location, self.path)
             return Published(directories=names, kind="one rename")
         write_record(self._fs, f"{self.path}/{PUBLISH_RECORD}", PublicationRecord(directories=sealed, inputs=inputs))
         self._fs.sync(str(self._location))
-        passing(Point.RECORDED)
+        reach(Point.RECORDED)
         self._rename_both(names)
-        passing(Point.SECOND_RENAMED)
+        reach(Point.SECOND_RENAMED)
         _remove_recorded_staging(self._fs, self._location, self.path)
         return Published(directories=names, kind="two renames")
 
@@ -128,7 +128,7 @@ class RenameStage(Stage):
             for name in names:
                 self._rename(name)
                 done.append(name)
-                passing(Point.FIRST_RENAMED if len(done) == 1 else Point.SECOND_RENAMED)
+                reach(Point.FIRST_RENAMED if len(done) == 1 else Point.SECOND_RENAMED)
         except AcidError:
             remove_uncommitted(self._fs, self._location, done)
             raise
@@ -156,10 +156,10 @@ class RenameStage(Stage):
             lengths = {name: len(data) for name, data in markers.items()}
             sealed.append(replace(directory, files={**directory.files, **lengths}))
         self._fs.sync(self.path)
-        passing(Point.SEALED)
+        reach(Point.SEALED)
         refuse_existing(self._fs, self._location, sealed)
         last_check()
-        passing(Point.CHECKED)
+        reach(Point.CHECKED)
         return tuple(sealed)
 
     def _rename(self, name: str) -> None:
@@ -234,7 +234,7 @@ class RenameStage(Stage):
                     except AcidError as another:
                         raise self._unknown(names, error) from another
                     raise
-            passing(Point.FIRST_RENAMED)
+            reach(Point.FIRST_RENAMED)
             try:
                 self._move(second)
             except AcidError as error:
@@ -302,14 +302,14 @@ class RenameStage(Stage):
                 if not fs.exists(f"{staging}/{PUBLISH_RECORD}"):
                     try_to_remove_staging(fs, location, staging)
             raise
-        passing(Point.UNDO_RECORDED)
+        reach(Point.UNDO_RECORDED)
         try:
             for name in directories:
                 if not renamed(fs, f"{location}/{name}", f"{staging}/{name}"):
                     raise ConflictError(
                         f"Cannot take {location}/{name} back: it is gone, or another run has taken over"
                     )
-                passing(Point.UNDO_MOVED)
+                reach(Point.UNDO_MOVED)
             if not renamed(fs, staging, f"{location}/{aside}"):
                 raise ConflictError(f"Cannot take back what is in {staging}: another run has taken over")
         except (AcidError, KeyboardInterrupt) as error:
@@ -324,7 +324,7 @@ class RenameStage(Stage):
                     f"{location} puts back what was moved, unless all of it was"
                 ) from error
             raise
-        passing(Point.UNDO_ASIDE)
+        reach(Point.UNDO_ASIDE)
 
     def _put_back(self, recorded: tuple[StagedDirectory, ...]) -> None:
         """Move all back in the order of a publication; another run that has taken the staging directory does so."""
@@ -543,7 +543,7 @@ def _remove_recorded_staging(fs: RenameFileSystem, location: Location, staging: 
         _remove_record(fs, staging)
     except AcidError as error:
         return str(error)
-    passing(Point.UNRECORDED)
+    reach(Point.UNRECORDED)
     return try_to_remove_staging(fs, location, staging)
 
 

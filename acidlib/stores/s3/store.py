@@ -44,7 +44,7 @@ from acidlib.errors import (
 )
 from acidlib.model.location import Location
 from acidlib.model.names import METADATA_ACID_FILE, DeltaDir, Generation, parse_directory
-from acidlib.points import Point, passing
+from acidlib.points import Point, reach
 from acidlib.processes import has_ended, process_identity
 from acidlib.stores.filesystem import FileSystem
 from acidlib.stores.listing import UNFINISHED_FORMAT
@@ -401,17 +401,17 @@ class S3Stage(Stage):
         refuse_existing(fs, self._location, directories)
         accepted = [self._uploads_of(directory) for directory in directories]
         recorded = self._sealed(directories, accepted, inputs, hidden=hidden)
-        passing(Point.SEALED)
+        reach(Point.SEALED)
         try:
             last_check()
-            passing(Point.CHECKED)
+            reach(Point.CHECKED)
             self._marker = move_marker(self._bucket, self._marker, State.RECORDED, recorded)
         except ChangedError as error:
             raise ConflictError(
                 f"Cannot publish in {self._location}: another run has taken over what was staged"
             ) from error
         # after any other error the marker may still come to say that it is recorded, until `discard` decides
-        passing(Point.RECORDED)
+        reach(Point.RECORDED)
         try:
             complete_all(self._bucket, recorded)
         except (ConflictError, RetryError) as error:
@@ -436,12 +436,12 @@ class S3Stage(Stage):
             with suppress(AcidError):
                 remove_staging(self._bucket, self.path, is_settled=True)
             raise
-        passing(Point.SECOND_RENAMED)
+        reach(Point.SECOND_RENAMED)
         self._left = recorded.uploads
         with suppress(AcidError):  # `discard` tries again, and tells
             remove_staging(self._bucket, self.path, recorded.uploads, is_settled=True)
             self._left = ()
-        passing(Point.UNRECORDED)
+        reach(Point.UNRECORDED)
         return Published(directories=names, kind="commit" if hidden else "completed uploads")
 
     def _uploads_of(self, directory: StagedDirectory) -> list[StagedUpload]:
@@ -737,7 +737,7 @@ def complete_all(bucket: Bucket, recorded: Recorded) -> None:
     first, *others = recorded.uploads
     if not complete(bucket, first):
         raise gone(first)
-    passing(Point.FIRST_RENAMED)
+    reach(Point.FIRST_RENAMED)
     with ThreadPoolExecutor(THREADS, thread_name_prefix="acidlib-publish") as threads:
         tried = [threads.submit(complete, bucket, upload) for upload in others]
     completed = [one.result() for one in tried]  # the first error is raised once all were tried

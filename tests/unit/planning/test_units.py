@@ -31,9 +31,9 @@ from acidlib.planning.units import (
     BATCH_TASKS,
     MOST_JOINED_ROWS,
     SMALL_BYTES,
-    alike,
     batches,
     compaction_units,
+    groups_of_like_length,
     must_rewrite,
     plan_stripes,
     schema_file,
@@ -386,4 +386,4 @@ def test_whatever_waits(lengths: list[int], free: int) -> None:
 def test_those_of_a_job_take_about_as_long_as_each_other(
     lengths: list[int], most: int, wanted: list[list[int]]
 ) -> None:
-    assert list(alike(lengths, most)) == wanted
+    assert list(groups_of_like_length(lengths, most)) == wanted

@@ -10,7 +10,7 @@ import pytest
 
 from acidlib.admission import THREADS, AdaptiveLimit
 from acidlib.errors import ConflictError, DefectError
-from acidlib.service.services import as_done, attempt, value_of
+from acidlib.service.services import as_done, attempt, value_or_raise
 
 
 def work(item: int, unique: str) -> str:
@@ -23,7 +23,7 @@ def test_attempt() -> None:
     assert attempt(partial(work, 5), "u") == "20:u"
     assert isinstance(attempt(partial(work, -1), "u"), ConflictError)
     with pytest.raises(ConflictError, match="-1"):
-        value_of(attempt(partial(work, -1), "u"))
+        value_or_raise(attempt(partial(work, -1), "u"))
     fault = attempt(partial(work, 0), "u")
     assert isinstance(fault, DefectError)
     assert "unexpected ZeroDivisionError" in str(fault)
