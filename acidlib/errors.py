@@ -1,15 +1,16 @@
-"""The one error root, and its children by what the caller can do about it.
+"""The root of all errors, and its children by what the caller can do about them.
 
-A message reads "Cannot X: Y" and names the table, partition, path or transaction it is about.
+A message reads "Cannot X: Y" and names the table, partition, path or transaction.
 """
 
 from typing import ClassVar
 
 
 class AcidError(Exception):
-    """Anything this library refuses or fails to do. Never raised itself. `kind` is what JSON calls it."""
+    """Anything this library refuses or fails to do. Only its children are raised."""
 
     kind: ClassVar[str]
+    """The name of the class in JSON documents."""
 
     @property
     def reason(self) -> str:
@@ -19,57 +20,57 @@ class AcidError(Exception):
 
 
 class RetryError(AcidError):
-    """The surroundings failed (no space, no permission, a server away): the same call may succeed later."""
+    """The surroundings failed (no space, no permission, an unreachable server): the same call may succeed later."""
 
     kind = "retry"
 
 
 class RefusedError(AcidError):
-    """The request makes no sense or is not supported here: the same call will be refused again."""
+    """The request is invalid or not supported here: the same call will be refused again."""
 
     kind = "refused"
 
 
 class UsageError(RefusedError):
-    """The command line is wrong, or contradicts what it names: another one has to be given."""
+    """The command line is wrong, or contradicts the place or the data it names: it has to be changed."""
 
     kind = "usage"
 
 
 class MissingError(RefusedError):
-    """What is named does not exist: a location, a table, or any partition that matches."""
+    """The named location or table does not exist, or no partition matches."""
 
     kind = "missing"
 
 
 class ConflictError(AcidError):
-    """Somebody else works on, or has changed, the same partition: look again, then decide."""
+    """Another program works on, or has changed, the same place: look again, then decide."""
 
     kind = "conflict"
 
 
 class BusyError(ConflictError):
-    """Another run of this engine has the partition, and lives: it is done there, or later."""
+    """Another live run of this engine works on the place: that run compacts it, or a later one."""
 
 
-WHEN_FREE = "try again when that run has ended; one that died is taken over after 10 minutes"
-"""What to do where another run works."""
+WHEN_FREE = "try again when that run has ended; the place of a run that died is taken over after 10 minutes"
+"""The advice in messages about a place on which another run works."""
 
 
 class CorruptError(AcidError):
-    """An input is damaged, truncated, missing or of a kind this version does not understand."""
+    """An input is damaged, truncated, missing or of a kind this version does not support."""
 
     kind = "corrupt"
 
 
 class UnverifiedError(AcidError):
-    """A result is visible that reads otherwise than what it was made of, or could not be read: a person has to look."""
+    """A visible result differs from its inputs, or could not be compared with them: the operator has to look at it."""
 
     kind = "unverified"
 
 
 class UnknownOutcomeError(AcidError):
-    """An effect was asked for and its result is not known: look before anything is undone."""
+    """A call may or may not have taken effect: look before anything is undone."""
 
     kind = "unknown outcome"
 

@@ -1,1 +1,1 @@
-"""Settings: which there are, where they are stated, and what they say."""
+"""The settings: their definitions, their files and the values in force."""

@@ -1,4 +1,4 @@
-"""The files of settings: where ours lie, and what Hadoop's, such as hive-site.xml, state, include and refer to.
+"""The files of settings: where our own are, and how Hadoop's, such as hive-site.xml, are read with their includes.
 
 Source: Hadoop `Configuration` (`loadResource`, `substituteVars`).
 """
@@ -12,33 +12,33 @@ from acidlib.errors import CorruptError, RefusedError, RetryError
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 CHECKOUT = _PACKAGE.parent if (_PACKAGE.parent / "pyproject.toml").is_file() else None
-"""The folder of the sources, if the package is used from there; None where it is installed."""
+"""The folder of the sources, if the package runs from there; None if it is installed."""
 
 
 def conf_file(name: str, environment: Mapping[str, str]) -> Path | None:
-    """Return a file of ours: that of `ACIDLIB_CONF_DIR`, else the one beside the package; None without either.
+    """Return a configuration file of ours, from `ACIDLIB_CONF_DIR` or else from the package; None if neither has it.
 
-    The folder conf/ of the package is that of the checkout, where the package lies in one.
+    In a checkout the package's folder conf/ is the checkout's.
     """
     named = environment.get("ACIDLIB_CONF_DIR")
-    places = [Path(named).expanduser().absolute()] if named else []
-    return next((path for place in (*places, _PACKAGE / "conf") if (path := place / name).is_file()), None)
+    folders = [*([Path(named).expanduser().absolute()] if named else []), _PACKAGE / "conf"]
+    return next((path for folder in folders if (path := folder / name).is_file()), None)
 
 
 _XINCLUDE = "{http://www.w3.org/2001/XInclude}"
 
 
 def read_site(path: Path) -> dict[str, str]:
-    """Return the properties of a file and of those it includes; none when it is not there.
+    """Return the properties of a file and of the files it includes; empty if the file does not exist.
 
-    Raises `CorruptError` where one is damaged, or includes what is not there and says nothing for that case.
+    Raises `CorruptError` for a damaged file, and for an include of a missing file without a fallback.
     """
     data = read_bytes(path)
     return {} if data is None else dict(_properties(_xml(path, data), (path,)))
 
 
 def read_bytes(path: Path) -> bytes | None:
-    """Return the contents of a file; None when it is not there. RetryError where it cannot be read."""
+    """Return the contents of a file; None if it does not exist. RetryError if it cannot be read."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -54,12 +54,12 @@ def _xml(path: Path, data: bytes) -> ElementTree.Element:
         raise CorruptError(f"Cannot read {path}: it is not XML ({error})") from error
 
 
-def _properties(above: ElementTree.Element, files: tuple[Path, ...]) -> Iterator[tuple[str, str]]:
-    """Yield names and values in the order of the file, and of those it includes; the last one of a name counts.
+def _properties(parent: ElementTree.Element, files: tuple[Path, ...]) -> Iterator[tuple[str, str]]:
+    """Yield names and values in the order of the file and its includes; the last value of a name counts.
 
-    files  those that are being read, each included by the one before, to which its name is relative
+    files  the chain of includes: each file includes the next one, by a path relative to its own; the last is being read
     """
-    for item in above:
+    for item in parent:
         if item.tag == "property":
             name = (item.findtext("name") or "").strip()
             if name:
@@ -74,11 +74,11 @@ def _properties(above: ElementTree.Element, files: tuple[Path, ...]) -> Iterator
         path = files[-1].parent / reference.removeprefix("file:")
         if path in files:
             raise CorruptError(f"Cannot read {path}: it includes itself")
-        data, otherwise = read_bytes(path), item.find(f"{_XINCLUDE}fallback")
+        data, fallback = read_bytes(path), item.find(f"{_XINCLUDE}fallback")
         if data is not None:
             yield from _properties(_xml(path, data), (*files, path))
-        elif otherwise is not None:
-            yield from _properties(otherwise, files)
+        elif fallback is not None:
+            yield from _properties(fallback, files)
         else:
             raise CorruptError(f"Cannot read {files[-1]}: it includes {path}, which is not there")
 
@@ -93,35 +93,35 @@ def expand(
 ) -> dict[str, str]:
     """Return the properties with the references in their values replaced.
 
-    known      the properties that `${name}` may name
-    variables  those of the environment: `${env.NAME}`, with a default `${env.NAME-default}`, and with one also for an
-               empty variable `${env.NAME:-default}`
-    java       the system properties of Java, as `${user.name}`, which win over `known`
+    known      the properties to which `${name}` may refer
+    variables  the environment's, for `${env.NAME}`; `${env.NAME-default}` has a default for a variable that is not set,
+               `${env.NAME:-default}` also for an empty one
+    java       the system properties of Java, such as `${user.name}`, which win over `known`
 
-    In a value the first reference that names nothing, and all behind it, stay as they are; so does a value that refers
+    In a value the first unknown reference, and all references after it, stay as they are; so does a value that refers
     to itself. Raises `CorruptError` for more than 20 references, as in a circle.
     """
 
-    def meaning(reference: str) -> str | None:
-        found = _VARIABLE.fullmatch(reference)
-        if found is None or reference == "env.":
+    def value_of(reference: str) -> str | None:
+        variable = _VARIABLE.fullmatch(reference)
+        if variable is None or reference == "env.":
             return java.get(reference, known.get(reference))
-        name, sign, default = found.groups()
+        name, sign, default = variable.groups()
         value = variables.get(name)
         if sign and (value is None or (sign == ":-" and not value)):
             value = default
         return known.get(reference) if value is None else value
 
     def expanded(name: str, text: str) -> str:
-        found = text
+        result = text
         for _ in range(_MOST_REFERENCES):
-            match = _REFERENCE.search(found)
-            value = None if match is None else meaning(match[1])
+            match = _REFERENCE.search(result)
+            value = None if match is None else value_of(match[1])
             if match is None or value is None:
-                return found
+                return result
             if match[0] in value:
                 return text
-            found = found[: match.start()] + value + found[match.end() :]
+            result = result[: match.start()] + value + result[match.end() :]
         raise CorruptError(f"Cannot use {name}={text}: its references lead to more than {_MOST_REFERENCES}")
 
     return {name: expanded(name, text) for name, text in properties.items()}

@@ -1,6 +1,6 @@
-"""The settings that are known. One definition of each states everything about it: names, values, where it may stand.
+"""The definitions of the settings. Each states everything about one: its names, its values, the layers that may set it.
 
-`conf/acidlib.toml` and the table in docs/options.md are made of these definitions (`python -m acidlib.documents`).
+conf/acidlib.toml and the table in docs/options.md are generated from them (`python -m acidlib.documents`).
 Source: Hive HiveConf and MetastoreConf; the defaults are theirs.
 """
 
@@ -11,7 +11,7 @@ from functools import partial
 
 
 class Kind(enum.Enum):
-    """How the text of a setting is read; durations become whole milliseconds, sizes bytes."""
+    """The form of a setting's text; durations become whole milliseconds, sizes bytes."""
 
     COUNT = "a whole number"
     NUMBER = "a number"
@@ -22,10 +22,10 @@ class Kind(enum.Enum):
 
 
 class Spelling(enum.Enum):
-    """What stands before a setting's name where databases and tables state it as a property.
+    """The prefix of a setting's name as a property of databases and tables.
 
-    Hive Initiator has `compactorthreshold.`, Hive CompactorMR.overrideMRProps `compactor.`. PLAIN: nothing has to stand
-    before it; `compactor.` may.
+    Hive Initiator reads `compactorthreshold.`, Hive CompactorMR.overrideMRProps `compactor.`. PLAIN: no prefix is
+    needed, and `compactor.` is allowed.
     """
 
     COMPACTOR = "compactor."
@@ -35,17 +35,19 @@ class Spelling(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """One setting. Site files, acidlib.toml and `--set` may give it; properties only where it has a `spelling`.
+    """A setting. Site files, acidlib.toml and `--set` may state it; properties only if it has a `spelling`.
 
-    name              Hive's
-    kind, unit, least  how its text is read, the unit of a bare number of time, and the least value; None = any
-    default           as text
-    meaning           sentences for people; without effect: why it has none, to follow a colon
-    aliases           what else Hive calls it, besides `hive.compactor.x` for `metastore.compactor.x` and vice versa
-    spelling          as a property of a database or table; None: it is the same for all tables
-    of_readers        the table's own readers obey a table property of this name; `Target.matching` says when
-    is_threshold      the initiator's decision goes by it
-    inert             it is accepted, and nothing goes by it: Hive's services do, or would
+    name          Hive's, or ours beginning with `acidlib.`
+    kind          the form of its text
+    default       the built-in value, as text
+    meaning       sentences for people; of an inert setting the reason why it has no effect, to follow a colon
+    aliases       further names in Hive, besides `hive.compactor.x` for `metastore.compactor.x` and vice versa
+    spelling      its prefix as a property of a database or table; None: it is the same for all tables
+    of_readers    the table's own readers obey a table property of this name; `Target.matching` says when
+    unit          of a duration without a unit
+    least         the lowest value allowed; None: any
+    is_threshold  the initiator's decision uses it
+    inert         it is accepted without effect: only Hive's services use it, or would use it
     """
 
     name: str
@@ -67,40 +69,42 @@ _count, _number, _duration, _size, _flag, _text = (
 _any_count, _any_number = partial(_count, least=None), partial(_number, least=None)
 _any_hours = partial(_duration, unit="h", least=None)
 
-# From where on a figure of the status is a warning or an error; Hive's metastore warns by the same.
+# The values at which a figure of the status is a warning or an error; Hive's metastore uses the same.
 STATUS_KEYS: tuple[Key, ...] = (
     _any_hours(
         name="metastore.compactor.oldest.initiated.compaction.time.threshold.warning",
         default="1h",
-        meaning="status: a request that has waited so long to be begun is a warning. In all levels 0 or less is never.",
+        meaning="status: a request that has waited to start for so long is a warning. Of all levels of time 0 or less "
+        "means never.",
     ),
     _any_hours(
         name="metastore.compactor.oldest.initiated.compaction.time.threshold.error",
         default="12h",
-        meaning="status: one that has waited so long is an error.",
+        meaning="status: a request that has waited for so long is an error.",
     ),
     _duration(
         name="acidlib.status.working.threshold",
         default="12h",
-        meaning="status: a request that has been worked on for so long is a warning; after "
+        meaning="status: a request that has been working for so long is a warning; after "
         "`hive.compactor.worker.timeout` it is an error.",
         unit="h",
     ),
     _any_hours(
         name="metastore.compactor.oldest.uncleaned.compaction.time.threshold",
         default="24h",
-        meaning="status: a request that has been ready for cleaning for so long is a warning; so is what it waits for.",
+        meaning="status: a request that has been ready for cleaning for so long is a warning; so are the transactions "
+        "and locks for which it waits.",
     ),
     _any_number(
         name="metastore.compactor.failed.compaction.ratio.threshold",
         default="0.01",
-        meaning="status: such a share of places whose last compaction failed or was not initiated, among these and "
-        "those where it succeeded, is a warning.",
+        meaning="status: such a share of places whose last compaction failed or was not initiated is a warning, among "
+        "these and the places whose last compaction succeeded.",
     ),
     _count(
         name="acidlib.status.refused.threshold",
         default="2",
-        meaning="status: so many refusals in a row at one place are a warning.",
+        meaning="status: so many refusals in a row at the same place are a warning.",
     ),
     _any_hours(
         name="metastore.compactor.oldest.open.txn.threshold.warning",
@@ -110,17 +114,17 @@ STATUS_KEYS: tuple[Key, ...] = (
     _any_hours(
         name="metastore.compactor.oldest.open.txn.threshold.error",
         default="72h",
-        meaning="status: one that has been open for so long is an error.",
+        meaning="status: a transaction that has been open for so long is an error.",
     ),
     _any_hours(
         name="metastore.compactor.oldest.uncleaned.aborted.txn.time.threshold.warning",
         default="24h",
-        meaning="status: an aborted transaction that is remembered for so long is a warning.",
+        meaning="status: an aborted transaction that the metastore has kept for so long is a warning.",
     ),
     _any_hours(
         name="metastore.compactor.oldest.uncleaned.aborted.txn.time.threshold.error",
         default="48h",
-        meaning="status: one that is remembered for so long is an error.",
+        meaning="status: an aborted transaction that the metastore has kept for so long is an error.",
     ),
     _any_count(
         name="metastore.acidmetrics.table.aborted.txns.threshold",
@@ -136,17 +140,17 @@ STATUS_KEYS: tuple[Key, ...] = (
     _any_count(
         name="hive.compactor.active.delta.dir.threshold",
         default="200",
-        meaning="status: more deltas than this that a reader of one place has to merge are a warning.",
+        meaning="status: more deltas than this, which readers of a place have to merge, are a warning.",
     ),
     _any_count(
         name="hive.compactor.obsolete.delta.dir.threshold",
         default="200",
-        meaning="status: more obsolete directories than this at one place are a warning.",
+        meaning="status: more obsolete directories than this at a place are a warning.",
     ),
     _any_count(
         name="hive.compactor.small.delta.dir.threshold",
         default="200",
-        meaning="status: more small deltas than this at one place are a warning.",
+        meaning="status: more small deltas than this at a place are a warning.",
     ),
     _any_number(
         name="metastore.deltametrics.delta.pct.threshold",
@@ -162,7 +166,7 @@ STATUS_KEYS: tuple[Key, ...] = (
     _size(
         name="acidlib.status.obsolete.bytes.threshold",
         default="0",
-        meaning="status: so many bytes that wait for cleaning at one place are a warning.",
+        meaning="status: so many bytes that wait for cleaning at a place are a warning.",
     ),
     _count(
         name="acidlib.status.metrics.tables",
@@ -175,43 +179,43 @@ KEYS: tuple[Key, ...] = (
     _count(
         name="hive.compactor.delta.num.threshold",
         default="10",
-        meaning="More delta directories than this make a minor compaction, or a major if there is no base.",
+        meaning="More delta directories than this start a minor compaction, or a major one if there is no base.",
         spelling=Spelling.THRESHOLD,
         is_threshold=True,
     ),
     _number(
         name="hive.compactor.delta.pct.threshold",
         default="0.1",
-        meaning="A larger share of delta bytes in base bytes than this makes a major compaction.",
+        meaning="A larger ratio of delta bytes to base bytes than this starts a major compaction.",
         spelling=Spelling.THRESHOLD,
         is_threshold=True,
     ),
     _count(
         name="hive.compactor.abortedtxn.threshold",
         default="1000",
-        meaning="More aborted write ids that have a directory in a place than this make a major "
-        "compaction. Hive 4, unless `metastore.compactor.clean.aborts.using.cleaner` is false: a place with more notes "
-        "of rolled back transactions than this, by the settings of the run alone, is cleaned after them.",
+        meaning="More aborted write ids with a directory at a place than this start a major compaction. "
+        "Hive 4, unless `metastore.compactor.clean.aborts.using.cleaner` is false: a place with more notes of rolled "
+        "back transactions than this, by the settings of the run alone, is cleaned after them.",
         spelling=Spelling.COMPACTOR,
         is_threshold=True,
     ),
     _any_hours(
         name="hive.compactor.aborted.txn.time.threshold",
         default="12h",
-        meaning="Hive 4: a place is cleaned after rolled back transactions once one of them was begun so long ago; a "
-        "negative time: by their number alone.",
+        meaning="Hive 4: a place is cleaned after rolled back transactions when the oldest of them began so long ago; "
+        "a negative time: by their number alone.",
     ),
     _count(
         name="hive.compactor.max.num.delta",
         default="500",
-        meaning="one pass reads any number of deltas.",
+        meaning="a compaction reads any number of deltas in one pass.",
         inert=True,
     ),
     _duration(
         name="hive.compactor.worker.timeout",
         default="86400s",
-        meaning="A request worked on for longer than this is given to another run; at 90 % of it a run "
-        "gives up by itself.",
+        meaning="A request that has been working for longer than this is given to another run; a run gives up by "
+        "itself at 90 % of it.",
     ),
     _text(
         name="hive.compactor.worker.pool",
@@ -237,12 +241,12 @@ KEYS: tuple[Key, ...] = (
     _text(
         name="metastore.compactor.run.as.user",
         default="",
-        meaning="Whom requests name as their user; empty: the owner of the table's directory.",
+        meaning="The user that requests name; empty: the owner of the table's directory.",
     ),
     _count(
         name="metastore.compactor.fetch.size",
         default="1000",
-        meaning="the initiator looks at all places in each run.",
+        meaning="the initiator examines all places in each run.",
         least=1,
         inert=True,
     ),
@@ -261,23 +265,23 @@ KEYS: tuple[Key, ...] = (
     _flag(
         name="hive.compactor.delayed.cleanup.enabled",
         default="false",
-        meaning="With a metastore: whether the cleaner waits before it removes what a compaction made "
-        "obsolete, although nobody reads it.",
+        meaning="With a metastore: whether the cleaner waits before it removes files that a compaction made obsolete "
+        "and no query reads any more.",
     ),
     _duration(
         name="hive.compactor.cleaner.retention.time.seconds",
         default="300s",
-        meaning="How long it then waits, from the commit of the compaction on.",
+        meaning="How long it then waits after the commit of the compaction.",
     ),
     _count(
         name="hive.compactor.cleaner.retry.maxattempts",
         default="5",
-        meaning="After so many failed cleanings a request counts as failed.",
+        meaning="After so many failed cleanings a request ends as failed.",
     ),
     _duration(
         name="metastore.compactor.cleaner.retry.retention.time",
         default="300s",
-        meaning="How long a failed cleaning waits before its next try; doubled each time.",
+        meaning="How long a failed cleaning waits before its next attempt; doubled each time.",
         aliases=("metastore.compactor.cleaner.retry.retentionTime",),
     ),
     _count(
@@ -289,7 +293,8 @@ KEYS: tuple[Key, ...] = (
     _duration(
         name="metastore.compactor.initiator.failed.retry.time",
         default="7d",
-        meaning="How long after the last of these it is tried again; 0 or less, and with Hive 3.1's own queue: never.",
+        meaning="How long after the last of these failures the place is queued again; 0 or less, and with Hive 3.1's "
+        "own queue: never.",
         unit="d",
         least=None,
     ),
@@ -324,43 +329,44 @@ KEYS: tuple[Key, ...] = (
     _duration(
         name="hive.txn.timeout",
         default="300s",
-        meaning="heartbeats go by the timeout that the metastore itself reports.",
+        meaning="heartbeats use the timeout that the metastore itself reports.",
         aliases=("metastore.txn.timeout",),
         inert=True,
     ),
     _flag(
         name="orc.force.positional.evolution",
         default="true",
-        meaning="Whether readers find columns in files by their places, not their names; Hive 3.1: false unless it is "
-        "set, and only there also as a table property.",
+        meaning="Whether readers find columns in files by position, not by name; Hive 3.1: false unless it is set, and "
+        "only there also as a table property.",
         of_readers=True,
     ),
     _flag(
         name="orc.schema.evolution.case.sensitive",
         default="true",
-        meaning="Whether readers take names of columns that differ in case for other names.",
+        meaning="Whether names of columns that differ only in case are different names to readers.",
         of_readers=True,
     ),
     _size(
         name="acidlib.minor.as.major.bytes",
         default="256m",
-        meaning="A minor of inserts and deletes is done as a major while the base is at most this large; "
+        meaning="A minor compaction of inserts and deletes is run as a major one while the base is at most this large; "
         "0: never. As `--minor-as-major-bytes`.",
     ),
     _duration(
         name="acidlib.retention",
         default="1d",
-        meaning="How long the cleaner leaves what a publication made obsolete. As `--retention`, which says more.",
+        meaning="How long the cleaner keeps files that a publication made obsolete. As `--retention`, which says more.",
     ),
     _count(
         name="acidlib.cleaner.files.per.second",
         default="0",
-        meaning="About how many files the cleaner removes in a second, so that a file system is not flooded; 0: any.",
+        meaning="About how many files the cleaner removes in a second at most, to spare the file system; 0: any.",
     ),
     _duration(
         name="acidlib.lock.timeout",
         default="30s",
-        meaning="Hive 3.1: how long two renames wait for readers to let the table go. As `--lock-timeout`.",
+        meaning="Hive 3.1: how long a publication by two renames waits for readers to release the table. As "
+        "`--lock-timeout`.",
     ),
     _size(
         name="acidlib.part.bytes",
@@ -371,23 +377,23 @@ KEYS: tuple[Key, ...] = (
     _text(
         name="acidlib.verify",
         default="none",
-        meaning="Whether a second reader compares each result with what it was made of, before any reader sees it (on "
-        "S3 without Hive 4's transactions: right after): none, all (buckets), or a share of them such as sample=0.1. "
-        "As `--verify`.",
+        meaning="Whether a second reader compares each result with its inputs before it is visible (on S3 without "
+        "Hive 4's transactions: right after): none, all (buckets), or a share of them such as sample=0.1. As "
+        "`--verify`.",
     ),
     _count(
         name="acidlib.places.in.flight",
         default="0",
         meaning="How many tables and partitions a run compacts at a time, each at its own pace; "
-        "0: 32, and 4 more for each core of the executors, of many cores 2, and as many as end within 2 seconds.",
+        "0: 32, and 4 more for each core of the executors (2 with many cores), and as many as end within 2 seconds.",
     ),
 )
 
 BY_NAME = {key.name: key for key in KEYS}
 NAMESPACES = ("hive.compactor.", "metastore.compactor.", "acidlib.")
-"""Every name that begins so is ours or Hive's compactor's: one that is not known is worth a warning."""
+"""The prefixes of our names and of Hive's compactor: an unknown name with one of them is worth a warning."""
 CONNECTION_NAMES = frozenset({"acidlib.metastore.ca.file", "acidlib.metastore.password.file"})
-"""What `metastore.options` reads in the site files beside Hive's own names; no setting of a compaction."""
+"""Names of ours that `metastore.options` reads in the site files; they are no settings of a compaction."""
 _BY_ANY_NAME = {name: key for key in KEYS for name in (key.name, *key.aliases)}
 _READ_BY_HIVES_SERVICES = frozenset(
     (
@@ -400,7 +406,7 @@ _READ_BY_HIVES_SERVICES = frozenset(
     )
 )
 _POOL_THREADS = re.compile(r"worker\.[^.]+\.threads")
-_METRICS = re.compile(  # when Hive's metrics of compaction raise an alarm about what is not looked at here
+_METRICS = re.compile(  # the limits of Hive's compaction metrics that have no counterpart in the status
     r"acid\.metrics\.logger\.frequency|number\.of\.disabled\.compaction\.tables\.threshold"
     r"|(?:completed\.txn\.components\.record|txn\.to\.writeid\.record|long\.running\.initiator"
     r"|oldest\.replication\.open\.txn)\.threshold\.(?:error|warning)"
@@ -408,15 +414,15 @@ _METRICS = re.compile(  # when Hive's metrics of compaction raise an alarm about
 
 
 def find_key(name: str) -> Key | None:
-    """Return the key of a name, or of one of its other names; None for any other name."""
+    """Return the key with this name or alias; None for an unknown name."""
     candidates = [name]
-    for one, other in (("hive.", "metastore."), ("metastore.", "hive.")):
-        if name.startswith(f"{one}compactor."):
-            candidates.append(other + name.removeprefix(one))
+    for prefix, other in (("hive.", "metastore."), ("metastore.", "hive.")):
+        if name.startswith(f"{prefix}compactor."):
+            candidates.append(other + name.removeprefix(prefix))
     return next((_BY_ANY_NAME[candidate] for candidate in candidates if candidate in _BY_ANY_NAME), None)
 
 
 def is_hives(name: str) -> bool:
-    """Return whether a name is a setting of Hive's own compactor services that says nothing to this engine."""
+    """Return whether a name is a setting of Hive's own compactor services without effect on this engine."""
     ending = re.sub(r"^(?:hive|metastore)\.compactor\.", "", name)
     return ending in _READ_BY_HIVES_SERVICES or any(form.fullmatch(ending) for form in (_POOL_THREADS, _METRICS))

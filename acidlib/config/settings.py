@@ -1,8 +1,8 @@
-"""What a run is configured with: the settings in force, each with the place it came from, and Hadoop's properties.
+"""The configuration of a run: the settings in force, each with its source, and Hadoop's properties.
 
 Layers of settings, a later one wins: built-in, hive-site.xml, metastore-site.xml, acidlib.toml, database property,
 table property, command line (`--set`). Settings have Hive's own names; properties have Hive's prefixes (`Spelling`).
-Hive gives several settings two names, `hive.compactor.x` and `metastore.compactor.x`; either is taken.
+Hive has two names for several settings, `hive.compactor.x` and `metastore.compactor.x`; either is accepted.
 """
 
 import enum
@@ -23,7 +23,7 @@ Value = int | float | str
 
 
 class Layer(enum.IntEnum):
-    """Where values come from, in the order in which they win."""
+    """A source of values; a higher one wins."""
 
     BUILT_IN = 0
     HIVE_SITE = 1
@@ -35,7 +35,7 @@ class Layer(enum.IntEnum):
 
     @property
     def label(self) -> str:
-        """The name of the place, for people."""
+        """The name of the source, for people."""
         return _LABELS[self]
 
 
@@ -56,12 +56,12 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The values in force. A frozen value: `with_layer` gives a new one, so that each table can have its own.
+    """The values in force, immutable: `with_layer` returns a new instance, so that each table can have its own.
 
     values    the settings by their main names
-    site      every property of hive-site.xml and metastore-site.xml, which wins
-    hadoop    every property of core-site.xml and hdfs-site.xml, which wins
-    warnings  about what was read for the run
+    site      all properties of hive-site.xml and metastore-site.xml; the latter wins
+    hadoop    all properties of core-site.xml and hdfs-site.xml; the latter wins
+    warnings  about the files and assignments of the run
     """
 
     values: Mapping[str, Setting]
@@ -70,11 +70,11 @@ class Settings:
     warnings: tuple[str, ...] = ()
 
     def setting(self, key: str) -> Setting:
-        """Return the value of a key by any of its Hive names; raises `KeyError` for a name that is not known."""
-        known = find_key(key)
-        if known is None:
+        """Return the value of a key by any of its names; raise `KeyError` for an unknown name."""
+        definition = find_key(key)
+        if definition is None:
             raise KeyError(key)
-        return self.values[known.name]
+        return self.values[definition.name]
 
     def integer(self, key: str) -> int:
         """Return a count, a duration in milliseconds or a size in bytes."""
@@ -90,26 +90,26 @@ class Settings:
         return str(value).lower() if isinstance(value, bool) else str(value)
 
     def with_layer(self, layer: Layer, values: Mapping[str, str]) -> tuple["Settings", tuple[str, ...]]:
-        """Return these settings with those of a layer, which replace values of the same or an earlier layer.
+        """Return these settings with the values of a layer, which replace those of the same or an earlier layer.
 
-        Also returns warnings: keys of Hive's compactor, or ours, that are not known or have no effect there. Keys of
-        others are passed over in silence. Raises `RefusedError` for a value that does not parse, and on the command
-        line for any key that is not known.
+        Also returns warnings: names of Hive's compactor, or ours, that are unknown or have no effect in this layer.
+        Other programs' names are ignored. Raises `RefusedError` for a value that does not parse, and on the command
+        line for an unknown name.
         """
-        taken: dict[str, Setting] = {}
+        stated: dict[str, Setting] = {}
         warnings = []
-        # the main name of a key comes last, and counts
-        for name in sorted(values, key=lambda given: (given.removeprefix(Spelling.COMPACTOR.value) in BY_NAME, given)):
+        # the main name of a key comes last, and wins
+        for name in sorted(values, key=lambda name: (name.removeprefix(Spelling.COMPACTOR.value) in BY_NAME, name)):
             key, warning = _resolve(name, layer)
             if warning is not None:
                 warnings.append(warning)
             if key is not None and (values[name].strip() or key.kind is Kind.TEXT):
-                taken[key.name] = _setting(key, values[name], layer)
-        winning = {name: setting for name, setting in taken.items() if layer >= self.values[name].layer}
+                stated[key.name] = _setting(key, values[name], layer)
+        winning = {name: setting for name, setting in stated.items() if layer >= self.values[name].layer}
         return replace(self, values={**self.values, **winning}), tuple(warnings)
 
     def thresholds(self) -> Thresholds:
-        """Return the thresholds of the decision, each with its source; no layer is to be laid over them any more."""
+        """Return the thresholds of the initiator's decision, each with its source."""
         return {
             name: Threshold(key=name, value=setting.value, source=setting.layer.label)
             for name, setting in self.values.items()
@@ -131,16 +131,16 @@ def load_settings(
     variables: Mapping[str, str] | None = None,
     java: Mapping[str, str] | None = None,
 ) -> Settings:
-    """Read what holds for every table; each file is read once.
+    """Return the settings for every table; each file is read once.
 
     conf_dir         may hold hive-site.xml and metastore-site.xml
-    hadoop_dir       may hold core-site.xml and hdfs-site.xml, whose properties may be referred to in the former
+    hadoop_dir       may hold core-site.xml and hdfs-site.xml, to whose properties the former two may refer
     toml             an acidlib.toml
     assignments      the texts of `--set key=value`
     variables, java  see `expand`
 
-    Raises `RefusedError` for a folder or TOML file that is not there, an assignment without `=`, an unknown key among
-    them, or a value that does not parse; `CorruptError` for a file that does not parse.
+    Raises `RefusedError` for a missing folder or TOML file, an assignment without `=` or with an unknown name, and a
+    value that does not parse; `CorruptError` for a file that does not parse.
     """
     hadoop: dict[str, str] = {}
     if hadoop_dir is not None:
@@ -158,13 +158,13 @@ def load_settings(
     site = {name: text for _, values in layers for name, text in values.items()}
     if toml is not None:
         layers.append((Layer.TOML, read_toml(toml)))
-    stated: dict[str, str] = {}
+    assigned: dict[str, str] = {}
     for text in assignments:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
             raise UsageError(f"Cannot use --set {text}: it is not of the form key=value")
-        stated[name.strip()] = value
-    layers.append((Layer.COMMAND_LINE, stated))
+        assigned[name.strip()] = value
+    layers.append((Layer.COMMAND_LINE, assigned))
     settings = default_settings()
     warnings: list[str] = []
     for layer, values in layers:
@@ -175,7 +175,7 @@ def load_settings(
 
 
 def read_toml(path: Path) -> dict[str, str]:
-    """Return the keys of a TOML file as dotted names, quoted or not, with their values as texts."""
+    """Return the values of a TOML file as texts, by dotted names, whether quoted or not."""
     data = read_bytes(path)
     if data is None:
         raise RefusedError(f"Cannot read settings from {path}: there is no such file")
@@ -199,14 +199,14 @@ def read_toml(path: Path) -> dict[str, str]:
 
 
 def _resolve(name: str, layer: Layer) -> tuple[Key | None, str | None]:
-    """Return the key that a name means in a layer, and a warning about it; neither for a name that is none of ours."""
+    """Return the key of a name in a layer, and a warning about the name; None and None for other programs' names."""
     if layer in (Layer.DATABASE, Layer.TABLE):
         return _resolve_property(name, layer)
     if name in CONNECTION_NAMES and layer in (Layer.HIVE_SITE, Layer.METASTORE_SITE):
         return None, None
     key = find_key(name)
     if key.inert if key is not None else is_hives(name):
-        # site files are Hive's own: its services read there what says nothing here
+        # site files are also for Hive's own services: names without effect here are no mistake there
         return key, f"{name} in {layer.label} has no effect here" if layer >= Layer.TOML else None
     if key is not None or not (name.startswith(NAMESPACES) or layer in (Layer.TOML, Layer.COMMAND_LINE)):
         return key, None
@@ -216,14 +216,13 @@ def _resolve(name: str, layer: Layer) -> tuple[Key | None, str | None]:
 
 
 def _resolve_property(name: str, layer: Layer) -> tuple[Key | None, str | None]:
-    spelling = next(
-        one for one in (Spelling.THRESHOLD, Spelling.COMPACTOR, Spelling.PLAIN) if name.startswith(one.value)
-    )
+    prefixes = (Spelling.THRESHOLD, Spelling.COMPACTOR, Spelling.PLAIN)
+    spelling = next(spelling for spelling in prefixes if name.startswith(spelling.value))
     bare = name.removeprefix(spelling.value)
     key = find_key(bare)
     if key is None:
-        is_ours = bare.startswith(NAMESPACES) and not is_hives(bare)
-        return None, f"{name} as {layer.label} is not known and has no effect" if is_ours else None
+        is_mistake = bare.startswith(NAMESPACES) and not is_hives(bare)
+        return None, f"{name} as {layer.label} is not known and has no effect" if is_mistake else None
     if key.of_readers:
         return None, None
     if key.spelling is None:
@@ -235,16 +234,16 @@ def _resolve_property(name: str, layer: Layer) -> tuple[Key | None, str | None]:
 
 
 def _setting(key: Key, text: str, layer: Layer) -> Setting:
-    def wrong(reason: str) -> RefusedError:
+    def refusal(reason: str) -> RefusedError:
         kind = UsageError if layer is Layer.COMMAND_LINE else RefusedError
         return kind(f"Cannot use {key.name}={text} from {layer.label}: {reason}")
 
     try:
         value = _parse(key, text)
     except ValueError as error:
-        raise wrong(f"it is not {key.kind.value}") from error
+        raise refusal(f"it is not {key.kind.value}") from error
     if key.least is not None and not isinstance(value, str) and value < key.least:
-        raise wrong(f"it is less than {key.least:g}")
+        raise refusal(f"it is less than {key.least:g}")
     shown = f"{value}ms" if key.kind is Kind.DURATION else text.strip()
     return Setting(text=shown, value=value, layer=layer)
 
