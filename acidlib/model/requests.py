@@ -148,7 +148,8 @@ class RequestFacts:
                     the empty name stands for the publication itself, where it left nothing
     table_id        which table, at which place, the evidence is of
     first_seen      by directory, when the cleaner first saw it, epoch seconds (without a metastore)
-    files           what a request that was not carried out notes of the place, see `service.attempts`
+    files           the fingerprint of the place of a request that was not carried out, see `service.attempts`
+    conflict        that request ended by a conflict, which says nothing of the place
     unverified      the directories that readers see of a result that is to be verified and is not yet; empty where
                     they see none of it, and once it is verified
     differs         the result was compared and is not what it was made of, or that could not be told
@@ -176,6 +177,7 @@ class RequestFacts:
     table_id: str | None = _fact("acidlib.table.id")
     first_seen: Mapping[str, float] = _fact("acidlib.first.seen", _times_of, json.dumps, default_factory=dict)
     files: str | None = _fact("acidlib.files")
+    conflict: bool = _fact("acidlib.conflict", parse_flag, lambda flag: str(flag).lower(), default=False)
     unverified: tuple[str, ...] | None = _fact(UNVERIFIED, _names_of, ",".join)
     differs: bool = _fact("acidlib.differs", parse_flag, lambda flag: str(flag).lower(), default=False)
     problems: Mapping[str, str] = field(default_factory=dict)
@@ -221,16 +223,16 @@ def split_properties(properties: Mapping[str, str]) -> tuple[RequestFacts, dict[
     return RequestFacts(**found, problems=problems), others
 
 
-_FILES = re.compile(r"(.*) \[files (.*)\]", re.DOTALL)
+_FILES = re.compile(r"(.*) \[files (.*?)(, conflict)?\]", re.DOTALL)
 _DIFFERS = " [not verified]"
 
 
 def message_with_facts(reason: str, noted: RequestFacts) -> str:
-    """Return why a request ended, with the facts `files` and `differs` behind it.
+    """Return why a request ended, with the facts `files`, `conflict` and `differs` behind it.
 
     Hive 4 keeps nothing else of a request that was not carried out; `facts_in_message` reads it.
     """
-    files = "" if noted.files is None else f" [files {noted.files}]"
+    files = "" if noted.files is None else f" [files {noted.files}{', conflict' if noted.conflict else ''}]"
     return f"{reason}{files}{_DIFFERS if noted.differs else ''}"
 
 
@@ -238,9 +240,11 @@ def facts_in_message(error_message: str | None) -> tuple[str, RequestFacts]:
     """Return the reason and the facts that `message_with_facts` made the message of."""
     text = error_message or ""
     reason = text.removesuffix(_DIFFERS)
-    found = _FILES.fullmatch(reason)
-    noted = RequestFacts(files=None if found is None else found[2], differs=reason != text)
-    return (reason if found is None else found[1]), noted
+    differs = reason != text
+    stated = _FILES.fullmatch(reason)
+    if stated is None:
+        return reason, RequestFacts(differs=differs)
+    return stated[1], RequestFacts(files=stated[2], conflict=stated[3] is not None, differs=differs)
 
 
 class CompactionType(enum.Enum):

@@ -1,9 +1,9 @@
-"""What was tried at places before: which requests were refused or failed there, and for which files.
+"""Earlier attempts at places: which requests were refused or failed there, and for which files.
 
-A place that was refused for what only its owner can mend, or that failed, is the same place as long as nothing changes
-there. So a request that ends like that notes a fingerprint of the place, and the next run can tell: the initiator
-does not ask again for what was refused, and a run that is asked for places by name begins with the others. A conflict
-is noted too: it may never end, but it says nothing of the place, so only the order of a run goes by it.
+A request that is refused for a reason that only the owner can remove, or that fails, notes a fingerprint of its place.
+As long as the place has the same fingerprint, the initiator does not queue a refused compaction again, and a run on
+selected places begins with the others. A conflict is noted, too: it says nothing of the place, so only the order of a
+run depends on it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ from acidlib.model.tables import Storage, TableRef
 from acidlib.service.places import ListedPlace, Target
 
 COUNTED = (State.REFUSED, State.FAILED, State.READY_FOR_CLEANING)
-"""The states of requests that tell what was tried at a place, and whether it awaits cleaning."""
+"""The states of requests that were not carried out at a place, or that await its cleaning."""
 
-_CONFLICT = ", conflict"
-# what Hive's statements and statistics change in the properties of a table without changing what it is
-# (StatsSetupConst, hive_metastoreConstants)
+# properties that Hive's statements and statistics change while the table stays the same (StatsSetupConst,
+# hive_metastoreConstants)
 _VOLATILE = frozenset(
     {
         "COLUMN_STATS_ACCURATE",
@@ -46,19 +45,20 @@ _VOLATILE = frozenset(
 
 
 def fingerprint(place: ListedPlace, settings: Settings) -> str:
-    """Return a short digest of all that decides how a compaction of a place ends, but for what surrounds it.
+    """Return a short digest of everything at a place that decides how its compaction ends.
 
-    The files that readers see (path, length, modification), which of them the list of write ids lets a compaction read,
-    the columns and properties of the table where a metastore tells them, how the caller wants the table understood, how
-    its readers find columns by the `settings` of the run, and the version of this library, as the next may do more.
+    That is: the files that readers see (path, length, modification), those of them that the list of write ids lets a
+    compaction read, the columns and properties of the table if a metastore has them, the caller's interpretation of
+    the table, how its readers match columns by the `settings` of the run, and the version of this library, as the next
+    one may do more.
     """
     target, listing, state = place.target, place.listing, place.state
-    facts: Any = None
+    table_facts: Any = None
     if target.facts is not None:
         table, partition = target.facts.table, target.facts.partition
         properties = sorted((key, value) for key, value in table.properties.items() if key not in _VOLATILE)
-        facts = [_storage(table.storage), None if partition is None else _storage(partition.storage), properties]
-    seen = [
+        table_facts = [_storage(table.storage), None if partition is None else _storage(partition.storage), properties]
+    parts = [
         __version__,
         sorted((file.path, file.length, file.modified) for file in listing.files if not has_hidden_part(file.path)),
         sorted(path for path in listing.directories if not has_hidden_part(path)),
@@ -72,10 +72,10 @@ def fingerprint(place: ListedPlace, settings: Settings) -> str:
         repr(target.matching(settings, place.generation)),
         target.interpretation.table_kind,
         target.interpretation.columns,
-        facts,
+        table_facts,
         sorted(target.request_properties.items()),
     ]
-    return hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
 def _storage(storage: Storage) -> Any:
@@ -83,13 +83,8 @@ def _storage(storage: Storage) -> Any:
     return [columns, storage.input_format, storage.serde, storage.buckets, storage.bucket_columns, storage.sort_columns]
 
 
-def note_of(files: str, *, is_conflict: bool = False) -> str:
-    """Return the note about a place of a request that was not carried out, by its fingerprint."""
-    return files + _CONFLICT if is_conflict else files
-
-
 def awaited_marks(rows: Iterable[CompactionRequest]) -> tuple[int, ...]:
-    """Return the marks of those requests of a place that are ready for cleaning after a compaction.
+    """Return the marks of a place's requests that are ready for cleaning after a compaction.
 
     A request without a mark merged nothing but original files, whose mark 0 reads like none.
     """
@@ -101,7 +96,7 @@ def awaited_marks(rows: Iterable[CompactionRequest]) -> tuple[int, ...]:
 
 
 class Attempts:
-    """The requests of a queue and its history in the states that are `COUNTED`, by place."""
+    """The requests of a queue and its history in the states of `COUNTED`, by place."""
 
     def __init__(self, rows: Iterable[CompactionRequest], settings: Settings) -> None:
         self._settings = settings
@@ -112,42 +107,41 @@ class Attempts:
 
     @property
     def failed(self) -> set[TableRef]:
-        """The tables and partitions of requests that failed."""
+        """The tables and partitions whose requests failed."""
         return {row.ref for rows in self._rows.values() for row in rows if row.state is State.FAILED}
 
     def last(self, place: ListedPlace, kind: CompactionType) -> CompactionRequest | None:
-        """Return the newest request of a kind that was not carried out at a place, for what it still is, if any."""
-        found = self._ended(place, kind)
-        return found[-1] if found else None
+        """Return the newest request of a kind that was not carried out at the place as it still is, or None."""
+        ended = self._ended(place, kind)
+        return ended[-1] if ended else None
 
     def refusal(self, place: ListedPlace, kind: CompactionType) -> str | None:
-        """Return why a compaction would be refused as it was before; None when that is not known."""
-        found = [row for row in self._ended(place, kind) if not (row.facts.files or "").endswith(_CONFLICT)]
-        if not found or found[-1].state is not State.REFUSED:
+        """Return the reason if a compaction would be refused as it was before; else, or if that is unknown, None."""
+        ended = [row for row in self._ended(place, kind) if not row.facts.conflict]
+        if not ended or ended[-1].state is not State.REFUSED:
             return None
-        last = found[-1]
-        reason = last.error_message or ""
-        without_note, noted = facts_in_message(reason)
-        if noted.files == last.facts.files:  # a metastore of Hive 4 keeps the note in the message
-            reason = without_note
+        last = ended[-1]
+        message = last.error_message or ""
+        reason, facts = facts_in_message(message)
+        if facts.files != last.facts.files:  # only a metastore of Hive 4 keeps the facts in the message
+            reason = message
         return f"request {last.id} was refused, and nothing has changed there since: {reason}"
 
     def awaited_marks(self, target: Target) -> tuple[int, ...]:
-        """Return up to which write ids a place awaits cleaning."""
+        """Return the marks up to which a place awaits cleaning."""
         return awaited_marks(self._at(target))
 
     def _ended(self, place: ListedPlace, kind: CompactionType) -> list[CompactionRequest]:
-        """Return the requests that were not carried out there for what it still is, oldest first."""
-        found = [
+        """Return the requests that were not carried out at the place as it still is, oldest first."""
+        ended = [
             row
             for row in self._at(place.target)
             if row.type is kind and row.state in (State.REFUSED, State.FAILED) and row.facts.files is not None
         ]
-        if not found:
+        if not ended:
             return []
         files = fingerprint(place, self._settings)
-        notes = (note_of(files), note_of(files, is_conflict=True))
-        return sorted((row for row in found if row.facts.files in notes), key=lambda row: row.id)
+        return sorted((row for row in ended if row.facts.files == files), key=lambda row: row.id)
 
     def _at(self, target: Target) -> list[CompactionRequest]:
         return self._rows.get(target.location, []) + self._rows.get(target.ref, [])

@@ -29,7 +29,7 @@ from acidlib.planning.units import part_bytes_on
 from acidlib.points import Point, reach
 from acidlib.report.progress import ERROR, INFO, WARNING
 from acidlib.report.results import CompactionResult, Outcome, Verification, outcome_of
-from acidlib.service.attempts import fingerprint, note_of
+from acidlib.service.attempts import fingerprint
 from acidlib.service.backend import Backend, CompactionHold, finish_claimed
 from acidlib.service.places import ListedPlace, Target
 from acidlib.service.plan import Prepared, collect_results, file_task, files_to_make, filled_directories, prepare
@@ -581,8 +581,12 @@ class PlaceCompaction:
         state, files = result.state, None
         place = self._place if state is Outcome.REFUSED else self._place or self.job.listed
         if place is not None and state in (Outcome.REFUSED, Outcome.FAILED, Outcome.CONFLICT):
-            files = note_of(fingerprint(place, self._services.settings), is_conflict=state is Outcome.CONFLICT)
-        return RequestFacts(files=files, differs=state is Outcome.FAILED and result.unverified)
+            files = fingerprint(place, self._services.settings)
+        return RequestFacts(
+            files=files,
+            conflict=files is not None and state is Outcome.CONFLICT,
+            differs=state is Outcome.FAILED and result.unverified,
+        )
 
 
 def _is_unchanged(services: Services, place: ListedPlace) -> bool:

@@ -90,6 +90,7 @@ ALL = RequestFacts(
     table_id="1 /w/t",
     first_seen={"base_8": 1.5},
     files="0123",
+    conflict=True,
     unverified=("base_9",),
     differs=True,
 )
@@ -115,6 +116,7 @@ STORED = {
     "acidlib.table.id": "1 /w/t",
     "acidlib.first.seen": '{"base_8": 1.5}',
     "acidlib.files": "0123",
+    "acidlib.conflict": "true",
     "acidlib.unverified": "base_9",
     "acidlib.differs": "true",
 }

@@ -22,7 +22,7 @@ from acidlib.model.requests import (
 from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.tables import Database, Storage, Table, TableColumn, TableRef
 from acidlib.planning.stated_write_ids import StatedWriteIds
-from acidlib.service.attempts import Attempts, fingerprint, note_of
+from acidlib.service.attempts import Attempts, fingerprint
 from acidlib.service.places import Interpretation, TableFacts, Target
 
 MAJOR, MINOR = CompactionType.MAJOR, CompactionType.MINOR
@@ -141,7 +141,7 @@ def test_the_newest_that_ended_for_the_same_files_counts() -> None:
 
 
 def test_a_conflict_counts_for_the_order_alone() -> None:
-    met = ended(2, facts=RequestFacts(files=note_of(fingerprint(HERE.listed(SEEN), SETTINGS), is_conflict=True)))
+    met = ended(2, facts=replace(noted(), conflict=True))
     assert Attempts([met], SETTINGS).last(HERE.listed(SEEN), MAJOR) is met
     assert Attempts([met], SETTINGS).refusal(HERE.listed(SEEN), MAJOR) is None
     refused = ended(1, facts=noted())
@@ -161,6 +161,8 @@ def test_a_note_in_the_reason_is_read_back(reason: str, differs: bool) -> None:
     noted_here = RequestFacts(files=fingerprint(HERE.listed(SEEN), SETTINGS), differs=differs)
     text = message_with_facts(reason, noted_here)
     assert facts_in_message(text) == (reason, noted_here)
+    conflict = replace(noted_here, conflict=True)
+    assert facts_in_message(message_with_facts(reason, conflict)) == (reason, conflict)
     told = Attempts([ended(1, error_message=text, facts=noted_here)], SETTINGS).refusal(HERE.listed(SEEN), MAJOR)
     assert told == f"request 1 was refused, and nothing has changed there since: {reason}"
     assert message_with_facts(reason, NO_FACTS) == reason
