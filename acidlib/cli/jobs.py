@@ -291,8 +291,9 @@ def cleaner(
     if orphans and not environment.metastore and selection.location is None and warehouse is None:
         raise click.UsageError("--orphans needs --metastore-uri, --warehouse or --location")
     words_are_right()
-    from acidlib.service.clean import DEFAULT_ORPHAN_SECONDS, run_cleaner, run_orphans
+    from acidlib.service.clean import run_cleaner
     from acidlib.service.open import open_backend, open_cleaning
+    from acidlib.service.orphans import DEFAULT_ORPHAN_SECONDS, run_orphans
 
     remove = delete or (trash and not dry_run)
     with services(environment, job="cleaner", about="orphans" if orphans else "cleaner") as found:

@@ -27,7 +27,8 @@ from acidlib.service.selection import CleanerOptions
 from acidlib.service.services import Services
 from acidlib.service.surroundings.alone import StandaloneBackend, StandaloneCleaning
 from acidlib.service.surroundings.catalog import require_no_cleaner_of_another_catalog
-from acidlib.service.surroundings.hive3 import Hive3Backend, Hive3Cleaning
+from acidlib.service.surroundings.hive3 import Hive3Backend
+from acidlib.service.surroundings.hive3_cleaning import Hive3Cleaning
 from acidlib.service.surroundings.hive4 import MIN_HISTORY, POOL, Hive4Backend
 from acidlib.service.surroundings.hive4_cleaning import Hive4Cleaning
 from acidlib.service.surroundings.sql import SqlBackend

@@ -1,4 +1,4 @@
-"""Removing at one place what a plan names, and what dead runs left there: each with its reason."""
+"""Removing paths at one claimed place, each for a reason: obsolete ones, and anything a dead run left there."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from acidlib.stores.removing import TAKEN_BACK, Litter, find_litter, measure, re
 from acidlib.stores.store import OUT_OF_SIGHT, Claim, original_staging_name
 from acidlib.wording import age_words
 
+Removal = tuple[tuple[RemovedPath, ...], tuple[str, ...]]
+"""The removed paths; and a line for each path that could not be removed, with the reason."""
+
 
 class NotOursError(RefusedError):
-    """What another cleaner, or a later run, has to remove; not a failure."""
+    """Something that another cleaner, or a later run, has to remove; the request waits and nothing has failed."""
 
 
 class Pace:
-    """How fast all threads of one run remove files together; once stopped, nothing more is removed."""
+    """The speed at which all threads of one run together remove files; once stopped, no further file is removed."""
 
     def __init__(self, services: Services) -> None:
         self._rate = services.settings.integer("acidlib.cleaner.files.per.second")
@@ -35,74 +38,72 @@ class Pace:
         self._stopped.set()
 
     def assert_not_stopped(self) -> None:
-        """Raise ConflictError once it was stopped."""
+        """Raise ConflictError after `stop`."""
         if self._stopped.is_set():
             raise ConflictError("Cannot go on removing: the run was interrupted")
 
     def after(self, files: int) -> None:
-        """Wait as long as the removal of so many files has to take."""
+        """Wait for as long as the removal of so many files has to take."""
         if self._rate:
             with self._turn:
                 self._pause(files / self._rate)
 
 
-def would_go(
-    services: Services, location: Location, wanted: Mapping[str, str], listing: Listing
-) -> tuple[tuple[RemovedPath, ...], tuple[str, ...]]:
-    """Return what `remove_named` would remove now, by the same look at each path; and what stays, with its reason."""
+def would_go(services: Services, location: Location, reasons: Mapping[str, str], listing: Listing) -> Removal:
+    """Return the result that `remove_named` would have now, by the same look at each path."""
     removed: list[RemovedPath] = []
-    stays: list[str] = []
+    problems: list[str] = []
     known = frozenset(listing.files)
-    for path, reason in wanted.items():
+    for path, reason in reasons.items():
         try:
-            if (found := measure(services.fs(location), location, path, known)) is not None:
-                removed.append(RemovedPath(path=path, bytes=found.bytes, reason=reason))
+            if (measured := measure(services.fs(location), location, path, known)) is not None:
+                removed.append(RemovedPath(path=path, bytes=measured.bytes, reason=reason))
         except AcidError as error:
-            stays.append(f"{path}: {error}")
-    return tuple(removed), tuple(stays)
+            problems.append(f"{path}: {error}")
+    return tuple(removed), tuple(problems)
 
 
 def remove_named(
     services: Services,
-    held: Claim,
-    wanted: Mapping[str, str],
+    claim: Claim,
+    reasons: Mapping[str, str],
     *,
     trash: bool,
     pace: Pace,
     known: Collection[ListedFile] | None = None,
     is_seen: bool = True,
-) -> tuple[tuple[RemovedPath, ...], tuple[str, ...]]:
-    """Remove paths at a claimed place, each with its reason; what went, and what did not.
+) -> Removal:
+    """Remove paths at a claimed place, given with the reason of each.
 
-    Where the store can, all go out of readers' sight first: however long it takes to remove them, no reader that lists
-    the place meanwhile finds one that is gone when he opens it. Anything a crashed run leaves behind is removed as
+    Where the store can, all paths leave readers' sight first: however long the removal takes, a reader that lists the
+    place meanwhile finds no file that is gone when it opens it. Anything a crashed run leaves behind is removed as
     litter.
 
-    known    the files that a look at the place has shown: what holds another one stays
-    is_seen  whether readers see them until then
+    known    the files of the listing that the plan was made from; a directory that holds any other file stays
+    is_seen  whether readers see the paths until they are removed
     """
-    store, location = services.store(held.location), held.location
+    store, location = services.store(claim.location), claim.location
     hidden: dict[str, str] = {}
 
     def remove(path: str) -> str | None:
-        name = store.take_out_of_sight(location, path, f"{held.token}-{len(hidden)}") if is_seen else None
+        name = store.take_out_of_sight(location, path, f"{claim.token}-{len(hidden)}") if is_seen else None
         if name is None:
             store.remove(location, path)
         else:
             hidden[path] = name
         return None
 
-    def still_ours() -> None:
+    def assert_may_remove() -> None:
         pace.assert_not_stopped()
-        held.assert_mine()
+        claim.assert_mine()
 
     report = remove_paths(
         services.fs(location),
         location,
-        tuple(wanted),
+        tuple(reasons),
         remove=store.trash(location, f"{int(services.clock())}-{services.unique()}") if trash else remove,
         known=known,
-        before_each=still_ours,
+        before_each=assert_may_remove,
         after_each=lambda item: None if item.path in hidden else pace.after(item.files),
     )
     problems = dict(report.failed)
@@ -121,7 +122,7 @@ def remove_named(
         store.make_durable(location)
     removed = tuple(
         RemovedPath(
-            path=original_staging_name(item.path), bytes=item.bytes, reason=wanted[item.path], moved_to=item.moved_to
+            path=original_staging_name(item.path), bytes=item.bytes, reason=reasons[item.path], moved_to=item.moved_to
         )
         for item in report.removed
         if item.path not in problems
@@ -129,45 +130,55 @@ def remove_named(
     return removed, tuple(f"{path}: {reason}" for path, reason in problems.items())
 
 
-def remove_litter(services: Services, held: Claim, pace: Pace) -> tuple[tuple[RemovedPath, ...], tuple[str, ...]]:
-    """Remove what dead runs left at a claimed place; what went, and what did not."""
-    wanted = {name: litter.reason for name, litter in litter_of(services, held.location, held.token).items()}
-    return remove_named(services, held, wanted, trash=False, pace=pace, is_seen=False)
+def remove_litter(services: Services, claim: Claim, pace: Pace) -> Removal:
+    """Remove anything that dead runs left at a claimed place."""
+    reasons = {name: litter.reason for name, litter in litter_of(services, claim.location, claim.token).items()}
+    return remove_named(services, claim, reasons, trash=False, pace=pace, is_seen=False)
 
 
 def litter_of(services: Services, location: Location, own_token: str | None = None) -> dict[str, RemovedPath]:
-    """Return what dead runs left at a place and may be removed, by its name there."""
-    own = f"{OUT_OF_SIGHT}{own_token}-"  # what could not be removed a moment ago
+    """Return by its name at the place anything that dead runs left there and that may be removed.
+
+    own_token  of the caller's claim, if it has one
+    """
+    own = f"{OUT_OF_SIGHT}{own_token}-"  # out of sight since a moment ago, and could not be removed
     return {
         litter.name: RemovedPath(
             path=original_staging_name(litter.name),
             bytes=litter.bytes,
             reason=f"{litter.reason}{',' if litter.reason == TAKEN_BACK else ''} {age_words(litter.idle_seconds)} ago",
         )
-        for litter in found_unclaimed(services, location, find_litter, own_token)
+        for litter in find_unclaimed(services, location, find_litter, own_token)
         if not litter.name.startswith(own)
     }
 
 
-def found_unclaimed(
+def find_unclaimed(
     services: Services, location: Location, find: Callable[..., tuple[Litter, ...]], own_token: str | None = None
 ) -> list[Litter]:
-    """Return what is found at a place, but for what is about to be published.
+    """Return everything that `find` returns for a place, except unfinished publications, which a run will finish.
 
-    Nothing while another run is alive and at work there; `own_token` is that of the caller's claim.
+    Returns nothing while another run is alive and holds the claim; `own_token` is that of the caller's claim.
     """
     store = services.store(location)
     holder = store.holder(location, now=services.clock())
     if holder is not None and holder.token != own_token and not holder.is_stale:
         return []
     unfinished = store.unfinished(location)
-    found = find(services.fs(location), location, now=services.clock())
-    return [litter for litter in found if f"{location}/{litter.name}" not in unfinished]
+    items = find(services.fs(location), location, now=services.clock())
+    return [item for item in items if f"{location}/{item.name}" not in unfinished]
 
 
 def ended_by(error: AcidError, result: CleaningResult, *, waits: type[AcidError] = NotOursError) -> CleaningResult:
-    """Return the result of a cleaning that ended by an error; after some errors the place waits."""
+    """Return the result of a cleaning that an error has ended; after an error of the type `waits` the place waits."""
     state = Outcome.READY_FOR_CLEANING if isinstance(error, waits) else Outcome.FAILED
     if isinstance(error, ConflictError):
         state = Outcome.CONFLICT
     return replace(result, state=state, reason=str(error), is_busy=isinstance(error, BusyError))
+
+
+def result_of_removal(result: CleaningResult, removal: Removal) -> CleaningResult:
+    """Return the result with the outcome of a removal: FAILED where something could not be removed."""
+    removed, problems = removal
+    result = replace(result, removed=removed)
+    return replace(result, state=Outcome.FAILED, reason="; ".join(problems)) if problems else result

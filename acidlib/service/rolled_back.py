@@ -263,7 +263,7 @@ class RolledBack:
                 "configured lead to another store than it did"
             )
 
-    def forget_what_is_gone(self, target: Target, listing: Listing, up_to: int) -> None:
+    def forget_gone(self, target: Target, listing: Listing, up_to: int) -> None:
         """Have forgotten what no directory of a place holds any more, up to the mark of a request that has just ended.
 
         Up to it nothing was open when the place was listed. What compactions were rolled back is left: one may have

@@ -15,7 +15,7 @@ from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.queue.sql import SqlQueue
 from acidlib.service.attempts import Attempts
 from acidlib.service.backend import Decided, Hold, WaitingRequest, finish_publications
-from acidlib.service.clean import ListedRequest, ReplacedError
+from acidlib.service.clean import ListedRequest, NothingToCleanError
 from acidlib.service.listing import list_places
 from acidlib.service.places import Interpretation, ListedPlace, Target, request_of, target_of
 from acidlib.service.selection import CleanerOptions, Selected, Selection
@@ -246,32 +246,28 @@ class StandaloneCleaning(SqlCleaning):
         del anew
         return request, target_of(request)
 
-    def hold(self, request: CompactionRequest, target: Target) -> Hold:
-        """Return a claim of the place."""
-        return Hold(self.services, request, target)
-
-    def known(self, about: Sequence[ListedRequest]) -> list[Sequence[CompactionRequest] | AcidError]:
+    def requests_at(self, places: Sequence[ListedRequest]) -> list[Sequence[CompactionRequest] | AcidError]:
         """Return the rows about each location, read together."""
         try:
-            rows = self.backend.queue.rows_at(one.target.location for one in about)
+            rows = self.backend.queue.rows_at(listed.target.location for listed in places)
         except AcidError as error:
-            return [error] if len(about) == 1 else [answer for one in about for answer in self.known([one])]
-        return [[row for row in rows if row.facts.location == one.target.location] for one in about]
+            return [error] if len(places) == 1 else [answer for place in places for answer in self.requests_at([place])]
+        return [[row for row in rows if row.facts.location == listed.target.location] for listed in places]
 
-    def plan(self, looked: ListedRequest, known: Sequence[CompactionRequest]) -> CleanPlan:
-        """Return what is obsolete by the recorded list. When directories that cover something were first seen is noted.
+    def plan(self, listed: ListedRequest, requests: Sequence[CompactionRequest]) -> CleanPlan:
+        """Return the paths that are obsolete by the recorded list; note when covering directories were first seen.
 
-        When each was published counts not before its files were written, by the clock of the file system: workers'
-        clocks differ, and a table that was made anew has directories of the same names.
+        A directory counts as published no earlier than its files were written, by the clock of the file system:
+        workers' clocks differ, and a table that was made anew has directories of the same names.
         """
-        request, target, listing = looked.request, looked.target, looked.listing
+        request, target, listing = listed.request, listed.target, listed.listing
         if not is_still_there(self.services.fs(target.location), target.location, request.facts.witness or ""):
-            raise ReplacedError(
+            raise NothingToCleanError(
                 "what it was made for is not there any more: the table was made anew, or something newer replaced it"
             )
         published: dict[str, float] = {}
         newest: float | None = None
-        for other in known:
+        for other in requests:
             other.require_understood("clean", "first_seen", "published_ms")
             published.update(other.facts.first_seen)
             if other.facts.published_ms is not None:
@@ -284,7 +280,7 @@ class StandaloneCleaning(SqlCleaning):
                 published[name] = max(published[name], file.modified)
         plan = plan_cleaning(
             listing,
-            looked.mark,
+            listed.mark,
             target.write_ids(listing),
             generation=target.generation(listing),
             now=self.services.clock(),
@@ -297,15 +293,15 @@ class StandaloneCleaning(SqlCleaning):
             self.backend.queue.change(request.id, None, facts=RequestFacts(first_seen=seen))
         return plan
 
-    def cleaned(self, done: Sequence[ListedRequest]) -> list[str | AcidError | None]:
+    def end_cleaned(self, cleaned: Sequence[ListedRequest]) -> list[str | AcidError | None]:
         """End the requests as succeeded, in one transaction."""
-        ids = [one.request.id for one in done]
+        ids = [listed.request.id for listed in cleaned]
         try:
             return [*self.backend.queue.mark_cleaned(ids, self.services.now_ms())]
         except (CorruptError, RefusedError) as error:  # it is about one of them
-            return [error] if len(done) == 1 else [answer for one in done for answer in self.cleaned([one])]
+            return [error] if len(ids) == 1 else [answer for listed in cleaned for answer in self.end_cleaned([listed])]
         except AcidError as error:
-            return [error] * len(done)
+            return [error] * len(ids)
 
     def end_dropped(self, request: CompactionRequest) -> None:
         """End the request as succeeded: no metastore remembers aborted write ids."""

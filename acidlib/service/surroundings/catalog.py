@@ -6,14 +6,12 @@ written after it is not committed.
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from acidlib.config.settings import Layer, Settings
-from acidlib.errors import AcidError, ConflictError, MissingError, RefusedError
+from acidlib.config.settings import Layer
+from acidlib.errors import AcidError, ConflictError, RefusedError
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.options import CATALOG
 from acidlib.model.location import NOWHERE
@@ -24,15 +22,9 @@ from acidlib.model.tables import Database, Partition, PartitionName, Table, Tabl
 from acidlib.planning.initiate import not_acid_reason, not_compactable_reason
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.service.places import FULL, INSERT_ONLY, Interpretation, TableFacts, Target
-from acidlib.service.removals import NotOursError
-from acidlib.service.selection import CleanerOptions, PassedOver, Selected, Selection
+from acidlib.service.selection import PassedOver, Selected, Selection
 from acidlib.service.services import Services, value_or_raise
 from acidlib.wording import plural
-
-DROPPED = "the table or partition does not exist any more"
-"""Why a request ends as refused: a table may only seem to be gone, to a user who may not see it, and cleaned would mean
-that the metastore forgets what was aborted there.
-"""
 
 
 class GoneError(RefusedError):
@@ -395,113 +387,3 @@ def run_as_user(services: Services, target: Target) -> str:
             "metastore.compactor.run.as.user"
         )
     return owner
-
-
-class CleaningPlaces:
-    """The places of the requests that one run of the cleaner is about: asked for together, a table as of one snapshot.
-
-    That is an older one than each place could have, which only keeps more; but where a place lies is asked again before
-    anything goes or is called cleaned: see `require_unmoved`.
-    """
-
-    def __init__(
-        self,
-        catalog: Catalog,
-        snapshot: Callable[[CompactionRequest], ValidTxnList | None],
-        find: Callable[[int], CompactionRequest | None],
-    ) -> None:
-        """`snapshot` gives the one to go by for a request, None = of now; `find` reads one that is still ready."""
-        self._catalog = catalog
-        self._snapshot = snapshot
-        self._find = find
-        self._expected: Sequence[CompactionRequest] = ()
-        self._found: dict[TableRef, Target] | None = None
-        self._mutex = threading.Lock()
-
-    def expect(self, requests: Sequence[CompactionRequest]) -> None:
-        """Note the requests whose places will be wanted."""
-        with self._mutex:
-            self._expected, self._found = requests, None
-
-    def of(self, request: CompactionRequest, *, anew: bool) -> tuple[CompactionRequest, Target | None]:
-        """Return a request as the queue has it now, and its place; None when it was dropped.
-
-        anew  it is asked for again, for it was not found where it was said to be
-
-        Hive renames requests with their table. NotOursError where it is left to Hive's own cleaner.
-        """
-        try:
-            known = None if anew else self._known(request)
-            place = known or self._catalog.place(request, self._snapshot(request))
-        except GoneError:
-            now = self._find(request.id)
-            if now is None:
-                raise ConflictError(f"Cannot clean {request.ref}: another cleaner has ended the request") from None
-            return (request, None) if now.ref == request.ref else self.of(now, anew=True)
-        except RefusedError as error:
-            raise NotOursError(f"left to Hive's own cleaner: {error}") from None
-        _require_allowed(place)
-        return request, place
-
-    def require_unmoved(self, request: CompactionRequest, target: Target) -> None:
-        """Raise ConflictError unless it is the same table at the same place; NotOursError if cleaning is forbidden."""
-        try:
-            now = self._catalog.whereabouts(request)
-        except GoneError as error:
-            raise ConflictError(f"Cannot clean {target.ref}: it was changed meanwhile: {error}") from None
-        require_unchanged(target, now, "clean")
-        _require_allowed(now)
-
-    def _known(self, request: CompactionRequest) -> Target | None:
-        """Return the place of an expected request; the first call asks for all of them."""
-        with self._mutex:
-            if self._found is None:
-                found: dict[TableRef, Target] = {}
-                by_snapshot: dict[ValidTxnList | None, list[CompactionRequest]] = {}
-                for expected in self._expected:
-                    by_snapshot.setdefault(self._snapshot(expected), []).append(expected)
-                for snapshot, requests in by_snapshot.items():
-                    with suppress(AcidError):  # each is asked for alone: what is wrong with one costs no other
-                        places = zip(requests, self._catalog.places(requests, snapshot), strict=True)
-                        found.update((request.ref, place) for request, place in places if isinstance(place, Target))
-                self._found = found
-            return self._found.get(request.ref)
-
-
-def _require_allowed(place: Target) -> None:
-    reason = place.cleaning_forbidden()
-    if reason is not None:
-        raise NotOursError(f"Cannot clean {place.ref}: {reason}")
-
-
-def retention_of(settings: Settings, options: CleanerOptions) -> float:
-    """Return seconds: what was asked for, else our setting if it is not the default, else Hive's delayed cleanup or 0.
-
-    Where transactions prove that no query reads, no retention is needed.
-    """
-    if options.retention_seconds is not None:
-        return options.retention_seconds
-    if settings.setting("acidlib.retention").layer is not Layer.BUILT_IN:
-        return settings.integer("acidlib.retention") / 1000
-    if settings.flag("hive.compactor.delayed.cleanup.enabled"):
-        return settings.integer("hive.compactor.cleaner.retention.time.seconds") / 1000
-    return 0.0
-
-
-def about_named(
-    catalog: Catalog, options: CleanerOptions, requests: Callable[[], Iterable[CompactionRequest]]
-) -> list[str]:
-    """Return notes about tables and partitions that are named and do not exist, unless a request is about them.
-
-    requests  all that the queue and its history have; asked for where something is missing
-
-    Raises MissingError without --if-exists, and RefusedError for what is no ACID table.
-    """
-    if not options.selection.tables:
-        return []
-    named = replace(options.selection, if_exists=False)
-    try:
-        return catalog.require_named(named, ())
-    except MissingError:
-        known = {row.ref for row in requests() if options.wants(row.ref)}
-        return catalog.require_named(options.selection, known)

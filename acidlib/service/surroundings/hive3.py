@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
 from acidlib.metastore.heartbeat import Heartbeater
@@ -25,32 +24,24 @@ from acidlib.metastore.holding import (
 )
 from acidlib.metastore.transactions import HeldLock, LockType
 from acidlib.model.location import Location
-from acidlib.model.names import Generation
 from acidlib.model.requests import NO_FACTS, CompactionRequest, CompactionType, Evidence, RequestFacts, State
 from acidlib.model.snapshots import ValidTxnList
 from acidlib.model.tables import TableRef
-from acidlib.planning.clean import CleanPlan, aborted_present, plan_cleaning
 from acidlib.planning.inputs import Publication
 from acidlib.queue.metastore_database import MetastoreDatabase
 from acidlib.queue.sql import SqlQueue
 from acidlib.report.results import Statistics
 from acidlib.service.backend import Decided, Hold, WaitingRequest, finish_publications, nowhere
-from acidlib.service.clean import ListedRequest, each_alone
 from acidlib.service.places import ListedPlace, Target
-from acidlib.service.selection import CleanerOptions, Selected, Selection
+from acidlib.service.selection import Selected, Selection
 from acidlib.service.services import Services
 from acidlib.service.statistics import StatisticsUpdater
 from acidlib.service.surroundings.catalog import (
-    DROPPED,
     Catalog,
-    CleaningPlaces,
-    about_named,
     require_unchanged,
-    retention_of,
     run_as_user,
 )
-from acidlib.service.surroundings.sql import SqlBackend, SqlCleaning, SqlHold, with_figures
-from acidlib.wording import retention_words
+from acidlib.service.surroundings.sql import SqlBackend, SqlHold, with_figures
 
 _BUSY = (State.INITIATED, State.WORKING)
 _MOST_NOTED = 20
@@ -349,175 +340,9 @@ class Hive3UndoHold(Hive3Hold):
         return self._hive3.undo_target(self.request)
 
 
-class Hive3CleaningHold(Hive3Hold):
-    """A place that is claimed by the cleaner, which needs no compactor's lock."""
-
-    doing = "clean"
-
-    def begin(self) -> None:
-        """Claim the place, which is known already."""
-        Hold.begin(self)
-
-
-class Hive3Cleaning(SqlCleaning):
-    """The requests of a Hive 3.1 metastore, in its own queue or in ours: cleaned by proof.
-
-    Hive 3.1 has no watermark in its queue. A directory may go only when every transaction and lock that existed once
-    the newest publication at its place was visible has ended, and the same holds for every directory that covers it. A
-    covering directory that this engine did not publish counts as published when it was first seen. Hive 3.1's `Cleaner`
-    remembers locks in memory; transactions are added here because a query takes its snapshot before its locks.
-    """
-
-    backend: Hive3Backend
-
-    def __init__(self, backend: Hive3Backend, options: CleanerOptions) -> None:
-        super().__init__(backend, options)
-        self._places = CleaningPlaces(backend.catalog, lambda _: None, self._find)
-        self._retention_ms = int(retention_of(self.services.settings, options) * 1000)
-        self.notes = about_named(backend.catalog, options, backend.queue.show)
-
-    def is_wanted(self, request: CompactionRequest) -> bool:
-        """Return whether a request is of this metastore and selected."""
-        return self.backend.ours(request) and self.options.wants(request.ref)
-
-    def ready(self) -> list[CompactionRequest]:
-        """Return the requests of this metastore, an earlier mark of a place before a later one."""
-        if self.options.dry_run:  # else `recover` has told it
-            for line in self.backend.passed_over():
-                self.services.progress.note(line)
-        rows = [_with_mark(row) for row in super().ready()]
-        self._places.expect(rows)
-        return rows
-
-    def _find(self, request_id: int) -> CompactionRequest | None:
-        row = self.backend.queue.find(request_id)
-        return None if row is None or row.state is not State.READY_FOR_CLEANING else _with_mark(row)
-
-    def place(self, request: CompactionRequest, *, anew: bool = False) -> tuple[CompactionRequest, Target | None]:
-        """Return the place as of a snapshot of this run."""
-        return self._places.of(request, anew=anew)
-
-    def require_unmoved(self, request: CompactionRequest, target: Target) -> None:
-        """Ask the metastore."""
-        self._places.require_unmoved(request, target)
-
-    def require_alone(self, request: CompactionRequest, target: Target) -> None:
-        """Ask whether Hive's own compactor is there."""
-        del target
-        self.backend.require_no_compactor(request, Hive3CleaningHold.doing)
-
-    def hold(self, request: CompactionRequest, target: Target) -> Hold:
-        """Return a claim of the place, beside which Hive's own compactor must not be at work."""
-        hold = Hive3CleaningHold(self.backend, request)
-        hold.target = target
-        return hold
-
-    def known(self, about: Sequence[ListedRequest]) -> list[Sequence[CompactionRequest] | AcidError]:
-        """Return the rows about each table or partition."""
-        return each_alone(lambda one: self.backend.rows_at(one.target), about)
-
-    def plan(self, looked: ListedRequest, known: Sequence[CompactionRequest]) -> CleanPlan:
-        """Return what is obsolete for the recorded mark, and which of it may still be read.
-
-        Of each directory of this very table the latest evidence counts: to wait longer is always right. Noted is what
-        existed when directories that cover something were first seen.
-        """
-        request, target, listing = looked.request, looked.target, looked.listing
-        seen: dict[str, Evidence] = {}
-        for row in known:
-            if row.facts.table_id == table_id(target):
-                row.require_understood("clean", "evidence")
-                for name, evidence in row.facts.evidence.items():
-                    seen[name] = max(evidence, seen.get(name, evidence))
-        hms, now_ms = self.backend.hms, self.services.now_ms()
-        txns = hms.open_txns()
-        locks = [lock for lock in hms.show_locks() if concerns(lock, request.ref)]
-        waited_for = dict(seen)
-        if seen:
-            waited_for[""] = max(seen.values())  # of the newest publication, whatever it left
-        reasons = {
-            name: still_to_end(evidence, txns, locks, now_ms=now_ms, retention_ms=self._retention_ms)
-            for name, evidence in waited_for.items()
-        }
-        still_read = {name: reason for name, reason in reasons.items() if reason is not None}
-        for name in listing.top_directories():
-            if name not in seen:
-                still_read[name] = "what covers it is seen for the first time; the next run goes on from there"
-        plan = plan_cleaning(
-            listing,
-            looked.mark,
-            target.write_ids(listing),
-            generation=Generation.HIVE3,
-            now=now_ms / 1000,
-            retention_seconds=0,
-            newest_publication=0,
-            published_at=dict.fromkeys(seen, 0.0),
-            still_read=still_read,
-        )
-        if plan.first_seen and not self.options.dry_run:
-            # what does not fit is noted by a later run
-            now = evidence_now(hms.open_txns(), hms.show_locks(), self.services.now_ms())
-            noted = dict(request.facts.evidence) if request.facts.table_id == table_id(target) else {}
-            noted.update(dict.fromkeys(plan.first_seen[: max(_MOST_NOTED - len(noted), 0)], now))
-            self.backend.queue.change(request.id, None, facts=RequestFacts(evidence=noted, table_id=table_id(target)))
-        return plan
-
-    def cleaned(self, done: Sequence[ListedRequest]) -> list[str | AcidError | None]:
-        """End the requests as succeeded, one after the other."""
-        return each_alone(self._end_cleaned, done)
-
-    def _end_cleaned(self, done: ListedRequest) -> str | None:
-        """End the request as succeeded; in the metastore's queue, where it has aborted write ids up to the mark
-        forgotten, only with no rows of them left.
-        """
-        listing, mark = done.listing, done.mark
-        if not self.backend.own_queue:
-            outputs = {name for row in self.backend.rows_at(done.target) for name in row.facts.outputs or ()}
-            write_ids = done.target.write_ids(listing)
-            aborted = aborted_present(listing, write_ids, generation=Generation.HIVE3, up_to=mark, compacted=outputs)
-            if aborted:
-                ids = ", ".join(map(str, aborted[:5]))
-                return (
-                    f"nothing obsolete is left, but rows of aborted write ids ({ids}) still lie there; "
-                    "only Hive's own cleaner can forget the others, so the request stays for it"
-                )
-        self.backend.queue.end(done.request.id, State.SUCCEEDED, self.services.now_ms(), up_to=mark)
-        return None
-
-    def end_dropped(self, request: CompactionRequest) -> None:
-        """End the request as refused."""
-        self.backend.queue.end(request.id, State.REFUSED, self.services.now_ms(), reason=DROPPED)
-
-    def known_places(self) -> list[CompactionRequest]:
-        """Return what our own queue knows; rows of a metastore's state no location."""
-        return super().known_places() if self.backend.own_queue else []
-
-
-def _with_mark(row: CompactionRequest) -> CompactionRequest:
-    """Give a request its mark 0, that of a compaction of nothing but original files: the metastore's queue has no null
-    for it, and reads so.
-    """
-    known = row.highest_write_id is not None or row.facts.outputs is None
-    return row if known else replace(row, highest_write_id=0)
-
-
 def evidence_now(txns: ValidTxnList, locks: Iterable[HeldLock], now_ms: int) -> Evidence:
     """Return what exists now. Ids of both kinds only grow, so whatever exists has at most these."""
     return Evidence(txn=txns.high_water_mark, lock=max((lock.lock_id for lock in locks), default=0), ms=now_ms)
-
-
-def still_to_end(
-    evidence: Evidence, txns: ValidTxnList, locks: Iterable[HeldLock], *, now_ms: int, retention_ms: int
-) -> str | None:
-    """Return what existed then and has not ended, or the retention since; None without it. `locks`: of the place."""
-    if txns.min_open <= evidence.txn:
-        return f"transaction {txns.min_open} is open since before it (up to {evidence.txn} have to end)"
-    old = sorted(lock.lock_id for lock in locks if lock.lock_id <= evidence.lock)
-    if old:
-        return f"lock {old[0]} is held since before it"
-    if now_ms < evidence.ms + retention_ms:
-        return retention_words(retention_ms / 1000, (evidence.ms + retention_ms) / 1000)
-    return None
 
 
 def table_id(target: Target) -> str:

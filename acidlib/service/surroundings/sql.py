@@ -33,7 +33,6 @@ from acidlib.service.attempts import COUNTED, Attempts, awaited_marks
 from acidlib.service.backend import Backend, CompactionHold, Decided, Hold, finish_publications
 from acidlib.service.clean import Cleaning
 from acidlib.service.places import Target
-from acidlib.service.selection import CleanerOptions
 from acidlib.service.services import WORKER_PREFIX, Services
 from acidlib.stores.store import STALE_SECONDS
 from acidlib.wording import plural, utc_words
@@ -382,11 +381,9 @@ class SqlHold(CompactionHold):
 
 
 class SqlCleaning(Cleaning):
-    """The requests of a SQL queue that a run of the cleaner is about, and what becomes of a cleaning that failed."""
+    """The requests of a SQL queue that a run of the cleaner is about, and the retries of failed cleanings."""
 
-    def __init__(self, backend: SqlBackend, options: CleanerOptions) -> None:
-        super().__init__(backend.services, options)
-        self.backend = backend
+    backend: SqlBackend
 
     @abstractmethod
     def is_wanted(self, request: CompactionRequest) -> bool:

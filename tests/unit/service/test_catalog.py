@@ -15,14 +15,15 @@ from located import at
 from acidlib.config.settings import default_settings
 from acidlib.errors import AcidError, ConflictError, MissingError, RefusedError, RetryError
 from acidlib.model.names import Generation
-from acidlib.model.requests import CompactionRequest, CompactionType
+from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.snapshots import ValidTxnList, ValidWriteIdList, all_committed
 from acidlib.model.tables import ORC_INPUT_FORMAT, Database, Partition, Storage, Table, TableColumn, TableRef
 from acidlib.planning.initiate import ORC_SERDE
 from acidlib.service.places import Target
 from acidlib.service.removals import NotOursError
-from acidlib.service.selection import Selection
-from acidlib.service.surroundings.catalog import Catalog, CleaningPlaces, require_no_cleaner_of_another_catalog
+from acidlib.service.selection import CleanerOptions, Selection
+from acidlib.service.surroundings.catalog import Catalog, require_no_cleaner_of_another_catalog
+from acidlib.service.surroundings.hive3_cleaning import Hive3Cleaning
 from acidlib.stores.stores import Stores
 
 FULL = {"transactional": "true", "transactional_properties": "default"}
@@ -93,9 +94,16 @@ def catalog(hms: Metastore) -> Catalog:
 
 def cleaning_place(catalog: Catalog, request: CompactionRequest) -> Target | None:
     """What a cleaner takes for the place of a request that is still in the queue as it was."""
-    places = CleaningPlaces(catalog, lambda _: None, lambda _: request)
-    places.expect([request])
-    return places.of(request, anew=False)[1]
+    cleaning = cleaning_at(catalog, request)
+    cleaning.expect([request])
+    return cleaning.place(request)[1]
+
+
+def cleaning_at(catalog: Catalog, row: CompactionRequest | None = None) -> Hive3Cleaning:
+    """The cleaning of a metastore in whose queue one row awaits cleaning."""
+    queue = SimpleNamespace(find=lambda _: None if row is None else replace(row, state=State.READY_FOR_CLEANING))
+    backend: Any = SimpleNamespace(services=SimpleNamespace(settings=default_settings()), catalog=catalog, queue=queue)
+    return Hive3Cleaning(backend, CleanerOptions())
 
 
 def part(location: str | Path, **properties: str) -> Partition:
@@ -186,12 +194,12 @@ def test_before_anything_goes_the_table_is_asked_for_again(
     tmp_path: Path, changes: dict[str, Any] | None, error: type[AcidError] | None, told: str
 ) -> None:
     hms = Metastore(table(tmp_path))
-    places = CleaningPlaces(catalog(hms), lambda _: None, lambda _: None)
-    _, target = places.of(request(), anew=False)
+    cleaning = cleaning_at(catalog(hms))
+    _, target = cleaning.place(request())
     assert target is not None
     hms.table_of = None if changes is None else replace(table(tmp_path), **changes)
     with nullcontext() if error is None else pytest.raises(error, match=told):
-        places.require_unmoved(request(), target)
+        cleaning.require_unmoved(request(), target)
 
 
 def place(hms: Metastore, partition: str | None = None) -> str:

@@ -30,7 +30,8 @@ from acidlib.service.clean import Cleaning, run_cleaner
 from acidlib.service.selection import CleanerOptions, Selection
 from acidlib.service.services import Services
 from acidlib.service.surroundings.alone import StandaloneBackend, StandaloneCleaning
-from acidlib.service.surroundings.hive3 import Hive3Backend, Hive3Cleaning
+from acidlib.service.surroundings.hive3 import Hive3Backend
+from acidlib.service.surroundings.hive3_cleaning import Hive3Cleaning
 
 REQUESTS = 200
 OPTIONS = CleanerOptions(retention_seconds=0, dry_run=True)

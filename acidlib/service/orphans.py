@@ -1,0 +1,78 @@
+"""Orphans: staging directories of any compactor, and results of aborted transactions, that belong to no table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from acidlib.errors import AcidError
+from acidlib.report.results import CleaningResult, Outcome, RemovedPath
+from acidlib.service.backend import Backend
+from acidlib.service.places import Target
+from acidlib.service.removals import Pace, ended_by, find_unclaimed, remove_named, result_of_removal
+from acidlib.service.selection import Selection
+from acidlib.service.services import Services, as_done, value_or_raise
+from acidlib.stores.removing import find_orphans
+from acidlib.stores.store import original_staging_name
+from acidlib.wording import age_words, plural
+
+DEFAULT_ORPHAN_SECONDS = 3 * 86_400.0
+
+
+def run_orphans(
+    services: Services,
+    backend: Backend,
+    selection: Selection,
+    *,
+    idle_seconds: float,
+    remove: bool,
+    trash: bool,
+    tell: Callable[[CleaningResult], None],
+) -> list[str]:
+    """List or remove the orphans of all places that are selected; return notes about places that were passed over.
+
+    idle_seconds  nothing in an orphan was modified for so long
+    remove        remove them; else they are only listed
+    trash         move them aside instead
+    tell          gets a result for each place that has orphans
+    """
+    selected = backend.select(selection, automatic=False)
+    targets = selected.targets
+    if targets:
+        services.progress.start(f"looking for orphans at {plural(len(targets), 'place')}", len(targets))
+
+    def orphans_at(target: Target, own_token: str | None = None) -> dict[str, RemovedPath]:
+        find = partial(find_orphans, idle_seconds=idle_seconds, txns=target.interpretation.txns)
+        return {
+            orphan.name: RemovedPath(
+                path=original_staging_name(orphan.name),
+                bytes=orphan.bytes,
+                reason=f"{orphan.reason}; unchanged for {age_words(orphan.idle_seconds)}",
+            )
+            for orphan in find_unclaimed(services, target.location, find, own_token)
+        }
+
+    for number, (index, answer) in enumerate(as_done(orphans_at, targets), start=1):
+        services.progress.advance(number)
+        target, location = targets[index], targets[index].location
+        result = CleaningResult(id=None, ref=target.ref, location=str(location), state=Outcome.SUCCEEDED, reason="")
+        try:
+            orphans = value_or_raise(answer)
+            if not orphans:
+                continue
+            if remove:
+                with services.claim(location) as claim:
+                    # look again under the claim: a run may have taken up an orphan meanwhile
+                    orphans = orphans_at(target, claim.token)
+                    reasons = {name: orphan.reason for name, orphan in orphans.items()}
+                    removal = remove_named(services, claim, reasons, trash=trash, pace=Pace(services))
+                tell(result_of_removal(replace(result, reason=plural(len(orphans), "orphan")), removal))
+                continue
+            moved_to = f", to move to {services.store(location).trash_place(location)}" if trash else ""
+            reason = plural(len(orphans), "orphan") + moved_to
+            tell(replace(result, state=Outcome.PLANNED, reason=reason, removed=tuple(orphans.values())))
+        except AcidError as error:
+            tell(ended_by(error, result))
+    services.progress.finish()
+    return [*selected.notes, *(f"{passed.target.ref}: {passed.reason}" for passed in selected.passed_over)]

@@ -1,0 +1,142 @@
+"""The cleaning of requests whose places a metastore knows, of Hive 3.1 or of Hive 4."""
+
+from __future__ import annotations
+
+import threading
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+
+from acidlib.config.settings import Layer
+from acidlib.errors import AcidError, ConflictError, MissingError, RefusedError
+from acidlib.model.requests import CompactionRequest
+from acidlib.model.snapshots import ValidTxnList
+from acidlib.model.tables import TableRef
+from acidlib.service.clean import Cleaning
+from acidlib.service.places import Target
+from acidlib.service.removals import NotOursError
+from acidlib.service.selection import CleanerOptions
+from acidlib.service.surroundings.catalog import GoneError, require_unchanged
+from acidlib.service.surroundings.hive3 import Hive3Backend
+from acidlib.service.surroundings.hive4 import Hive4Backend
+
+DROPPED = "the table or partition does not exist any more"
+"""The reason with which such a request ends as refused. To a user who may not see a table it only seems to be gone; if
+the request ended as cleaned, the metastore would forget which write ids are aborted there.
+"""
+
+
+class MetastoreCleaning(Cleaning):
+    """A cleaning whose places the metastore tells: all of them in few calls, each table as of one snapshot.
+
+    That snapshot is older than the one each place could have by itself, which only keeps more. But where a place lies
+    is asked again before anything is removed or a request ends: see `require_unmoved`.
+    """
+
+    backend: Hive3Backend | Hive4Backend
+
+    def __init__(self, backend: Hive3Backend | Hive4Backend, options: CleanerOptions) -> None:
+        """Raise MissingError for a named table or partition that nothing knows, RefusedError for one that is not ACID.
+
+        With --if-exists, or where a request is about it, a note tells that it does not exist.
+        """
+        super().__init__(backend, options)
+        self._catalog = backend.catalog
+        self._expected: Sequence[CompactionRequest] = ()
+        self._places: dict[TableRef, Target] | None = None
+        self._mutex = threading.Lock()
+        if options.selection.tables:
+            try:
+                self.notes = self._catalog.require_named(replace(options.selection, if_exists=False), ())
+            except MissingError:
+                known = {row.ref for row in self.all_requests() if options.wants(row.ref)}
+                self.notes = self._catalog.require_named(options.selection, known)
+
+    @abstractmethod
+    def all_requests(self) -> Iterable[CompactionRequest]:
+        """Return every request of the queue and its history."""
+
+    @abstractmethod
+    def current(self, request_id: int) -> CompactionRequest | None:
+        """Return the request of an id as the queue has it now; None unless it is still ready for cleaning."""
+
+    def snapshot(self, request: CompactionRequest) -> ValidTxnList | None:
+        """Return the transactions by which the place of a request is interpreted; None for those of now."""
+        del request
+        return None
+
+    @cached_property
+    def retention_seconds(self) -> float:
+        """What was asked for, else our setting if it is not the default, else Hive's delayed cleanup, else 0.
+
+        Transactions prove that no query reads: no retention is needed for that.
+        """
+        settings = self.services.settings
+        if self.options.retention_seconds is not None:
+            return self.options.retention_seconds
+        if settings.setting("acidlib.retention").layer is not Layer.BUILT_IN:
+            return settings.integer("acidlib.retention") / 1000
+        if settings.flag("hive.compactor.delayed.cleanup.enabled"):
+            return settings.integer("hive.compactor.cleaner.retention.time.seconds") / 1000
+        return 0.0
+
+    def expect(self, requests: Sequence[CompactionRequest]) -> None:
+        """Note the requests whose places will be asked for together."""
+        with self._mutex:
+            self._expected, self._places = requests, None
+
+    def place(self, request: CompactionRequest, *, anew: bool = False) -> tuple[CompactionRequest, Target | None]:
+        """Return a request as the queue has it now, and its place; Hive renames requests with their table."""
+        try:
+            expected = None if anew else self._expected_place(request)
+            target = expected or self._catalog.place(request, self.snapshot(request))
+        except GoneError:
+            now = self.current(request.id)
+            if now is None:
+                raise ConflictError(f"Cannot clean {request.ref}: another cleaner has ended the request") from None
+            return (request, None) if now.ref == request.ref else self.place(now, anew=True)
+        except RefusedError as error:
+            raise NotOursError(f"left to Hive's own cleaner: {error}") from None
+        _require_allowed(target)
+        return request, target
+
+    def _expected_place(self, request: CompactionRequest) -> Target | None:
+        """Return the place of an expected request; the first call asks for all of them."""
+        with self._mutex:
+            if self._places is None:
+                self._places = {}
+                by_snapshot: dict[ValidTxnList | None, list[CompactionRequest]] = {}
+                for expected in self._expected:
+                    by_snapshot.setdefault(self.snapshot(expected), []).append(expected)
+                for snapshot, requests in by_snapshot.items():
+                    with suppress(AcidError):  # then each is asked for alone, so that an error of one concerns no other
+                        for expected, target in zip(requests, self._catalog.places(requests, snapshot), strict=True):
+                            if isinstance(target, Target):
+                                self._places[expected.ref] = target
+            return self._places.get(request.ref)
+
+    def require_unmoved(self, request: CompactionRequest, target: Target) -> None:
+        """Ask the metastore; NotOursError if it forbids to clean there by now."""
+        try:
+            now = self._catalog.whereabouts(request)
+        except GoneError as error:
+            raise ConflictError(f"Cannot clean {target.ref}: it was changed meanwhile: {error}") from None
+        require_unchanged(target, now, "clean")
+        _require_allowed(now)
+
+
+def _require_allowed(target: Target) -> None:
+    reason = target.cleaning_forbidden()
+    if reason is not None:
+        raise NotOursError(f"Cannot clean {target.ref}: {reason}")
+
+
+def with_mark(row: CompactionRequest) -> CompactionRequest:
+    """Return a row with the mark 0, where it compacted nothing but original files.
+
+    Thrift and the metastore's own queue have no null for a mark, so that 0 reads like none.
+    """
+    was_compacted = row.txn_id is not None or row.facts.outputs is not None
+    return replace(row, highest_write_id=0) if row.highest_write_id is None and was_compacted else row
