@@ -1,7 +1,7 @@
-"""Where a metastore is reached and how: values, read from the settings of Hive's own client. No I/O.
+"""The addresses of a metastore and the options of a connection, as values read from the settings of Hive's own client.
 
-Source of the names of settings: Hive `MetastoreConf` (`metastore.` and older `hive.metastore.` names) and `HiveConf`.
-What is said over HTTP: Hive 4 `HiveMetaStoreClient` and `HmsThriftHttpServlet`.
+Source of the names of settings: Hive `MetastoreConf` (`metastore.` and older `hive.metastore.` names) and `HiveConf`;
+of those for HTTP: Hive 4 `HiveMetaStoreClient` and `HmsThriftHttpServlet`. There is no I/O here.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _ZOOKEEPER = "zookeeper"
 PROTECTION = "hadoop.rpc.protection"
 CA_FILE = "acidlib.metastore.ca.file"
 PASSWORD_FILE = "acidlib.metastore.password.file"  # noqa: S105 - the name of a setting
-# as in Hive's client: the one way to hand it in
+# as in Hive's client, which takes it from nowhere else
 TOKEN_VARIABLE = "HMS_JWT"  # noqa: S105 - the name of a variable
 
-# the characters that RFC 9110 has for names of headers and for values, RFC 3986 for paths, RFC 6750 for tokens
+# the characters of RFC 9110 in names and values of headers, of RFC 3986 in paths, of RFC 6750 in tokens
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\x20-\x7e]+")
 _PATH = re.compile(r"[0-9A-Za-z._~!$&'()*+,;=:@%/-]+")
@@ -38,9 +38,9 @@ CATALOG = "hive"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """One metastore process: a host name or address, and a port. The scheme `https` asks for TLS.
+    """A metastore process: a host name or address, and a port. The scheme `https` means TLS.
 
-    With the scheme `zookeeper` it is a server of a ZooKeeper, below whose node `namespace` metastores register.
+    With the scheme `zookeeper` it is a server of a ZooKeeper in which metastores register, below the node `namespace`.
     """
 
     host: str
@@ -63,8 +63,9 @@ class Endpoint:
 class TlsOptions:
     """TLS with a check of the server's certificate and name.
 
-    `ca_file` is a PEM file with the certificates to trust, `certificates` their text; without both it is the system's
-    own that count. `key_file` is one with our own key and certificate, for a server that asks who we are.
+    ca_file       a PEM file with the certificates to trust; without it and `certificates`, the system's are trusted
+    certificates  the same as PEM text
+    key_file      a PEM file with our own key and certificate, for a server that demands one, and its `key_password`
     """
 
     ca_file: str | None = None
@@ -75,9 +76,9 @@ class TlsOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KerberosLogin:
-    """Who logs in: `principal` with the keys in the file `keytab`; without them, whoever has a ticket in the cache.
+    """The identity of a Kerberos login: `principal` with the file `keytab`, or the ticket in the cache without them.
 
-    `cache` is the cache as KRB5CCNAME names it, where that is known: it is told from there when a ticket ended.
+    `cache` is the value of KRB5CCNAME if it is set: messages take the end of a ticket's life from that cache.
     """
 
     principal: str | None = None
@@ -86,7 +87,7 @@ class KerberosLogin:
 
 
 class Protection(Enum):
-    """What is done with messages after a login with Kerberos, by Hadoop's names: nothing, signed, encrypted."""
+    """The protection of messages after a Kerberos login, by Hadoop's names: none, signed, encrypted."""
 
     AUTHENTICATION = "authentication"
     INTEGRITY = "integrity"
@@ -95,12 +96,15 @@ class Protection(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaslOptions:
-    """A SASL login. `mechanism` is PLAIN (user and password) or GSSAPI (Kerberos, by `login`).
+    """A SASL login.
 
-    `service`, `host` and `realm` are the parts of the server's principal; a `host` of None is the one connected to, a
-    `realm` of None is found by Kerberos. `protection` is what may become of messages, the first one that the server
-    offers is taken; empty: what costs least. Instead of `password` a `password_file` may be given; its first line is
-    the password.
+    mechanism      PLAIN (user and password) or GSSAPI (Kerberos)
+    service        the first part of the server's principal
+    host           its second part; None: the host that is connected to
+    realm          its realm; None: Kerberos finds it
+    login          our own identity in Kerberos
+    protection     the allowed protections of messages; the first that the server offers is used; empty: the cheapest
+    password_file  a file whose first line is the password, instead of `password`
     """
 
     mechanism: str
@@ -118,9 +122,11 @@ class SaslOptions:
 class HttpOptions:
     """Thrift over HTTP: each message is one POST to `path`.
 
-    `token`, a JWT, says who asks; without one it is a header with `username`, or with the name of who runs this.
-    With `login` somebody logs in with Kerberos where the server asks for it. `headers` are sent besides. `https` is for
-    URIs that begin so.
+    token     the JWT that identifies the user
+    username  the user's name in a header, without a token; None: the user of this process
+    login     the identity for servers that demand Kerberos
+    headers   more headers to send
+    https     TLS for URIs with the scheme `https`
     """
 
     path: str = "/metastore/*"
@@ -133,14 +139,17 @@ class HttpOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOptions:
-    """How to connect. Times are seconds.
+    """The options of a connection.
 
-    `timeout_seconds` is how long one answer may take, `connect_timeout_seconds` how long the connection and the first
-    answer over it may: a peer that speaks another protocol often just waits. `attempts` is how often a call that may
-    be repeated is tried in all. With `set_user` the user's name is sent to the server, as Hive's client does without
-    SASL; with `http` neither that nor frames nor SASL have a meaning. `in_any_order` says that the URIs are not to be
-    tried in the order in which they are given, `catalog` whose databases are meant. `zookeeper_tls` is for a ZooKeeper
-    that is asked where they are.
+    timeout_seconds          the limit for one answer
+    connect_timeout_seconds  the limit for connecting, and for the first answer: a peer that speaks another protocol
+                             often just waits
+    framed, sasl, set_user   have no effect with `http`
+    zookeeper_tls            TLS to the ZooKeeper in which metastores register
+    attempts                 the number of attempts at a call that may be repeated
+    set_user                 send the user's name to the server, as Hive's client does without SASL
+    in_any_order             try the URIs in random order
+    catalog                  the catalog of all databases that are named
     """
 
     timeout_seconds: float = 600.0
@@ -158,17 +167,17 @@ class ConnectionOptions:
 
 def names_zookeeper(uris: Sequence[str]) -> bool:
     """Return whether any of the URIs is `zookeeper://host:port/namespace`, one for each server."""
-    return any(text.startswith(f"{_ZOOKEEPER}:") for text in _texts(uris))
+    return any(text.startswith(f"{_ZOOKEEPER}:") for text in _split(uris))
 
 
 def parse_endpoints(uris: Sequence[str]) -> tuple[Endpoint, ...]:
-    """Return the endpoints of URIs; each text may hold several, joined by commas. Repeated ones count once.
+    """Return the endpoints of URIs, each once; a text may have several URIs, joined by commas.
 
-    Raises RefusedError for a text that is not `thrift://host[:port]` (over HTTP also `http://` or `https://`), and when
-    there is none. Where one names a ZooKeeper, all have to name servers of the same one.
+    Raises RefusedError for a text that is not `thrift://host[:port]` (over HTTP also `http://` or `https://`), without
+    any URI, and when servers of a ZooKeeper are mixed with other URIs or differ in the node.
     """
-    of_zookeeper = names_zookeeper(uris)
-    endpoints = tuple(dict.fromkeys(_parse(text, of_zookeeper=of_zookeeper) for text in _texts(uris)))
+    is_zookeeper = names_zookeeper(uris)
+    endpoints = tuple(dict.fromkeys(_parse(text, is_zookeeper=is_zookeeper) for text in _split(uris)))
     if not endpoints:
         raise RefusedError("Cannot connect to a metastore: no URI is given")
     nodes = sorted({f"/{endpoint.namespace}" for endpoint in endpoints})
@@ -177,31 +186,31 @@ def parse_endpoints(uris: Sequence[str]) -> tuple[Endpoint, ...]:
     return endpoints
 
 
-def _texts(uris: Sequence[str]) -> list[str]:
+def _split(uris: Sequence[str]) -> list[str]:
     return [part.strip() for uri in uris for part in uri.split(",") if part.strip()]
 
 
-def _parse(text: str, *, of_zookeeper: bool) -> Endpoint:
+def _parse(text: str, *, is_zookeeper: bool) -> Endpoint:
     failed, form = f"Cannot use the metastore URI {text!r}", "thrift://host:port"
-    if of_zookeeper:
+    if is_zookeeper:
         failed, form = f"Cannot use the URI {text!r} of a ZooKeeper", f"{_ZOOKEEPER}://host:port/namespace"
     try:
         parts = urlsplit(text)
         host, port, node = parts.hostname or "", parts.port, parts.path.strip("/")
     except ValueError as error:
         raise RefusedError(f"{failed}: {error}; it has to be {form}") from None
-    if of_zookeeper:
+    if is_zookeeper:
         problems = {
-            f"others begin with {_ZOOKEEPER}://": parts.scheme != _ZOOKEEPER,
-            "there is not just a host and a port": not host or not port or "@" in parts.netloc,
+            f"other URIs begin with {_ZOOKEEPER}://": parts.scheme != _ZOOKEEPER,
+            "it has not just a host and a port": not host or not port or "@" in parts.netloc,
             "it names no node": not node.isprintable() or not node or parts.query or parts.fragment,
         }
     else:
         problems = {
             "it does not begin with thrift://": parts.scheme not in _SCHEMES,
             "it names no host": not host,
-            "there is more than a host and a port": "@" in parts.netloc or node or parts.query or parts.fragment,
-            "there is no port 0": port == 0,
+            "it has more than a host and a port": "@" in parts.netloc or node or parts.query or parts.fragment,
+            "its port is 0": port == 0,
         }
     for reason, is_so in problems.items():
         if is_so:
@@ -213,11 +222,11 @@ _WITH_TICKET = KerberosLogin()
 
 
 class Secrets(Protocol):
-    """What Java keeps; see `acidlib.stores.hadoop`, which says what is raised."""
+    """Passwords and certificates in files of Java's; `acidlib.stores.hadoop` states the errors."""
 
     @property
     def providers(self) -> str:
-        """Where Hadoop's credential providers are; empty where there are none."""
+        """The locations of Hadoop's credential providers; empty without any."""
 
     def password(self, name: str) -> str | None:
         """The password of a name in them."""
@@ -227,34 +236,34 @@ class Secrets(Protocol):
 
 
 def uris_from_settings(values: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the metastore URIs of the settings, in their order; empty when there is none.
+    """Return the metastore URIs of the settings, in their order; empty without any.
 
-    Where a ZooKeeper knows the metastores they are those of its servers. Raises RefusedError for another way to find
-    them.
+    Where metastores register in a ZooKeeper, the URIs are those of its servers. Raises RefusedError for any other
+    discovery of metastores.
     """
-    given = tuple(_texts([_value(values, "metastore.thrift.uris", "hive.metastore.uris") or ""]))
+    uris = tuple(_split([_value(values, "metastore.thrift.uris", "hive.metastore.uris") or ""]))
     mode = _value(values, "metastore.service.discovery.mode")
     if mode is None:
-        return given
+        return uris
     if mode.lower() != "zookeeper":
         raise _unsupported(f"metastore.service.discovery.mode is {mode}", "only zookeeper is")
     port = _value(values, "metastore.zookeeper.client.port", "hive.zookeeper.client.port") or "2181"
     namespace = _value(values, "metastore.zookeeper.namespace", "hive.zookeeper.namespace") or "hive_metastore"
-    servers = (server if ":" in server else f"{server}:{port}" for server in given)
+    servers = (server if ":" in server else f"{server}:{port}" for server in uris)
     return tuple(f"zookeeper://{server}/{namespace.strip('/')}" for server in servers)
 
 
 def options_from_settings(
     values: Mapping[str, str], *, secrets: Secrets, token: str | None = None, login: KerberosLogin = _WITH_TICKET
 ) -> ConnectionOptions:
-    """Return the options that Hive's client would connect with.
+    """Return the options with which Hive's client would connect.
 
-    secrets  what Java keeps; asked where it is needed
-    token    the JWT of who runs this, if there is one
-    login    for a metastore that asks for Kerberos
+    secrets  passwords and certificates in files of Java's, which are read only where they are needed
+    token    the user's JWT, if there is one
+    login    for a metastore that demands Kerberos
 
-    Raises RefusedError for a value that makes no sense and for what is not supported: the compact protocol; and what
-    `secrets` raises.
+    Raises RefusedError for an invalid value, for the compact protocol and other values that are not supported, and the
+    errors of `secrets`.
     """
     if _flag(values, "metastore.thrift.compact.protocol.enabled"):
         raise _unsupported("metastore.thrift.compact.protocol.enabled is true", "only the binary protocol is")
@@ -269,7 +278,7 @@ def options_from_settings(
         name = "hive.metastore.client.socket.timeout"
         raise RefusedError(f"Cannot use the setting {name}: {timeout!r} is not a duration such as 600s")
     return ConnectionOptions(
-        timeout_seconds=seconds or 600.0,  # 0 is no limit for Hive; a call that never ends would hold a compaction
+        timeout_seconds=seconds or 600.0,  # 0 means no limit to Hive; a call that never ends would block a compaction
         framed=_flag(values, "metastore.thrift.framed.transport.enabled"),
         tls=_tls(values, secrets) if _flag(values, "metastore.use.SSL") else None,
         sasl=_sasl(values, secrets, login) if mode == "binary" else None,
@@ -281,7 +290,7 @@ def options_from_settings(
 
 
 def catalog_from_settings(values: Mapping[str, str]) -> str:
-    """Return the catalog whose databases are meant; raise RefusedError for what cannot be a name of one."""
+    """Return the default catalog; raise RefusedError for an invalid name."""
     name = (_value(values, "metastore.catalog.default") or CATALOG).lower()
     if not _CATALOG_NAME.fullmatch(name):
         raise RefusedError(f"Cannot use metastore.catalog.default: {name!r} is no name of a catalog")
@@ -289,9 +298,9 @@ def catalog_from_settings(values: Mapping[str, str]) -> str:
 
 
 def zookeeper_tls(values: Mapping[str, str], secrets: Secrets) -> TlsOptions | None:
-    """Return TLS to a ZooKeeper, as Hive's client has it; None without.
+    """Return the TLS options of Hive's client for a ZooKeeper; None without TLS.
 
-    Raises RefusedError for a key in a file of Java's, and what `secrets` raises.
+    Raises RefusedError for a key in a file of Java's, and the errors of `secrets`.
     """
     if not _flag(values, "metastore.zookeeper.ssl.client.enable", "hive.zookeeper.ssl.client.enable"):
         return None
@@ -299,14 +308,14 @@ def zookeeper_tls(values: Mapping[str, str], secrets: Secrets) -> TlsOptions | N
     if key_file is not None and not key_file.lower().endswith(_PEM_SUFFIXES):
         raise RefusedError(
             f"Cannot use the keystore {key_file}: keys are read from PEM files only; export key and certificate "
-            "into one, and name that in hive.zookeeper.ssl.keystore.location (ZooKeeper itself reads it, too)"
+            "into a PEM file, and name it in hive.zookeeper.ssl.keystore.location (ZooKeeper itself reads it, too)"
         )
     truststore = _value(values, *(f"{prefix}truststore.location" for prefix in _ZOOKEEPER_TLS))
-    trusting = _trusting(values, secrets, truststore, [f"{prefix}truststore." for prefix in _ZOOKEEPER_TLS])
+    options = _truststore(values, secrets, truststore, [f"{prefix}truststore." for prefix in _ZOOKEEPER_TLS])
     if key_file is None:
-        return trusting
-    password = _kept(values, secrets, *(f"{prefix}keystore.password" for prefix in _ZOOKEEPER_TLS))
-    return replace(trusting, key_file=key_file, key_password=password)
+        return options
+    password = _password(values, secrets, *(f"{prefix}keystore.password" for prefix in _ZOOKEEPER_TLS))
+    return replace(options, key_file=key_file, key_password=password)
 
 
 def _http(values: Mapping[str, str], token: str | None, secrets: Secrets, login: KerberosLogin) -> HttpOptions:
@@ -315,12 +324,12 @@ def _http(values: Mapping[str, str], token: str | None, secrets: Secrets, login:
     if mode == "JWT" and not token:
         raise RefusedError(f"Cannot log in to the metastore with a JWT: the variable {TOKEN_VARIABLE} is not set")
     if mode == "JWT" and not _TOKEN.fullmatch(token or ""):
-        raise RefusedError(f"Cannot log in to the metastore with a JWT: {TOKEN_VARIABLE} does not hold one")
+        raise RefusedError(f"Cannot log in to the metastore with a JWT: {TOKEN_VARIABLE} does not hold a JWT")
     path = _value(values, "metastore.client.thrift.http.path") or "metastore"
     if not _PATH.fullmatch(path):
         raise RefusedError(f"Cannot use metastore.client.thrift.http.path: {path!r} is no path")
     return HttpOptions(
-        # that of the servlet, with its star, as Hive's client posts to it (`MetaStoreUtils.getHttpPath`)
+        # with the servlet's star, as Hive's client posts to it (`MetaStoreUtils.getHttpPath`)
         path=f"/{path.removesuffix('*').strip('/')}/*".replace("//", "/"),
         token=token if mode == "JWT" else None,
         username=_value(values, "metastore.client.plain.username"),
@@ -331,38 +340,36 @@ def _http(values: Mapping[str, str], token: str | None, secrets: Secrets, login:
 
 
 def _headers(text: str) -> tuple[tuple[str, str], ...]:
-    """Headers given as `name=value,name=value`. A refusal does not show the values: they may be secrets."""
-    found = []
+    """Return the headers of a text `name=value,name=value`. A refusal does not show values: they may be secrets."""
+    headers = []
     for number, part in enumerate(filter(str.strip, text.split(",")), start=1):
         name, _, value = (piece.strip() for piece in part.partition("="))
         if not _HEADER_NAME.fullmatch(name) or not value or not _HEADER_VALUE.fullmatch(value):
             raise RefusedError(
                 f"Cannot use metastore.client.http.additional.headers: its part {number} is not name=value"
             )
-        found.append((name, value))
-    return tuple(found)
+        headers.append((name, value))
+    return tuple(headers)
 
 
 def _tls(values: Mapping[str, str], secrets: Secrets) -> TlsOptions:
     ca_file = values.get(CA_FILE, "").strip()
     if ca_file:
         return TlsOptions(ca_file=ca_file)
-    return _trusting(values, secrets, _value(values, "metastore.truststore.path"), ("metastore.truststore.",))
+    return _truststore(values, secrets, _value(values, "metastore.truststore.path"), ("metastore.truststore.",))
 
 
-def _trusting(
-    values: Mapping[str, str], secrets: Secrets, truststore: str | None, prefixes: Sequence[str]
-) -> TlsOptions:
-    """Return what a truststore has; names of settings with its type and its password begin with the prefixes."""
-    if truststore is None or truststore.lower().endswith(_PEM_SUFFIXES):
-        return TlsOptions(ca_file=truststore)
+def _truststore(values: Mapping[str, str], secrets: Secrets, path: str | None, prefixes: Sequence[str]) -> TlsOptions:
+    """Return TLS options that trust a truststore; settings named prefix and `type` or `password` describe it."""
+    if path is None or path.lower().endswith(_PEM_SUFFIXES):
+        return TlsOptions(ca_file=path)
     kind = _value(values, *(f"{prefix}type" for prefix in prefixes))
-    password = _kept(values, secrets, *(f"{prefix}password" for prefix in prefixes))
-    return TlsOptions(certificates=secrets.certificates(truststore, kind, password))
+    password = _password(values, secrets, *(f"{prefix}password" for prefix in prefixes))
+    return TlsOptions(certificates=secrets.certificates(path, kind, password))
 
 
-def _kept(values: Mapping[str, str], secrets: Secrets, *names: str) -> str | None:
-    """Return a password: that of a credential provider, else what the settings say."""
+def _password(values: Mapping[str, str], secrets: Secrets, *names: str) -> str | None:
+    """Return a password from a credential provider, else from the settings."""
     return next(filter(None, map(secrets.password, _spellings(names))), None) or _value(values, *names)
 
 
@@ -380,7 +387,7 @@ def _sasl(values: Mapping[str, str], secrets: Secrets, login: KerberosLogin) -> 
 
 
 def _plain(values: Mapping[str, str], secrets: Secrets) -> SaslOptions:
-    """With the password of a file of ours, or as Hive's client has it: that of the user's name, in a provider."""
+    """Return a PLAIN login; the password is in a file of ours, or in a provider under the user's name, as in Hive."""
     username = _value(values, "metastore.client.plain.username")
     password_file = values.get(PASSWORD_FILE, "").strip()
     failed = "Cannot log in to the metastore with PLAIN:"
@@ -410,9 +417,9 @@ def _kerberos(values: Mapping[str, str], login: KerberosLogin) -> SaslOptions:
         )
     text = values.get(PROTECTION, "")
     try:
-        named = tuple(Protection(word) for part in text.split(",") if (word := part.strip().lower()))
+        protection = tuple(Protection(word) for part in text.split(",") if (word := part.strip().lower()))
     except ValueError:
-        names = ", ".join(one.value for one in Protection)
+        names = ", ".join(protection.value for protection in Protection)
         raise RefusedError(f"Cannot use the setting {PROTECTION}: {text!r} is none of {names}") from None
     return SaslOptions(
         mechanism="GSSAPI",
@@ -420,8 +427,8 @@ def _kerberos(values: Mapping[str, str], login: KerberosLogin) -> SaslOptions:
         host=None if host.upper() == "_HOST" else host,
         realm=realm or None,
         login=_checked(login),
-        # TLS encrypts by itself, and metastores with it offer nothing else: `MetaStoreUtils.getMetaStoreSaslProperties`
-        protection=() if _flag(values, "metastore.use.SSL") else named,
+        # metastores with TLS, which encrypts by itself, offer only none: `MetaStoreUtils.getMetaStoreSaslProperties`
+        protection=() if _flag(values, "metastore.use.SSL") else protection,
     )
 
 
@@ -429,13 +436,13 @@ def _checked(login: KerberosLogin) -> KerberosLogin:
     if login.keytab is not None and login.principal is None:
         raise RefusedError(
             f"Cannot log in to the metastore with Kerberos: --keytab names {login.keytab}, and no --principal "
-            "says who of those in it logs in"
+            "says which principal in it logs in"
         )
     return login
 
 
 def _value(values: Mapping[str, str], *names: str) -> str | None:
-    """Return the first name that is set, or else its older spelling with `hive.` in front; blank counts as not set."""
+    """Return the value of the first name that is set, else of one with `hive.` in front; a blank value is not set."""
     return next((text for name in _spellings(names) if (text := values.get(name, "").strip())), None)
 
 
@@ -444,7 +451,7 @@ def _spellings(names: Sequence[str]) -> list[str]:
 
 
 def _one_of(values: Mapping[str, str], name: str, words: Sequence[str], *older: str) -> str:
-    """Return the word that a setting has, in lower case; the first one if it is not set."""
+    """Return the word of a setting, in lower case; the first word if it is not set."""
     text = _value(values, name, *older)
     if text is not None and text.lower() not in words:
         raise RefusedError(f"Cannot use the setting {name}: {text!r} is neither {' nor '.join(words)}")
@@ -459,5 +466,5 @@ def _flag(values: Mapping[str, str], name: str, *older: str, default: bool = Fal
         raise RefusedError(f"Cannot use the setting {name}: {text!r} is neither true nor false") from None
 
 
-def _unsupported(what: str, instead: str) -> RefusedError:
-    return RefusedError(f"Cannot connect to the metastore: {what}, which is not supported; {instead}")
+def _unsupported(setting: str, instead: str) -> RefusedError:
+    return RefusedError(f"Cannot connect to the metastore: {setting}, which is not supported; {instead}")

@@ -28,8 +28,8 @@ def test_the_servers_of_uris() -> None:
     ("uri", "told"),
     [
         ("zookeeper://a:1/n,thrift://b:1", r"^Cannot use the URI 'thrift://b:1' of a ZooKeeper: others begin"),
-        ("zookeeper://a/n", "there is not just a host and a port; it has to be zookeeper://host:port/namespace$"),
-        ("zookeeper://u@a:1/n", "there is not just a host"),
+        ("zookeeper://a/n", "it has not just a host and a port; it has to be zookeeper://host:port/namespace$"),
+        ("zookeeper://u@a:1/n", "it has not just a host"),
         ("zookeeper://a:x/n", "^Cannot .*: "),
         ("zookeeper://a:1/", "it names no node"),
         ("zookeeper://a:1/n?x", "it names no node"),

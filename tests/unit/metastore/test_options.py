@@ -161,7 +161,7 @@ def test_http_of_settings(settings: dict[str, str], expected: HttpOptions) -> No
 
 
 def test_what_is_no_jwt_is_refused_and_not_shown() -> None:
-    with pytest.raises(RefusedError, match=r"HMS_JWT does not hold one$"):
+    with pytest.raises(RefusedError, match=r"HMS_JWT does not hold a JWT$"):
         options_of(HTTP | {"metastore.client.auth.mode": "JWT"}, token="a\r\nX: secret")
 
 
@@ -317,5 +317,5 @@ def test_who_logs_in_with_kerberos() -> None:
     assert found is not None
     assert found.login == login
     assert options_of({}, login=login).sasl is None
-    with pytest.raises(RefusedError, match=r"--keytab names /k, and no --principal says who"):
+    with pytest.raises(RefusedError, match=r"--keytab names /k, and no --principal says which principal"):
         options_of(KERBEROS, login=KerberosLogin(keytab="/k"))
