@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from acidlib.cli import launch
+from acidlib.cli.help import OPTION_GROUPS
 from acidlib.config.keys import KEYS, Key, Kind, Spelling
 from acidlib.status.metrics import METRICS
 
@@ -97,19 +98,20 @@ def _metric_table() -> Iterator[str]:
 
 
 def _option_tables() -> Iterator[str]:
-    """Yield a table of the options of all jobs, and then one for each set of jobs that share some."""
-    jobs_of: dict[str, list[str]] = {}
+    """Yield a table for each group of options, as help has them, with a row for each meaning of an option."""
+    commands_of: dict[tuple[str, str], list[str]] = {}
     for job, command in JOBS.items():
         for option in command.params:
             if isinstance(option, click.Option):
-                jobs_of.setdefault(_option_row(option), []).append(job)
-    tables: dict[tuple[str, ...], list[str]] = {}
-    for row, names in jobs_of.items():
-        tables.setdefault(tuple(names), []).append(row)
-    for number, (shared, rows) in enumerate(tables.items()):
-        title = ", ".join(f"`{name}`" for name in shared)
-        yield from (*([""] if number else []), f"**{title}**", "", "| Option | Default | Meaning |", "|---|---|---|")
-        yield from rows
+                commands_of.setdefault((option.opts[-1], _option_row(option)), []).append(job)
+    served = [name for name, command in JOBS.items() if any("--set" in option.opts for option in command.params)]
+    for number, (title, group) in enumerate(OPTION_GROUPS.items()):
+        head = ("| Option | Default | Meaning | Commands |", "|---|---|---|---|")
+        yield from (*([""] if number else []), f"**{title}**", "", *head)
+        for wanted in group:
+            for (name, row), commands in commands_of.items():
+                if name == wanted:
+                    yield row + (" all |" if commands == served else f" {', '.join(commands)} |")
 
 
 def _option_row(option: click.Option) -> str:

@@ -17,6 +17,7 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from acidlib import __version__
+from acidlib.cli.help import HelpedCommand
 from acidlib.config.settings import Layer
 from acidlib.errors import AcidError, DefectError, RetryError, UsageError
 from acidlib.metastore.kerberos import keep_logged_in
@@ -113,7 +114,7 @@ def tell(text: str, *, level: str) -> None:
     click.echo(log_lines().line(text, level=level), err=True)
 
 
-class JobCommand(click.Command):
+class JobCommand(HelpedCommand):
     """A job: what goes wrong is reported in one line, on the real standard error, with the documented exit status.
 
     With --output json it is a document on standard output as well. `name` is the job's. Its callback looks at the

@@ -31,6 +31,7 @@ from acidlib.cli.command import (
     tell,
     words_are_right,
 )
+from acidlib.cli.help import example
 from acidlib.cli.options import (
     IF_EXISTS,
     PLACE,
@@ -78,6 +79,11 @@ from acidlib.service.spark_driver import stated_to_spark
 from acidlib.service.stopping import told_when_stopped
 from acidlib.stores.discover import named_at
 
+_EXAMPLES = {
+    CompactionType.MAJOR: example("major-compact --table sales.orders --partition 'ds=2026-01-*' --dry-run"),
+    CompactionType.MINOR: example("minor-compact --time-budget 40m"),
+}
+
 
 def _compaction(kind: CompactionType, job: str) -> click.Command:
     """Make the command of one kind of compaction; a rebalance is asked for as a major."""
@@ -85,7 +91,9 @@ def _compaction(kind: CompactionType, job: str) -> click.Command:
     @click.command(
         job,
         cls=JobCommand,
-        help=f"{kind.label.capitalize()} compaction of a table, of partitions, or of what waits in the queue.",
+        help=f"Run {kind.label.lower()} compactions: of the tables and partitions that are named, else of the requests "
+        "that wait in the queue.",
+        epilog=_EXAMPLES[kind],
     )
     @common_options
     @REPORT
@@ -97,32 +105,38 @@ def _compaction(kind: CompactionType, job: str) -> click.Command:
         type=click.Choice([order.value for order in Order]),
         default="deltas",
         show_default=True,
-        help="What goes first.",
+        help="Order of work: most deltas, most bytes in deltas, longest unchanged, or by name.",
     )
-    @click.option("--max-partitions", type=click.IntRange(min=0), help="Start no more than these.")
-    @click.option("--max-bytes", type=Size(), help="Start no more input bytes than these, e.g. 100g.")
-    @click.option("--time-budget", type=Duration(), help="Start nothing after this time, e.g. 2h.")
     @click.option(
-        "--lock-timeout", type=Duration(), help="How long two renames wait for readers (Hive 3.1); default: 30s."
+        "--max-partitions", metavar="N", type=click.IntRange(min=0), help="Start no more than N tables and partitions."
     )
-    @click.option("--dry-run", is_flag=True, help="Show the plan, change nothing.")
-    @click.option("--force", is_flag=True, help="Accepted as in the other jobs; a named table is never held back.")
+    @click.option("--max-bytes", type=Size(), help="Start no more than so many bytes of input, e.g. 100g.")
+    @click.option("--time-budget", type=Duration(), help="Start nothing after so long, e.g. 2h.")
     @click.option(
-        "--minor-as-major-bytes", type=Size(), help="A mixed minor is a major up to this base size; 0: never."
+        "--lock-timeout",
+        type=Duration(),
+        help="How long a publication by two renames waits for readers (Hive 3.1); default: 30s.",
+    )
+    @click.option("--dry-run", is_flag=True, help="Show the plan and its reasons; change nothing.")
+    @click.option("--force", is_flag=True, help="No effect here: accepted because other jobs have it.")
+    @click.option(
+        "--minor-as-major-bytes",
+        type=Size(),
+        help="Base size up to which a minor of deltas and deletes runs as a major; 0: never.",
     )
     @click.option(
         "--verify",
         is_flag=False,
         flag_value="all",
         metavar="[all|sample=SHARE]",
-        help="Compare each result with what it was made of, by a second reader, before any reader sees it (on S3 "
-        "without Hive 4's transactions: right after, before anything is cleaned): all buckets, or a share of them such "
-        "as sample=0.1. Needs acidlib[verify].",
+        help="Compare each result with its inputs by a second reader before it is published: all buckets, or a share "
+        "of them such as sample=0.1. On S3 without Hive 4's transactions: right after, before cleaning. Needs "
+        "acidlib[verify].",
     )
     @click.option(
         "--release-held",
         is_flag=True,
-        help="Go on at places that are held because a verification failed: the operator says that the result is right.",
+        help="Lift the quarantine of a named place whose verification failed: the operator has checked the result.",
     )
     def command(
         *,
@@ -195,13 +209,13 @@ def _compaction(kind: CompactionType, job: str) -> click.Command:
             click.Option(
                 ["--rebalance"],
                 is_flag=True,
-                help="Spread the rows evenly over the buckets of tables without CLUSTERED BY (Hive 4; new row ids).",
+                help="Spread rows evenly over the buckets of tables without CLUSTERED BY (Hive 4; new row ids).",
             ),
             click.Option(
                 ["--buckets"],
                 type=click.IntRange(1, MAX_BUCKET + 1),
                 metavar="N",
-                help="Into how many buckets --rebalance spreads the rows; default: as many as there are.",
+                help="Number of buckets for --rebalance, 1 to 4096; default: as many as there are.",
             ),
         )
     return command
@@ -211,14 +225,19 @@ major_compact = _compaction(CompactionType.MAJOR, "major_compact")
 minor_compact = _compaction(CompactionType.MINOR, "minor_compact")
 
 
-@click.command("initiator", cls=JobCommand, help="Look at all tables and queue what is over Hive's thresholds.")
+@click.command(
+    "initiator",
+    cls=JobCommand,
+    help="Look at all tables and queue a compaction for each place over Hive's thresholds.",
+    epilog=example("initiator --table 'sales.*' --dry-run"),
+)
 @common_options
 @REPORT
 @selection_options(everything=True)
 @YES
 @POOL
-@click.option("--dry-run", is_flag=True, help="Show the decisions, queue nothing.")
-@click.option("--force", is_flag=True, help="Also what the failed-attempt rule holds back.")
+@click.option("--dry-run", is_flag=True, help="Show the decisions and their reasons; queue nothing.")
+@click.option("--force", is_flag=True, help="Also queue places held back after failed attempts.")
 def initiator(
     *, environment: Environment, selection: Selection, interpretation: Interpretation, dry_run: bool, force: bool
 ) -> Any:
@@ -248,21 +267,32 @@ def initiator(
 @click.command(
     "cleaner",
     cls=JobCommand,
-    help="Remove what is obsolete for the recorded compactions, once nobody can be reading it.",
+    help="Remove the files that recorded compactions made obsolete, once no reader can need them.",
+    epilog=example("cleaner --dry-run"),
 )
 @common_options
 @REPORT
-@click.option("--location", metavar="URI", help="Only requests of this table or partition, without a metastore.")
-@click.option("--table", "tables", multiple=True, metavar="DB.NAME", help="Only these; globs; with a metastore.")
-@click.option("--exclude", multiple=True, metavar="DB.NAME", help="Not these; globs; with a metastore.")
-@click.option("--partition", "partitions", multiple=True, metavar="K=GLOB", help="Only these; with a metastore.")
-@click.option("--retention", type=Duration(), help="How long to leave what was made obsolete, e.g. 1d.")
-@click.option("--trash", is_flag=True, help="Move to the trash (HDFS: the user's) instead of deleting.")
-@click.option("--force", is_flag=True, help="Also where Hive's own cleaner is on; never past a safety check.")
-@click.option("--dry-run", is_flag=True, help="Show what would go, remove nothing.")
-@click.option("--orphans", is_flag=True, help="Instead, list what belongs to nobody, such as staging of dead runs.")
-@click.option("--warehouse", metavar="URI", help="With --orphans and without a metastore: all tables below it.")
-@click.option("--older-than", type=Duration(), help="With --orphans: unchanged for so long.  [default: 3d]")
+@click.option("--location", metavar="URI", help="Only requests of this table or partition.")
+@click.option(
+    "--table", "tables", multiple=True, metavar="DB.NAME", help="Only these tables of a metastore; globs; repeatable."
+)
+@click.option("--exclude", multiple=True, metavar="DB.NAME", help="Not these tables; globs; repeatable.")
+@click.option(
+    "--partition", "partitions", multiple=True, metavar="K=GLOB", help="Only these partitions; globs; repeatable."
+)
+@click.option("--retention", type=Duration(), help="How long to keep obsolete files, e.g. 1d.")
+@click.option("--trash", is_flag=True, help="Move files to the trash (on HDFS the user's) instead of deleting them.")
+@click.option(
+    "--force", is_flag=True, help="Clean although Hive's own cleaner is on; every safety check still applies."
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be removed; remove nothing.")
+@click.option(
+    "--orphans",
+    is_flag=True,
+    help="List orphans instead: files that no run and no table owns, such as staging of crashed runs.",
+)
+@click.option("--warehouse", metavar="URI", help="With --orphans: look at all tables below this directory.")
+@click.option("--older-than", type=Duration(), help="With --orphans: unchanged for so long; default: 3d.")
 @click.option("--delete", is_flag=True, help="With --orphans: remove them.")
 @IF_EXISTS
 def cleaner(
@@ -329,15 +359,18 @@ def cleaner(
 @click.command(
     "undo",
     cls=JobCommand,
-    help="Take back the result of a compaction while all that it was made of is there: it is moved out of readers' "
-    "sight, and they read its inputs again. REQUEST is the number of the compaction in the queue.",
+    help="Take back the result of a compaction, as long as all its inputs still exist. The result is moved out of "
+    "readers' sight, and they read the inputs again. REQUEST is the number of the compaction in the queue.",
+    epilog=example("undo 17 --dry-run"),
 )
 @common_options
 @click.argument("request", type=click.IntRange(min=1))
 @click.option(
-    "--nobody-reads", is_flag=True, help="Nobody reads the place now; without a metastore only you can know that."
+    "--nobody-reads", is_flag=True, help="State that no reader is at work there, which only the operator can know."
 )
-@click.option("--dry-run", is_flag=True, help="Show what would be moved, and what readers would read; change nothing.")
+@click.option(
+    "--dry-run", is_flag=True, help="Show what would be moved, and what readers would read then; change nothing."
+)
 def undo(*, environment: Environment, request: int, nobody_reads: bool, dry_run: bool) -> Any:
     """Undo one compaction."""
     if environment.metastore and nobody_reads:
@@ -361,8 +394,9 @@ def undo(*, environment: Environment, request: int, nobody_reads: bool, dry_run:
 @click.command(
     "cancel",
     cls=JobCommand,
-    help="Withdraw requests that wait and are not worked on yet, as Hive's ABORT COMPACTIONS does. REQUEST is the "
-    "number of one in the queue.",
+    help="Withdraw requests that no worker has taken yet, as Hive's ABORT COMPACTIONS does. REQUEST is the number of a "
+    "request in the queue.",
+    epilog=example("cancel 17 18"),
 )
 @common_options
 @click.argument("requests", metavar="REQUEST...", type=click.IntRange(min=1), nargs=-1, required=True)
@@ -380,23 +414,34 @@ def cancel(*, environment: Environment, requests: tuple[int, ...], dry_run: bool
     raise SystemExit(EXIT_NOT_DONE if len(found) == 1 else EXIT_SOME_FAILED)
 
 
+_STATES = [*(state.label.replace(" ", "-") for state in State), UNDONE]
+
+
 @click.command(
     "show_compactions",
     cls=JobCommand,
-    help="Show compaction requests: those that wait, work or await cleaning, and the history.",
+    help="Show the compaction requests that wait, run or await cleaning, and the history. With PLACE, a table or a "
+    "directory, show that place instead: see acidlib show-place --help.",
+    epilog=example("show --state failed --limit 20"),
 )
 @common_options
-@click.option("--table", "tables", multiple=True, metavar="DB.NAME", help="Only these; globs; repeatable.")
+@click.option("--table", "tables", multiple=True, metavar="DB.NAME", help="Only these tables; globs; repeatable.")
 @click.option(
     "--state",
     "states",
     multiple=True,
-    type=click.Choice([*(state.label.replace(" ", "-") for state in State), UNDONE]),
-    help="Only requests in this state; repeatable.",
+    metavar="STATE",
+    type=click.Choice(_STATES),
+    help=f"Only requests in this state; repeatable: {', '.join(_STATES)}.",
 )
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="No more than the newest N of them.")
-@click.option("--hive", is_flag=True, help="In the columns of Hive's SHOW COMPACTIONS, with a tab between them.")
-@click.option("--blockers", "show_blockers", is_flag=True, help="Show what keeps requests from being cleaned instead.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the newest N requests.")
+@click.option("--hive", is_flag=True, help="Print the columns of Hive's SHOW COMPACTIONS, separated by tabs.")
+@click.option(
+    "--blockers",
+    "show_blockers",
+    is_flag=True,
+    help="Show instead which transactions and locks keep requests from being cleaned.",
+)
 def show_compactions(
     *,
     environment: Environment,
@@ -441,8 +486,9 @@ def show_compactions(
 @click.command(
     "show_place",
     cls=JobCommand,
-    help="Show the directories of a place: what readers read, what is obsolete or not read, and why. PLACE is a "
-    "location, or DB.NAME or DB.NAME/K=V of a metastore.",
+    help="Show the directories of a place: those that readers read, those that are obsolete or ignored, and why. PLACE "
+    "is a location, or DB.NAME or DB.NAME/K=V of a metastore.",
+    epilog=example("show-place sales.orders/ds=2026-01-31"),
 )
 @common_options
 @PLACE
@@ -472,8 +518,9 @@ _AS_THEY_ARE = {"spark.ui.showConsoleProgress": "false", "spark.python.daemon.mo
 @click.command(
     "doctor",
     cls=JobCommand,
-    help="Look at Java, Python, Spark, kernels, executors, the metastore, Hive's own compactor, clocks, rights and the "
-    "promises of stores, and the queue. Each line is ok, or says what to do.",
+    help="Check that jobs can work here: Java, Python, Spark, kernels, executors, the metastore, Hive's own compactor, "
+    "clocks, rights, the promises of stores, and the queue. Each line is ok, or says what to do.",
+    epilog=example("doctor --metastore-uri thrift://host:9083"),
 )
 @common_options
 @click.option(
@@ -481,7 +528,7 @@ _AS_THEY_ARE = {"spark.ui.showConsoleProgress": "false", "spark.python.daemon.mo
     "locations",
     metavar="URI",
     multiple=True,
-    help="A directory of tables to look at besides the metastore's warehouse; repeatable.",
+    help="Directory of tables to check besides the metastore's warehouse; repeatable.",
 )
 def doctor(*, environment: Environment, locations: tuple[str, ...]) -> Any:
     """Print all checks; exit status 1 when anything is wrong."""
@@ -513,31 +560,41 @@ def doctor(*, environment: Environment, locations: tuple[str, ...]) -> Any:
     raise SystemExit(EXIT_NOT_DONE if document["totals"]["wrong"] else EXIT_DONE)
 
 
-@click.command("status", cls=JobCommand, help="Show how all tables are doing, and what is wrong. Changes nothing.")
+@click.command(
+    "status",
+    cls=JobCommand,
+    help="Show the state of all tables, and each problem. Changes nothing.",
+    epilog=example("status --fail-on error --report status.html"),
+)
 @common_options
 @REPORT
-@click.option("--location", metavar="URI", help="Only this table or partition, without a metastore.")
-@click.option("--warehouse", metavar="URI", help="Only tables below this directory, without a metastore.")
-@click.option("--table", "tables", multiple=True, metavar="DB.NAME", help="Only these; globs; repeatable.")
-@click.option("--exclude", multiple=True, metavar="DB.NAME", help="Not these; globs; repeatable.")
-@click.option("--partition", "partitions", multiple=True, metavar="K=GLOB", help="Only these; repeatable.")
+@click.option("--location", metavar="URI", help="Directory of one table or one partition.")
+@click.option("--warehouse", metavar="URI", help="Directory of databases and tables.")
+@click.option("--table", "tables", multiple=True, metavar="DB.NAME", help="Only these tables; globs; repeatable.")
+@click.option("--exclude", multiple=True, metavar="DB.NAME", help="Not these tables; globs; repeatable.")
+@click.option(
+    "--partition", "partitions", multiple=True, metavar="K=GLOB", help="Only these partitions; globs; repeatable."
+)
 @write_ids_options
 @IF_EXISTS
 @click.option(
     "--places",
+    metavar="N",
     type=click.IntRange(min=0),
     default=1000,
     show_default=True,
-    help="List no more places than these, those with requests first; 0: none.",
+    help="List at most N places, those with requests first; 0: none.",
 )
 @click.option(
     "--fail-on",
     type=click.Choice(["warning", "error", "never"]),
     default="warning",
     show_default=True,
-    help="From what on the exit status is not 0.",
+    help="Level of problems from which the exit status is not 0.",
 )
-@click.option("--metrics-file", metavar="FILE", help="Write metrics for node exporter there; ends in .prom.")
+@click.option(
+    "--metrics-file", metavar="FILE", help="Write metrics for node exporter to this file, whose name ends in .prom."
+)
 def status(
     *,
     environment: Environment,
@@ -583,9 +640,12 @@ def status(
 
 
 @click.command(
-    "quickstart", cls=JobCommand, help="Compact a copy of two tables that real Hive wrote, and show each step."
+    "quickstart",
+    cls=JobCommand,
+    help="Compact a copy of two tables that real Hive wrote, and show each step.",
+    epilog=example("quickstart --keep"),
 )
-@click.option("--keep", is_flag=True, help="Keep the directory of the copy and its queue, and say where it is.")
+@click.option("--keep", is_flag=True, help="Keep the directory of the copy and its queue, and print where it is.")
 def quickstart(*, keep: bool) -> None:
     """Run the whole story; exit status 1 when anything is not as it has to be."""
     words_are_right()

@@ -47,7 +47,8 @@ if TYPE_CHECKING:
 class Job:
     """A job: a command, a line in `JOBS`, and unless it is for `acidlib` alone a file in jobs/.
 
-    name     as the command `acidlib` has it
+    name     of the command, as in `acidlib NAME`
+    group    of commands, under which `acidlib --help` lists it
     module   of the file, and the name in the module `code`
     summary  one line about it
     spark    options of spark-submit mean something to it
@@ -56,6 +57,7 @@ class Job:
     """
 
     name: str
+    group: str
     module: str
     summary: str
     spark: bool = True
@@ -69,24 +71,75 @@ class Job:
         return command
 
 
+_EVERYDAY, _OPERATION, _SET_UP = "Everyday", "Operation", "Set-up"
+
 JOBS: Sequence[Job] = (
-    Job(name="major-compact", module="major_compact", summary="Merge base and deltas of tables into a new base."),
-    Job(name="minor-compact", module="minor_compact", summary="Merge deltas of tables into one."),
-    Job(name="initiator", module="initiator", summary="Look at all tables and queue what is over Hive's thresholds."),
-    Job(name="cleaner", module="cleaner", summary="Remove what compactions made obsolete."),
-    Job(name="undo", module="undo", summary="Take the result of a compaction back.", stays=True),
-    Job(name="cancel", module="cancel", summary="Withdraw requests that wait in the queue.", spark=False),
-    Job(name="show", module="show_compactions", summary="Show the queue and its history.", spark=False),
     Job(
-        name="show-place",
-        module="show_place",
-        summary="Show what is in a table, and what readers read of it.",
+        name="major-compact",
+        group=_EVERYDAY,
+        module="major_compact",
+        summary="Merge the base and deltas of tables into a new base.",
+    ),
+    Job(name="minor-compact", group=_EVERYDAY, module="minor_compact", summary="Merge the deltas of tables into one."),
+    Job(
+        name="initiator",
+        group=_EVERYDAY,
+        module="initiator",
+        summary="Queue the tables and partitions over Hive's thresholds.",
+    ),
+    Job(name="cleaner", group=_EVERYDAY, module="cleaner", summary="Remove the files that compactions made obsolete."),
+    Job(
+        name="status",
+        group=_OPERATION,
+        module="status",
+        summary="Show the state of all tables, and each problem.",
         stays=True,
     ),
-    Job(name="doctor", module="doctor", summary="Look whether jobs can work here.", stays=True, file=False),
-    Job(name="status", module="status", summary="Show how all tables are doing, and what is wrong.", stays=True),
+    Job(
+        name="show",
+        group=_OPERATION,
+        module="show_compactions",
+        summary="Show the queue and its history.",
+        spark=False,
+    ),
+    Job(
+        name="show-place",
+        group=_OPERATION,
+        module="show_place",
+        summary="Show the directories of a table, and which of them readers read.",
+        stays=True,
+    ),
+    Job(
+        name="cancel",
+        group=_OPERATION,
+        module="cancel",
+        summary="Withdraw requests that wait in the queue.",
+        spark=False,
+    ),
+    Job(
+        name="undo",
+        group=_OPERATION,
+        module="undo",
+        summary="Take the result of a compaction back.",
+        stays=True,
+    ),
+    Job(
+        name="quickstart",
+        group=_SET_UP,
+        module="quickstart",
+        summary="Show each step on a copy of two tables that Hive wrote.",
+    ),
+    Job(
+        name="doctor",
+        group=_SET_UP,
+        module="doctor",
+        summary="Check that jobs can work here.",
+        stays=True,
+        file=False,
+    ),
     Job(
         name="warm",
+        group=_SET_UP,
         module="warm",
         summary="Compile the kernels, once for an installation.",
         spark=False,
@@ -95,14 +148,15 @@ JOBS: Sequence[Job] = (
     ),
     Job(
         name="pack",
+        group=_SET_UP,
         module="pack",
-        summary="Make one archive for --archives.",
+        summary="Make one archive of the installation for --archives.",
         spark=False,
         file=False,
         code="acidlib.cli.pack",
     ),
-    Job(name="quickstart", module="quickstart", summary="Show each step on a copy of two tables that Hive wrote."),
 )
+"""All jobs, in the order of use."""
 
 
 def job_named(name: str) -> Job | None:

@@ -21,6 +21,7 @@ from click.shell_completion import CompletionItem
 
 from acidlib import __version__
 from acidlib.cli.command import HELP_OPTIONS, JobCommand, Machine
+from acidlib.cli.help import HelpedCommand
 from acidlib.cli.launch import (
     JOBS,
     Job,
@@ -73,7 +74,7 @@ def main() -> None:
         sys.exit(_EXIT_USAGE if isinstance(error, UsageError) else EXIT_NOT_DONE)
 
 
-class Commands(click.Group):
+class Commands(HelpedCommand, click.Group):
     """The jobs of the table. None is loaded before it is asked for."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -114,6 +115,16 @@ class Commands(click.Group):
         sparks = [CompletionItem(option) for option in OPTIONS if option.startswith(incomplete)]
         return [*super().shell_complete(ctx, incomplete), *(sparks if incomplete.startswith("-") else ())]
 
+    def panels(self, ctx: click.Context) -> list[Any]:
+        """Return a panel for each group of commands, and one for the options."""
+        from rich_click import RichCommandPanel
+
+        groups = dict.fromkeys(job.group for job in JOBS)
+        commands = [
+            RichCommandPanel(group, commands=[job.name for job in JOBS if job.group == group]) for group in groups
+        ]
+        return [*commands, *super().panels(ctx)]
+
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Show whose options stand where."""
         formatter.write_usage(ctx.command_path, "[OPTIONS OF SPARK-SUBMIT] COMMAND [OPTIONS]")
@@ -151,9 +162,17 @@ class _Started(click.Command):
     "acidlib",
     cls=Commands,
     context_settings=HELP_OPTIONS,
-    help="Compaction of Hive ACID tables with Spark. What stands before COMMAND is for spark-submit, what stands "
-    "behind it is for the command: acidlib --master yarn major-compact --time-budget 40m. COMMAND -h shows its "
-    "options.",
+    help="Compact Hive ACID tables with Spark. Options before COMMAND are those of spark-submit, options behind it are "
+    "the command's: acidlib COMMAND --help shows them.",
+    epilog="""\
+Examples:
+  acidlib quickstart
+  acidlib major-compact --table sales.orders --dry-run
+  acidlib --master yarn major-compact --time-budget 40m
+
+Completion in bash:
+  eval "$(_ACIDLIB_COMPLETE=bash_source acidlib)"
+""",
 )
 @click.version_option(__version__, prog_name="acidlib", message="%(prog)s %(version)s")
 def group() -> None:

@@ -71,7 +71,7 @@ REPORT = click.option(
     "--report",
     metavar="FILE",
     type=click.Path(path_type=Path, readable=False),
-    help="Also draw the result as a page for a browser (pip install 'acidlib[report]').",
+    help="Also draw the result as a page for a browser there. Needs acidlib[report].",
 )
 """An option that `common_options` understands where a job has it."""
 
@@ -85,16 +85,28 @@ def common_options(function: _Command) -> _Command:
     @click.option(
         "--metastore-uri",
         metavar="URI,…",
-        help="thrift://host:9083 or zookeeper://host:2181/node, several for failover; default: hive-site.xml; none.",
+        help="thrift://host:9083, zookeeper://host:2181/node, several of them for failover, or none; "
+        "default: that of hive-site.xml.",
     )
-    @click.option("--queue-url", envvar="ACIDLIB_QUEUE_URL", help="Database of the queue; default: a SQLite file.")
-    @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="A setting by Hive's name.")
+    @click.option(
+        "--queue-url",
+        metavar="URL",
+        envvar="ACIDLIB_QUEUE_URL",
+        help="Database of the queue, in SQLAlchemy's form; default: a SQLite file.",
+    )
+    @click.option(
+        "--set",
+        "assignments",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Set a setting by its name; repeatable.",
+    )
     @click.option(
         "--output",
         type=click.Choice(["text", "json"]),
         default="text",
         show_default=True,
-        help="What goes to standard output.",
+        help="Form of the result on standard output.",
     )
     @click.option(
         "--log-format",
@@ -102,14 +114,15 @@ def common_options(function: _Command) -> _Command:
         default="auto",
         show_default=True,
         envvar="ACIDLIB_LOG_FORMAT",
-        help="Lines on standard error: words; full, with time, level, run and place; json. auto: words on a terminal.",
+        help="Form of lines on standard error: words; full, which adds time, level, run and place; json. auto: words "
+        "on a terminal, else full.",
     )
     @click.option(
         "--log-file",
         metavar="FILE",
         expose_value=False,
         callback=_not_here,
-        help="All output is appended there; standard error has only problems, a line for each.",
+        help="Append all output to this file, and leave only problems on standard error, a line for each.",
     )
     @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
     @functools.wraps(function)
@@ -148,26 +161,37 @@ def common_options(function: _Command) -> _Command:
 IF_EXISTS = click.option(
     "--if-exists",
     is_flag=True,
-    help="Nothing to do, instead of an error, where a named table or location, or any such partition, does not exist.",
+    help="Succeed without work if a named table, location or partition does not exist.",
 )
 
 
 def write_ids_options(function: _Command) -> _Command:
     """Add what states which write ids are committed in directories; see `stated_of`."""
     for option in (
-        click.option("--all-committed", is_flag=True, help="Nobody writes, nothing is open, nothing was aborted."),
         click.option(
-            "--write-ids-file", type=click.Path(path_type=Path, readable=False), help="The same, a line per table."
+            "--all-committed",
+            is_flag=True,
+            help="State that no writer is at work, no transaction is open and none was rolled back.",
         ),
-        click.option("--write-ids", metavar="TEXT", help="Which write ids are committed, in Hive's format."),
+        click.option(
+            "--write-ids-file",
+            metavar="FILE",
+            type=click.Path(path_type=Path, readable=False),
+            help="State which write ids are committed: a line per table.",
+        ),
+        click.option(
+            "--write-ids", metavar="TEXT", help="State which write ids are committed, in Hive's format, for one table."
+        ),
     ):
         function = option(function)
     return function
 
 
 PLACE = click.argument("place", required=False)
-YES = click.option("--yes", is_flag=True, help="--all-committed is so of each table, where several are meant.")
-POOL = click.option("--pool", metavar="NAME", help="Requests of this pool of a Hive 4 metastore; default: the setting.")
+YES = click.option("--yes", is_flag=True, help="Confirm that --all-committed holds for each of several tables.")
+POOL = click.option(
+    "--pool", metavar="NAME", help="Take requests of this pool (Hive 4); default: hive.compactor.worker.pool."
+)
 """With PLACE and YES: what `selection_options` understands where a job has it.
 
 PLACE is another way to give --location, or --table with --partition.
@@ -181,12 +205,20 @@ def selection_options(*, everything: bool) -> Callable[[_Command], _Command]:
     """
 
     def decorate(function: _Command) -> _Command:
-        @click.option("--warehouse", metavar="URI", help="A directory of databases and tables, without a metastore.")
-        @click.option("--location", metavar="URI", help="One table or one partition, without a metastore.")
-        @click.option("--table", "tables", multiple=True, metavar="DB.NAME", help="Only these; globs; repeatable.")
-        @click.option("--exclude", multiple=True, metavar="DB.NAME", help="Not these; globs; repeatable.")
-        @click.option("--partition", "partitions", multiple=True, metavar="K=GLOB", help="Only these; repeatable.")
-        @click.option("--idle", type=Duration(), help="Only what has not changed for so long, e.g. 1d.")
+        @click.option("--warehouse", metavar="URI", help="Directory of databases and tables.")
+        @click.option("--location", metavar="URI", help="Directory of one table or one partition.")
+        @click.option(
+            "--table", "tables", multiple=True, metavar="DB.NAME", help="Only these tables; globs; repeatable."
+        )
+        @click.option("--exclude", multiple=True, metavar="DB.NAME", help="Not these tables; globs; repeatable.")
+        @click.option(
+            "--partition",
+            "partitions",
+            multiple=True,
+            metavar="K=GLOB",
+            help="Only these partitions; globs; repeatable.",
+        )
+        @click.option("--idle", type=Duration(), help="Only partitions unchanged for so long, e.g. 1d.")
         @IF_EXISTS
         @write_ids_options
         @click.option(
@@ -194,13 +226,22 @@ def selection_options(*, everything: bool) -> Callable[[_Command], _Command]:
             type=click.Choice(["auto", "3", "4"]),
             default="auto",
             show_default=True,
-            help="Whose names and rules hold.",
+            help="Hive generation whose file names and rules apply.",
         )
-        @click.option("--table-kind", type=click.Choice(["full", "insert-only"]), help="Where files cannot prove it.")
         @click.option(
-            "--columns", metavar="'NAME TYPE, …'", help="The table's columns, where its files disagree in them."
+            "--table-kind",
+            type=click.Choice(["full", "insert-only"]),
+            help="Kind of table, when its files do not show it.",
         )
-        @click.option("--visibility-txn", type=click.IntRange(min=1), help="A committed transaction for the names.")
+        @click.option(
+            "--columns", metavar="'NAME TYPE, …'", help="Columns of the table, when its files differ in them."
+        )
+        @click.option(
+            "--visibility-txn",
+            metavar="N",
+            type=click.IntRange(min=1),
+            help="Committed transaction id used in result names (Hive 4).",
+        )
         @functools.wraps(function)
         def wrapped(
             *,

@@ -10,11 +10,17 @@ from pathlib import Path
 import click
 
 from acidlib.cli.command import JobCommand
+from acidlib.cli.help import example
 from acidlib.errors import RefusedError, RetryError
 from acidlib.wording import human_bytes
 
 
-@click.command("warm", cls=JobCommand, help="Compile the kernels, once for an installation and a kind of processor.")
+@click.command(
+    "warm",
+    cls=JobCommand,
+    help="Compile the kernels, once for an installation and a kind of processor.",
+    epilog=example("warm"),
+)
 def warm() -> None:
     """Compile what is not compiled yet; where that is kept, a line on standard error says."""
     from acidlib.rewrite.warm import main as compile_all
@@ -28,14 +34,19 @@ _NOT_PACKED = ("*/site-packages/pyspark/jars/*", "*/site-packages/pyspark/exampl
 _ENDING = ".tar.gz"
 
 
-@click.command("pack", cls=JobCommand, help="Make one archive of this Python environment, with compiled kernels.")
+@click.command(
+    "pack",
+    cls=JobCommand,
+    help="Make one archive of this Python environment, with compiled kernels, for spark-submit's --archives.",
+    epilog=example("pack acidlib.tar.gz"),
+)
 @click.argument("output", type=click.Path(path_type=Path), default=f"acidlib{_ENDING}")
 @click.option(
     "--python-prefix",
     metavar="DIR",
-    help="Where Python itself is on the machines of the cluster, e.g. /usr; default: where it is here.",
+    help="Folder of Python itself on the machines of the cluster, e.g. /usr; default: that of this machine.",
 )
-@click.option("--force", is_flag=True, help="Replace an archive that is there.")
+@click.option("--force", is_flag=True, help="Replace an archive that exists.")
 def pack(*, output: Path, python_prefix: str | None, force: bool) -> None:
     """Make the archive, and tell how it is used."""
     if not output.name.endswith(_ENDING):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from click.testing import CliRunner, Result
 
 from acidlib.cli import launch
 from acidlib.cli import main as command
+from acidlib.cli.help import OPTION_GROUPS
 from acidlib.cli.launch import JOBS, Job
 from acidlib.documents import ROOT
 from acidlib.errors import RefusedError
@@ -82,6 +84,31 @@ assert not loaded, loaded
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert all(f"  {job.name} " in ran.stdout and job.summary in ran.stdout for job in JOBS)
+
+
+def test_help_shows_each_option_once_and_an_example_that_is_understood() -> None:
+    grouped = [name for names in OPTION_GROUPS.values() for name in names]
+    assert len(set(grouped)) == len(grouped)
+    taken = {option.opts[-1] for job in JOBS for option in job.load().params if isinstance(option, click.Option)}
+    assert set(grouped) == taken | {"--version", "--help"}
+    for job in JOBS:
+        text = called(job.name, "--help").output
+        options = {option.opts[-1] for option in job.load().params if isinstance(option, click.Option)}
+        shown = re.findall(r"^  (?:-h, )?(--[a-z-]+)", text, flags=re.MULTILINE)
+        assert sorted(shown) == sorted([*options, "--help"])
+        _, _, example = text.partition("\nExample:\n  acidlib ")
+        name, *words = shlex.split(example)
+        assert name == job.name
+        job.load().make_context(name, words).close()
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_help_is_plain_text_as_wide_as_the_terminal(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    text = called("major-compact", "--help").output
+    assert "\x1b" not in text
+    lines = text.partition("\nExample:")[0].splitlines()
+    assert columns - 10 <= max(map(len, lines)) <= columns
 
 
 def test_every_file_in_jobs_is_in_the_table() -> None:

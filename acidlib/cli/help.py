@@ -1,0 +1,83 @@
+"""The help of commands: options in groups, in the order in which a person needs them, drawn by rich-click.
+
+rich-click is loaded when help is printed, so that no other start of a command waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+OPTION_GROUPS: Mapping[str, Sequence[str]] = {
+    "Tables and partitions": (
+        *("--table", "--partition", "--exclude", "--idle", "--if-exists"),
+        *("--state", "--limit", "--blockers"),
+    ),
+    "What to do, and how much": (
+        *("--dry-run", "--order", "--max-partitions", "--max-bytes", "--time-budget", "--verify"),
+        *("--rebalance", "--buckets"),
+        *("--retention", "--trash", "--orphans", "--older-than", "--delete"),
+        *("--fail-on", "--places", "--python-prefix", "--keep"),
+    ),
+    "Metastore and queue": ("--metastore-uri", "--queue-url", "--pool", "--set"),
+    "Without a metastore": (
+        *("--location", "--warehouse", "--all-committed", "--yes", "--write-ids", "--write-ids-file"),
+        *("--hive-version", "--table-kind", "--columns", "--visibility-txn", "--nobody-reads"),
+    ),
+    "Output": ("--output", "--hive", "--report", "--metrics-file", "--log-file", "--log-format"),
+    "Advanced": (
+        "--lock-timeout",
+        "--minor-as-major-bytes",
+        "--release-held",
+        "--force",
+        "--debug",
+        "--version",
+        "--help",
+    ),
+}
+"""The groups of options by title, with all options of all commands in the order of help."""
+_FEW = 4
+"""A command with at most so many options shows them in one group."""
+
+
+def example(line: str) -> str:
+    """Return the last lines of a command's help: one line of a shell that is worth trying."""
+    return f"Example:\n  acidlib {line}"
+
+
+class HelpedCommand(click.Command):
+    """A command whose help shows options by `OPTION_GROUPS`, and at the end its epilog as it is written."""
+
+    def get_help(self, ctx: click.Context) -> str:
+        """Return the help, as wide as the terminal; in colours on a terminal alone."""
+        from rich.padding import Padding
+        from rich.text import Text
+        from rich_click import RichHelpConfiguration, RichHelpFormatter
+
+        config = RichHelpConfiguration(
+            theme="default-slim",
+            enable_theme_env_var=False,
+            options_table_column_types=["opt_all_metavar", "help"],
+            options_table_help_sections=["help", "required", "default", "envvar"],
+            default_string="\\[default: {}]",
+            envvar_string="\\[variable: {}]",
+        )
+        formatter = RichHelpFormatter(config=config)
+        self.format_usage(ctx, formatter)
+        formatter.write(Padding(Text(self.help or ""), (0, 0, 1, 2)))
+        for panel in self.panels(ctx):
+            formatter.write(panel.render(self, ctx, formatter))
+        formatter.write(Text(self.epilog or ""), soft_wrap=True)
+        return "\n".join(line.rstrip() for line in formatter.getvalue().rstrip().splitlines())
+
+    def panels(self, ctx: click.Context) -> list[Any]:
+        """Return the panels of rich-click for the options."""
+        from rich_click import RichOptionPanel
+
+        own = {name for option in self.get_params(ctx) for name in option.opts}
+        groups = {title: [name for name in names if name in own] for title, names in OPTION_GROUPS.items()}
+        if sum(map(len, groups.values())) <= _FEW:
+            groups = {"Options": [name for names in groups.values() for name in names]}
+        return [RichOptionPanel(title, options=names) for title, names in groups.items() if names]
