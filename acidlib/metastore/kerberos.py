@@ -1,12 +1,11 @@
-"""Logging in with Kerberos: tickets by a keytab or out of the caller's cache, SASL's mechanism GSSAPI with them, and
-what went wrong in one line that says what helps.
+"""Kerberos logins: tickets from a keytab or the user's cache, SASL's mechanism GSSAPI, and errors with their remedies.
 
-Source: RFC 4752 for the messages, MIT Kerberos for how credentials are found. Of the numbers of errors: RFC 4120 for
-those below 128; MIT Kerberos `krb5_err.et` for the others, where the first one is -1765328384, and
-`gssapi_err_krb5.et` for that of a name without keys.
+Source: RFC 4752 for the messages, MIT Kerberos for the search for credentials. Source of the error numbers: RFC 4120
+for those below 128; MIT Kerberos `krb5_err.et` for the others, where the first one is -1765328384, and
+`gssapi_err_krb5.et` for a name without keys.
 
-The module gssapi is an extra: it is loaded when a login is made. Its errors have a number (`maj_code`), the one that
-Kerberos gives it (`min_code`, 0: none), and texts for both.
+The module gssapi is an extra: it is loaded by the first login. Its errors have a number (`maj_code`), Kerberos' own
+number (`min_code`; 0: none), and texts for both.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ T = TypeVar("T")
 _LAYERS = {Protection.AUTHENTICATION: 1, Protection.INTEGRITY: 2, Protection.PRIVACY: 4}
 _SPNEGO = "1.3.6.1.5.5.2"
 _LARGEST_MESSAGE = (1 << 24) - 1
-# while the tickets of a keytab are fetched anew, nothing may look into their cache
+# while new tickets of a keytab are fetched, no other thread may read their cache
 _ONE_AT_A_TIME = threading.Lock()
 _renewals = itertools.count(1)
 
@@ -47,10 +46,11 @@ _KINIT = "run kinit, or give --principal and --keytab"
 _CACHE_VERSION = 0x0504
 
 
-class KerberosFailure(Exception):  # noqa: N818 - whoever logs in makes an error for users of it
-    """Kerberos said no; the text says what and, where that is known, what helps.
+class KerberosFailure(Exception):  # noqa: N818 - callers turn it into an error for users
+    """A refusal by Kerberos, with its reason and, where it is known, the remedy.
 
-    `passes`: nobody answered, so it may go well in a while. `has_ended`: the tickets were good once.
+    passes     no KDC answered: a later login may succeed
+    has_ended  the tickets have expired
     """
 
     def __init__(self, text: str, *, passes: bool = False, has_ended: bool = False) -> None:
@@ -60,24 +60,24 @@ class KerberosFailure(Exception):  # noqa: N818 - whoever logs in makes an error
 
 
 class GssapiClient:
-    """One login, and the messages over the connection that it was for; its steps are those of pure-sasl's client."""
+    """A login and the protection of the messages after it, with the interface of pure-sasl's client."""
 
     def __init__(self, options: SaslOptions, host: str) -> None:
-        """Find the tickets, also that for the service.
+        """Find the tickets, including that for the service.
 
-        Raises RefusedError where the module is missing, KerberosFailure.
+        Raises RefusedError without the module gssapi, KerberosFailure.
         """
         self.complete = False
         self._login = options.login
-        self._wanted = options.protection
+        self._allowed = options.protection
         self._layer = Protection.AUTHENTICATION
         self._service = ""
 
         def begin() -> bytes:
             gssapi = _module()
-            if options.host is None:  # as krb5.conf names the host
-                found = gssapi.Name(f"{options.service}@{host}", gssapi.NameType.hostbased_service)
-                text = str(found.canonicalize(gssapi.MechType.kerberos))
+            if options.host is None:  # krb5.conf may canonicalize the host's name
+                name = gssapi.Name(f"{options.service}@{host}", gssapi.NameType.hostbased_service)
+                text = str(name.canonicalize(gssapi.MechType.kerberos))
             else:
                 text = f"{options.service}/{options.host}"
             plain, _, realm = text.partition("@")
@@ -95,58 +95,61 @@ class GssapiClient:
                 | flags.integrity
                 | flags.confidentiality,
             )
-            return self._try(lambda: bytes(self._context.step() or b""))  # now with the name of the service
+            return self._try(lambda: bytes(self._context.step() or b""))  # its errors name the service
 
         self._first = _begun(lambda: self._try(begin), self._login)
 
     def process(self, challenge: bytes | None = None) -> bytes:
-        """Return the answer to what the server said; without that, what begins the login. Raises KerberosFailure."""
+        """Return the answer to a challenge; without one, the first message of the login. Raises KerberosFailure."""
         if challenge is None:
             return self._first
         if not self._context.complete:
-            return _heard(lambda: bytes(self._context.step(challenge) or b""))
-        offer = _heard(lambda: bytes(self._context.unwrap(challenge).message))
+            return _received(lambda: bytes(self._context.step(challenge) or b""))
+        offer = _received(lambda: bytes(self._context.unwrap(challenge).message))
         if len(offer) != 4:
             raise KerberosFailure("the server does not say how messages are to be protected")
-        self._layer = _chosen(offer[0], self._wanted)
+        self._layer = chosen_protection(offer[0], self._allowed)
         largest = 0 if self._layer is Protection.AUTHENTICATION else _LARGEST_MESSAGE
         choice = struct.pack(">I", _LAYERS[self._layer] << 24 | largest)
         self.complete = True
         return self._try(lambda: bytes(self._context.wrap(choice, False).message))
 
     def wrap(self, data: bytes) -> bytes:
-        """Return a message as it is sent: as it is, signed, or encrypted. Raises KerberosFailure."""
+        """Return a message to send: unchanged, signed, or encrypted. Raises KerberosFailure."""
         if self._layer is Protection.AUTHENTICATION:
             return data
         return self._try(lambda: bytes(self._context.wrap(data, self._layer is Protection.PRIVACY).message))
 
     def unwrap(self, data: bytes) -> bytes:
-        """Return a message as it was meant. Raises KerberosFailure for one that was changed on its way."""
+        """Return the plain text of a received message. Raises KerberosFailure if it was changed on its way."""
         if self._layer is Protection.AUTHENTICATION:
             return data
-        found = _heard(lambda: self._context.unwrap(data))
-        if self._layer is Protection.PRIVACY and not found.encrypted:
+        unwrapped = _received(lambda: self._context.unwrap(data))
+        if self._layer is Protection.PRIVACY and not unwrapped.encrypted:
             raise KerberosFailure("the server sent a message that is not encrypted")
-        return bytes(found.message)
+        return bytes(unwrapped.message)
 
     def _try(self, act: Callable[[], T]) -> T:
         return _tried(act, self._login, self._service)
 
 
-def _chosen(offered: int, wanted: tuple[Protection, ...]) -> Protection:
-    """Return the first wanted protection that the server offers; where none is wanted, the cheapest one."""
-    for one in wanted or tuple(Protection):
-        if _LAYERS[one] & offered:
-            return one
-    names = ", ".join(one.value for one in Protection if _LAYERS[one] & offered) or "nothing"
-    stated = ",".join(one.value for one in wanted) or "not set"
-    raise KerberosFailure(f"the server offers {names}, and hadoop.rpc.protection is {stated} here")
+def chosen_protection(offered: int, allowed: tuple[Protection, ...]) -> Protection:
+    """Return the first allowed protection in the bits that the server offers; the cheapest if all are allowed (empty).
+
+    Raises KerberosFailure if there is none.
+    """
+    for protection in allowed or tuple(Protection):
+        if _LAYERS[protection] & offered:
+            return protection
+    names = ", ".join(protection.value for protection in Protection if _LAYERS[protection] & offered) or "nothing"
+    setting = ",".join(protection.value for protection in allowed) or "not set"
+    raise KerberosFailure(f"the server offers {names}, and hadoop.rpc.protection is {setting} here")
 
 
-def negotiated(login: KerberosLogin, host: str) -> str:
-    """Return what the header Authorization says to a server behind HTTP that asks for Kerberos (RFC 4559, RFC 4178).
+def negotiate_header(login: KerberosLogin, host: str) -> str:
+    """Return the header Authorization for a server behind HTTP that demands Kerberos (RFC 4559, RFC 4178).
 
-    Good for one request. Raises as `GssapiClient` does.
+    It is valid for one request. Raises the errors of `GssapiClient`.
     """
     gssapi = _module()
     service = f"HTTP/{host}"
@@ -158,17 +161,17 @@ def negotiated(login: KerberosLogin, host: str) -> str:
         return bytes(context.step() or b"")
 
     def tokens() -> list[bytes]:
-        # what goes wrong, the other mechanism does not tell
+        # the Kerberos mechanism is tried first since SPNEGO does not report why it failed
         return [token(mechanism) for mechanism in (gssapi.MechType.kerberos, gssapi.OID.from_int_seq(_SPNEGO))]
 
-    made = _begun(lambda: _tried(tokens, login, service)[-1], login)
-    return f"Negotiate {base64.b64encode(made).decode()}"
+    last = _begun(lambda: _tried(tokens, login, service)[-1], login)
+    return f"Negotiate {base64.b64encode(last).decode()}"
 
 
 def _begun(begin: Callable[[], bytes], login: KerberosLogin) -> bytes:
-    """Return what begins a login. With a keytab whose tickets have ended the KDC gives new ones, or says why not.
+    """Return the first message of a login. With a keytab whose tickets have expired, get new ones from the KDC first.
 
-    By itself Kerberos goes on with what it has when the KDC does not answer, and asks again half a minute later.
+    By itself Kerberos uses expired tickets when the KDC does not answer, and asks it again half a minute later.
     """
     with _ONE_AT_A_TIME:
         try:
@@ -178,7 +181,7 @@ def _begun(begin: Callable[[], bytes], login: KerberosLogin) -> bytes:
                 raise
 
         def renew() -> None:
-            """Fetch tickets into a cache that has none yet, and put them in place of those that have ended."""
+            """Fetch tickets into an empty cache, and replace the expired ones with them."""
             fresh = _credentials(login, cache=f"{_cache(login)} {next(_renewals)}")
             fresh.store(store={"ccache": _cache(login)}, usage="initiate", overwrite=True)
 
@@ -187,17 +190,17 @@ def _begun(begin: Callable[[], bytes], login: KerberosLogin) -> bytes:
 
 
 def _tried(act: Callable[[], T], login: KerberosLogin, service: str) -> T:
-    """Return what `act` returns; KerberosFailure for what Kerberos says against it."""
+    """Return the result of `act`; raise KerberosFailure for an error of Kerberos."""
     try:
         return act()
     except _module().exceptions.GSSError as error:
-        if error.min_code - _FIRST in _NO_TICKET:  # the reason may be the keytab, of which Kerberos says nothing
-            _look_into_keytab(login)
+        if error.min_code - _FIRST in _NO_TICKET:  # the keytab may be the reason, which Kerberos does not mention
+            _check_keytab(login)
         raise failure_of(error, login, service=service, cached=cached_tickets(login)) from None
 
 
-def _heard(act: Callable[[], T]) -> T:
-    """Return what `act` makes of a message of the server; KerberosFailure for one that Kerberos does not take."""
+def _received(act: Callable[[], T]) -> T:
+    """Return the result of `act` on a message of the server; KerberosFailure for one that Kerberos rejects."""
     try:
         return act()
     except _module().exceptions.GSSError as error:
@@ -205,25 +208,24 @@ def _heard(act: Callable[[], T]) -> T:
 
 
 def keep_logged_in(login: KerberosLogin) -> None:
-    """Have the tickets of a keytab where all of this process that speaks Kerberos finds them, and new ones in time.
+    """Put the tickets of a keytab where all Kerberos clients in this process find them, and have them renewed in time.
 
-    They are in a cache of this process. Raises RefusedError for a keytab that cannot be used and where the module is
-    missing, RetryError where there are no tickets to be had.
+    They are in a cache of this process. Raises RefusedError for a keytab that cannot be used and without the module
+    gssapi, RetryError if the KDC gives no tickets.
     """
     if login.keytab is None or login.principal is None:
         return
     gssapi = _module()
     try:
         with _ONE_AT_A_TIME:
-            _ = _credentials(login).lifetime  # which fetches them
+            _ = _credentials(login).lifetime  # reading it fetches them
     except gssapi.exceptions.GSSError as error:
         failed = f"Cannot log in with Kerberos as {login.principal}:"
         try:
-            _look_into_keytab(login)
+            _check_keytab(login)
         except KerberosFailure as failure:
             raise RefusedError(f"{failed} {failure}") from None
-        why = failure_of(error, login, service="")
-        raise RetryError(f"{failed} {why}") from None
+        raise RetryError(f"{failed} {failure_of(error, login, service='')}") from None
     os.environ |= {"KRB5CCNAME": _cache(login), "KRB5_CLIENT_KTNAME": f"FILE:{login.keytab}"}
 
 
@@ -233,32 +235,32 @@ def _module() -> Any:
     except ImportError as error:
         raise RefusedError(
             f"Cannot log in to the metastore with Kerberos: the module gssapi cannot be loaded: {error}; "
-            "pip install 'acidlib[kerberos]' brings it, where a compiler and the headers of Kerberos are installed"
+            "pip install 'acidlib[kerberos]' installs it, if there are a compiler and the headers of Kerberos"
         ) from None
     return gssapi
 
 
 def _credentials(login: KerberosLogin, mechanism: Any = None, cache: str | None = None) -> Any:
-    """Return those of the keytab, in a cache of this process, or those that Kerberos has by itself.
+    """Return credentials from the keytab, in a cache of this process, or without one Kerberos' default credentials.
 
-    With a keytab each call fetches new tickets when half of the life of the old ones is over.
+    With a keytab each call fetches new tickets once half of the life of the old ones is over.
     """
     gssapi = _module()
-    given: dict[str, Any] = {}
+    source: dict[str, Any] = {}
     if login.principal is not None:
-        given["name"] = gssapi.Name(login.principal, gssapi.NameType.kerberos_principal)
+        source["name"] = gssapi.Name(login.principal, gssapi.NameType.kerberos_principal)
     if login.keytab is not None:
-        given["store"] = {"client_keytab": f"FILE:{login.keytab}", "ccache": cache or _cache(login)}
-    # for one mechanism alone: of several one that fails is left out, and its reason is not told
-    return gssapi.Credentials(usage="initiate", mechs=[mechanism or gssapi.MechType.kerberos], **given)
+        source["store"] = {"client_keytab": f"FILE:{login.keytab}", "ccache": cache or _cache(login)}
+    # a single mechanism: of several, a failing one is left out without its reason
+    return gssapi.Credentials(usage="initiate", mechs=[mechanism or gssapi.MechType.kerberos], **source)
 
 
 def _cache(login: KerberosLogin) -> str:
     return f"MEMORY:acidlib {login.principal} {login.keytab}"
 
 
-def _look_into_keytab(login: KerberosLogin) -> None:
-    """Raise KerberosFailure where the keytab cannot be used."""
+def _check_keytab(login: KerberosLogin) -> None:
+    """Raise KerberosFailure if the keytab cannot be used."""
     if login.keytab is None or login.principal is None:
         return
     gssapi = _module()
@@ -272,14 +274,14 @@ def _look_into_keytab(login: KerberosLogin) -> None:
 def failure_of(
     error: Any, login: KerberosLogin, *, service: str, cached: tuple[str, int | None] = ("", None)
 ) -> KerberosFailure:
-    """Return what an error means for a login to `service`; `cached` is what `cached_tickets` returns."""
+    """Return the failure of a login to `service` for an error of Kerberos; `cached` is from `cached_tickets`."""
     number = error.min_code - _FIRST
     owner, end = cached
     name = login.principal or owner or "this user"
     ended = "has ended" if end is None else f"ended at {datetime.fromtimestamp(end, UTC):%Y-%m-%d %H:%M:%S} UTC"
     locked = f"{name} is locked in the realm, or has expired there"
     no_ticket = f"there is no ticket{f' of {login.principal}' if login.principal else ''}; {_KINIT}"
-    known = {
+    reasons = {
         _NO_CLIENT: f"the realm knows no principal {name}",
         _NO_SERVICE: f"the realm knows no service {service}: does hive.metastore.kerberos.principal name the "
         "metastore's own?",
@@ -291,39 +293,39 @@ def failure_of(
         _NO_KDC_ANSWERS: "no KDC of the realm answers",
         _NO_DEFAULT_REALM: "krb5.conf names no default_realm; KRB5_CONFIG says which file is read",
     }
-    known |= dict.fromkeys(_SKEW, _CLOCKS) | dict.fromkeys(_LOCKED, locked) | dict.fromkeys(_NO_TICKET, no_ticket)
+    reasons |= dict.fromkeys(_SKEW, _CLOCKS) | dict.fromkeys(_LOCKED, locked) | dict.fromkeys(_NO_TICKET, no_ticket)
     if login.keytab is not None:
-        known[_TICKET_ENDED] = f"a ticket that was fetched now has ended already: {_CLOCKS}"
-        wrong = f"the keys of {name} in {login.keytab} are not those of the realm: have the keytab made anew"
-        known |= dict.fromkeys(_WRONG_KEY, wrong)
-    reason = known.get(number, "Kerberos failed")
+        reasons[_TICKET_ENDED] = f"a ticket that was just fetched has ended already: {_CLOCKS}"
+        wrong_key = f"the keys of {name} in {login.keytab} are not those of the realm: have a new keytab made"
+        reasons |= dict.fromkeys(_WRONG_KEY, wrong_key)
+    reason = reasons.get(number, "Kerberos failed")
     return KerberosFailure(
-        f"{reason}{_said(error)}", passes=number == _NO_KDC_ANSWERS, has_ended=number == _TICKET_ENDED
+        f"{reason}{_text(error)}", passes=number == _NO_KDC_ANSWERS, has_ended=number == _TICKET_ENDED
     )
 
 
 def keytab_failure(error: Any, login: KerberosLogin) -> KerberosFailure:
-    """Return what an error means for a look into the keytab."""
-    known = {
+    """Return the failure of reading the keytab for an error of Kerberos."""
+    reasons = {
         _NO_KEYS_OF_NAME: f"the keytab {login.keytab} has no keys of {login.principal}",
         _NO_KEYTAB_FORMAT: f"{login.keytab} is no keytab",
     }
-    reason = known.get(error.min_code - _FIRST, f"the keytab {login.keytab} cannot be read")
-    return KerberosFailure(f"{reason}{_said(error)}")
+    reason = reasons.get(error.min_code - _FIRST, f"the keytab {login.keytab} cannot be read")
+    return KerberosFailure(f"{reason}{_text(error)}")
 
 
 def message_failure(error: Any) -> KerberosFailure:
-    """Return what an error means for what the server said, in the login or after it.
+    """Return the failure of reading a message of the server, in the login or after it, for an error of Kerberos.
 
-    It was changed on its way, left out, repeated, or somebody else's. Kerberos has the numbers of wrong keys for that.
+    Messages were changed, lost, repeated or forged on the way. Kerberos uses the numbers of wrong keys for all of that.
     """
     is_skewed = error.min_code - _FIRST in _SKEW
-    reason = _CLOCKS if is_skewed else "what came is not the server's next message as it sent it"
-    return KerberosFailure(f"{reason}{_said(error)}")
+    reason = _CLOCKS if is_skewed else "the received data is not the server's next message as it was sent"
+    return KerberosFailure(f"{reason}{_text(error)}")
 
 
-def _said(error: Any) -> str:
-    """Return Kerberos' own words; the number that it gives to a wrong signature has the text of no error."""
+def _text(error: Any) -> str:
+    """Return Kerberos' own text in parentheses; its number for a wrong signature has the text of success."""
     words = None
     for code, is_maj in ((error.min_code, False), (error.maj_code, True)):
         if code and words in (None, _NO_ERROR):
@@ -332,10 +334,10 @@ def _said(error: Any) -> str:
 
 
 def cached_tickets(login: KerberosLogin) -> tuple[str, int | None]:
-    """Return the principal whose tickets are in the cache, and after which epoch second they are good for nothing.
+    """Return the principal of the tickets in the cache, and the epoch second at which they end.
 
-    "" and None where that is not known: the cache is no file, another file, or not whole. The module gssapi tells it
-    only as long as they are good. Source: MIT Kerberos, `Credential cache file format`, version 4; all numbers are
+    "" and None where that is unknown: the cache is no file, another kind of file, or incomplete. The module gssapi
+    tells it only before their end. Source: MIT Kerberos, `Credential cache file format`, version 4; all numbers are
     big-endian.
     """
     name = login.cache or f"/tmp/krb5cc_{os.getuid()}"  # noqa: S108 - Kerberos' own
@@ -347,10 +349,10 @@ def cached_tickets(login: KerberosLogin) -> tuple[str, int | None]:
     file = BytesIO(data)
 
     def take(size: int) -> bytes:
-        found = file.read(size)
-        if len(found) < size:
-            raise ValueError("the cache ends before it is whole")
-        return found
+        part = file.read(size)
+        if len(part) < size:
+            raise ValueError("the cache is incomplete")
+        return part
 
     def number(size: int) -> int:
         return int.from_bytes(take(size))
@@ -359,7 +361,7 @@ def cached_tickets(login: KerberosLogin) -> tuple[str, int | None]:
         return take(number(4))
 
     def principal() -> tuple[bytes, list[bytes]]:
-        """Return its realm and its parts."""
+        """Return the realm and the parts of a principal's name."""
         take(4)
         count = number(4)
         return text(), [text() for _ in range(count)]
@@ -377,7 +379,7 @@ def cached_tickets(login: KerberosLogin) -> tuple[str, int | None]:
             text()
             _, _, end, _ = struct.unpack(">4I", take(16))
             take(1 + 4)
-            for _ in range(2):  # addresses, and data of whatever authorised
+            for _ in range(2):  # addresses, and authorization data
                 for _ in range(number(4)):
                     take(2)
                     text()

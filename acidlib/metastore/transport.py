@@ -25,7 +25,7 @@ from puresasl import SASLError
 from puresasl.client import SASLClient
 
 from acidlib.errors import RefusedError
-from acidlib.metastore.kerberos import GssapiClient, KerberosFailure, negotiated
+from acidlib.metastore.kerberos import GssapiClient, KerberosFailure, negotiate_header
 from acidlib.metastore.options import (
     ConnectionOptions,
     Endpoint,
@@ -412,7 +412,7 @@ class HttpTransport:
             headers["Cookie"] = "; ".join(f"{name}={value}" for name, value in self._cookies.items())
         if self._login is not None and self._logs_in:
             try:
-                headers["Authorization"] = negotiated(self._login, self._http.host)
+                headers["Authorization"] = negotiate_header(self._login, self._http.host)
             except KerberosFailure as failure:
                 if failure.passes:
                     raise ConnectionLost(str(failure)) from None

@@ -113,7 +113,7 @@ def test_a_bit_that_changes_is_noticed(wire: Wire, beside: Hms, anna: KerberosLo
     with reach(wire, anna, protection) as hms:
         for after in (4, 20, 40):
             line = break_at_calls(wire, hms, beside, Fault(What.FLIP, Way.DOWN, after))
-            assert "what came is not the server's next message as it sent it (Kerberos says: " in line
+            assert "the received data is not the server's next message as it was sent (Kerberos says: " in line
             break_at_calls(wire, hms, beside, Fault(What.FLIP, Way.UP, after))
 
 

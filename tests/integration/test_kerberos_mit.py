@@ -71,7 +71,7 @@ def test_who_is_let_in_and_for_how_long(
 @pytest.mark.parametrize(
     ("query", "told"),
     [
-        ("cpw -randkey", "the keys of {0} in {1} are not those of the realm: have the keytab made anew"),
+        ("cpw -randkey", "the keys of {0} in {1} are not those of the realm: have a new keytab made"),
         ("modprinc -pwexpire yesterday", "the password or key of {0} has expired: have a new one made"),
         ("modprinc -expire yesterday", "{0} is locked in the realm, or has expired there"),
         ("modprinc -allow_tix", "{0} is locked in the realm, or has expired there"),

@@ -27,7 +27,7 @@ def test_the_servers_of_uris() -> None:
 @pytest.mark.parametrize(
     ("uri", "told"),
     [
-        ("zookeeper://a:1/n,thrift://b:1", r"^Cannot use the URI 'thrift://b:1' of a ZooKeeper: others begin"),
+        ("zookeeper://a:1/n,thrift://b:1", r"^Cannot use the URI 'thrift://b:1' of a ZooKeeper: other URIs begin"),
         ("zookeeper://a/n", "it has not just a host and a port; it has to be zookeeper://host:port/namespace$"),
         ("zookeeper://u@a:1/n", "it has not just a host"),
         ("zookeeper://a:x/n", "^Cannot .*: "),

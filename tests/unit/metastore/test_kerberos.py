@@ -12,8 +12,8 @@ import pytest
 
 from acidlib.metastore.kerberos import (
     KerberosFailure,
-    _chosen,
     cached_tickets,
+    chosen_protection,
     failure_of,
     keytab_failure,
     message_failure,
@@ -35,7 +35,7 @@ NONE, SIGNED, ENCRYPTED = Protection
     ],
 )
 def test_the_protection_that_is_agreed_on(offered: int, wanted: tuple[Protection, ...], chosen: Protection) -> None:
-    assert _chosen(offered, wanted) is chosen
+    assert chosen_protection(offered, wanted) is chosen
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_the_protection_that_is_agreed_on(offered: int, wanted: tuple[Protection
 )
 def test_nothing_to_agree_on(offered: int, wanted: tuple[Protection, ...], told: str) -> None:
     with pytest.raises(KerberosFailure) as caught:
-        _chosen(offered, wanted)
+        chosen_protection(offered, wanted)
     assert str(caught.value) == f"the server {told}"
 
 
@@ -141,15 +141,15 @@ class GssapiError(Exception):
             "the realm knows no service hive/h@R: does hive.metastore.kerberos.principal name the metastore's own?",
         ),
         (23, KEYTAB, "the password or key of anna@R has expired: have a new one made"),
-        (24, KEYTAB, "the keys of anna@R in /k are not those of the realm: have the keytab made anew"),
-        (31, KEYTAB, "the keys of anna@R in /k are not those of the realm: have the keytab made anew"),
+        (24, KEYTAB, "the keys of anna@R in /k are not those of the realm: have a new keytab made"),
+        (31, KEYTAB, "the keys of anna@R in /k are not those of the realm: have a new keytab made"),
         (31, TICKET, "Kerberos failed"),
         (
             32,
             TICKET,
             "the ticket of bob@R ended at 2001-09-09 01:46:40 UTC; run kinit, or give --principal and --keytab",
         ),
-        (32, KEYTAB, f"a ticket that was fetched now has ended already: {CLOCKS}"),
+        (32, KEYTAB, f"a ticket that was just fetched has ended already: {CLOCKS}"),
         (33, TICKET, CLOCKS),
         (37, KEYTAB, CLOCKS),
         (148, TICKET, CLOCKS),
@@ -181,7 +181,7 @@ def test_a_message_that_was_changed_says_nothing_about_keys(number: int) -> None
     """Kerberos gives the number 31 to what cannot be decrypted, and to a wrong signature one that means no error."""
     for text in ("The text", "Success"):
         found = message_failure(GssapiError(FIRST + number, text))
-        told = "what came is not the server's next message as it sent it (Kerberos says: The text)"
+        told = "the received data is not the server's next message as it was sent (Kerberos says: The text)"
         assert (str(found), found.passes, found.has_ended) == (told, False, False)
     assert str(message_failure(GssapiError(FIRST + 37))) == f"{CLOCKS} (Kerberos says: The text)"
 

@@ -171,7 +171,7 @@ def test_what_cannot_be_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     monkeypatch.setitem(sys.modules, "gssapi", None)
     assert re.fullmatch(
         "Cannot log in to the metastore with Kerberos: the module gssapi cannot be loaded: .*gssapi.*; "
-        r"pip install 'acidlib\[kerberos\]' brings it, where a compiler and the headers of Kerberos are installed",
+        r"pip install 'acidlib\[kerberos\]' installs it, if there are a compiler and the headers of Kerberos",
         use(mechanism="GSSAPI"),
     )
     missing = str(tmp_path / "missing")
@@ -234,7 +234,9 @@ def test_who_asks(server: FakeHttpMetastore) -> None:
 def test_kerberos_where_the_server_asks_for_it(server: FakeHttpMetastore, monkeypatch: pytest.MonkeyPatch) -> None:
     server.answers["get_all_databases"] = list
     tickets = (f"Negotiate {number}" for number in range(10))
-    monkeypatch.setattr(http_transport, "negotiated", lambda login, host: f"{next(tickets)} {login.principal} {host}")
+    monkeypatch.setattr(
+        http_transport, "negotiate_header", lambda login, host: f"{next(tickets)} {login.principal} {host}"
+    )
     found = client(server.uri, HttpOptions(login=KerberosLogin(principal="anna")))
     names(found)
     assert {post.headers["Authorization"] for post in server.posts} == {None}
@@ -257,7 +259,7 @@ def test_kerberos_that_fails(
     def fail(login: KerberosLogin, host: str) -> str:
         raise KerberosFailure("there is no ticket", passes=passes)
 
-    monkeypatch.setattr(http_transport, "negotiated", fail)
+    monkeypatch.setattr(http_transport, "negotiate_header", fail)
     for login, told in ((KerberosLogin(), "there is no ticket"), (None, "it does not let us in: 401 Unauthorized")):
         server.instead = [ASKING]
         with pytest.raises(kind if login else RefusedError, match=rf".*{told}"):
