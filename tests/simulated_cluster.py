@@ -19,7 +19,7 @@ from acidlib.model.units import MEBIBYTE
 from acidlib.planning.units import MOST_PARTS, part_bytes_on
 from acidlib.service.compact import places_in_flight
 from acidlib.service.plan import JOINING, PLANNING
-from acidlib.service.schedule import MOST_JOBS, THREADS, Flow, Threads, ran
+from acidlib.service.schedule import MOST_JOBS, THREADS, DriverThreads, Scheduler, run_tasks
 from acidlib.service.services import Task
 
 
@@ -188,8 +188,8 @@ class _Pool:
         self._go_on(now)
 
 
-class _VirtualThreads(Threads):
-    """See acidlib.service.schedule.Threads."""
+class _VirtualThreads(DriverThreads):
+    """See acidlib.service.schedule.DriverThreads."""
 
     def __init__(self, machine: _Machine) -> None:
         self._machine = machine
@@ -242,9 +242,9 @@ class _Place:
     def name(self) -> str:
         return f"p{self.number}"
 
-    async def steps(self) -> int:
+    async def run(self) -> int:
         self.threads.spent = self.costs.begin
-        await ran(self._made())
+        await run_tasks(self._made())
         self.threads.spent = self.costs.end
         return self.number
 
@@ -254,9 +254,9 @@ class _Place:
     async def _made(self) -> Any:
         parts = parts_of(self.length, self.costs, self.cores)
         if parts > 1:
-            await ran(_task(int(self.length * PLANNING)))
-            await ran(*(_task(self.length // parts) for _ in range(parts)))
-        (done,) = await ran(_task(int(self.length * JOINING) if parts > 1 else self.length))
+            await run_tasks(_task(int(self.length * PLANNING)))
+            await run_tasks(*(_task(self.length // parts) for _ in range(parts)))
+        (done,) = await run_tasks(_task(int(self.length * JOINING) if parts > 1 else self.length))
         return done
 
 
@@ -285,7 +285,7 @@ def simulate(sizes: Sequence[int], *, cores: int, costs: Costs | None = None, se
     under_way = most = 0
 
     @contextmanager
-    def virtual(_: int) -> Iterator[Threads]:
+    def virtual(_: int) -> Iterator[DriverThreads]:
         yield threads
 
     def pieces() -> Iterator[_Place]:
@@ -296,7 +296,7 @@ def simulate(sizes: Sequence[int], *, cores: int, costs: Costs | None = None, se
             most = max(most, under_way)
             yield _Place(number, length, threads, costs, cores)
 
-    flow: Flow[int] = Flow(machine, limit=places_in_flight, name=lambda places: places, threads=virtual)
+    flow: Scheduler[int] = Scheduler(machine, limit=places_in_flight, name=lambda places: places, threads=virtual)
     done = set()
     for number in flow.run(pieces()):
         under_way -= 1

@@ -34,7 +34,7 @@ from acidlib.service.backend import Backend, CompactionHold, finish_claimed
 from acidlib.service.places import ListedPlace, Target
 from acidlib.service.plan import Prepared, collect_results, file_task, files_to_make, filled_directories, prepare
 from acidlib.service.run_queue import CompactionRun, Job, RunQueue, unstarted_result
-from acidlib.service.schedule import Flow, Steps, ran
+from acidlib.service.schedule import Scheduler, Steps, run_tasks
 from acidlib.service.services import Services
 from acidlib.service.tasks import AnyUnit
 from acidlib.service.verify import Compacted, Verifier, made_by
@@ -104,11 +104,11 @@ class _Run:
 
     def __init__(self, services: Services, run: CompactionRun, tell: Callable[[CompactionResult], None]) -> None:
         given = services.settings.integer(IN_FLIGHT)
-        self.flow: Flow[CompactionResult] = Flow(
+        self.flow: Scheduler[CompactionResult] = Scheduler(
             services.runner,
             limit=lambda slots: given or places_in_flight(slots, ended_lately=self._ended_lately()),
             name=lambda places: f"{services.host}-compactor-{places}",
-            started=self._tasks_can_run,
+            on_start=self._tasks_can_run,
         )
         self.ready = 0.0
         """When tasks could be run; until then a compaction has waited for that."""
@@ -240,7 +240,7 @@ class PlaceCompaction:
             with suppress(AcidError):  # it is found to be dead later
                 self._backend.hold(self.job.request, self._target).abandon()
 
-    async def steps(self) -> CompactionResult:
+    async def run(self) -> CompactionResult:
         """Carry the job out, or plan it. Closed before its end, it gives its request and its place back."""
         self._start = self._services.clock()
         if self._run.dry_run:
@@ -377,7 +377,7 @@ class PlaceCompaction:
         )
 
     async def _made(self, units: Sequence[AnyUnit], staging: str | None) -> tuple[UnitResult, ...]:
-        return tuple(await ran(*(file_task(unit, staging, self._services.stores) for unit in units)))
+        return tuple(await run_tasks(*(file_task(unit, staging, self._services.stores) for unit in units)))
 
     @contextmanager
     def _staged(self) -> Iterator[Stage]:

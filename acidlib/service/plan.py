@@ -31,7 +31,7 @@ from acidlib.rewrite.bucket import BucketPlan
 from acidlib.rewrite.inputs import InputFiles
 from acidlib.rewrite.rebalance import RebalanceUnit, distribute_rows
 from acidlib.service.places import FULL, ListedPlace, Target
-from acidlib.service.schedule import Subtask, ran
+from acidlib.service.schedule import Subtask, run_tasks
 from acidlib.service.services import Task
 from acidlib.service.tasks import (
     AnyUnit,
@@ -203,7 +203,7 @@ async def files_to_make(
     ways = ways_of(target.storage, target.properties) if target.is_insert_only else None
     files = delete_files(inputs) if ways is None else input_files(inputs)
     looks = [Task(partial(look_task, stores, target.location, file, ways), file.length, "look") for file in files]
-    answers = await ran(*checks, *looks)
+    answers = await run_tasks(*checks, *looks)
     found = {file.path: answer for file, answer in zip(files, answers[len(checks) :], strict=True)}
     units: tuple[AnyUnit, ...]
     if ways is not None:
@@ -245,7 +245,7 @@ async def _rebalanced(
         # for the ids of the rows at most about an eighth is read
         length = sum(file.length for file in (*unit.inputs, *unit.deletes)) // 8
         tasks.append(Task(partial(find_runs_task, unit, number, stores), length, "look"))
-    sources = await ran(*tasks)
+    sources = await run_tasks(*tasks)
     (output,) = plan.inputs.outputs
     buckets = wanted or present_buckets(plan.place.listing, plan.inputs)
     return distribute_rows(sources, buckets, directory=output.name) if sources else ()
@@ -271,17 +271,17 @@ def file_task(unit: AnyUnit, staging: str | None, stores: Stores) -> Task | Subt
 async def _shared(whole: Task, unit: Unit, staging: str, stores: Stores) -> UnitResult:
     planning, joining = int(whole.length * PLANNING), int(whole.length * JOINING)
     plan: BucketPlan
-    (plan,) = await ran(Task(partial(plan_bucket_task, unit, stores), planning, "plan parts"))
+    (plan,) = await run_tasks(Task(partial(plan_bucket_task, unit, stores), planning, "plan parts"))
     parts = [plan.part(numbers) for numbers in shares(plan.actions, unit.settings.part_bytes)]
     if not parts:
-        (result,) = await ran(whole)
+        (result,) = await run_tasks(whole)
         return cast("UnitResult", result)
     tasks = []
     for part in parts:
         length = sum(action.length for action in part.actions.values())
         tasks.append(Task(partial(run_part_task, part, staging, stores), length, REWRITE))
-    made = tuple(await ran(*tasks))
-    (result,) = await ran(Task(partial(join_parts_task, plan, made, staging, stores), joining, "join parts"))
+    made = tuple(await run_tasks(*tasks))
+    (result,) = await run_tasks(Task(partial(join_parts_task, plan, made, staging, stores), joining, "join parts"))
     return cast("UnitResult", result)
 
 

@@ -1,10 +1,10 @@
-"""Many pieces of work under way at a time, each at its own pace, in threads of the driver and tasks of Spark.
+"""The scheduler: many workflows under way at a time, in threads of the driver and tasks of Spark.
 
-A piece is a coroutine. It goes on in a thread of the driver until it awaits `ran(...)`. The tasks of all pieces wait
-together; whenever the runner has room they are started, small ones in batches, and a piece goes on as soon as its own
-are done. So what takes long delays nothing but itself. Everything but the steps of the pieces and the running of tasks
-happens in the caller's thread, and with a runner that has no slots these do, too: then one piece is done after the
-other.
+A workflow is a coroutine. It runs in a thread of the driver until it awaits `run_tasks(...)`. The tasks of all
+workflows wait together; whenever the runner has room they are started, small ones in batches, and a workflow goes on as
+soon as its own tasks have ended. So a slow workflow delays no other. Everything but the steps of workflows and the
+running of tasks happens in the caller's thread. With a runner without slots these do, too: then workflows run one after
+the other.
 """
 
 from __future__ import annotations
@@ -28,56 +28,57 @@ from acidlib.planning.units import BATCH_TASKS, SMALL_BYTES, batches, groups_of_
 from acidlib.service.services import Runner, Task, started_threads, value_or_raise
 from acidlib.service.stopping import STOPPING
 
-Found = TypeVar("Found")
+Value = TypeVar("Value")
 Result = TypeVar("Result", covariant=True)
 
-MOST_JOBS = 1024
-"""Jobs at a time: the more there are, the fewer tasks are in each, and the sooner their answers are there."""
-_OVERLAP = 2
-"""Batches that are started for each slot: the next one is there when one has ended."""
-_FEWEST_OF_A_JOB = 16
-"""Batches that a job may have on few slots; on many, what all threads for jobs together need to have all started."""
-_ALONE = 64
-"""Batches that are started at a time where they run one after the other."""
-_STEPS_AHEAD = 2
-"""Steps that wait for each thread of the driver before no more pieces are begun."""
-_CANCEL_SECONDS = 0.2
-_WAITING_SECONDS = 1.0
-
 Subtask = Coroutine["tuple[Task | Subtask, ...]", Any, Any]
-"""Tasks that follow from one another, such as the parts of a large file; it ends with the value of the whole."""
-Asked = Task | Subtask
-Steps = Coroutine[tuple[Asked, ...], Any, Result]
-"""The steps of a piece of work: it awaits `ran(...)`, and ends with its result."""
+"""A coroutine over tasks that follow from one another, such as the parts of a large file. It returns a task's value."""
+Work = Task | Subtask
+Steps = Coroutine[tuple[Work, ...], Any, Result]
+"""The coroutine of a workflow: a step ends by awaiting `run_tasks(...)`, and the last one returns the result."""
 
 
 @coroutine
-def ran(*asked: Asked) -> Generator[tuple[Asked, ...], list[Any], list[Any]]:
-    """Have tasks and subtasks run, all to their ends; return their values in order, or raise the first one's error."""
-    return [value_or_raise(answer) for answer in (yield asked)] if asked else []
+def run_tasks(*work: Work) -> Generator[tuple[Work, ...], list[Any], list[Any]]:
+    """Run tasks and subtasks, all to their ends; return their values in order, or raise the first error among them."""
+    return [value_or_raise(answer) for answer in (yield work)] if work else []
 
 
-class Piece(Protocol[Result]):
-    """What is to be done."""
+class Workflow(Protocol[Result]):
+    """Work in several steps, with tasks in between."""
 
     @property
     def name(self) -> str:
         """For people."""
 
-    def steps(self) -> Steps[Result]:
-        """Return its steps. Closed before their end, they give back what they have taken."""
+    def run(self) -> Steps[Result]:
+        """Return the coroutine. Closed before its end, it gives back what it has taken."""
 
     def give_back(self) -> None:
-        """Leave it to another run: it is not begun."""
+        """Leave the work to another run; called instead of the first step."""
 
 
-class Flow(Generic[Result]):
-    """Carries pieces out on a runner.
+MOST_JOBS = 1024
+"""Jobs at a time: the more there are, the fewer tasks each has, and the sooner their answers are there."""
+_OVERLAP = 2
+"""Batches that are started for each slot: the next one is there when one has ended."""
+_FEWEST_OF_A_JOB = 16
+"""Batches that a job may have on few slots; on many, as many as all job threads together need to start all batches."""
+_ALONE = 64
+"""Batches that are started at a time where they run one after the other."""
+_STEPS_AHEAD = 2
+"""Steps that may wait for each thread of the driver before another workflow is begun."""
+_CANCEL_SECONDS = 0.2
+_WAITING_SECONDS = 1.0
 
-    limit    how many are under way at a time, by the number of slots that the runner has then
-    name     what a job is called, by its first piece and what is done
-    threads  where it is done, by the number of slots
-    started  is called once tasks can be run, before the first of them is
+
+class Scheduler(Generic[Result]):
+    """Runs workflows on a runner.
+
+    limit     how many are under way at a time, by the number of slots that the runner has then
+    name      the name of a job, by its first workflow and its steps
+    threads   the driver's threads, by the number of slots
+    on_start  is called once tasks can be run, before the first of them is
     """
 
     def __init__(
@@ -86,33 +87,33 @@ class Flow(Generic[Result]):
         *,
         limit: Callable[[int], int],
         name: Callable[[str], str],
-        threads: Callable[[int], AbstractContextManager[Threads]] | None = None,
-        started: Callable[[], None] = lambda: None,
+        threads: Callable[[int], AbstractContextManager[DriverThreads]] | None = None,
+        on_start: Callable[[], None] = lambda: None,
     ) -> None:
         self._runner = runner
         self._limit = limit
         self._name = name
-        self._threads_for = threads or _threads
-        self._started = started
-        self._waiting = _TaskQueue()
+        self._threads_for = threads or _driver_threads
+        self._on_start = on_start
+        self._queue = _TaskQueue()
         self._steps_waiting = self._batches_running = 0
-        self._under_way: set[_Running] = set()
-        self._ended: deque[Result] = deque()
+        self._under_way: set[_Execution] = set()
+        self._results: deque[Result] = deque()
         self._is_started = False
         self.given_back = 0
-        """Pieces that were given back when the run was given up."""
+        """Workflows that were given back when the run was given up."""
 
     @property
     def in_flight(self) -> int:
-        """How many pieces are under way."""
+        """How many workflows are under way."""
         return len(self._under_way)
 
     def run(
-        self, pieces: Iterator[Piece[Result]], *, while_waiting: Callable[[], None] = lambda: None
+        self, workflows: Iterator[Workflow[Result]], *, while_waiting: Callable[[], None] = lambda: None
     ) -> Generator[Result, None, None]:
-        """Yield the results, as they come. `pieces` is drawn from as there is room: a budget can stop it.
+        """Yield the results, as they come. The next workflow is drawn when there is room: a budget can end them.
 
-        What an AcidError of `pieces` comes after is done before that is raised. An interrupt, or any other error that
+        An AcidError of `workflows` is raised after those before it have ended. An interrupt, and any other error that
         is no result, gives back all that is under way, once steps that were begun have ended: see `late_results` and
         `given_back`. `while_waiting` is called each second in which nothing happens.
         """
@@ -121,15 +122,19 @@ class Flow(Generic[Result]):
             self._threads = threads
             try:
                 more = True
-                while more or self._under_way or self._ended:
-                    # none is taken long before its first step, nor keeps others from theirs
-                    while more and self._steps_waiting < _STEPS_AHEAD * THREADS and self._has_room():
+                while more or self._under_way or self._results:
+                    # none is drawn long before its first step, nor delays the steps of others
+                    while (
+                        more
+                        and self._steps_waiting < _STEPS_AHEAD * THREADS
+                        and len(self._under_way) < self._limit(self._runner.slots)
+                    ):
                         begun = None
                         try:
-                            with STOPPING.shielded():  # what was taken is known here, or was not taken
-                                piece = next(pieces, None)
-                                if piece is not None:
-                                    begun = _Running(piece.steps(), piece)
+                            with STOPPING.shielded():  # an interrupt finds it either under way or not drawn
+                                workflow = next(workflows, None)
+                                if workflow is not None:
+                                    begun = _Execution(workflow.run(), workflow)
                                     self._under_way.add(begun)
                         except AcidError as raised:
                             error = raised
@@ -143,110 +148,112 @@ class Flow(Generic[Result]):
                         threads.next_ended(while_waiting)
             except BaseException:
                 threads.give_up(self._runner.cancel)
-                self._give_up()
+                self._give_back_all()
                 raise
         if error is not None:
             raise error
 
     def late_results(self) -> Iterator[Result]:
-        """Yield what has ended and was not told yet, also when the run was given up meanwhile."""
-        while self._ended:
-            yield self._ended.popleft()
+        """Yield the results that were not yielded yet, also when the run was given up meanwhile."""
+        while self._results:
+            yield self._results.popleft()
 
-    def _has_room(self) -> bool:
-        return len(self._under_way) < self._limit(self._runner.slots)
-
-    def _go_on(self, one: _Running) -> None:
-        """Take the next step: of a piece in a thread; of a subtask, which only says what follows, at once."""
-        if one.parent is not None:
-            one.step()
-            self._stepped(one)
+    def _go_on(self, execution: _Execution) -> None:
+        """Take the next step: of a workflow in a thread; of a subtask, which only returns further tasks, at once."""
+        if execution.parent is not None:
+            execution.step()
+            self._stepped(execution)
         else:
             self._steps_waiting += 1
-            self._threads.step(one.step, lambda _: self._stepped(one))
+            self._threads.step(execution.step, lambda _: self._stepped(execution))
 
-    def _stepped(self, one: _Running) -> None:
-        if one.parent is None:
+    def _stepped(self, execution: _Execution) -> None:
+        if execution.parent is None:
             self._steps_waiting -= 1
-        if one.has_ended:
-            if one.parent is not None:
-                self._answer(one.parent, one.place, one.result)
+        if execution.has_ended:
+            if execution.parent is not None:
+                self._answer(execution.parent, execution.place, execution.result)
             else:
-                self._under_way.discard(one)
-                self._ended.append(one.result)
+                self._under_way.discard(execution)
+                self._results.append(execution.result)
             return
-        one.answers, one.missing = [None] * len(one.asked), len(one.asked)
-        for place, asked in enumerate(one.asked):
-            if isinstance(asked, Task):
-                self._waiting.add(asked, one, place)
+        execution.answers, execution.missing = [None] * len(execution.work), len(execution.work)
+        for place, work in enumerate(execution.work):
+            if isinstance(work, Task):
+                self._queue.add(work, execution, place)
             else:
-                self._go_on(_Running(asked, one.piece, parent=one, place=place))
+                self._go_on(_Execution(work, execution.workflow, parent=execution, place=place))
 
-    def _answer(self, one: _Running, place: int, answer: Any) -> None:
-        one.answers[place] = answer
-        one.missing -= 1
-        if not one.missing:
-            self._go_on(one)
+    def _answer(self, execution: _Execution, place: int, answer: Any) -> None:
+        execution.answers[place] = answer
+        execution.missing -= 1
+        if not execution.missing:
+            self._go_on(execution)
 
     def _start_tasks(self) -> None:
-        """Start what waits, as far as the runner has room."""
+        """Start waiting tasks, as far as the runner has room."""
         slots = self._runner.slots
         free = _OVERLAP * slots - self._batches_running if slots else _ALONE
-        if not self._waiting or free <= 0:
+        if not self._queue or free <= 0:
             return
         if not self._is_started:
             self._runner.start()
-            self._started()
+            self._on_start()
             self._is_started = True
-        chosen = self._waiting.taken(free)
+        chosen = self._queue.take(free)
         most = max(_FEWEST_OF_A_JOB, _OVERLAP * slots * 2 // MOST_JOBS)
-        for numbers in groups_of_like_length([sum(one.task.length for one in batch) for batch in chosen], most):
+        for numbers in groups_of_like_length([sum(queued.task.length for queued in batch) for batch in chosen], most):
             job = [chosen[number] for number in numbers]
-            names = list(dict.fromkeys(one.owner.piece.name for batch in job for one in batch))
-            steps = dict.fromkeys(one.task.step for batch in job for one in batch)
+            names = list(dict.fromkeys(queued.owner.workflow.name for batch in job for queued in batch))
+            steps = dict.fromkeys(queued.task.step for batch in job for queued in batch)
             group = self._name(f"{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}: {', '.join(steps)}")
             self._batches_running += len(job)
-            tasks = [[one.task for one in batch] for batch in job]
+            tasks = [[queued.task for queued in batch] for batch in job]
             self._threads.job(partial(self._runner.run, tasks, group=group), partial(self._job_ended, job))
 
-    def _job_ended(self, job: Sequence[Sequence[_Waiting]], found: list[list[Any]]) -> None:
+    def _job_ended(self, job: Sequence[Sequence[_QueuedTask]], answers_of_job: list[list[Any]]) -> None:
         self._batches_running -= len(job)
-        for batch, answers in zip(job, found, strict=True):
-            for one, answer in zip(batch, answers, strict=True):
-                self._answer(one.owner, one.place, answer)
+        for batch, answers in zip(job, answers_of_job, strict=True):
+            for queued, answer in zip(batch, answers, strict=True):
+                self._answer(queued.owner, queued.place, answer)
 
-    def _give_up(self) -> None:
-        """Give back what is under way; of what has ended meanwhile there is a result."""
-        for one in self._under_way:
-            if one.has_ended:
-                self._ended.append(one.result)
+    def _give_back_all(self) -> None:
+        """Give back the workflows that are under way; those that have ended meanwhile have a result."""
+        for execution in self._under_way:
+            if execution.has_ended:
+                self._results.append(execution.result)
                 continue
             self.given_back += 1
-            if getcoroutinestate(one.steps) == CORO_CREATED:
-                one.piece.give_back()
-            for steps in (one.steps, *(asked for asked in one.asked if not isinstance(asked, Task))):
+            if getcoroutinestate(execution.steps) == CORO_CREATED:
+                execution.workflow.give_back()
+            for steps in (execution.steps, *(work for work in execution.work if not isinstance(work, Task))):
                 steps.close()
         self._under_way.clear()
 
 
-class _Running:
-    """The steps of a piece, or of a subtask of its `parent`, begun or about to be."""
+class _Execution:
+    """The coroutine of a workflow, or of a subtask of its `parent`, and where it stands.
 
-    def __init__(self, steps: Steps[Any], piece: Piece[Any], parent: _Running | None = None, place: int = 0) -> None:
-        self.steps, self.piece, self.parent, self.place = steps, piece, parent, place
-        self.asked: tuple[Asked, ...] = ()
+    place  of a subtask among the work that its parent awaits
+    """
+
+    def __init__(
+        self, steps: Steps[Any], workflow: Workflow[Any], parent: _Execution | None = None, place: int = 0
+    ) -> None:
+        self.steps, self.workflow, self.parent, self.place = steps, workflow, parent, place
+        self.work: tuple[Work, ...] = ()
         self.answers: Any = None
         self.missing = 0
         self.has_ended = False
         self.result: Any = None
         self.is_later = False
-        """A subtask of which tasks were done before."""
+        """A subtask that has run tasks before."""
 
     def step(self) -> None:
-        """Go on to what is asked for next, or to the end."""
+        """Run the coroutine until it awaits further work, or to its end."""
         self.is_later = self.parent is not None and self.answers is not None
         try:
-            self.asked = self.steps.send(self.answers)
+            self.work = self.steps.send(self.answers)
         except StopIteration as end:
             self.result, self.has_ended = end.value, True
         except AcidError as error:
@@ -256,56 +263,56 @@ class _Running:
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
-    """A task that waits, where its answer belongs, and its number in the order in which tasks were asked for."""
+class _QueuedTask:
+    """A waiting task, the execution that awaits it and its place there, and its number in the order of arrival."""
 
     task: Task
-    owner: _Running
+    owner: _Execution
     place: int
     number: int
 
 
 class _TaskQueue:
-    """The tasks that wait. Small ones go by turns; of large ones first what ends a subtask, then what takes longest.
+    """The waiting tasks: small ones by turns; of large ones first those that end a subtask, then the longest.
 
-    What takes long is not begun last then, when it would be alone on the executors.
+    So a long task is not the last to begin, when it would be alone on the executors.
     """
 
     def __init__(self) -> None:
         self._numbers = count()
-        self._small: deque[_Waiting] = deque()
-        self._large: list[tuple[bool, int, int, _Waiting]] = []
+        self._small: deque[_QueuedTask] = deque()
+        self._large: list[tuple[bool, int, int, _QueuedTask]] = []
 
     def __bool__(self) -> bool:
         return bool(self._small or self._large)
 
-    def add(self, task: Task, owner: _Running, place: int) -> None:
-        """Let a task wait."""
-        one = _Waiting(task, owner, place, next(self._numbers))
+    def add(self, task: Task, owner: _Execution, place: int) -> None:
+        """Add a task."""
+        queued = _QueuedTask(task, owner, place, next(self._numbers))
         if task.length < SMALL_BYTES:
-            self._small.append(one)
+            self._small.append(queued)
         else:
-            heappush(self._large, (not owner.is_later, -task.length, one.number, one))
+            heappush(self._large, (not owner.is_later, -task.length, queued.number, queued))
 
-    def taken(self, free: int) -> list[list[_Waiting]]:
-        """Take those to start now on so many free places; each list shares one."""
+    def take(self, free: int) -> list[list[_QueuedTask]]:
+        """Take the tasks to start now on so many free slots; those of a list share one."""
         large = [heappop(self._large) for _ in range(min(free, len(self._large)))]
         small = [self._small.popleft() for _ in range(min(free * BATCH_TASKS, len(self._small)))]
-        found = sorted([*small, *(entry[-1] for entry in large)], key=lambda one: one.number)
-        chosen = batches([one.task.length for one in found], free)
-        started = {found[number].number for batch in chosen for number in batch}
-        self._small.extendleft(one for one in reversed(small) if one.number not in started)
+        tasks = sorted([*small, *(entry[-1] for entry in large)], key=lambda queued: queued.number)
+        chosen = batches([queued.task.length for queued in tasks], free)
+        started = {tasks[number].number for batch in chosen for number in batch}
+        self._small.extendleft(queued for queued in reversed(small) if queued.number not in started)
         for entry in large:
             if entry[-1].number not in started:
                 heappush(self._large, entry)
-        return [[found[number] for number in batch] for batch in chosen]
+        return [[tasks[number] for number in batch] for batch in chosen]
 
 
-class Threads:
-    """Where steps and jobs are done; what is to follow one is called where `next_ended` is, once that has ended.
+class DriverThreads:
+    """The threads of the driver, and what to call in the caller's thread when one has ended something.
 
-    Steps are done in some threads, and jobs in others, of which there are as many as were needed at a time. Those
-    `starter` starts, which has one thread: see `started_threads`.
+    Steps run in the threads of one pool, jobs in those of another, which has as many as were needed at a time. The one
+    thread of `starter` starts the threads for jobs: see `started_threads`.
     """
 
     def __init__(self, steps: ThreadPoolExecutor, jobs: ThreadPoolExecutor, starter: ThreadPoolExecutor) -> None:
@@ -313,12 +320,12 @@ class Threads:
         self._events: SimpleQueue[Callable[[], object]] = SimpleQueue()
         self._futures: set[Future[Any]] = set()  # each leaves it in the thread that ends it
 
-    def step(self, work: Callable[[], Found], then: Callable[[Found], None]) -> None:
-        """Do something in the driver."""
+    def step(self, work: Callable[[], Value], then: Callable[[Value], None]) -> None:
+        """Run a step in the driver, and have `next_ended` call `then` with its value."""
         self._submit(self._steps, work, then)
 
-    def job(self, work: Callable[[], Found], then: Callable[[Found], None]) -> None:
-        """Run something on the executors, which the driver waits for."""
+    def job(self, work: Callable[[], Value], then: Callable[[Value], None]) -> None:
+        """Run a job on the executors, for which a thread waits; `then` as for `step`."""
 
         def started(future: Future[None]) -> None:
             if not future.cancelled() and future.exception():
@@ -326,8 +333,8 @@ class Threads:
 
         self._starter.submit(self._submit, self._jobs, work, then).add_done_callback(started)
 
-    def _submit(self, pool: ThreadPoolExecutor, work: Callable[[], Found], then: Callable[[Found], None]) -> None:
-        def ended(future: Future[Found]) -> None:
+    def _submit(self, pool: ThreadPoolExecutor, work: Callable[[], Value], then: Callable[[Value], None]) -> None:
+        def ended(future: Future[Value]) -> None:
             self._futures.discard(future)
             if not future.cancelled():
                 self._events.put(lambda: then(future.result()))
@@ -337,7 +344,7 @@ class Threads:
         future.add_done_callback(ended)
 
     def next_ended(self, while_waiting: Callable[[], None]) -> None:
-        """Wait for something to end, with a call each second meanwhile, and call what follows all that has."""
+        """Wait until something ends, calling `while_waiting` each second; then call `then` of all that has ended."""
         while True:
             try:
                 then = self._events.get(timeout=_WAITING_SECONDS)
@@ -349,24 +356,24 @@ class Threads:
             self._events.get()()
 
     def give_up(self, cancel: Callable[[], None]) -> None:
-        """Begin nothing more, and wait for what was begun; `cancel` ends jobs that run."""
+        """Begin nothing more, and wait for steps and jobs that were begun; `cancel` ends running jobs."""
         self._starter.shutdown(wait=True, cancel_futures=True)
         for pool in (self._steps, self._jobs):
             pool.shutdown(wait=False, cancel_futures=True)
-        while running := {one for one in tuple(self._futures) if not one.done()}:
+        while running := {future for future in tuple(self._futures) if not future.done()}:
             cancel()
             wait(running, timeout=_CANCEL_SECONDS)
         for pool in (self._steps, self._jobs):
             pool.shutdown(wait=True)
 
 
-class _AtOnce(Threads):
-    """Does one thing after the other, in the caller's thread."""
+class _CallersThread(DriverThreads):
+    """Runs steps and jobs one after the other, in the caller's thread."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[Callable[[], Any], Callable[[Any], None]]] = deque()
 
-    def step(self, work: Callable[[], Found], then: Callable[[Found], None]) -> None:
+    def step(self, work: Callable[[], Value], then: Callable[[Value], None]) -> None:
         self._waiting.append((work, then))
 
     job = step
@@ -377,18 +384,18 @@ class _AtOnce(Threads):
         then(work())
 
     def give_up(self, cancel: Callable[[], None]) -> None:
-        """Nothing runs."""
+        """Do nothing: nothing runs."""
 
 
 @contextmanager
-def _threads(slots: int) -> Iterator[Threads]:
-    """Have threads of the driver as long as a flow runs; without slots all is done in the caller's."""
+def _driver_threads(slots: int) -> Iterator[DriverThreads]:
+    """Have the threads while a scheduler runs; without slots only the caller's."""
     if not slots:
-        yield _AtOnce()
+        yield _CallersThread()
         return
     with (
         started_threads(THREADS, "acidlib-place") as steps,
         ThreadPoolExecutor(MOST_JOBS, "acidlib-job") as jobs,
         started_threads(1, "acidlib-starter") as starter,
     ):
-        yield Threads(steps, jobs, starter)
+        yield DriverThreads(steps, jobs, starter)

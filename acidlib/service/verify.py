@@ -31,7 +31,7 @@ from acidlib.rewrite.inputs import InputFiles
 from acidlib.service.backend import CompactionHold
 from acidlib.service.places import ListedPlace, Target
 from acidlib.service.plan import Prepared, with_logical_lengths
-from acidlib.service.schedule import ran
+from acidlib.service.schedule import run_tasks
 from acidlib.service.services import Services, Task
 from acidlib.service.tasks import AnyUnit, delete_buckets_task, reader_task, tally_task
 from acidlib.stores.listing import list_location
@@ -245,7 +245,7 @@ async def _compare(services: Services, done: Compacted, found: Verification, req
     chosen = chosen_buckets(buckets, share, place=str(location), request=request_id)
     views = [_view(services, done, about, side, bucket) for bucket in chosen for side in (done.directories, now)]
     tasks = [Task(partial(tally_task, one, services.stores), one.length, "verify") for one in views]
-    tallies: list[Tally] = await ran(*tasks)
+    tallies: list[Tally] = await run_tasks(*tasks)
     pairs = dict(zip(chosen, zip(tallies[::2], tallies[1::2], strict=True), strict=True))
     compared = [(f"bucket {bucket} has", *sides) for bucket, sides in pairs.items()]
     if rebalanced:
@@ -299,7 +299,7 @@ async def _buckets_of_deletes(
         if not file.aborted
     }
     look = partial(delete_buckets_task, services.stores, done.target.location)
-    answers = await ran(*(Task(partial(look, file), file.length, "look") for file in files.values()))
+    answers = await run_tasks(*(Task(partial(look, file), file.length, "look") for file in files.values()))
     return dict(zip(files, answers, strict=True))
 
 

@@ -24,7 +24,7 @@ from located import at
 from acidlib.cli.options import Size
 from acidlib.model.units import Unit
 from acidlib.service.plan import file_task
-from acidlib.service.schedule import Flow, Subtask, ran
+from acidlib.service.schedule import Scheduler, Subtask, run_tasks
 from acidlib.service.services import Application, Task, attempt
 from acidlib.stores.renaming.local import LocalFileSystem
 from acidlib.stores.renaming.store import RenameStore, try_to_remove_staging
@@ -62,8 +62,8 @@ class _Bucket:
     made: Task | Subtask
     name: str = "bucket"
 
-    async def steps(self) -> None:
-        await ran(self.made)
+    async def run(self) -> None:
+        await run_tasks(self.made)
 
     def give_back(self) -> None:
         """Nothing is given up here."""
@@ -105,7 +105,7 @@ def _timed(pool: ProcessPoolExecutor, processes: int, place: Path, units: Sequen
         staging = RenameStore(fs).stage(at(place), unique=uuid.uuid4().hex, owner="bench", now=time.time()).path
         staged.append((sized, staging))
     start = time.perf_counter()
-    flow: Flow[None] = Flow(_Processes(pool, processes), limit=lambda _: len(staged), name=str)
+    flow: Scheduler[None] = Scheduler(_Processes(pool, processes), limit=lambda _: len(staged), name=str)
     for _ in flow.run(_Bucket(file_task(sized, staging, Stores())) for sized, staging in staged):
         pass
     seconds = time.perf_counter() - start

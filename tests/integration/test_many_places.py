@@ -38,7 +38,7 @@ def test_the_bad_ones_are_told_and_the_rest_is_done(
     places.damage(*damaged)
     for name in closed:
         (places.root / name).chmod(0)
-    begun = PlaceCompaction.steps
+    begun = PlaceCompaction.run
 
     def steps(compaction):
         target = compaction.job.target
@@ -46,7 +46,7 @@ def test_the_bad_ones_are_told_and_the_rest_is_done(
             shutil.rmtree(str(target.location))  # after it was listed
         return begun(compaction)
 
-    monkeypatch.setattr(PlaceCompaction, "steps", steps)
+    monkeypatch.setattr(PlaceCompaction, "run", steps)
     others = [another_at_work(places.root / name) for name in claimed]
     # loads what another user may not be allowed to read of the interpreter's files
     jobs.good("major_compact", "--location", tmp_path / "db.db" / "one", "--all-committed")

@@ -15,7 +15,7 @@ from runners import LocalRunner, ThreadRunner
 
 from acidlib.errors import ConflictError, RetryError
 from acidlib.planning.units import SMALL_BYTES
-from acidlib.service.schedule import Flow, Piece, ran
+from acidlib.service.schedule import Scheduler, Workflow, run_tasks
 from acidlib.service.services import Task
 from acidlib.service.stopping import STOPPING
 
@@ -36,11 +36,11 @@ class Doubled:
     def name(self) -> str:
         return f"p{self.number}"
 
-    async def steps(self) -> int:
+    async def run(self) -> int:
         self.log.append(f"{self.name} begun")
         try:
             self.before()
-            (done,) = await ran(Task(partial(self.work, self.number), self.length))
+            (done,) = await run_tasks(Task(partial(self.work, self.number), self.length))
             self.log.append(f"{self.name} ended")
             return done
         except GeneratorExit:
@@ -51,13 +51,13 @@ class Doubled:
         self.log.append(f"{self.name} given back")
 
 
-def flow(runner: Any, limit: int = 4) -> Flow[int]:
-    return Flow(runner, limit=lambda slots: limit if slots else 1, name=lambda pieces: f"doubling {pieces}")
+def scheduler(runner: Any, limit: int = 4) -> Scheduler[int]:
+    return Scheduler(runner, limit=lambda slots: limit if slots else 1, name=lambda pieces: f"doubling {pieces}")
 
 
 def test_without_slots_one_is_done_after_the_other() -> None:
     log: list[str] = []
-    found = list(flow(LocalRunner(str)).run(Doubled(number, log=log) for number in range(3)))
+    found = list(scheduler(LocalRunner(str)).run(Doubled(number, log=log) for number in range(3)))
     assert found == [0, 2, 4]
     assert log == [f"p{number} {what}" for number in range(3) for what in ("begun", "ended")]
 
@@ -71,7 +71,7 @@ def test_what_takes_long_delays_itself_alone(in_the_driver: bool) -> None:
         return -1
 
     late = Doubled(0, before=lambda: go.wait(SECONDS)) if in_the_driver else Doubled(0, work=slow, length=SMALL_BYTES)
-    results = flow(ThreadRunner()).run(iter([late, *(Doubled(number) for number in range(1, 40))]))
+    results = scheduler(ThreadRunner()).run(iter([late, *(Doubled(number) for number in range(1, 40))]))
     assert sorted(next(results) for _ in range(39)) == [2 * number for number in range(1, 40)]
     go.set()
     assert len(list(results)) == 1
@@ -85,7 +85,7 @@ def test_no_more_are_begun_than_may_be_under_way() -> None:
 
     most: list[int] = []
     pieces = (Doubled(number, log=log, before=lambda: most.append(under_way())) for number in range(40))
-    assert len(list(flow(ThreadRunner(), limit=3).run(pieces))) == 40
+    assert len(list(scheduler(ThreadRunner(), limit=3).run(pieces))) == 40
     assert 2 <= max(most) <= 3
 
 
@@ -100,7 +100,7 @@ def test_what_waits_together_runs_together() -> None:
     runner = ThreadRunner(slots=1)
     first = [Doubled(number, work=held) for number in range(2)]
     rest = [Doubled(number) for number in range(2, 32)]
-    results = flow(runner, limit=32).run(iter([*first, *rest]))
+    results = scheduler(runner, limit=32).run(iter([*first, *rest]))
     threading.Timer(0.5, go.set).start()
     assert len(list(results)) == 32
     assert max(len(batch) for _, batches in runner.jobs for batch in batches) >= 10
@@ -117,18 +117,18 @@ def test_of_large_tasks_those_that_end_a_subtask_go_first_and_then_the_longest()
         return item
 
     class Twice(Doubled):
-        async def steps(self) -> int:
+        async def run(self) -> int:
             async def both() -> Any:
-                await ran(Task(partial(held, -1), SMALL_BYTES))
-                (done,) = await ran(Task(partial(self.work, self.number), SMALL_BYTES))
+                await run_tasks(Task(partial(held, -1), SMALL_BYTES))
+                (done,) = await run_tasks(Task(partial(self.work, self.number), SMALL_BYTES))
                 return done
 
-            (done,) = await ran(both())
+            (done,) = await run_tasks(both())
             return done
 
     runner = ThreadRunner(slots=1)
     waiting = [Doubled(number, length=number * SMALL_BYTES, before=lambda: both_run.wait(SECONDS)) for number in (3, 9)]
-    results = flow(runner, limit=32).run(iter([Twice(1), Doubled(2, work=held, length=SMALL_BYTES), *waiting]))
+    results = scheduler(runner, limit=32).run(iter([Twice(1), Doubled(2, work=held, length=SMALL_BYTES), *waiting]))
     threading.Timer(0.5, go.set).start()
     assert len(list(results)) == 4
     order = [work.args[0] for _, batches in runner.jobs for batch in batches for work in batch]
@@ -137,17 +137,17 @@ def test_of_large_tasks_those_that_end_a_subtask_go_first_and_then_the_longest()
 
 def test_a_subtask_may_ask_again_and_a_piece_may_ask_for_nothing() -> None:
     async def twice(item: int) -> Any:
-        (first,) = await ran(Task(lambda _: item + 1, 1))
-        left, right = await ran(Task(lambda _: first, 1), Task(lambda _: -first, 1))
+        (first,) = await run_tasks(Task(lambda _: item + 1, 1))
+        left, right = await run_tasks(Task(lambda _: first, 1), Task(lambda _: -first, 1))
         return left, right
 
     class Asking(Doubled):
-        async def steps(self) -> Any:
-            assert await ran() == []
-            return await ran(twice(1), twice(5))
+        async def run(self) -> Any:
+            assert await run_tasks() == []
+            return await run_tasks(twice(1), twice(5))
 
     for runner in (ThreadRunner(), LocalRunner(str)):
-        assert list(flow(runner).run(iter([Asking(0)]))) == [[(2, -2), (6, -6)]]
+        assert list(scheduler(runner).run(iter([Asking(0)]))) == [[(2, -2), (6, -6)]]
 
 
 @pytest.mark.parametrize("by_subtask", [False, True])
@@ -162,17 +162,19 @@ def test_an_error_of_a_task_is_raised_where_its_value_is_awaited(by_subtask: boo
         return item
 
     async def sub(item: int) -> Any:
-        (found,) = await ran(Task(partial(refused, item), 1))
+        (found,) = await run_tasks(Task(partial(refused, item), 1))
         return found
 
     class Told(Doubled):
-        async def steps(self) -> Any:
+        async def run(self) -> Any:
             try:
-                return await ran(*(sub(item) if by_subtask else Task(partial(refused, item), 1) for item in (1, 2)))
+                return await run_tasks(
+                    *(sub(item) if by_subtask else Task(partial(refused, item), 1) for item in (1, 2))
+                )
             except ConflictError as error:
                 return str(error)
 
-    assert list(flow(ThreadRunner()).run(iter([Told(1)]))) == ["Cannot double: the test says so"]
+    assert list(scheduler(ThreadRunner()).run(iter([Told(1)]))) == ["Cannot double: the test says so"]
     assert sorted(done) == [1, 2]
 
 
@@ -183,7 +185,7 @@ def test_what_was_begun_is_done_before_an_error_of_the_source(runner: Any) -> No
         yield Doubled(2)
         raise RetryError("Cannot go on: the test says so")
 
-    results = flow(runner).run(source())
+    results = scheduler(runner).run(source())
     assert sorted([next(results), next(results)]) == [2, 4]
     with pytest.raises(RetryError, match="the test says so"):
         next(results)
@@ -209,7 +211,7 @@ def test_an_interrupt_gives_back_what_is_under_way(where: str) -> None:
         if where == "a step":
             interrupted()
 
-    def source() -> Iterator[Piece[int]]:
+    def source() -> Iterator[Workflow[int]]:
         yield Doubled(0, work=held, log=log)
         if where == "the source":
             interrupted()
@@ -217,7 +219,7 @@ def test_an_interrupt_gives_back_what_is_under_way(where: str) -> None:
         yield Doubled(1, before=first_one_runs, log=log, work=work)
         yield Doubled(2, work=held, log=log)
 
-    results = flow(runner, limit=2).run(source())
+    results = scheduler(runner, limit=2).run(source())
     with pytest.raises(KeyboardInterrupt):  # noqa: PT012 # one of the two statements raises it
         for _ in results:
             results.throw(KeyboardInterrupt)
@@ -237,7 +239,7 @@ def test_what_was_taken_when_a_signal_came_is_given_back() -> None:
         yield Doubled(0, log=log)
 
     with STOPPING.by_signals(lambda _: None, lambda _: None), pytest.raises(KeyboardInterrupt):
-        list(flow(ThreadRunner()).run(source()))
+        list(scheduler(ThreadRunner()).run(source()))
     assert log == ["p0 taken", "p0 given back"]
 
 
@@ -246,13 +248,13 @@ def test_what_ends_while_the_run_is_given_up_has_its_result() -> None:
     runner, running = ThreadRunner(), threading.Event()
 
     class Published(Doubled):
-        async def steps(self) -> int:
-            (done,) = await ran(Task(partial(self.work, self.number), self.length))
+        async def run(self) -> int:
+            (done,) = await run_tasks(Task(partial(self.work, self.number), self.length))
             running.set()
             assert runner.cancelled.wait(SECONDS)
             return done
 
-    pieces = flow(runner)
+    pieces = scheduler(runner)
     late = Doubled(3, before=lambda: runner.cancelled.wait(SECONDS))
     results = pieces.run(iter([Doubled(1), Published(2), late]))
     assert next(results) == 2
@@ -278,5 +280,5 @@ def test_a_machine_without_room_for_a_thread_is_told(monkeypatch: pytest.MonkeyP
         next(seconds)
 
     with pytest.raises(RuntimeError, match="can't start new thread"):
-        list(flow(ThreadRunner(), limit=2).run(pieces, while_waiting=waited))
+        list(scheduler(ThreadRunner(), limit=2).run(pieces, while_waiting=waited))
     assert log == ["p0 begun", "p0 closed"]
