@@ -137,8 +137,13 @@ class SqlQueue:
         return self._rows(lambda _: true())
 
     def find(self, request_id: int) -> CompactionRequest | None:
-        """Return the request with this id, in the queue or in the history."""
-        return next(iter(self._rows(lambda table: table.column("ID") == request_id)), None)
+        """Return the request with this id, in the queue or in the history; CorruptError for a row that is not one."""
+        with self._database.reading("read", one_moment=True) as connection:
+            for table in (self._queue, self._history):
+                row = connection.execute(table.select().where(table.column("ID") == request_id)).one_or_none()
+                if row is not None:
+                    return table.request(row)
+        return None
 
     def in_states(self, *states: State) -> tuple[CompactionRequest, ...]:
         """Return the rows of the queue and the history in one of these states, newest first, read at one moment."""

@@ -146,7 +146,10 @@ class SqlBackend(Backend):
         if answer.working is not None:
             self.queued_here.add(answer.working.id)
             return answer.working
-        waiting = queue.find(answer.id) if answer.state is State.INITIATED else None
+        waiting = None
+        if answer.state is State.INITIATED:
+            with suppress(CorruptError):  # a row that is not understood is in the way as well
+                waiting = queue.find(answer.id)
         if waiting is None or waiting.type is not request.type:
             raise in_the_way(str(request.ref), answer.reason)
         claimed = queue.claim_id(answer.id, worker, now_ms)
