@@ -1,48 +1,49 @@
-"""What a cleaner may remove: after a compaction, which readers may still need it, and after rolled back transactions.
+"""The paths that a cleaner may remove: after a compaction, while readers may still need them, and after rolled back
+transactions.
 
-After a compaction. Source: Hive `Cleaner` and `CompactionCleaner`: obsolete is what is obsolete for the high-water mark
-that the compaction recorded, by the write-id list it used, never for a newer guess; a second computation must find
-nothing left. Differences on purpose:
+After a compaction. Source: Hive `Cleaner` and `CompactionCleaner`: a path is obsolete for the high-water mark that the
+compaction recorded, by the write-id list it used, never for a newer one; a second computation must find nothing left.
+Differences on purpose:
 
-* Hive 3.1's cleaner computes with a list that has no exceptions, so the base of an aborted insert overwrite is taken
-  as valid and what it "replaces" is deleted. Here aborted ids stay exceptions for bases.
-* Nothing is removed while the newest publication, or the first sight of somebody else's directory that covers it, is
-  younger than the retention: a reader that listed the directories before that may still be reading.
+* Hive 3.1's cleaner computes with a list that has no exceptions, so it takes the base of an aborted insert overwrite
+  for valid and deletes the directories that this base "replaces". Here aborted ids stay exceptions for bases.
+* Nothing is removed while the newest publication, or the first sight of another compactor's directory that covers it,
+  is younger than the retention: a reader that listed the directories before that may still be reading.
 * A directory of original files is removed only where its name is that of a UNION ALL's branch. Hive calls any other
-  one obsolete, too, once there is a base; but another table or partition may lie there by mistake, and readers of
-  this one read the base instead of it in any case.
+  one obsolete, too, once there is a base; but it may be another table or partition that is there by mistake, and
+  readers of this one read the base instead of it in any case.
 
-The caller has to finish an unfinished publication in two steps first: with half of it visible, delete events look
-obsolete that are in the other half.
+The caller has to finish an unfinished publication in two steps first: while half of it is visible, delete events of the
+other half look obsolete.
 
-Readers of Hive 4, where they register what they read. With `metastore.txn.use.minhistorywriteid` (the default of Hive
-4.2) a query notes, once it has its snapshot and its locks, the lowest open write id of each transactional table that it
-reads, all of them at once; that is gone with its transaction. Source: Hive 4 `DriverTxnHandler.recordValidWriteIds`,
+Readers of Hive 4 that register. With `metastore.txn.use.minhistorywriteid` (the default of Hive 4.2) a query registers,
+once it has its snapshot and its locks, the lowest open write id of each transactional table that it reads, all of them
+at once; the registration ends with its transaction. Source: Hive 4 `DriverTxnHandler.recordValidWriteIds`,
 `DbTxnManager.addWriteIdsToMinHistory`, `AddWriteIdsToMinHistoryCommand`. A transaction has one statement: START
 TRANSACTION is not supported. Hive's own cleaner waits while a write id is registered that is not above the mark of the
 compaction (`ReadyToCleanHandler`). That alone is not enough, and differs here on purpose:
 
-* A query that read all that had committed registers a write id above the mark, and reads the inputs of the compaction
-  all the same if its snapshot is older than the commit. So whatever registered for the table counts, by whatever id,
-  unless its transaction is one from after the commit.
+* A query that reads everything committed registers a write id above the mark, and reads the inputs of the compaction
+  all the same if its snapshot is older than the commit. So every registration for the table counts, whatever its write
+  id, unless its transaction was opened after the commit.
 * Between its snapshot and its registration a query is not seen, nor is a reader that never registers. So a
   transaction that registered nothing counts for every table.
 * `CQ_NEXT_TXN_ID` is the highest transaction that was seen when the compaction committed. Hive 4.2 takes no lock for
   that any more (`CommitTxnFunction`): a transaction with a higher id may have been opened, and may have taken its
-  snapshot, before the commit ended. So one counts as from after it only if it was opened `COMMIT_MS` later, too, by
-  the clock of the database, which gives both times.
+  snapshot, before the commit ended. So a transaction counts as opened after the commit only if that was `COMMIT_MS`
+  later, too, by the clock of the database, which gives both times.
 
-After transactions that were rolled back, where no compaction comes. A metastore notes of a transaction where it writes
+After transactions that were rolled back, where no compaction comes. A metastore notes where a transaction writes
 (TXN_COMPONENTS), and remembers that it was rolled back as long as one such note is left: until then readers leave its
 rows out. So a note may go once no directory is left that may hold rows of it, and no sooner (HIVE-24481). Source: Hive
 4 `ReadyToCleanAbortHandler` (which places are due), `AbortedTxnCleaner`, `TaskHandler` and `MarkCleanedFunction`.
 Differences on purpose:
 
-* Directories of nothing but rolled back rows go. Hive's cleaner removes there what is obsolete, too, though queries may
-  still read it: here that is left to the request of its compaction.
-* Hive's forgets all notes up to a write id, or those of the directories that it removed; here each note goes by itself,
-  once it is shown that nothing of its transaction lies there. So it is of no account what else cleans, and a result of
-  a compaction that fails meanwhile is not forgotten before it is gone.
+* Only directories of nothing but rolled back rows are removed. Hive's cleaner removes obsolete directories, too, though
+  queries may still read them: here they are left to the request of their compaction.
+* Hive's cleaner forgets all notes up to a write id, or those of the directories that it removed; here each note is
+  forgotten by itself, once it is shown that no directory holds rows of its transaction. So other cleaners at work do no
+  harm, and a result of a compaction that fails meanwhile is not forgotten before it is gone.
 """
 
 from __future__ import annotations
@@ -62,19 +63,19 @@ from acidlib.wording import age_words, retention_words
 
 _KEPT = "covered, but it is no directory of Hive's, and another table or partition may lie there"
 COMMIT_MS = 3_600_000
-"""Longer than the commit of a compaction takes in the metastore's database: from the look at the highest transaction
-until others see it.
+"""A time longer than the commit of a compaction takes in the metastore's database, from reading the highest transaction
+until others see the commit.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanPlan:
-    """What may go now, and what is obsolete and stays: each path, relative to the location, with the reason.
+    """The obsolete paths to remove and to keep, relative to the location, each with the reason.
 
-    blocked     stays for now; where nothing is removed or blocked, there is nothing to clean
-    kept        is not needed by readers any more, and only its owner may remove it
-    first_seen  directories that cover something obsolete and whose age is not known: the caller has to record that
-                they were seen at the time given as `now`
+    blocked     stay for now; if there is nothing to remove and nothing blocked, the place is clean
+    kept        are not needed by readers any more, but only their owner may remove them
+    first_seen  directories of unknown age that cover something obsolete: the caller has to record that they were seen
+                at the time given as `now`
     """
 
     remove: Mapping[str, str]
@@ -96,14 +97,17 @@ def plan_cleaning(
     txns: ValidTxnList = ALL_COMMITTED,
     still_read: Mapping[str, str] | None = None,
 ) -> CleanPlan:
-    """Return what a compaction that recorded `high_water_mark` and used `write_ids` leaves to be removed.
+    """Return what may be removed after a compaction that recorded `high_water_mark` and used `write_ids`.
 
-    Times are epoch seconds. `newest_publication` is that of the newest publication on this partition, by whatever
-    request (None when there never was one: then nothing may go). `published_at` has the time at which each directory
-    (relative path) was published by us or first seen. `still_read` has for a directory (or for everything, under the
-    empty name) why what it covers may still be read. Raises what `acid_state` raises, except for bases that the list
-    may not use: these make nothing obsolete. Raises RefusedError without a real mark (0 is one, when
-    nothing but original files was merged): writes newer than the compaction would decide what is deleted.
+    now, retention_seconds  epoch seconds, and seconds
+    newest_publication  epoch seconds of the newest publication at this place, by any request; None when there never was
+                        one: then nothing may be removed
+    published_at        epoch seconds at which each directory (relative path) was published by us or first seen
+    still_read          why the paths that a directory covers (of the empty name: all paths) may still be read
+
+    Raises what `acid_state` raises, except for bases that the list may not use: these make nothing obsolete. Raises
+    RefusedError without a real mark (0 is one, when nothing but original files was merged): writes newer than the
+    compaction would decide what is deleted.
     """
     if not 0 <= high_water_mark < LONG_MAX:
         raise RefusedError(f"Cannot clean {listing.location}: the request recorded no high-water mark")
@@ -131,7 +135,7 @@ def plan_cleaning(
 def remaining_obsolete(
     listing: Listing, high_water_mark: int, write_ids: ValidWriteIdList, *, generation: Generation
 ) -> tuple[str, ...]:
-    """Return what had to be removed and a later listing still has; with nothing left the request is cleaned.
+    """Return the paths that had to be removed and that a later listing still has; without any the request is cleaned.
 
     As in Hive 4's `CompactionCleaner`, every transaction counts as committed here, so that a directory whose
     transaction had not committed when the removals were computed keeps the request open.
@@ -143,10 +147,10 @@ def remaining_obsolete(
 def marks_cover_cleaning(
     listing: Listing, high_water_mark: int, write_ids: ValidWriteIdList, marks: Iterable[int], *, generation: Generation
 ) -> bool:
-    """Return whether cleanings up to these marks remove all that one up to `high_water_mark` would.
+    """Return whether cleanings up to these marks remove everything that one up to `high_water_mark` would.
 
-    A base above a mark covers nothing for a cleaning up to that mark: what it replaced stays until a cleaning goes up
-    to the base.
+    A base above a mark covers nothing for a cleaning up to that mark: the directories that it replaced stay until a
+    cleaning reaches the base.
     """
     reached = {path for mark in marks for path in remaining_obsolete(listing, mark, write_ids, generation=generation)}
     return reached.issuperset(remaining_obsolete(listing, high_water_mark, write_ids, generation=generation))
@@ -159,12 +163,12 @@ def _obsolete(
     generation: Generation,
     txns: ValidTxnList,
 ) -> tuple[dict[str, tuple[str, tuple[str, ...]]], list[str]]:
-    """Return what is obsolete up to a mark, each path with the reason and what covers it; and what its owner removes.
+    """Return the obsolete paths up to a mark, each with the reason and the paths that cover it, and the paths to keep.
 
-    That is covered, too: directories of original files that may be another table's or partition's.
+    To keep are covered directories of original files that may be another table's or partition's.
     """
     if generation == Generation.HIVE3:
-        # aborted deltas count as current, as they were inputs: they are obsolete when something covers them
+        # aborted deltas count as current, for they were inputs: they are obsolete once something covers them
         listed: ValidWriteIdList = write_ids.for_compactor().capped(high_water_mark)
     else:
         listed = write_ids.for_cleaner(high_water_mark)
@@ -203,24 +207,26 @@ def aborted_present(
     """Return the aborted write ids, at most `up_to`, within the range of a directory that may hold rows of them.
 
     While the metastore remembers that a write id is aborted, readers leave its rows out; once it forgets, its rows
-    become valid. So what is forgotten must be gone from disk first (HIVE-24481).
+    become valid. So they must be gone from disk first (HIVE-24481).
 
     Delete deltas count: an event of an aborted write id would delete rows. So does the base of an aborted INSERT
-    OVERWRITE. What a compactor wrote (a visibility suffix, or a name in `compacted`) does not: it merges only where
-    nothing is open any more, and leaves the rows of aborted write ids out.
+    OVERWRITE. Results of compactors (with a visibility suffix, or a name in `compacted`) do not: a compactor merges
+    only where nothing is open any more, and leaves the rows of aborted write ids out.
     """
     ids = write_ids.aborted_ids[: bisect_right(write_ids.aborted_ids, up_to)]
-    found: set[int] = set()
+    present: set[int] = set()
     for name, txn, low, high in _acid_directories(listing.top_directories(), generation):
         if not txn and name not in compacted:
-            found.update(ids[bisect_left(ids, low) : bisect_right(ids, high)])
-    return tuple(sorted(found))
+            present.update(ids[bisect_left(ids, low) : bisect_right(ids, high)])
+    return tuple(sorted(present))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenReader:
-    """An open transaction: when it was opened (epoch milliseconds of the database; None if that is not known) and the
-    lowest open write id that it registered of each table (names in lower case).
+    """An open transaction that may read.
+
+    started_ms  when it was opened, by the clock of the database; None if unknown
+    tables      the lowest open write id that it registered of each table (names in lower case)
     """
 
     txn_id: int
@@ -229,34 +235,34 @@ class OpenReader:
 
 
 def readers_of(table: TableRef, opened: Iterable[OpenReader]) -> tuple[OpenReader, ...]:
-    """Return those that read a table, or of which it is not known yet what they read, lowest id first."""
-    found = (one for one in opened if not one.tables or table in one.tables)
-    return tuple(sorted(found, key=lambda one: one.txn_id))
+    """Return the readers that registered a table, or have registered nothing yet, lowest id first."""
+    readers = (reader for reader in opened if not reader.tables or table in reader.tables)
+    return tuple(sorted(readers, key=lambda reader: reader.txn_id))
 
 
 def still_reading_reason(
     table: TableRef, readers: Sequence[OpenReader], *, mark: int, next_txn_id: int, commit_ms: int
 ) -> str | None:
-    """Return what has to end before a compaction's inputs may go, in words; None without it."""
+    """Return which transaction has to end before a compaction's inputs may be removed; None without one."""
     for reader in readers:
         lowest, started = reader.tables.get(table), reader.started_ms
         is_newer = reader.txn_id > next_txn_id and started is not None and started > commit_ms + COMMIT_MS
         if is_newer and (lowest is None or mark < lowest):
             continue
-        what = "registered nothing that it reads" if lowest is None else f"reads the table from write id {lowest}"
+        reads = "registered nothing that it reads" if lowest is None else f"reads the table from write id {lowest}"
         if reader.txn_id <= next_txn_id:
-            return f"transaction {reader.txn_id} is open since before its commit and {what}"
-        return f"transaction {reader.txn_id} may be older than its commit and {what}"
+            return f"transaction {reader.txn_id} is open since before its commit and {reads}"
+        return f"transaction {reader.txn_id} may be older than its commit and {reads}"
     return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotedWrite:
-    """What a metastore notes of a transaction that writes at a place, while it is open and after it was rolled back.
+    """A metastore's note of a transaction that writes at a place, kept while it is open and after it was rolled back.
 
-    ref        without a partition, too, of a write to partitions that are known only at its end
+    ref        has no partition for a write to partitions that are known only at its end
     write_id   None where the transaction has none of the table, as that of a rebalance
-    compacts   it is a compaction, whose results have the transaction in their names
+    compacts   the transaction is a compaction's, whose results have it in their names
     """
 
     txn_id: int
@@ -269,9 +275,9 @@ class NotedWrite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueCleaning:
-    """A place to be cleaned after transactions that were rolled back.
+    """A place that is due for cleaning after transactions that were rolled back.
 
-    below   transactions from this one on are left alone, for it is open and writes there; None without one
+    below   the lowest open transaction that writes there: later ones are left alone; None without one
     """
 
     ref: TableRef
@@ -279,23 +285,23 @@ class DueCleaning:
     below: int | None
 
     def concerns(self, note: NotedWrite) -> bool:
-        """Return whether the cleaning is about this note."""
+        """Return whether the note's transaction is one that this cleaning is for."""
         return note.ref == self.ref and not note.is_open and (self.below is None or note.txn_id < self.below)
 
 
 def due_cleanings(notes: Iterable[NotedWrite], *, most: int, longest_ms: int, now_ms: int) -> tuple[DueCleaning, ...]:
     """Return the places with more than `most` notes of rolled back transactions, or with one begun too long ago.
 
-    A negative `longest_ms` has the number alone count. Where all such transactions came after one that is still open
-    and writes there, nothing is due.
+    With a negative `longest_ms` only the number counts. A place is not due where all such transactions came after one
+    that is still open and writes there.
     """
     places: dict[TableRef, list[NotedWrite]] = {}
     for note in notes:
         places.setdefault(note.ref, []).append(note)
     due = []
-    for ref, found in sorted(places.items(), key=lambda one: (one[0].whole_table, one[0].partition or "")):
-        rolled_back = [note for note in found if not note.is_open]
-        below = min((note.txn_id for note in found if note.is_open), default=None)
+    for ref in sorted(places, key=lambda ref: (ref.whole_table, ref.partition or "")):
+        rolled_back = [note for note in places[ref] if not note.is_open]
+        below = min((note.txn_id for note in places[ref] if note.is_open), default=None)
         if not rolled_back or (below is not None and below <= min(note.txn_id for note in rolled_back)):
             continue
         age_ms = now_ms - min(note.started_ms for note in rolled_back)
@@ -311,21 +317,21 @@ def due_cleanings(notes: Iterable[NotedWrite], *, most: int, longest_ms: int, no
 
 
 def rolled_back_directories(listing: Listing, txns: Collection[int], write_ids: Sequence[int]) -> dict[str, str]:
-    """Return the directories right under a location that hold nothing but rolled back rows, each with why.
+    """Return the directories right under a location that hold nothing but rolled back rows, each with the reason.
 
-    txns       transactions that were rolled back, of which results of compactions may be there
-    write_ids  all of the table that were rolled back, in order
+    txns       rolled back transactions, some of which may be of compactions whose results are there
+    write_ids  all rolled back ones of the table, in order
     """
-    found = {}
+    reasons = {}
     for name, txn, low, high in _acid_directories(listing.top_directories(), Generation.HIVE4):
         if txn:
             if txn in txns:
-                found[name] = f"its transaction {txn} was rolled back"
+                reasons[name] = f"its transaction {txn} was rolled back"
         elif name not in listing.compacted_bases and (
             bisect_right(write_ids, high) - bisect_left(write_ids, low) == high - low + 1
         ):
-            found[name] = "all that was written to it was rolled back"
-    return found
+            reasons[name] = "all that was written to it was rolled back"
+    return reasons
 
 
 def notes_to_keep(
@@ -333,15 +339,13 @@ def notes_to_keep(
 ) -> dict[NotedWrite, str]:
     """Return the notes that must stay, each with a directory right under a location that may hold rows of it.
 
-    What a compaction wrote, in a transaction that has committed, holds none: it leaves rolled back rows out. So do the
-    `compacted` bases, which tell it by a file in them.
+    The result of a committed compaction holds none, as it leaves rolled back rows out, nor does a `compacted` base
+    (one that a file in it marks as a result).
     """
     listed = list(notes)
-    # a compaction's write id is the mark up to which it went
-    written = sorted(
-        ((note.write_id, note) for note in listed if note.write_id is not None and not note.compacts),
-        key=lambda one: one[0],
-    )
+    # the write id of a compaction is its high-water mark
+    with_ids = [(note.write_id, note) for note in listed if note.write_id is not None and not note.compacts]
+    written = sorted(with_ids, key=lambda pair: pair[0])
     ids = [write_id for write_id, _ in written]
     by_txn: dict[int, str] = {}
     held: dict[NotedWrite, str] = {}
@@ -356,15 +360,15 @@ def notes_to_keep(
 
 
 def places_below(listing: Listing) -> Mapping[str, frozenset[str]]:
-    """Return where ACID directories lie below a table's location: the names of those at each path relative to it.
+    """Return the names of the ACID directories below a table's location, by the path relative to it.
 
-    So also partitions are found that an insert made and that the metastore never heard of.
+    This includes partitions that an insert made and that the metastore does not know.
     """
-    found: dict[str, set[str]] = {}
+    below: dict[str, set[str]] = {}
     paths = {*listing.directories, *(file.directory for file in listing.files)}
     for path in paths:
         parts = path.split("/")
         at = next((number for number, part in enumerate(parts) if is_acid_directory_name(part)), None)
         if at is not None and not has_hidden_part("/".join(parts[:at])):
-            found.setdefault("/".join(parts[:at]), set()).add(parts[at])
-    return {path: frozenset(names) for path, names in found.items()}
+            below.setdefault("/".join(parts[:at]), set()).add(parts[at])
+    return {path: frozenset(names) for path, names in below.items()}

@@ -1,18 +1,18 @@
-"""The state of one ACID directory: what a reader with a write-id list reads, what is obsolete, and both for people.
+"""The state of one place: the directories that a reader with a write-id list reads, and those that are obsolete.
 
 Source: Hive `AcidUtils.getAcidState` with `processBaseDir`, `processDeltaDir` and `findBestWorkingDeltas`, of Hive
 3.1 and of Hive 4 where they differ.
 
-Where Hive is wrong, this differs on purpose, because its answers decide what is merged and what is deleted:
+Where Hive is wrong, this differs on purpose, as the state decides what is merged and what is deleted:
 
 * Two compacted deltas of one kind and one range that differ in the visibility suffix only are the work of two
-  compactors on the same inputs. Hive up to 4.1 takes both and returns every row twice (HIVE-29210); here the larger
-  transaction is taken and the other directory is obsolete.
+  compactors on the same inputs. Hive up to 4.1 takes both and returns every row twice (HIVE-29210); here the one of
+  the larger transaction is taken, and the other is obsolete.
 * A base is valid only below the lowest open write id and up to the mark. Hive 4 also takes an uncommitted base whose
   id equals the lowest open one, and a base above the mark; Hive forgets the lowest open id when no exception is
   listed.
-* Bases are looked at by ascending write id, not in the order a file system lists them, so that the answer does not
-  depend on it: a base that is not valid is never called obsolete because of where it stood in a listing.
+* Bases are judged by ascending write id, not in the order of a file system's listing: a base that is not valid is
+  never called obsolete because of its position in a listing.
 * ACID directories below a directory that is not one (the partitions of a table whose root was given by mistake) are
   refused: Hive would call the directory original, hence obsolete.
 """
@@ -43,7 +43,7 @@ _MARKERS = frozenset({ORC_ACID_VERSION_FILE, METADATA_ACID_FILE})
 
 
 class NotTaken(Enum):
-    """Why a directory is neither read nor obsolete nor known to be aborted."""
+    """The reason for which a directory is neither read nor obsolete nor known to be aborted."""
 
     INVISIBLE = "its transaction has not committed"
     NOT_VALID_BASE = "its write id, or one below it, is open or above the high-water mark"
@@ -65,7 +65,7 @@ class ParsedBase:
 class ParsedDelta:
     """A delta or delete delta directory; `path` is relative to the location.
 
-    `wholly_aborted` (Hive 3 only, where such a directory is still an input): no row in it was ever committed.
+    `wholly_aborted` (Hive 3 only, where such a directory is still an input): none of its rows was committed.
     """
 
     path: str
@@ -75,14 +75,14 @@ class ParsedDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcidState:
-    """The answer; all paths are relative to the location.
+    """The state of a place by one write-id list; all paths are relative to the location.
 
-    originals  sorted as Hive sorts them, which is what their row ids depend on
+    originals  in Hive's order, on which their row ids depend
     deltas     in the order in which they were selected
-    obsolete   directories and original files that no reader with this list needs, with the paths of what replaces them,
-               in Hive's order: bases, original files and directories, deltas
+    obsolete   directories and original files that no reader with this list needs, with the paths that replace each, in
+               Hive's order: bases, original files and directories, deltas
     aborted    directories of nothing but aborted write ids (Hive 4) or transactions
-    ignored    directories that are neither read nor obsolete, and why
+    ignored    directories that are neither read nor obsolete, each with the reason
     """
 
     base: ParsedBase | None
@@ -106,18 +106,21 @@ def acid_state(
 ) -> AcidState:
     """Return the state of the listed location for one write-id list, and for Hive 4 one transaction list.
 
-    An own running transaction must count as open in `txns` (`ValidTxnList.without`). `ignore_empty_files` leaves out
-    original files of no length. `sees_empty_directories` says whether a directory without any file exists: always for
-    Hive 3.1 and on HDFS, not for Hive 4 elsewhere (the default); an empty base must not hide rows from one and not the
-    other.
+    txns                    must have our own running transaction as open (`ValidTxnList.without`)
+    ignore_empty_files      original files of zero bytes are left out
+    sees_empty_directories  a directory without any file exists for the table's readers: always for Hive 3.1 and on
+                            HDFS, not for Hive 4 elsewhere (the default). An empty base must hide rows from all of them
+                            or from none
+    require_history         raise RefusedError when bases exist and the list may use none of them (Hive's
+                            ACID_NOT_ENOUGH_HISTORY)
 
-    Raises RefusedError when bases exist and this list may use none of them (Hive's ACID_NOT_ENOUGH_HISTORY, not raised
-    with `require_history` off), when the location holds partitions, and, with CorruptError, as `parse_directory` does.
+    Raises RefusedError when the location holds partitions, and, with CorruptError, as `parse_directory` does.
     """
     walk = _Walk(listing, write_ids, generation, txns)
-    seen = generation == Generation.HIVE3 if sees_empty_directories is None else sees_empty_directories
-    walk.sort_directories(seen)
-    walk.choose_base(require_history)
+    if sees_empty_directories is None:
+        sees_empty_directories = generation == Generation.HIVE3
+    walk.sort_directories(sees_empty=sees_empty_directories)
+    walk.choose_base(require_history=require_history)
     taken, obsolete_deltas = walk.select_deltas()
     base = walk.base
     others = set(walk.original_directories)
@@ -138,8 +141,9 @@ def acid_state(
         if base is not None and high <= base.name.write_id:
             obsolete[delta.path] = (base.path,)
         else:
-            wider = (one for one in taken if one.name.min_write_id <= low and high <= one.name.max_write_id)
-            obsolete[delta.path] = tuple(one.path for one in wider)
+            obsolete[delta.path] = tuple(
+                wider.path for wider in taken if wider.name.min_write_id <= low and high <= wider.name.max_write_id
+            )
     return AcidState(
         base=base,
         originals=tuple(originals),
@@ -152,7 +156,7 @@ def acid_state(
 
 
 class _Walk:
-    """The directories of one computation, and what becomes of them, in Hive's order."""
+    """A state in the making: the directories by kind, then what becomes of each, in Hive's order."""
 
     def __init__(
         self, listing: Listing, write_ids: ValidWriteIdList, generation: Generation, txns: ValidTxnList
@@ -167,15 +171,15 @@ class _Walk:
         self.aborted: list[str] = []
         self.ignored: dict[str, NotTaken] = {}
 
-    def sort_directories(self, sees_empty: bool) -> None:  # noqa: FBT001 - private, and passed on by one caller
+    def sort_directories(self, *, sees_empty: bool) -> None:
         listing = self._listing
         for path in dict.fromkeys((*listing.directories, *(file.directory for file in listing.files))):
             first, *below = path.split("/")
             if is_acid_directory_name(first) or not any(map(is_acid_directory_name, below)) or has_hidden_part(path):
                 continue
             raise RefusedError(
-                f"Cannot take {listing.location} for one table or partition: {path} is an ACID directory"
-                f" below {first}; name the table or partition that it belongs to"
+                f"Cannot read {listing.location} as one table or partition: {path} is an ACID directory below {first};"
+                " name the table or partition that it belongs to"
             )
         populated = {
             file.path.partition("/")[0]
@@ -204,7 +208,7 @@ class _Walk:
             self.ignored[path] = NotTaken.INVISIBLE
         return False
 
-    def choose_base(self, require_history: bool) -> None:  # noqa: FBT001 - private, and passed on by one caller
+    def choose_base(self, *, require_history: bool) -> None:
         usable = [base for base in self._bases if self._is_usable(base.path, base.name)]
         # a compacted base of equal write id comes last, so that it is chosen (Hive 4: the compactor's copy wins)
         usable.sort(key=lambda base: (base.name.write_id, base.compacted, base.name.visibility_txn, base.path))
@@ -235,11 +239,11 @@ class _Walk:
             raise RefusedError(
                 f"Cannot read {self._listing.location}: the write-id list (high-water mark"
                 f" {self._write_ids.high_water_mark}) may use none of its bases, the oldest is {usable[0].path};"
-                " without a metastore state a newer list, with one find out what has set its write ids back"
+                " without a metastore state a newer list, with one find out why its write ids were set back"
             )
 
     def select_deltas(self) -> tuple[list[ParsedDelta], list[ParsedDelta]]:
-        """Return the deltas that are taken, in order, and those that others replace."""
+        """Return the deltas that are read, in order, and those that others replace."""
         kept = []
         for delta in self._deltas:
             if not self._is_usable(delta.path, delta.name):
@@ -272,7 +276,7 @@ class _Walk:
                     continue
                 current, last_statement = name.max_write_id, name.statement_id
             else:
-                # one that reaches no further is another statement's, or the delete half of the one before it
+                # a delta that reaches no further is another statement's, or the delete half of the one before it
                 belongs = (name.max_write_id == current and last_statement >= 0) or previous == key
                 if not belongs or winners.get((key, name.is_delete), name.visibility_txn) != name.visibility_txn:
                     obsolete.append(delta)
@@ -284,7 +288,7 @@ class _Walk:
 
 
 class Role(Enum):
-    """What readers do with a directory or file."""
+    """The role of a directory or file for readers."""
 
     READ = "read"
     OBSOLETE = "obsolete"
@@ -293,16 +297,16 @@ class Role(Enum):
     HIDDEN = "hidden"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class SeenPart:
-    """A directory at the top of a place, or a file there.
+    """A directory or file at the top of a place, as people are shown it.
 
     path       relative to the place
     kind       base, delta, delete delta, original file, other directory, hidden directory, hidden file
-    write_ids  the first and the last that its name covers; None for what has none in its name
-    why        the reason, in words
-    files      paths of the files that readers take for data, hidden ones (markers, side files) left out
-    bytes      of all files in it, which are not looked at where readers do not see the directory
+    write_ids  the first and the last that its name covers; None where the name has none
+    why        the reason for the role, in words
+    files      paths of the files that readers take for data, without hidden ones (markers, side files)
+    bytes      sum over all files in it; 0 for a hidden directory
     """
 
     path: str
@@ -318,62 +322,56 @@ _ORDER = tuple(Role)
 
 
 def seen_parts(listing: Listing, state: AcidState, generation: Generation) -> tuple[SeenPart, ...]:
-    """Return everything at the top of a listed place, what is read first, else by name.
+    """Return everything at the top of a listed place by role, that which is read first, else by name.
 
-    state  of the same listing, for the write ids of a reader (not those of a compactor, which stop at the first open
-           one)
+    state  of the same listing, for the write ids of a reader (those of a compactor stop at the first open one)
     """
-    roles, found = _roles(state), []
-    hidden = Role.HIDDEN, "readers pass over names that begin with _ or a dot"
+    roles = _roles(state)
+    parts: list[SeenPart] = []
     for path in listing.top_directories():
         files = listing.files_under(path)
         kind, write_ids = _named(parse_directory(path, generation))
-        # Hive reads what is in other directories as original files, one by one
+        # Hive reads files in other directories as original files, one by one
         inside = next((roles[file.path] for file in files if file.path in roles), None)
         role, why = roles.get(path) or inside or (Role.NOT_READ, "it holds no file that readers see")
         shown = (file.path for file in files if not has_hidden_part(file.path) and not is_side_file(file.name))
         size = sum(file.length for file in files)
-        part = SeenPart(path=path, kind=kind, write_ids=write_ids, role=role, why=why, files=tuple(shown), bytes=size)
-        found.append(part)
-    others = [(file.path, "file", file.length) for file in listing.files_in("")]
-    others += [(path, "directory", 0) for path in {path.partition("/")[0] for path in listing.directories}]
-    for path, what, size in others:
-        if is_hidden(path):
-            role, why = hidden
-            found.append(
-                SeenPart(path=path, kind=f"hidden {what}", write_ids=None, role=role, why=why, files=(), bytes=size)
-            )
-        elif what == "file":
-            role, why = roles.get(path, (Role.NOT_READ, "it is empty"))
-            found.append(
-                SeenPart(path=path, kind="original file", write_ids=None, role=role, why=why, files=(path,), bytes=size)
-            )
-    return tuple(sorted(found, key=lambda part: (_ORDER.index(part.role), part.path)))
+        parts.append(SeenPart(path, kind, write_ids, role, why, tuple(shown), size))
+    hidden = Role.HIDDEN, "readers pass over names that begin with _ or a dot"
+    for file in listing.files_in(""):
+        if is_hidden(file.path):
+            parts.append(SeenPart(file.path, "hidden file", None, *hidden, (), file.length))
+        else:
+            role, why = roles.get(file.path, (Role.NOT_READ, "it is empty"))
+            parts.append(SeenPart(file.path, "original file", None, role, why, (file.path,), file.length))
+    tops = {path.partition("/")[0] for path in listing.directories}
+    parts += [SeenPart(path, "hidden directory", None, *hidden, (), 0) for path in tops if is_hidden(path)]
+    return tuple(sorted(parts, key=lambda part: (_ORDER.index(part.role), part.path)))
 
 
 def _roles(state: AcidState) -> dict[str, tuple[Role, str]]:
-    """Return what becomes of each path, and why, by the state's own words."""
-    found: dict[str, tuple[Role, str]] = {}
+    """Return the role of each path, and the reason for it, as the state has it."""
+    roles: dict[str, tuple[Role, str]] = {}
     if state.base is not None:
-        found[state.base.path] = (Role.READ, "the newest base whose write ids are all decided")
+        roles[state.base.path] = (Role.READ, "the newest base whose write ids are all decided")
     for path in state.originals:
-        found[path] = (Role.READ, "no base replaces it")
+        roles[path] = (Role.READ, "no base replaces it")
     for delta in state.deltas:
         why = "all its write ids were rolled back, and Hive 3.1 opens it" if delta.wholly_aborted else ""
-        found[delta.path] = (Role.READ, why or "no base and no wider delta covers it")
+        roles[delta.path] = (Role.READ, why or "no base and no wider delta covers it")
     for path, covering in state.obsolete.items():
-        found[path] = (Role.OBSOLETE, f"replaced by {', '.join(covering)}" if covering else "replaced")
+        roles[path] = (Role.OBSOLETE, f"replaced by {', '.join(covering)}" if covering else "replaced")
     for path in state.aborted:
-        found[path] = (Role.ABORTED, "all its transactions were rolled back")
+        roles[path] = (Role.ABORTED, "all its transactions were rolled back")
     for path, reason in state.ignored.items():
-        found[path] = (Role.NOT_READ, reason.value)
-    return found
+        roles[path] = (Role.NOT_READ, reason.value)
+    return roles
 
 
 def _named(name: BaseDir | DeltaDir | None) -> tuple[str, tuple[int, int] | None]:
-    """Return what kind of directory has such a name, and the write ids that it covers."""
+    """Return the kind of directory that has such a name, and the write ids that it covers."""
     if name is None:
         return "other directory", None
     if isinstance(name, BaseDir):
-        return "base", (0, max(name.write_id, 0))  # 0 of a base of nothing but converted original files
+        return "base", (0, max(name.write_id, 0))  # 0 for a base of nothing but converted original files
     return "delete delta" if name.is_delete else "delta", (name.min_write_id, name.max_write_id)

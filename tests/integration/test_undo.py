@@ -150,9 +150,9 @@ def test_what_comes_later_is_as_if_it_had_never_been(
 def test_not_once_the_inputs_were_cleaned_or_have_changed(jobs: Jobs, crud: Path) -> None:
     first = crud / "delta_0000001_0000001_0000"
     os.utime(first / "bucket_00000", (1, 1))
-    assert "not all there as it was read" in refused(jobs, crud)
+    assert "not all there as they were read" in refused(jobs, crud)
     shutil.rmtree(first)
-    assert "not all there as it was read" in refused(jobs, crud)
+    assert "not all there as they were read" in refused(jobs, crud)
     jobs.good("cleaner", *NOW)
     assert "nothing of what it was made of is there any more" in refused(jobs, crud)
 

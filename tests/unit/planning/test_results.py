@@ -204,21 +204,21 @@ def stays(found: UndoPlan | str) -> str:
 NOW = joined(compacted(*DELTAS), compacted(*BASE))
 REFUSALS: dict[str, tuple[Callable[[], Listing], str]] = {
     "the result is gone": (lambda: compacted(*DELTAS), "base_3 is not there any more"),
-    "an input is gone": (lambda: NOW.without(["delta_1_1_0"]), "not all there as it was read"),
+    "an input is gone": (lambda: NOW.without(["delta_1_1_0"]), "not all there as they were read"),
     "all inputs are gone": (lambda: compacted(*BASE), "nothing of what it was made of is there any more"),
     "an input was written again": (
         lambda: joined(compacted(*DELTAS[:2], *BASE), compacted(DELTAS[2], modified=2.0)),
-        "not all there as it was read",
+        "not all there as they were read",
     ),
     "an input has another length": (
-        lambda: joined(compacted(*DELTAS[:2], *BASE), compacted(DELTAS[2], length=2)), "not all there as it was read"
+        lambda: joined(compacted(*DELTAS[:2], *BASE), compacted(DELTAS[2], length=2)), "not all there as they were read"
     ),
     "an input has another file": (
         lambda: replace(NOW, files=(*NOW.files, ListedFile(path="delta_1_1_0/bucket_00001", length=1, modified=1.0))),
-        "not all there as it was read",
+        "not all there as they were read",
     ),
-    "original files have come": (lambda: joined(NOW, compacted("000000_0")), "not all there as it was read"),
-    "an older base has come": (lambda: joined(NOW, compacted("base_2")), "not all there as it was read"),
+    "original files have come": (lambda: joined(NOW, compacted("000000_0")), "not all there as they were read"),
+    "an older base has come": (lambda: joined(NOW, compacted("base_2")), "not all there as they were read"),
     "a later major": (lambda: joined(NOW, compacted("base_5")), "base_5 stands for rows of it"),
     "a later minor across it": (lambda: joined(NOW, compacted("delta_2_5")), "delta_2_5 stands for rows of it"),
     "a base that is as wide": (lambda: joined(NOW, compacted("base_0000003")), "base_0000003 stands for rows of it"),
