@@ -1,11 +1,11 @@
-"""The initiator's decision: which tables are left alone, and whether a place should be compacted, and how.
+"""The initiator's decisions: which tables it leaves alone, whether a place should be compacted, and how.
 
-Tables that are not compacted: those that cannot be, must not be, or must not be without being named. Source: Hive's
-`Initiator` and `Worker` (`CompactorFactory` and `CompactionService` in Hive 4); their texts, where they have one.
+Tables that are not compacted: those that cannot be, must not be, or must not be unless they are named. Source, also of
+the messages: Hive's `Initiator` and `Worker` (`CompactorFactory` and `CompactionService` in Hive 4).
 
 Source of the decision: Hive `Initiator.checkForCompaction` and `determineCompactionType`, of Hive 3.1 and of Hive 4
-where they differ, but for one thing: Hive 3.1 never asks for the cleaning of a base that was overwritten, and so keeps
-one for each INSERT OVERWRITE. Here that is asked for as by Hive 4.
+where they differ, but for one thing: Hive 3.1 never has an overwritten base cleaned, and so keeps one for each INSERT
+OVERWRITE. Here a compaction is requested for that, as by Hive 4.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ def not_compactable_reason(
     partition: Partition | None = None,
     insert_only_enabled: bool = True,
 ) -> str | None:
-    """Return why a table, or one partition of it, is not to be compacted: a whole sentence; None when it may be.
+    """Return why a table, or one partition of it, is not to be compacted, as a whole sentence; None when it may be.
 
-    automatic              this table was not asked for by name: NO_AUTO_COMPACTION counts, and a replica that still
-                           waits for its first incremental load is left alone
-    partition              decides how rows are stored, where it is given
+    automatic              the table was not named: NO_AUTO_COMPACTION counts, and a replica that still waits for its
+                           first incremental load is left alone
+    partition              has the storage to judge in place of the table's
     insert_only_enabled    the setting hive.compactor.compact.insert.only
     """
     if (reason := wrong_kind_reason(table, insert_only_enabled=insert_only_enabled)) is not None:
@@ -61,7 +61,7 @@ def not_compactable_reason(
         )
     if not automatic:
         return None
-    # only Hive 4 looks at this; where a Hive 3.1 table has it, a vendor has backported all of it
+    # only Hive 4 heeds this property; a Hive 3.1 table that has it is of a vendor's backport
     for owner, properties in (("database", database_properties), ("table", table.properties)):
         if _is_true(properties, FIRST_INCREMENTAL_PENDING):
             return f"the first incremental replication into the {owner} is pending ({FIRST_INCREMENTAL_PENDING}=true)"
@@ -69,7 +69,7 @@ def not_compactable_reason(
 
 
 def not_acid_reason(table: Table) -> str | None:
-    """Return why a table is no ACID table, as a whole sentence; None when it is one."""
+    """Return why a table is not an ACID table, as a whole sentence; None when it is."""
     cannot = f"Cannot compact {table.ref}:"
     if table.kind == VIRTUAL_VIEW:
         return f"{cannot} it is a view"
@@ -81,7 +81,7 @@ def not_acid_reason(table: Table) -> str | None:
 
 
 def wrong_kind_reason(table: Table, *, insert_only_enabled: bool) -> str | None:
-    """Return why a table is none that compactions are made of at all; None when it is one."""
+    """Return why a table of this kind is never compacted; None when it may be."""
     if (reason := not_acid_reason(table)) is not None:
         return reason
     if table.is_insert_only and not insert_only_enabled:
@@ -90,12 +90,12 @@ def wrong_kind_reason(table: Table, *, insert_only_enabled: bool) -> str | None:
 
 
 def cleaning_forbidden_reason(table: Table, partition: Partition | None = None) -> str | None:
-    """Return why nothing may be removed: NO_CLEANUP, in either case, on the table or the partition; None if it may.
+    """Return why nothing may be removed, NO_CLEANUP in either case on table or partition; None if it may.
 
     Source: Hive 4 `CompactionCleaner`, `MetaStoreUtils.isNoCleanUpSet`.
     """
-    for owner, one in (("table", table), ("partition", partition)):
-        if one is not None and (_either_case(one.properties, NO_CLEANUP) or "").lower() == "true":
+    for owner, described in (("table", table), ("partition", partition)):
+        if described is not None and (_either_case(described.properties, NO_CLEANUP) or "").lower() == "true":
             return f"{NO_CLEANUP.upper()} is set on the {owner}"
     return None
 
@@ -106,9 +106,9 @@ def _is_true(properties: Mapping[str, str], key: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Threshold:
-    """The value in force of a setting, by Hive's name and in the unit of its definition, and where it came from.
+    """The value in force of a setting, by Hive's name and in the unit of its definition, and its source.
 
-    Every comparison with one is strict: more than, never equal to.
+    Every comparison with a threshold is strict: more than, never equal to.
     """
 
     key: str
@@ -117,15 +117,16 @@ class Threshold:
 
 
 Thresholds = Mapping[str, Threshold]
-"""By key; those whose definition says so (`Key.is_threshold`)."""
+"""Thresholds by key: the settings whose definition says so (`Key.is_threshold`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What the initiator does about one table or partition: `kind` None means nothing.
+    """The initiator's decision about one place.
 
-    Bytes are file lengths of one listing. `ratio` is delta bytes through base bytes in single precision, None without a
-    base. `threshold` is what the decision was made by; None where no threshold was involved.
+    kind       compaction to queue; None for none
+    ratio      delta bytes divided by base bytes (file lengths of one listing) in single precision; None without a base
+    threshold  the one that decided; None where none was involved
     """
 
     kind: CompactionType | None
@@ -150,10 +151,11 @@ def decide(
 ) -> Decision:
     """Return the decision for a state that was computed with the compactor's list from the same listing.
 
-    `thresholds` are those in force for the table. `properties` are the table's, `database_properties` the database's
-    (Hive 4: if it has NO_AUTO_COMPACTION, it decides for the whole database). The number of aborted transactions
-    comes from a metastore that leaves them to compaction. Deltas of one single write id do not count towards a minor:
-    it would be refused.
+    thresholds         those in force for the table
+    properties, database_properties  of the table, and of its database (see `switched_off_reason`)
+    aborted_txn_count  aborted transactions, from a metastore that leaves them to compaction
+
+    Deltas of one single write id call for no minor compaction, which would be refused.
     """
     if reason := switched_off_reason(properties, database_properties or {}, generation):
         return Decision(kind=None, reason=reason)
@@ -193,9 +195,9 @@ def decide(
 
 
 def switched_off_reason(table: Mapping[str, str], database: Mapping[str, str], generation: Generation) -> str | None:
-    """Return why nothing is compacted automatically, by properties of a table and of its database; None if it may.
+    """Return why nothing is compacted automatically, by properties of a table and of its database; None if it may be.
 
-    Hive 4: a database that says anything decides, be it "false" against the table's "true".
+    With Hive 4 the property of the database decides where it has one, even "false" against the table's "true".
     """
     flag = _either_case(database, NO_AUTO_COMPACTION) if generation == Generation.HIVE4 else None
     owner = "table" if flag is None else "database"
@@ -230,7 +232,7 @@ def _figures(state: AcidState, listing: Listing, generation: Generation) -> Deci
 
 
 def _float32(value: float) -> float:
-    """Return Java's float: the quotient of two of them is rounded once more, as there."""
+    """Return the number rounded to single precision, as in Java's float."""
     try:
         single: float = struct.unpack("<f", struct.pack("<f", value))[0]
     except OverflowError:

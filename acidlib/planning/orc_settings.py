@@ -1,7 +1,7 @@
-"""How a table wants its ORC files written, by its properties and those of a request.
+"""Settings of the ORC files to write, by properties of a table and of a request.
 
-Source of the names, of what a value may be and of the order: ORC `OrcConf` and `OrcFile.WriterOptions`, Hive
-`CompactorMR.overrideTblProps` and `overrideMRProps`. For each of them the first that is given counts:
+Source of the names, of possible values and of the order: ORC `OrcConf` and `OrcFile.WriterOptions`, Hive
+`CompactorMR.overrideTblProps` and `overrideMRProps`. For each setting the first property that is given counts:
 
 1. request property `tblprops.<name>`, 2. table property `<name>`, 3. request property and 4. table property
 `compactor.<name>`, 5. and 6. the same by Hive's name, such as `compactor.hive.exec.orc.default.compress`.
@@ -11,17 +11,17 @@ orc.row.index.stride      at least 1000 rows; not given: that of most input byte
                           asks for no index, counts as not given: some engines refuse files that have none
 orc.compress.size         most bytes of a block, brought to 1 KiB to 8 MiB; not given: as in the inputs, else 256 KiB.
                           As with Java's writer blocks are smaller in tables of many columns
-orc.buffer.size.enforce   `true`: they are as large as that in all tables
-orc.stripe.size           bytes up to which stripes are joined, at most 1 GiB; larger ones that are there stay; 64 MiB
+orc.buffer.size.enforce   `true`: blocks are that large in tables of many columns, too
+orc.stripe.size           bytes up to which stripes are joined, at most 1 GiB, else 64 MiB; larger ones of inputs stay
 orc.create.index          without effect: there is always an index. Hive's own writers ignore it as well
 orc.bloom.filter.columns  names of columns, separated by commas, that have bloom filters besides those that have some in
                           the inputs; `*` is all, names that the table does not have are ignored
 orc.bloom.filter.fpp      share of false positives, above 0 and below 1; not given: filters as large as those of the
                           inputs, else Hive 3.1's default of 0.05 or Hive 4's of 0.01
 
-All else that begins with `orc.` is ignored. Where a codec, a stride, a size of blocks or columns with bloom filters are
-given, every stripe that differs from them (of blocks: has larger ones) is recoded, once; nothing is recoded for the
-sake of a default.
+Other properties that begin with `orc.` are ignored. Where a codec, a stride, a block size or columns with bloom filters
+are given, every stripe that differs from them (of blocks: has larger ones) is recoded, once; no stripe is recoded for
+the sake of a default.
 """
 
 from __future__ import annotations
@@ -63,37 +63,37 @@ def rewrite_settings(
     generation: Generation,
     otherwise: RewriteSettings | None = None,
 ) -> RewriteSettings:
-    """Return the sizes and codec of a compaction of this table. `request`: the request's properties.
+    """Return the sizes and codec of a compaction of this table, by its properties and those of the request.
 
-    `otherwise` has what no property gives. Raises RefusedError, naming table and property, for a value that makes no
-    sense or that cannot be written.
+    `otherwise` has the values that no property gives. Raises RefusedError, naming table and property, for a value that
+    makes no sense or that cannot be written.
     """
     settings = otherwise or RewriteSettings()
-    found: dict[str, Any] = {}
-    if given := _given(COMPRESS, table, request):
-        found["compression"] = given.text.upper()
-        if found["compression"] not in _CODECS[generation]:
-            raise given.refused(f"only {', '.join(_CODECS[generation])} can be written")
-    if (given := _given(STRIDE, table, request)) and (stride := given.number()) > 0:
+    values: dict[str, Any] = {}
+    if option := _property(COMPRESS, table, request):
+        values["compression"] = option.text.upper()
+        if values["compression"] not in _CODECS[generation]:
+            raise option.refused(f"only {', '.join(_CODECS[generation])} can be written")
+    if (option := _property(STRIDE, table, request)) and (stride := option.number()) > 0:
         if not _LEAST_STRIDE <= stride <= _MOST_STRIDE:
-            raise given.refused(f"it is not from {_LEAST_STRIDE} to {_MOST_STRIDE}")
-        found["stride"] = stride
-    if given := _given(BLOCK, table, request):
-        found["block_bytes"] = min(max(given.positive(), _LEAST_BLOCK), _MOST_BLOCK)
-    stated = settings.stated | found.keys()
-    if given := _given(ENFORCE, table, request):
-        found["block_enforced"] = given.text.lower() == "true"
-    if given := _given(STRIPE, table, request):
-        found["stripe_bytes"] = min(given.positive(), _MOST_STRIPE)
-    if given := _given(BLOOM_COLUMNS, table, request):
-        found["bloom_columns"] = given.text
-    if given := _given(BLOOM_FPP, table, request):
-        found["bloom_fpp"] = given.share()
-    return replace(settings, **found, stated=stated)
+            raise option.refused(f"it is not from {_LEAST_STRIDE} to {_MOST_STRIDE}")
+        values["stride"] = stride
+    if option := _property(BLOCK, table, request):
+        values["block_bytes"] = min(max(option.positive(), _LEAST_BLOCK), _MOST_BLOCK)
+    by_name = settings.stated | values.keys()
+    if option := _property(ENFORCE, table, request):
+        values["block_enforced"] = option.text.lower() == "true"
+    if option := _property(STRIPE, table, request):
+        values["stripe_bytes"] = min(option.positive(), _MOST_STRIPE)
+    if option := _property(BLOOM_COLUMNS, table, request):
+        values["bloom_columns"] = option.text
+    if option := _property(BLOOM_FPP, table, request):
+        values["bloom_fpp"] = option.share()
+    return replace(settings, **values, stated=by_name)
 
 
-class _Given:
-    """A property that is set; `shown` is how errors call it."""
+class _Property:
+    """A property that is set; errors call it `shown`."""
 
     def __init__(self, table: str, shown: str, text: str) -> None:
         self._table, self._shown, self.text = table, shown, text
@@ -106,7 +106,7 @@ class _Given:
         return int(self.text)
 
     def share(self) -> float:
-        """Return a number between 0 and 1, neither of them."""
+        """Return a number above 0 and below 1."""
         try:
             share = float(self.text)
         except ValueError:
@@ -127,12 +127,12 @@ class _Given:
         return RefusedError(f"Cannot compact {self._table}: its {self._shown}={self.text} is invalid: {reason}")
 
 
-def _given(name: str, table: Table, request: Mapping[str, str]) -> _Given | None:
+def _property(name: str, table: Table, request: Mapping[str, str]) -> _Property | None:
     keys = [("request", f"tblprops.{name}"), ("table", name)]
     for known in (name, _HIVE_NAMES[name]):
         keys += [("request", f"compactor.{known}"), ("table", f"compactor.{known}")]
     for layer, key in keys:
         text = request.get(key) if layer == "request" else table.properties.get(key)
         if text is not None:
-            return _Given(str(table.ref), f"{layer} property {key}", text)
+            return _Property(str(table.ref), f"{layer} property {key}", text)
     return None

@@ -1,6 +1,6 @@
-"""Which write ids are committed where no metastore can be asked: the caller states it, or the job refuses.
+"""The write ids that the caller states to be committed where there is no metastore; without them a job refuses.
 
-What is committed cannot be known from files: a delta of an open transaction looks like any other.
+Files do not say it: a delta of an open transaction looks like any other.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatedWriteIds:
-    """What the caller stated: one list for the table at hand, a list per table, or that everything is committed.
+    """The caller's statement: one list for the table at hand, a list per table, or that everything is committed.
 
-    of_each  that everything is, is said of each of several tables
+    everything  all write ids are committed
+    of_each     that holds for each of several tables
     """
 
     single: ValidWriteIdList | None = None
@@ -32,7 +33,7 @@ class StatedWriteIds:
     def of(self, ref: TableRef, listing: Listing) -> ValidWriteIdList:
         """Return the list of a table, with a real high-water mark even when everything is committed.
 
-        Raises UsageError when nothing was stated for this table, or when the one list is another's.
+        Raises UsageError when nothing was stated for this table, or the one list is another table's.
         """
         name = str(ref.whole_table)
         self.require_of(ref)
@@ -40,7 +41,7 @@ class StatedWriteIds:
         if stated is not None:
             return stated
         if self.everything:
-            # never 0: Hive takes a mark of 0 for "no mark"
+            # never 0, which means no mark to Hive
             return all_committed(name, max(1, highest_write_id(listing, Generation.HIVE4)))
         raise UsageError(
             f"Cannot work on {name}: nothing says which of its transactions are committed; give --write-ids, "
@@ -48,25 +49,25 @@ class StatedWriteIds:
         )
 
     def require_of(self, ref: TableRef) -> None:
-        """Raise UsageError when the one list that is stated is that of another table."""
+        """Raise UsageError when the one stated list is another table's."""
         name = str(ref.whole_table)
         if self.single is not None and self.single.table not in (None, name, ref.table):
             raise UsageError(f"Cannot use the write-id list of {self.single.table}: the table is {name}")
 
 
 def require_list_per_table(tables: Sequence[str]) -> None:
-    """Raise RefusedError where all is stated to be committed in several tables by one word."""
+    """Raise RefusedError where one option states that everything is committed in several tables."""
     if len(tables) > 1:
         shown = ", ".join(tables[:_SHOWN]) + (f" and {len(tables) - _SHOWN} more" if len(tables) > _SHOWN else "")
         raise RefusedError(
-            f"Cannot take all as committed in {len(tables)} tables, {shown}: where a transaction was rolled back its "
-            "rows would come back; give --write-ids-file with a line for each table, or --yes where nothing was rolled "
-            "back in any of them (--dry-run names what hints at it)"
+            f"Cannot take everything as committed in {len(tables)} tables, {shown}: where a transaction was rolled "
+            "back its rows would come back; give --write-ids-file with a line for each table, or --yes where nothing "
+            "was rolled back in any of them (--dry-run names what hints at it)"
         )
 
 
 def directory_ids(listing: Listing) -> Iterable[tuple[int, int]]:
-    """Return which write ids, from and to, each base and delta of a listing stands for."""
+    """Yield the first and the last write id that each base and delta of a listing covers."""
     for path in listing.top_directories():
         name = parse_directory(path, Generation.HIVE4)
         if name is not None:
@@ -74,19 +75,19 @@ def directory_ids(listing: Listing) -> Iterable[tuple[int, int]]:
 
 
 def side_files(listing: Listing) -> list[str]:
-    """Return the paths of the files by which a streaming writer notes how much of another file may be read."""
+    """Return the paths of side files, in which a streaming writer notes how much of another file may be read."""
     return [file.path for file in listing.files if is_side_file(file.name)]
 
 
 def signs_of_aborts(ids: Iterable[tuple[int, int]], notes_of_streams: Sequence[str]) -> list[str]:
-    """Return what hints at transactions of a table that were rolled back or are open.
+    """Return hints, as sentences, at transactions of a table that were rolled back or are open.
 
-    ids               of all directories of the table, see `directory_ids`
+    ids               `directory_ids` of all directories of the table
     notes_of_streams  paths of `side_files`
 
-    Where neither is there, nothing says that none was rolled back: a whole delta of one looks like any other.
+    Without any hint transactions may have been rolled back all the same: their deltas look like any others.
     """
-    found = []
+    signs = []
     end: int | None = None
     gaps: list[tuple[int, int]] = []
     for low, high in sorted(ids):
@@ -96,18 +97,18 @@ def signs_of_aborts(ids: Iterable[tuple[int, int]], notes_of_streams: Sequence[s
     if gaps:
         shown = ", ".join(str(low) if low == high else f"{low} to {high}" for low, high in gaps[:_SHOWN])
         more = " and more" if len(gaps) > _SHOWN else ""
-        found.append(f"no directory has write ids {shown}{more}, as after a transaction that was rolled back")
+        signs.append(f"no directory has write ids {shown}{more}, as after a transaction that was rolled back")
     if notes_of_streams:
         others = len(notes_of_streams) - 1
         more = f", and {others} more," if others else ""
-        found.append(
-            f"{notes_of_streams[0]}{more} is of a writer that streams and may have been rolled back, or writes"
+        signs.append(
+            f"{notes_of_streams[0]}{more} is of a streaming writer that may have been rolled back, or still writes"
         )
-    return found
+    return signs
 
 
 def stated_write_ids(*, text: str | None, file_text: str | None, everything: bool) -> StatedWriteIds | None:
-    """Return what the three options say, or None; RefusedError when they contradict or do not parse."""
+    """Return the statement of the three options, or None; RefusedError when they contradict or do not parse."""
     options = {
         "--write-ids": text is not None,
         "--write-ids-file": file_text is not None,
@@ -137,7 +138,7 @@ def _by_table(text: str) -> dict[str, ValidWriteIdList]:
         lists[parsed.table] = parsed
     if not lists:
         raise RefusedError(
-            "Cannot use the file of write-id lists: it has no line for any table; one is, for example, "
+            "Cannot use the file of write-id lists: it has no line for any table; a line is, for example, "
             "default.sales:120:9223372036854775807::17,44"
         )
     return lists

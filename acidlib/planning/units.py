@@ -1,17 +1,17 @@
-"""The work of a compaction: units, one for each file to make; what becomes of each stripe; and tasks that run together.
+"""The work of a compaction: a unit for each file to make, an action for each stripe, and tasks that run together.
 
 Source: Hive `CompactorMR` (one task per bucket number) and `OrcRawRecordMerger`. Differences, on purpose: delete
-events go to the bucket that their key decodes to, in whichever file they lay (Hive 3.1's minor compaction copies all
+events go to the bucket that their key decodes to, whichever file they are in (Hive 3.1's minor compaction copies all
 of them into every bucket file of an unbucketed table, and then cannot read the result).
 
 Insert-only tables: rows have no ids and nothing is ever deleted, so a compaction gathers the files of the directories
 that are committed. Files of one bucket number become one where their format allows it without looking at a value: ORC
 by stripes, Parquet by row groups, text by lines. Others are copied as they are, under names of their own. The order of
 files is kept. Source: Hive `CompactorMR.runMmCompaction` (3.1), `MmMajorQueryCompactor` and `MergeCompactor` (4) for
-what is read and for the names of results; `Utilities.getBucketedTableFileName` for numbers in names.
+the inputs and for the names of results; `Utilities.getBucketedTableFileName` for numbers in names.
 
-Starting a task of Spark takes some ten milliseconds, joining two small files one. So small tasks are dealt out over the
-executors' free places, as many to each as wait; a large one has a place of its own.
+Starting a task of Spark takes some ten milliseconds, joining two small files one. So the small tasks that wait are
+dealt out over the executors' free slots, while a large task has a slot of its own.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from acidlib.wording import plural
 PARQUET_INPUT_FORMAT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat"
 TEXT_INPUT_FORMAT = "org.apache.hadoop.mapred.TextInputFormat"
 ONE_PER_FILE = ("skip.header.line.count", "skip.footer.line.count")
-"""Table properties that say something of each single file, so that text files may not be joined."""
+"""Table properties about each single file: text files of a table that has one may not be joined."""
 
 _WAYS = {
     ORC_INPUT_FORMAT: JoinWay.STRIPES,
@@ -52,59 +52,55 @@ _WAYS = {
 }
 
 MOST_JOINED_ROWS = 1 << 22
-"""Rows of a joined stripe: their keys alone are 128 MiB in memory. Columns of few values take next to no bytes, so that
-the stripe size bounds nothing there."""
+"""Rows of a joined stripe: their keys alone are 128 MiB in memory. Columns of few values take next to no bytes, so the
+stripe size is no bound there."""
 MOST_PARTS = 64
-"""Tasks that share a bucket at most: planning it and joining their parts take longer than each of them by then."""
+"""Most tasks that share a bucket: with more, planning and joining their parts takes longer than each of them."""
 PART_BYTES_OF_A_SLOT = MEBIBYTE // 16
 
 SMALL_BYTES = 8 * MEBIBYTE
-"""A task with less input than this is small: it takes about as long as it takes to start one."""
+"""A task with less input than this is small: it takes about as long as starting it."""
 BATCH_BYTES = 64 * MEBIBYTE
-"""Small tasks with more input than this together are not worth one task."""
+"""Most input of small tasks that are run as one."""
 BATCH_TASKS = 64
 _LIKE = 4
 
 
-def row_files(inputs: CompactionInputs) -> tuple[DataFile, ...]:
+def row_files(directories: Sequence[InputDirectory]) -> tuple[DataFile, ...]:
     """Return the inputs that hold rows, in order."""
-    return _files(inputs.directories, deletes=False)
+    return tuple(file for entry in directories if entry.role is not Role.DELETE_DELTA for file in entry.files)
 
 
-def delete_files(inputs: CompactionInputs) -> tuple[DataFile, ...]:
+def delete_files(directories: Sequence[InputDirectory]) -> tuple[DataFile, ...]:
     """Return the inputs that hold delete events, in order."""
-    return _files(inputs.directories, deletes=True)
-
-
-def _files(directories: Sequence[InputDirectory], *, deletes: bool) -> tuple[DataFile, ...]:
-    return tuple(file for one in directories if (one.role is Role.DELETE_DELTA) is deletes for file in one.files)
+    return tuple(file for entry in directories if entry.role is Role.DELETE_DELTA for file in entry.files)
 
 
 def schema_file(directories: Sequence[InputDirectory], has_rows: Callable[[DataFile], bool]) -> DataFile | None:
     """Return the file whose columns are the table's where these are not stated; None where no input has any bytes.
 
-    It is the newest with rows, for inputs come by write id: a writer without rows need not have known the columns
+    It is the newest with rows, as inputs are ordered by write id: a writer without rows need not have known the columns
     (`struct<>`), and its transaction changed none of them. Without rows it is the newest with any bytes. A writer that
-    was aborted may have died before its file was whole, so others are preferred. `has_rows` is asked of the newest file
-    first, until it says so of one; mostly that is the first.
+    was aborted may have died before its file was whole, so others are preferred. `has_rows` is called for the newest
+    files first, up to one with rows, which mostly is the first.
     """
-    filled = [file for file in reversed(_files(directories, deletes=False)) if file.length]
+    filled = [file for file in reversed(row_files(directories)) if file.length]
     whole = [file for file in filled if not file.aborted]
     with_rows = next((file for file in whole if has_rows(file)), None)
-    events = [file for file in reversed(_files(directories, deletes=True)) if file.length]
+    events = [file for file in reversed(delete_files(directories)) if file.length]
     whole_events = [file for file in events if not file.aborted]
     return with_rows or next(iter(whole or filled or whole_events or events), None)
 
 
 def present_buckets(listing: Listing, inputs: CompactionInputs) -> int:
-    """Return the buckets of a rebalance that states none: as many as the bucket files of the place have numbers.
+    """Return the number of buckets for a rebalance that states none: of different numbers in the names of bucket files.
 
-    Source: Hive 4 `RebalanceQueryCompactor`, which counts the files of obsolete directories, too; where there are
-    original files alone, which it does not count, these have numbers as well.
+    Source: Hive 4 `RebalanceQueryCompactor`, which counts the files of obsolete directories, too. It does not count
+    original files; where there are no others, their numbers are counted here.
     """
     names = (parse_file(file.name) for file in listing.files if not has_hidden_part(file.path))
     numbers = {name.bucket for name in names if isinstance(name, BucketFile)}
-    return len(numbers or {file.bucket for file in row_files(inputs)}) or 1
+    return len(numbers or {file.bucket for file in row_files(inputs.directories)}) or 1
 
 
 def compaction_units(
@@ -121,18 +117,17 @@ def compaction_units(
 ) -> tuple[Unit, ...]:
     """Return the units of a compaction, by result directory and bucket.
 
-    schema          as `schema_file` finds it; without one there is no unit
-    delete_buckets  the buckets that the events of a delete file decode to, by its path
+    schema          the `schema_file`; without one there is no unit
+    delete_buckets  the buckets that the events of a delete file decode to, by the file's path
     row_type        the table's columns, where they are stated
     matching        how the table's readers find its columns
 
-    By Hive 3's names every bucket number seen in any input gives a file in every result, be it empty, as Hive 3.1 does;
-    by Hive 4's only buckets with rows or events give one. A result without any row or event is
-    not published.
+    With Hive 3's names every bucket number of any input has a file in every result, empty or not, as in Hive 3.1; with
+    Hive 4's only buckets with rows or events have one. A result without any row or event is not published.
     """
     if schema is None:
         return ()
-    rows, events = row_files(inputs), delete_files(inputs)
+    rows, events = row_files(inputs.directories), delete_files(inputs.directories)
     routed = {file.path: delete_buckets[file.path] for file in events}
     everywhere = {file.bucket for file in (*rows, *events)}.union(*routed.values())
     keep_empty = generation is Generation.HIVE3
@@ -164,10 +159,10 @@ def compaction_units(
 
 
 def ways_of(storage: Storage | None, properties: Mapping[str, str]) -> frozenset[JoinWay]:
-    """Return how files of a table or partition may be joined, by what a metastore says of it.
+    """Return how files of a table or partition may be joined, by its description in a metastore.
 
-    Without a metastore (None) a file shows by itself that it is ORC or Parquet; nothing shows that one is text without
-    header lines.
+    Without a metastore (None) a file shows by itself that it is ORC or Parquet; nothing shows that a file is text
+    without header lines.
     """
     if storage is None:
         return frozenset({JoinWay.STRIPES, JoinWay.ROW_GROUPS})
@@ -190,21 +185,21 @@ def join_units(
     generation: Generation,
     settings: RewriteSettings,
 ) -> tuple[JoinUnit, ...]:
-    """Return the files to make. `facts` of each input, by its path.
+    """Return a unit for each file to make, by the `facts` of each input file (by its path).
 
     A bucket's first file is named as Hive's writers name it, further ones as Hive names copies of it.
     """
     groups: list[list[DataFile]] = []
     open_groups: dict[tuple[int, JoinWay, str], tuple[list[DataFile], float]] = {}
     for file in input_files(inputs):
-        found = facts[file.path]
-        key = (file.bucket, found.way, file.path if found.way is JoinWay.WHOLE else found.group_key)
+        fact = facts[file.path]
+        key = (file.bucket, fact.way, file.path if fact.way is JoinWay.WHOLE else fact.group_key)
         group, share = open_groups.get(key, ([], 0.0))
-        if not group or share + found.share > 1:
+        if not group or share + fact.share > 1:
             group, share = [], 0.0
             groups.append(group)
         group.append(file)
-        open_groups[key] = (group, share + found.share)
+        open_groups[key] = (group, share + fact.share)
     copies: Counter[int] = Counter()
     (output,) = inputs.outputs
     units = []
@@ -229,7 +224,7 @@ def join_units(
 
 
 def extension(path: str) -> str:
-    """Return what follows the last dot of a file's name, with the dot: by it Hadoop chooses the codec of text."""
+    """Return the last dot of a file's name and the rest behind it, by which Hadoop chooses the codec of text."""
     _, dot, rest = path.rpartition("/")[2].rpartition(".")
     return dot + rest if dot else ""
 
@@ -237,8 +232,8 @@ def extension(path: str) -> str:
 def plan_stripes(stripes: Sequence[StripeFacts], settings: RewriteSettings) -> tuple[StripeAction, ...]:
     """Return actions in the order of the stripes, which is the order of their keys.
 
-    A stripe without a reason against it is copied. Others are rewritten, joined with their neighbours up to the stripe
-    size and `MOST_JOINED_ROWS`; a small stripe that could be copied joins such a group, or other small ones beside it.
+    A stripe is copied unless there is a reason against it. Others are rewritten, joined with their neighbours up to the
+    stripe size and `MOST_JOINED_ROWS`; a small stripe that could be copied joins such a group, or other small stripes.
     """
     actions: list[StripeAction] = []
     rewritten: list[StripeFacts] = []
@@ -267,14 +262,14 @@ def plan_stripes(stripes: Sequence[StripeFacts], settings: RewriteSettings) -> t
 
 
 def must_rewrite(stripe: StripeFacts) -> str | None:
-    """Return why a stripe cannot be copied even when it is large enough, or None."""
+    """Return why a stripe cannot be copied even if it is large enough, or None."""
     if stripe.deleted or stripe.aborted:
         return _dropped([stripe])
     return stripe.no_copy
 
 
 def _close(group: list[StripeFacts]) -> Iterator[StripeAction]:
-    """Yield one action for a group; a single stripe that is only small is copied: there is nothing to join it with."""
+    """Yield the action of a group; a stripe that is only small is copied if there is no other to join it with."""
     if not group:
         return
     if len(group) == 1 and must_rewrite(group[0]) is None:
@@ -294,23 +289,22 @@ def _unchanged(stripe: StripeFacts) -> str:
 
 def _dropped(stripes: list[StripeFacts]) -> str:
     deleted, aborted = sum(s.deleted for s in stripes), sum(s.aborted for s in stripes)
-    counts = [f"{count} {what}" for count, what in ((deleted, "deleted"), (aborted, "aborted")) if count]
+    counts = [f"{count} {state}" for count, state in ((deleted, "deleted"), (aborted, "aborted")) if count]
     rows = "row" if deleted + aborted == 1 else "rows"
     return f"{rows} to leave out: {', '.join(counts)}"
 
 
-def part_bytes_on(slots: int, given: int) -> int:
-    """Return the input bytes of a task that shares a bucket with others, where so many tasks run at a time.
+def part_bytes_on(slots: int, least: int) -> int:
+    """Return the input bytes of a task that shares a bucket with others, on an executor pool of so many slots.
 
-    Spark starts some thousand tasks a second: the more cores there are, the longer each has to have one.
-
-    given  at least so many; 0: nothing is shared
+    They are at least `least` (0: no bucket is shared), and more the more slots there are: Spark starts only some
+    thousand tasks a second.
     """
-    return max(given, slots * PART_BYTES_OF_A_SLOT) if given else 0
+    return max(least, slots * PART_BYTES_OF_A_SLOT) if least else 0
 
 
-def shares(actions: Mapping[int, StripeAction], part_bytes: int) -> tuple[tuple[int, ...], ...]:
-    """Return the numbers of rewriting actions, dealt to tasks of about so many input bytes; () for a single task.
+def dealt_actions(actions: Mapping[int, StripeAction], part_bytes: int) -> tuple[tuple[int, ...], ...]:
+    """Return the numbers of the rewriting actions of each task, of about `part_bytes` input; () for a single task.
 
     The largest are dealt first, each to the task that has least so far, so that all end at about the same time.
     """
@@ -328,9 +322,9 @@ def shares(actions: Mapping[int, StripeAction], part_bytes: int) -> tuple[tuple[
 
 
 def batches(lengths: Sequence[int], free: int) -> list[list[int]]:
-    """Return the tasks to start now on so many free places, by their numbers: each list shares one place.
+    """Return the tasks to start now on so many free slots, by their numbers: each list shares one slot.
 
-    lengths  input bytes of the tasks that wait, those that wait longest first; what does not fit goes on waiting
+    lengths  input bytes of the tasks that wait, the longest waiting first; tasks that do not fit go on waiting
     """
     large: list[int] = []
     small: list[int] = []
@@ -339,23 +333,23 @@ def batches(lengths: Sequence[int], free: int) -> list[list[int]]:
             large.append(number)
         elif length < SMALL_BYTES and len(large) < free:
             small.append(number)
-    places = free - len(large)
-    waiting = small[: places * BATCH_TASKS]
-    dealt: list[list[int]] = [[] for _ in range(min(places, len(waiting)))]
+    slots = free - len(large)
+    waiting = small[: slots * BATCH_TASKS]
+    dealt: list[list[int]] = [[] for _ in range(min(slots, len(waiting)))]
     filled = [0] * len(dealt)
-    # in turns, the largest first, so that none gets all that are large
+    # in turns, the largest first, so that the large ones are spread over all slots
     for turn, number in enumerate(sorted(waiting, key=lambda number: -lengths[number])):
-        place = turn % len(dealt)
-        if not dealt[place] or filled[place] + lengths[number] <= BATCH_BYTES:
-            dealt[place].append(number)
-            filled[place] += lengths[number]
+        slot = turn % len(dealt)
+        if not dealt[slot] or filled[slot] + lengths[number] <= BATCH_BYTES:
+            dealt[slot].append(number)
+            filled[slot] += lengths[number]
     return [[number] for number in large] + dealt
 
 
 def groups_of_like_length(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
-    """Yield batches, by their numbers, of about equal length, so that a batch is not held up by one slow member.
+    """Yield batches of tasks of about equal length, by their numbers, so that no batch is held up by one slow member.
 
-    most  so many at a time: the more there are, the longer the last one takes
+    most  tasks in a batch
     """
     order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
     group: list[int] = []

@@ -19,12 +19,12 @@ from acidlib.orc.schema import is_acid, parse_row_type
 from acidlib.planning.inputs import CompactionInputs, InputDirectory, Publication, Refusal, compaction_inputs
 from acidlib.planning.units import (
     compaction_units,
+    dealt_actions,
     delete_files,
     input_files,
     join_units,
     present_buckets,
     schema_file,
-    shares,
     ways_of,
 )
 from acidlib.rewrite.bucket import BucketPlan
@@ -201,7 +201,7 @@ async def files_to_make(
     target, generation = place.target, place.generation
     settings = target.rewrite_settings(settings, generation)
     ways = ways_of(target.storage, target.properties) if target.is_insert_only else None
-    files = delete_files(inputs) if ways is None else input_files(inputs)
+    files = delete_files(inputs.directories) if ways is None else input_files(inputs)
     looks = [Task(partial(look_task, stores, target.location, file, ways), file.length, "look") for file in files]
     answers = await run_tasks(*checks, *looks)
     found = {file.path: answer for file, answer in zip(files, answers[len(checks) :], strict=True)}
@@ -272,7 +272,7 @@ async def _shared(whole: Task, unit: Unit, staging: str, stores: Stores) -> Unit
     planning, joining = int(whole.length * PLANNING), int(whole.length * JOINING)
     plan: BucketPlan
     (plan,) = await run_tasks(Task(partial(plan_bucket_task, unit, stores), planning, "plan parts"))
-    parts = [plan.part(numbers) for numbers in shares(plan.actions, unit.settings.part_bytes)]
+    parts = [plan.part(numbers) for numbers in dealt_actions(plan.actions, unit.settings.part_bytes)]
     if not parts:
         (result,) = await run_tasks(whole)
         return cast("UnitResult", result)

@@ -150,7 +150,7 @@ def test_one_word_for_several_tables_has_to_be_said_of_each(jobs: Jobs, tmp_path
         ran = jobs(job, *asked)
         assert (ran.status, ran.error["kind"]) == (1, "refused")
         told = ran.error["message"]
-        assert told.startswith("Cannot take all as committed in 4 tables, db.a_crud, db.f_abort, db.j_stream, ")
+        assert told.startswith("Cannot take everything as committed in 4 tables, db.a_crud, db.f_abort, db.j_stream, ")
         assert "give --write-ids-file with a line for each table, or --yes" in told
     lists = tmp_path / "lists"
     lists.write_text("db.a_crud:9:9223372036854775807::\n")
@@ -161,7 +161,7 @@ def test_one_word_for_several_tables_has_to_be_said_of_each(jobs: Jobs, tmp_path
     assert warned == [
         f"warning: db.{name}: --all-committed may not be so: {sign}. If it is not, give --write-ids"
         for name, sign in (
-            ("j_stream", "delta_0000006_0000010/bucket_00000_flush_length is of a writer that streams and may have "
+            ("j_stream", "delta_0000006_0000010/bucket_00000_flush_length is of a streaming writer that may have "
              "been rolled back, or writes"),
             ("p_opentxn", "no directory has write ids 4, as after a transaction that was rolled back"),
         )

@@ -14,7 +14,7 @@ from servers.s3_proxy import Relay
 
 from acidlib.model.units import Unit, UnitResult
 from acidlib.planning.inputs import CompactionInputs, Publication
-from acidlib.planning.units import shares
+from acidlib.planning.units import dealt_actions
 from acidlib.rewrite.bucket import join_parts, plan_bucket, run_part, run_unit
 from acidlib.service.plan import filled_directories
 from acidlib.stores.listing import list_location
@@ -65,7 +65,7 @@ def whole(store: Steps, stage: S3Stage, unit: Unit) -> tuple[UnitResult, StagedU
 
 def in_parts(store: Steps, stage: S3Stage, unit: Unit) -> tuple[UnitResult, StagedUpload | None]:
     found = plan_bucket(unit, store.data())
-    numbers = shares(found.actions, 20_000)
+    numbers = dealt_actions(found.actions, 20_000)
     assert len(numbers) > 1
     parts = []
     for place, some in enumerate(numbers):

@@ -33,11 +33,11 @@ from acidlib.planning.units import (
     SMALL_BYTES,
     batches,
     compaction_units,
+    dealt_actions,
     groups_of_like_length,
     must_rewrite,
     plan_stripes,
     schema_file,
-    shares,
 )
 from unit.planning.listings import listing
 
@@ -307,7 +307,7 @@ def action(length: int, *, copy: bool = False) -> StripeAction:
 
 
 def dealt(actions: Sequence[StripeAction], part_bytes: int) -> tuple[tuple[int, ...], ...]:
-    return shares(dict(enumerate(actions)), part_bytes)
+    return dealt_actions(dict(enumerate(actions)), part_bytes)
 
 
 def test_little_is_left_to_one_task() -> None:

@@ -39,7 +39,7 @@ def test_a_major_compaction_reads_thirteen_tails_of_nine_files(table: Path) -> N
     driver = CountedFiles()
     found = prepared(table, MAJOR, stores=opened_by(driver))
     assert driver.tails_below(table) == once(ROWS[0], ROWS[-1])  # what proves it full ACID, and what tells the columns
-    deletes = delete_files(found.inputs)
+    deletes = delete_files(found.inputs.directories)
     for file in deletes:
         looking = CountedFiles()
         assert event_buckets(file, InputFiles(str(table), looking)) == {0}
