@@ -220,7 +220,7 @@ def publishes(opened: Opened, held: Claim, place: Location, unique: str, layout:
             for file in FILES:
                 path, data = attempt_path(stage.path, name, file, "0"), contents(unique, name, file).encode()
                 opened.write(path, data)
-                attempts.append(Attempt(written=path, name=file, length=len(data)))
+                attempts.append(Attempt(path=path, name=file, length=len(data)))
             staged.append(stage.accept(name, attempts))
 
         def last_check() -> None:

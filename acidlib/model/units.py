@@ -14,6 +14,7 @@ from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.location import Location
 from acidlib.model.names import Generation
 from acidlib.model.snapshots import ValidWriteIdList
+from acidlib.model.uploads import StagedUpload
 
 Key = tuple[int, int, int]
 """Write id, bucket property and row id of a row."""
@@ -312,6 +313,7 @@ class UnitResult:
 
     file_name  of the result in its directory
     path       of the file written, or None when there is none
+    upload     in a bucket, the upload that becomes that file
     rows_in, rows_out  None where the rows of a format are not counted
     empty_files  inputs that count as empty: of zero bytes, or of aborted write ids and not readable or with columns of
                  their own
@@ -324,6 +326,7 @@ class UnitResult:
     is_delete: bool
     path: str | None
     length: int
+    upload: StagedUpload | None = None
     rows_in: int | None = 0
     rows_deleted: int = 0
     rows_aborted: int = 0

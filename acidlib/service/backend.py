@@ -24,7 +24,7 @@ from acidlib.service.attempts import Attempts
 from acidlib.service.places import ListedPlace, Target
 from acidlib.service.selection import Selected, Selection
 from acidlib.service.services import Services
-from acidlib.stores.store import Claim, RolledForward, Store
+from acidlib.stores.store import Claim, Store
 
 
 def nowhere(request: CompactionRequest) -> Target:
@@ -186,13 +186,14 @@ def finish_publications(
     store = services.store(location)
     if store.unfinished(location):
         with services.claim(location):
-            finish_claimed(store, location, alone)
+            for line in finish_claimed(store, location, alone):
+                services.progress.note(line, place=str(location))
 
 
 def finish_claimed(
     store: Store, location: Location, alone: Callable[[], AbstractContextManager[object]]
-) -> tuple[RolledForward, ...]:
-    """Finish the publications of dead runs at a claimed place.
+) -> tuple[str, ...]:
+    """Finish the publications of dead runs at a claimed place; return a line about each.
 
     First those of which one of two directories is visible already: while we waited for readers to go, new ones would
     see that half. Then those of which nothing is visible, while `alone` keeps readers away; ConflictError where it

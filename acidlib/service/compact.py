@@ -347,8 +347,8 @@ class PlaceCompaction:
         if before is not None:
             return before.held_as(target)
         store, location = services.store(target.location), target.location
-        for record in finish_claimed(store, location, hold.exclusive):
-            services.progress.note(record.note, place=str(target.ref))
+        for line in finish_claimed(store, location, hold.exclusive):
+            services.progress.note(line, place=str(target.ref))
         return target.listed(list_location(services.fs(location), location, missing=RefusedError))
 
     def _prepare(self, place: ListedPlace) -> Prepared | Refusal:

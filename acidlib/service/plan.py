@@ -292,7 +292,7 @@ def collect_results(
     staged = []
     for path in filled_directories(inputs, results):
         attempts = [
-            Attempt(written=result.path, name=result.file_name, length=result.length)
+            Attempt(path=result.path, name=result.file_name, length=result.length, upload=result.upload)
             for result in results
             if result.directory == path and result.path is not None
         ]

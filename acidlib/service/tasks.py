@@ -46,7 +46,7 @@ def run_unit_task(unit: AnyUnit, staging: str | None, stores: Stores, attempt: s
             result = run_rebalance(unit, data, path)
         else:
             result = run_unit(unit, data, path)
-        return result if result.path is None else replace(result, path=data.written(result.path))
+        return result if result.path is None else replace(result, upload=data.upload(result.path))
 
 
 def plan_bucket_task(unit: Unit, stores: Stores, _: str) -> BucketPlan:
@@ -71,7 +71,7 @@ def join_parts_task(
     path = data.output_path(staging, unit.directory, unit.file_name, attempt)
     with _defects_named(unit):
         result = join_parts(plan, parts, data, path)
-        return replace(result, path=data.written(path))
+        return replace(result, upload=data.upload(path))
 
 
 def find_runs_task(unit: Unit, number: int, stores: Stores, _: str) -> SourceBucket:

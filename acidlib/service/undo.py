@@ -85,8 +85,8 @@ def _undone(services: Services, backend: SqlBackend, request: CompactionRequest,
         target, store = held.target, services.store(held.target.location)
         location = target.location
         store.require_taking_back(location)
-        for record in finish_claimed(store, location, held.exclusive):
-            services.progress.note(record.note, place=str(target.ref))
+        for line in finish_claimed(store, location, held.exclusive):
+            services.progress.note(line, place=str(target.ref))
         now = backend.find_own(request.id)
         result = replace(_result(now, target), state=Outcome.UNDONE)
         if now.facts.undone is not None or now.state not in _PUBLISHED:

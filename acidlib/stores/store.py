@@ -1,7 +1,7 @@
-"""What every store has besides a file system: claims, and results that become visible by the steps that are safe there.
+"""The steps of a compaction that change a place, in any store: its claim, a stage for results, their publication.
 
 A store that can rename a directory atomically publishes by that (`stores.renaming`); a bucket has its own way
-(`stores.s3`). What only reads and removes works by `FileSystem` alone.
+(`stores.s3`). A job that only reads and removes works by `FileSystem` alone.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from acidlib.datafiles import DataFiles
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError
@@ -26,9 +26,10 @@ from acidlib.model.names import (
     has_visibility_suffix,
     parse_directory,
 )
+from acidlib.model.uploads import StagedUpload
 from acidlib.planning.publication import covering
 from acidlib.renewal import RENEWER
-from acidlib.stores.filesystem import FileSystem
+from acidlib.stores.filesystem import FileSystem, safe_parts
 
 CLAIM = "_acidlib_claim"
 STAGING_PREFIX = "_tmp_"
@@ -38,9 +39,9 @@ PUBLISH_RECORD = "publish.json"
 REVOKED = ".revoked"
 TRASH = "_acidlib_trash"
 OUT_OF_SIGHT = "_acidlib_removed."
-"""Begins the names of what is about to be removed."""
+"""Begins the names of files and directories that are about to be removed."""
 UNDONE = "_acidlib_undone."
-"""Begins the names of what was taken back. Readers pass over all of these for their leading underscore."""
+"""Begins the names of results that were taken back. Readers pass over all of these for their leading underscore."""
 ORC_ACID_VERSION = b"2"
 """The content of `_orc_acid_version` in each result. Source: Hive `AcidUtils.OrcAcidVersion`."""
 METADATA_ACID = b'{"thisFileVersion":"0","dataFormat":"compacted"}'
@@ -59,10 +60,10 @@ class Claim(ABC):
     beat_seconds = BEAT_SECONDS
 
     def __init__(self, location: Location, token: str) -> None:
-        """Begin to renew: what `renew` needs has to be there.
+        """Begin to renew: the attributes that `renew` needs must be set before.
 
-        location  the place that is claimed
-        token     what tells this claim from all others
+        location  the claimed place
+        token     a text that tells this claim from all others
         """
         self.location = location
         self.token = token
@@ -72,17 +73,17 @@ class Claim(ABC):
 
     @abstractmethod
     def renew(self) -> bool:
-        """Tell the store that the owner lives; False if the claim is no longer ours. One thread at a time calls it."""
+        """Give the store a sign of life; return False if the claim is no longer ours. One thread at a time calls it."""
 
     @abstractmethod
     def give_up(self) -> None:
-        """Tell the store that the claim is free, unless it is another run's."""
+        """Free the claim in the store, unless another run holds it."""
 
     def assert_mine(self) -> None:
         """Renew the claim; raise `ConflictError` if another run has taken it over or it is gone."""
         with self._lock:
             if self._lost is None and not self.renew():
-                self._lost = "somebody else has taken it over or removed it"
+                self._lost = "another run has taken it over, or it was removed"
             if self._lost is not None:
                 raise ConflictError(
                     f"Cannot go on in {self.location}: our claim on it is lost, {self._lost}; call again"
@@ -114,7 +115,7 @@ class Claim(ABC):
         except ConflictError:
             return False
         except AcidError:
-            pass  # it may be out of reach for a while: the next renewal, or assert_mine, will show it
+            pass  # the store may be out of reach for a while: the next renewal, or assert_mine, shows a lost claim
         return True
 
 
@@ -129,7 +130,7 @@ class Holder:
 
 
 def instant(seconds: float) -> str:
-    """Return seconds since the epoch as people read them."""
+    """Return seconds since the epoch as a date and time in UTC."""
     try:
         return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
     except (OverflowError, ValueError, OSError):
@@ -138,20 +139,22 @@ def instant(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """A file as the one attempt of a task made it that counts.
+    """A file that one attempt of a task has made for a staged directory.
 
-    written  what `TaskFiles.written` said of it: where it lies, or what it takes to complete it
-    name     of the file in its directory
-    length   in bytes
+    path    of the file, as the task created it
+    name    of the file in its directory
+    length  in bytes
+    upload  in a bucket, the upload that becomes the file
     """
 
-    written: str
+    path: str
     name: str
     length: int
+    upload: StagedUpload | None = None
 
 
 class TaskFiles(DataFiles):
-    """The data files of one task, and the files it makes for a stage. It may be pickled: what is open stays behind."""
+    """The data files of one task, and the files it makes for a stage. It may be pickled: open files stay behind."""
 
     __slots__ = ()
 
@@ -159,9 +162,9 @@ class TaskFiles(DataFiles):
         """Return where to create one attempt at `directory`/`file`; `attempt` is unique to the task's attempt."""
         return attempt_path(staging, directory, file, attempt)
 
-    def written(self, path: str) -> str:
-        """Return what `Stage.accept` has to know of the attempt that this task has made at a path."""
-        return path
+    def upload(self, path: str) -> StagedUpload | None:  # noqa: ARG002 - for a bucket
+        """Return the upload of a file that this task has made at an `output_path`; None where a file is there."""
+        return None
 
 
 def attempt_path(staging: str, directory: str, file: str, attempt: str) -> str:
@@ -185,65 +188,78 @@ class StagedDirectory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublicationRecord:
-    """Directories in the order in which they become visible, and the relative paths of what they were made from."""
+    """Directories in the order in which they become visible, and the relative paths of their inputs."""
 
     directories: tuple[StagedDirectory, ...]
     inputs: tuple[str, ...]
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the directories."""
+        return tuple(directory.name for directory in self.directories)
+
+    def document(self) -> dict[str, Any]:
+        """Return it as a JSON value."""
+        return {
+            "directories": [{"name": item.name, "files": dict(item.files)} for item in self.directories],
+            "inputs": list(self.inputs),
+        }
+
+    @staticmethod
+    def of_document(document: Any, *, where: str) -> PublicationRecord:
+        """Return the record that a JSON value describes; CorruptError naming `where` it was read if it is none."""
+        try:
+            directories = [(item["name"], {**item["files"]}) for item in document["directories"]]
+            inputs = tuple(document["inputs"])
+            texts = [*inputs, *(text for name, files in directories for text in (name, *files))]
+            lengths = [length for _, files in directories for length in files.values()]
+            if not directories or any(type(text) is not str for text in texts):
+                raise TypeError("it names no directory, or a name is no text")
+            if any(type(length) is not int for length in lengths):
+                raise TypeError("a length is no number")
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptError(f"Cannot read {where}: it is not a publication record ({error})") from error
+        for name, _ in directories:
+            if len(safe_parts(where, name)) != 1:
+                raise CorruptError(f"Cannot read {where}: it publishes {name!r}")
+        for path in inputs:
+            safe_parts(where, path)
+        return PublicationRecord(
+            directories=tuple(StagedDirectory(name=name, files=files) for name, files in directories), inputs=inputs
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """The outcome of a publication. What of the stage could not be removed `Stage.discard`, or the next run, tells.
+    """The outcome of a publication; `Stage.discard`, or the next run, reports a stage that could not be removed.
 
-    `kind` is "one rename", "two renames", "completed uploads", or "commit" where that shows it.
+    `kind` is "one rename", "two renames", "completed uploads", or "commit" where that makes it visible.
     """
 
     directories: tuple[str, ...]
     kind: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RolledForward:
-    """The outcome for one publication that an earlier run recorded.
-
-    `outcome` is "finished" (some of it was still to do), "was published" (only the staging directory was left) or
-    "discarded" (it may no longer become visible; `reason` says why). `leftover` says why its staging directory could
-    not be removed.
-    """
-
-    directories: tuple[str, ...]
-    outcome: str
-    reason: str | None = None
-    leftover: str | None = None
-
-    @property
-    def note(self) -> str:
-        """The line about it for people."""
-        why = "" if self.reason is None else f": {self.reason}"
-        left = "" if self.leftover is None else f"; {self.leftover}"
-        return f"publication of {', '.join(self.directories)} {self.outcome}{why}{left}"
-
-
 class Stage(ABC):
-    """What one run has made for one place and no reader sees yet."""
+    """The files that one run has made for one place and no reader sees yet."""
 
     is_readable: bool
-    """Files that were accepted can be read below `path`, as `directory/file`, before they are published."""
+    """Accepted files can be read below `path`, as `directory/file`, before they are published."""
 
     path: str
     """The directory where tasks write; see `attempt_path`."""
 
     @abstractmethod
     def accept(self, directory: str, attempts: Sequence[Attempt]) -> StagedDirectory:
-        """Take these files, and no others, as `directory`. ConflictError for one that has been accepted before."""
+        """Take these files, and no others, as `directory`. ConflictError for a second attempt at an accepted file."""
 
     @abstractmethod
     def publish(
         self, directories: Sequence[StagedDirectory], *, inputs: tuple[str, ...], last_check: Callable[[], None]
     ) -> Published:
-        """Make one or two directories visible, durably: all of it or nothing, or what a later run finishes.
+        """Make one or two directories visible, durably: all of it or nothing, or a later run finishes it.
 
-        inputs      relative paths of what they were made from
+        inputs      relative paths of the files and directories that they were made from
         last_check  called when all is ready: it raises when the claim is lost or the place has changed
 
         ConflictError where a name is taken or another run has revoked this one; nothing has changed then.
@@ -252,27 +268,27 @@ class Stage(ABC):
 
     @abstractmethod
     def publish_hidden(self, directories: Sequence[StagedDirectory], *, last_check: Callable[[], None]) -> Published:
-        """Publish under names with the suffix of an open transaction: its commit shows them all.
+        """Publish under names with the suffix of an open transaction: its commit makes them all visible.
 
-        Otherwise as `publish`. Until the commit no reader takes them; what fails half-way is removed.
+        Otherwise as `publish`. Until the commit no reader takes them; a publication that fails half-way is removed.
         """
 
     def take_back(
         self, directories: tuple[str, ...], *, aside: str, inputs: tuple[str, ...], last_check: Callable[[], None]
     ) -> None:
-        """Move directories that were published to `aside` beside them, in their order, durably: all or none.
+        """Move published directories to `aside` beside them, in their order, durably: all or none.
 
-        inputs      what they were made of, by relative paths, and readers read from then on
+        inputs      relative paths of their inputs, which readers read from then on
         last_check  called when all is ready: it raises when the claim is lost or the place has changed
 
-        The stage is empty, and ends with it. ConflictError where one is gone, or another run has taken over. To be
-        called where `Store.require_taking_back` raises nothing.
+        The stage is empty, and ends with it. ConflictError where a directory is gone, or another run has taken over.
+        To be called where `Store.require_taking_back` raises nothing.
         """
         raise NotImplementedError
 
     @abstractmethod
     def discard(self) -> str | None:
-        """Remove what is left, unless it is needed to finish a publication; return why something stays, if it does."""
+        """Remove the rest, unless it is needed to finish a publication; return why something stays, if it does."""
 
 
 _NO_TRASH = "nothing can be moved in a bucket; without --trash it is removed, and a bucket with versions keeps it"
@@ -281,11 +297,11 @@ _NO_TRASH = "nothing can be moved in a bucket; without --trash it is removed, an
 class Store(ABC):
     """The steps of a compaction that change a place, in one store.
 
-    What takes renames is refused, or left out, where a store has none: there an object that moves is copied.
+    Steps that need a rename are refused, or left out, where a store has none: there an object that moves is copied.
     """
 
     fs: FileSystem
-    """What reads and removes in this store."""
+    """Reads and removes in this store."""
 
     shows_at_once: bool
     """A directory of several files becomes visible as a whole."""
@@ -294,8 +310,8 @@ class Store(ABC):
     def claim(self, location: Location, *, owner: str, token: str, now: float) -> Claim:
         """Claim a place for `owner`, a name for people, under a unique token; `now` is for people, too.
 
-        ConflictError naming the holder while its claim is alive. How long it has been silent is told by the store's
-        own clock. RefusedError for a location that is no directory, CorruptError without one.
+        ConflictError naming the holder while its claim is alive; the store's own clock tells how long it has been
+        silent. RefusedError for a location that is no directory, CorruptError without one.
         """
 
     @abstractmethod
@@ -304,9 +320,9 @@ class Store(ABC):
 
     @abstractmethod
     def revoke_others(self, location: Location) -> None:
-        """Take from earlier runs what they have staged at a place that the caller has claimed: none can publish it.
+        """Revoke the stages of earlier runs at a place that the caller has claimed: none of them can publish any more.
 
-        The caller has staged nothing yet. What has the record of a publication stays, as it is to be finished.
+        The caller has staged nothing yet. A stage with the record of a publication stays, for a run to finish it.
         """
 
     @abstractmethod
@@ -315,54 +331,68 @@ class Store(ABC):
 
     @abstractmethod
     def unfinished(self, location: Location) -> tuple[str, ...]:
-        """Return the stages at a place whose publication was begun and not finished, by their paths."""
+        """Return the paths of stages at a place whose publication was begun and not finished."""
 
     @abstractmethod
-    def roll_forward(self, location: Location, *, visible_only: bool = False) -> tuple[RolledForward, ...]:
+    def roll_forward(self, location: Location, *, visible_only: bool = False) -> tuple[str, ...]:
         """Finish or discard them; with `visible_only` those of which readers see a part already.
 
-        The caller must hold the claim. Running it again is harmless. `CorruptError` where a person has to decide.
+        Return a line about each, see `rolled_forward`. The caller must hold the claim. Running it again is harmless.
+        `CorruptError` where a person has to decide.
         """
 
     @abstractmethod
     def remove(self, location: Location, relative: str) -> None:
-        """Remove a file or directory of a place, by its relative path; of what a run has staged nothing stays behind.
+        """Remove a file or directory of a place, by its relative path, with the uploads of a staging directory.
 
         See `FileSystem.remove_tree`.
         """
 
     def trash(self, location: Location, name: str) -> Callable[[str], str]:  # noqa: ARG002 - for those who rename
-        """Return what moves a relative path of a place to the trash instead of removing it, and says where it is then.
+        """Return a function that moves a relative path of a place to the trash, and returns where it lies then.
 
         RefusedError where nothing can be moved. The name is unique; ConflictError where a link or a file has the name
-        of the trash, or what is to be moved is gone.
+        of the trash, or the path is gone.
         """
         raise RefusedError(f"Cannot move aside in {location}: {_NO_TRASH}")
 
     def trash_place(self, location: Location) -> str:
-        """Return where that is, in words; RefusedError as for `trash`. Makes nothing."""
+        """Return where the trash is, in words; RefusedError as for `trash`. Makes nothing."""
         raise RefusedError(f"Cannot move aside in {location}: {_NO_TRASH}")
 
     def take_out_of_sight(self, location: Location, relative: str, unique: str) -> str | None:  # noqa: ARG002 - as above
-        """Have readers pass over a file or directory of a place at once; return its relative path from then on.
+        """Hide a file or directory of a place from readers at once; return its relative path from then on.
 
         None, and nothing has changed, where nothing can be renamed. ConflictError when it is gone.
         """
         return None
 
     def make_durable(self, location: Location) -> None:  # noqa: B027 - where each answer of the store says that it is
-        """Have what was taken out of sight or removed directly in a place stay so after a loss of power."""
+        """Make hiding and removing directly in a place outlast a loss of power."""
 
     def require_taking_back(self, location: Location) -> None:
         """Raise RefusedError where nothing can be renamed, so that a stage takes nothing back."""
         raise RefusedError(
             f"Cannot take a result back in {location}: nothing can be renamed in a bucket: its objects would "
-            "go one by one, and what is left of a base still hides what it was made of"
+            "go one by one, and the rest of a base still hides its inputs"
         )
 
 
+def rolled_forward(record: PublicationRecord, outcome: str, reason: str | None = None, left: str | None = None) -> str:
+    """Return the line for people about a publication that an earlier run had recorded.
+
+    outcome  "finished" (some of it was still to do), "was published" (only the staging directory was left) or
+             "discarded" (it may no longer become visible)
+    reason   why it was discarded
+    left     why its staging directory could not be removed
+    """
+    why = "" if reason is None else f": {reason}"
+    then = "" if left is None else f"; {left}"
+    return f"publication of {', '.join(record.names)} {outcome}{why}{then}"
+
+
 def marker_files(directory: str) -> dict[str, bytes]:
-    """Return the files that mark a result as Hive's compactor marks it, by their names, with their contents."""
+    """Return the marker files of a result, as Hive's compactor writes them, by their names, with their contents."""
     markers = {ORC_ACID_VERSION_FILE: ORC_ACID_VERSION}
     parsed = parse_directory(directory, Generation.HIVE4)
     if isinstance(parsed, BaseDir) and parsed.visibility_txn == 0:
@@ -378,7 +408,7 @@ def require_suffixes(directories: Iterable[StagedDirectory]) -> None:
 
 
 def refuse_existing(fs: FileSystem, location: Location, directories: Iterable[StagedDirectory]) -> None:
-    """Raise ConflictError when anything has the name of a directory that is to be published."""
+    """Raise ConflictError when a file or directory has the name of a directory to publish."""
     for directory in directories:
         if fs.exists(f"{location}/{directory.name}"):
             raise ConflictError(f"Cannot publish {location}/{directory.name}: it already exists")
@@ -390,7 +420,7 @@ def original_staging_name(name: str) -> str:
 
 
 def missing_input(fs: FileSystem, location: Location, record: PublicationRecord) -> str | None:
-    """Return the first input of a publication that is not there any more."""
+    """Return the first input of a publication that is gone."""
     return next((path for path in record.inputs if not fs.exists(f"{location}/{path}")), None)
 
 
@@ -400,23 +430,25 @@ def covering_at(
     """Return the base and the delta at a place that make a publication obsolete; see `covering`."""
     entries = fs.list_directory(str(location), missing=ConflictError)
     there = [entry.name for entry in entries if entry.is_directory]
-    names = [directory.name for directory in record.directories]
-    return covering(there, names, record.inputs, uncommitted=uncommitted)
+    return covering(there, record.names, record.inputs, uncommitted=uncommitted)
 
 
-def reason_to_discard(fs: FileSystem, location: Location, record: PublicationRecord) -> str | None:
-    """Return why a publication of which nothing is visible must not be finished: its rows are in what is there."""
+def discard_reason(fs: FileSystem, location: Location, record: PublicationRecord) -> str | None:
+    """Return why a publication must not be finished of which nothing is visible; None where it may be.
+
+    With a reason, its rows are in other directories of the place.
+    """
     if (path := missing_input(fs, location, record)) is not None:
-        return f"its input {path} is gone, so something else stands for those rows"
-    for directory in record.directories:
-        if fs.exists(f"{location}/{directory.name}"):
-            return f"{directory.name} already exists"
+        return f"its input {path} is gone, so other directories hold those rows"
+    for name in record.names:
+        if fs.exists(f"{location}/{name}"):
+            return f"{name} already exists"
     cover = next(filter(None, covering_at(fs, location, record)), None)
     return None if cover is None else f"{cover} covers it"
 
 
 def remove_uncommitted(fs: FileSystem, location: Location, names: Iterable[str]) -> None:
-    """Remove directories whose transaction never commits. What cannot be removed the cleaner finds to be aborted."""
+    """Remove directories whose transaction never commits. Where that fails, the cleaner finds them to be aborted."""
     for name in names:
         with suppress(AcidError):
             fs.remove_tree(str(location), name)

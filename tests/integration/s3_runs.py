@@ -13,11 +13,12 @@ from typing import Any
 
 from forking import fork
 
+from acidlib.model.uploads import StagedUpload
 from acidlib.points import KILL_AT, STOP_AT, Point, reach
 from acidlib.stores.s3 import store as completing
 from acidlib.stores.s3.client import Bucket
-from acidlib.stores.s3.files import S3DataFiles, S3FileSystem, StagedUpload, output_path
-from acidlib.stores.s3.store import PROBED, S3Claim, S3Stage, S3Store, markers_of, remove_staging
+from acidlib.stores.s3.files import S3DataFiles, S3FileSystem
+from acidlib.stores.s3.store import PROBED, S3Claim, S3Stage, S3Store, remove_staging, staging_records
 from acidlib.stores.store import STALE_SECONDS, Attempt, Holder, StagedDirectory
 
 INPUTS = ("delta_0000001_0000001_0000", "delta_0000005_0000005_0000")
@@ -77,12 +78,12 @@ def publishing_run(bucket: Bucket, location: str, shape: Shape, unique: str = "f
                 attempts = []
                 for number in range(shape.files):
                     data = store.data()
-                    path = output_path(stage.path, directory, f"bucket_{number:05}", f"{number}-a")
+                    path = data.output_path(stage.path, directory, f"bucket_{number:05}", f"{number}-a")
                     sink = data.create(path)
                     reach(Point.CREATED)
                     sink.write(shape.contents(directory, number))
                     sink.close()
-                    attempts.append(data.attempt(path))
+                    attempts.append(data.upload(path))
                     reach(Point.CLOSED)
                 directories.append(accepted(stage, directory, attempts))
             reach(Point.ACCEPTED)
@@ -127,7 +128,7 @@ CHILDREN: list[Child] = []
 
 def accepted(stage: S3Stage, directory: str, attempts: Sequence[StagedUpload]) -> StagedDirectory:
     """What tasks have made, as the driver takes it."""
-    made = [Attempt(written=json.dumps(one.document()), name=one.file, length=one.length) for one in attempts]
+    made = [Attempt(path=one.key, name=one.file, length=one.length, upload=one) for one in attempts]
     return stage.accept(directory, made)
 
 
@@ -227,10 +228,10 @@ def uploads_in_flight(bucket: Bucket, location: str) -> list[str]:
 
 def abort_recorded(bucket: Bucket, location: str) -> None:
     """As a rule of the bucket, or a committer of another engine, aborts what it finds, in the order of keys."""
-    (marker,) = markers_of(bucket, location)
-    assert marker.recorded is not None
-    for attempt in sorted(marker.recorded.uploads, key=lambda attempt: attempt.key):
-        completing.abort(bucket, attempt.key, attempt.upload)
+    (record,) = staging_records(bucket, location)
+    assert record.publication is not None
+    for attempt in sorted(record.publication.uploads, key=lambda attempt: attempt.key):
+        completing.abort(bucket, attempt.key, attempt.upload_id)
 
 
 def remove(bucket: Bucket, location: str, *names: str) -> None:

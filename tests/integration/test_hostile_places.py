@@ -155,7 +155,7 @@ def test_no_link_leads_out_of_a_table(
     (outside / "claim").write_text(json.dumps({"owner": "o", "token": "t", "start": 1.0, "beat": 1.0}))
     (outside / "staging" / "_attempts").mkdir(parents=True)
     (outside / "staging" / "_acidlib_staging").write_text("{}")
-    record = {"version": 1, "directories": [{"name": "base_0000009", "files": []}], "inputs": []}
+    record = {"version": 1, "directories": [{"name": "base_0000009", "files": {}}], "inputs": []}
     (outside / "publish.json").write_text(json.dumps(record))
     for path in (*outside.rglob("*"), outside):
         os.utime(path, (time.time() - 30 * 86_400,) * 2)

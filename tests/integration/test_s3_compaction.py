@@ -13,6 +13,7 @@ from servers.s3 import S3Server
 from servers.s3_proxy import Relay
 
 from acidlib.model.units import Unit, UnitResult
+from acidlib.model.uploads import StagedUpload
 from acidlib.planning.inputs import CompactionInputs, Publication
 from acidlib.planning.units import dealt_actions
 from acidlib.rewrite.bucket import join_parts, plan_bucket, run_part, run_unit
@@ -20,7 +21,6 @@ from acidlib.service.plan import filled_directories
 from acidlib.stores.listing import list_location
 from acidlib.stores.renaming.local import LocalFileSystem
 from acidlib.stores.s3.client import Bucket, bucket_options
-from acidlib.stores.s3.files import StagedUpload, output_path
 from acidlib.stores.s3.store import S3Stage
 from integration.s3_runs import Steps, accepted
 from integration.test_parts import make_table
@@ -59,8 +59,9 @@ def in_bucket(bucket: Bucket, location: str, directories: Sequence[str]) -> dict
 
 def whole(store: Steps, stage: S3Stage, unit: Unit) -> tuple[UnitResult, StagedUpload | None]:
     data = store.data()
-    result = run_unit(unit, data, output_path(stage.path, unit.directory, unit.file_name, "0-a"))
-    return result, None if result.path is None else data.attempt(result.path)
+    path = data.output_path(stage.path, unit.directory, unit.file_name, "0-a")
+    result = run_unit(unit, data, path)
+    return result, None if result.path is None else data.upload(result.path)
 
 
 def in_parts(store: Steps, stage: S3Stage, unit: Unit) -> tuple[UnitResult, StagedUpload | None]:
@@ -72,9 +73,9 @@ def in_parts(store: Steps, stage: S3Stage, unit: Unit) -> tuple[UnitResult, Stag
         path = f"{stage.path}/_attempts/{unit.directory}.{unit.file_name}.part{place}.a"
         parts.append(run_part(found.part(some), store.data(), path))
     data = store.data()
-    path = output_path(stage.path, unit.directory, unit.file_name, "0-a")
+    path = data.output_path(stage.path, unit.directory, unit.file_name, "0-a")
     result = join_parts(found, parts, data, path)
-    return result, data.attempt(path)
+    return result, data.upload(path)
 
 
 def compacted(

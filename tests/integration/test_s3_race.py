@@ -22,7 +22,6 @@ from acidlib.stores.listing import list_location
 from acidlib.stores.removing import LITTER_SECONDS, find_litter
 from acidlib.stores.s3 import store as publishing
 from acidlib.stores.s3.client import Bucket, bucket_options
-from acidlib.stores.s3.files import output_path
 from integration import s3_runs
 from integration.s3_runs import (
     BY_ANY_CLAIM,
@@ -203,9 +202,11 @@ def test_what_is_recorded_and_lacks_an_input(bucket: Bucket, place: str, step: s
     child = Child(lambda: publishing_run(bucket, place, shape), stop=step)
     child.wait()
     remove(bucket, place, INPUTS[0])
-    (done,) = Steps(bucket).roll_forward(place)
-    assert done.outcome == ("discarded" if step is Point.RECORDED else "finished")
-    assert published(readers_see(bucket, place), shape) == (done.outcome == "finished")
+    (line,) = Steps(bucket).roll_forward(place)
+    reason = f"discarded: its input {INPUTS[0]} is gone, so other directories hold those rows"
+    outcome = reason if step is Point.RECORDED else "finished"
+    assert line == f"publication of {shape.directories[0]} {outcome}"
+    assert published(readers_see(bucket, place), shape) == (outcome == "finished")
     before = readers_see(bucket, place)
     child.wake()
     assert readers_see(bucket, place) == before
@@ -235,8 +236,8 @@ def test_uploads_that_somebody_else_aborts(bucket: Bucket, place: str, inputs: s
             Steps(bucket).roll_forward(place)
         assert readers_see(bucket, place) == before
         return
-    (done,) = Steps(bucket).roll_forward(place)
-    assert done.outcome == "discarded"
+    (line,) = Steps(bucket).roll_forward(place)
+    assert line.startswith("publication of base_0000005 discarded: ")
     assert not published(readers_see(bucket, place), TWO_FILES)
     assert left_staged(bucket, place) == []
 
@@ -245,11 +246,11 @@ def test_an_upload_that_was_aborted_before_is_found_out_in_time(
     bucket: Bucket, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def aborting(stage: Any, directory: str, attempts: Any) -> Any:
-        publishing.abort(bucket, attempts[1].key, attempts[1].upload)
+        publishing.abort(bucket, attempts[1].key, attempts[1].upload_id)
         return accepted(stage, directory, attempts)
 
     monkeypatch.setattr(s3_runs, "accepted", aborting)
-    with pytest.raises(RetryError, match="somebody else has aborted its upload"):
+    with pytest.raises(RetryError, match="another program has aborted its upload"):
         publishing_run(bucket, place, TWO_FILES)
     assert readers_see(bucket, place).keys() == {f"{name}/bucket_00000" for name in INPUTS}
     assert left_staged(bucket, place) == []
@@ -312,8 +313,9 @@ def test_a_task_that_outlives_its_run(s3_server: S3Server, bucket: Bucket, place
     store.revoke_others(place)
     store.remove_staging(stage.path)
     before = readers_see(bucket, place)
-    for path in (output_path(stage.path, "base_0000005", "bucket_00000", "1-a"), f"{stage.path}/_attempts/part"):
-        sink = store.data().create(path)
+    data = store.data()
+    for path in (data.output_path(stage.path, "base_0000005", "bucket_00000", "1-a"), f"{stage.path}/_attempts/part"):
+        sink = data.create(path)
         sink.write(b"late")
         if path.endswith("part"):
             continue  # and it is killed here
@@ -461,14 +463,14 @@ def _mutant(monkeypatch: pytest.MonkeyPatch, name: str, *modules: Any) -> Callab
 def test_a_mutant_whose_marker_moves_without_a_condition(
     bucket: Bucket, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def moving(own: Bucket, marker: Any, state: Any, recorded: Any = None) -> Any:
+    def moving(own: Bucket, record: Any, state: Any, publication: Any = None) -> Any:
         from dataclasses import replace
 
-        moved = replace(marker, state=state, recorded=recorded)
-        answer = own.client.put_object(Bucket=own.name, Key=own.key(marker.path), Body=publishing._encoded(moved))
+        moved = replace(record, state=state, publication=publication)
+        answer = own.client.put_object(Bucket=own.name, Key=own.key(record.path), Body=moved.encode())
         return replace(moved, version=answer["ETag"])
 
-    _mutant(monkeypatch, "move_marker", publishing)(moving)
+    _mutant(monkeypatch, "change_state", publishing)(moving)
     child = Child(lambda: publishing_run(bucket, place, ONE_FILE), stop=Point.CHECKED)
     child.wait()
     take_over(bucket, place)
@@ -479,7 +481,7 @@ def test_a_mutant_whose_marker_moves_without_a_condition(
 
 def test_a_mutant_that_completes_before_it_records(bucket: Bucket, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the marker nothing tells the taker of a half, and nothing stops the sleeper."""
-    monkeypatch.setattr(publishing, "move_marker", lambda own, marker, state, recorded=None: marker)
+    monkeypatch.setattr(publishing, "change_state", lambda own, record, state, publication=None: record)
     child = Child(lambda: publishing_run(bucket, place, TWO_FILES), stop=f"{EACH_COMPLETED}:2")
     child.wait()
     take_over(bucket, place)
@@ -507,7 +509,7 @@ def test_a_mutant_whose_markers_are_plain_objects(bucket: Bucket, place: str, mo
 
     def putting(own: Bucket, attempt: Any) -> bool:
         if attempt.file.startswith("_"):
-            own.client.put_object(Bucket=own.name, Key=attempt.key, Body=b"2", Metadata={"acidlib": attempt.mark})
+            own.client.put_object(Bucket=own.name, Key=attempt.key, Body=b"2", Metadata={"acidlib": attempt.origin})
             return True
         return bool(completed(own, attempt))
 

@@ -15,12 +15,13 @@ from servers.s3_proxy import Relay
 
 from acidlib.errors import ConflictError, CorruptError, MissingError, RefusedError, RetryError
 from acidlib.model.location import parse_location
+from acidlib.model.uploads import StagedUpload
 from acidlib.stores.filesystem import FileSystem
 from acidlib.stores.listing import list_location
 from acidlib.stores.s3 import files as reading
 from acidlib.stores.s3 import files as uploading
 from acidlib.stores.s3.client import Bucket, ChangedError, bucket_options, create_object, read_object, replace_object
-from acidlib.stores.s3.files import S3DataFiles, S3FileSystem, StagedUpload, output_path, remove_keys
+from acidlib.stores.s3.files import S3DataFiles, S3FileSystem, remove_keys
 
 pytestmark = pytest.mark.live
 MIB = 1 << 20
@@ -241,7 +242,7 @@ def complete(bucket: Bucket, attempt: StagedUpload) -> bytes:
     attempt = StagedUpload.of_document(attempt.document(), where="here")
     parts: Any = [part.as_completed() for part in attempt.parts]
     bucket.client.complete_multipart_upload(
-        Bucket=bucket.name, Key=attempt.key, UploadId=attempt.upload, MultipartUpload={"Parts": parts}
+        Bucket=bucket.name, Key=attempt.key, UploadId=attempt.upload_id, MultipartUpload={"Parts": parts}
     )
     return bucket.client.get_object(Bucket=bucket.name, Key=attempt.key)["Body"].read()
 
@@ -299,8 +300,8 @@ def test_what_many_sources_keep_is_bounded(bucket: Bucket, root: str, monkeypatc
 
 
 def test_a_file_is_seen_by_nobody_until_it_is_completed(bucket: Bucket, root: str) -> None:
-    path = output_path(f"{root}/_tmp_u", "base_5", "bucket_00000", "a1")
     files = S3DataFiles(bucket)
+    path = files.output_path(f"{root}/_tmp_u", "base_5", "bucket_00000", "a1")
     sink = files.create(path)
     body = blob(20 * MIB, 4)
     for start in range(0, len(body), 3 * MIB):
@@ -309,8 +310,8 @@ def test_a_file_is_seen_by_nobody_until_it_is_completed(bucket: Bucket, root: st
     assert sink.position == len(body)
     assert [name for name in keys(bucket, root) if not name.startswith("_tmp_u/_acidlib_staging.upload.")] == []
     assert files.open(path, len(body)).read(7 * MIB, 9 * MIB) == body[7 * MIB : 16 * MIB]
-    attempt = files.attempt(path)
-    assert (attempt.directory, attempt.file, attempt.length, attempt.mark) == (
+    attempt = files.upload(path)
+    assert (attempt.directory, attempt.file, attempt.length, attempt.origin) == (
         "base_5",
         "bucket_00000",
         len(body),
@@ -322,21 +323,23 @@ def test_a_file_is_seen_by_nobody_until_it_is_completed(bucket: Bucket, root: st
 
 @pytest.mark.parametrize("size", [0, 1])
 def test_a_small_file(bucket: Bucket, root: str, size: int) -> None:
-    files, path = S3DataFiles(bucket), output_path(f"{root}/_tmp_u", "base_5", "f", "a")
+    files = S3DataFiles(bucket)
+    path = files.output_path(f"{root}/_tmp_u", "base_5", "f", "a")
     sink = files.create(path)
     sink.write(b"x" * size)
     sink.close()
-    assert complete(bucket, files.attempt(path)) == b"x" * size
+    assert complete(bucket, files.upload(path)) == b"x" * size
 
 
 def test_an_attempt_that_is_given_up_leaves_nothing(bucket: Bucket, root: str) -> None:
-    files, path = S3DataFiles(bucket), output_path(f"{root}/_tmp_u", "base_5", "f", "a")
+    files = S3DataFiles(bucket)
+    path = files.output_path(f"{root}/_tmp_u", "base_5", "f", "a")
     for closed in (False, True):
         sink = files.create(path)
         sink.write(blob(9 * MIB, 5))
         if closed:
             sink.close()
-            attempt = files.attempt(path)
+            attempt = files.upload(path)
         sink.abort()
         sink.abort()
     with pytest.raises(Exception, match="NoSuchUpload"):
@@ -380,7 +383,7 @@ def test_splices_go_through_the_store(s3_server: S3Server, bucket: Bucket, root:
     body, other = b"ORC" + blob(60 * MIB, 6), blob(3 * MIB, 7)
     old, delta = stored(bucket, f"{root}/old", body), stored(bucket, f"{root}/delta", other)
     far = S3DataFiles(Bucket(bucket_options(bucket.name, s3_server.properties(relay.endpoint))))
-    path = output_path(f"{root}/_tmp_u", "base_5", "f", "a")
+    path = far.output_path(f"{root}/_tmp_u", "base_5", "f", "a")
     base, more = far.open(old, len(body)), far.open(delta, len(other))
     relay.reset()
     sink = far.create(path)
@@ -398,7 +401,7 @@ def test_splices_go_through_the_store(s3_server: S3Server, bucket: Bucket, root:
     read = far.open(path, len(expected))
     for offset, size in ((0, 10), (30 * MIB - 5, 1_000_010), (len(expected) - 1200, 1200)):
         assert read.read(offset, size) == expected[offset : offset + size]
-    attempt = far.attempt(path)
+    attempt = far.upload(path)
     assert complete(bucket, attempt) == expected
     assert [part.size for part in attempt.parts][1] == uploading.LEAST_PART
     assert relay.sent < 6 * MIB
@@ -412,7 +415,8 @@ def test_any_mixture_of_bytes_and_ranges(bucket: Bucket, root: str, seed: int, m
     monkeypatch.setattr(uploading, "GROWING", 3)
     monkeypatch.setattr(uploading, "IN_MEMORY", MIB)
     chosen = random.Random(seed)
-    files, path = S3DataFiles(bucket), output_path(f"{root}/_tmp_u", "base_5", "f", "a")
+    files = S3DataFiles(bucket)
+    path = files.output_path(f"{root}/_tmp_u", "base_5", "f", "a")
     bodies = [b"ORC" + blob(14 * MIB, seed), blob(6 * MIB, seed + 100)]
     sources = [files.open(stored(bucket, f"{root}/{n}", body), len(body)) for n, body in enumerate(bodies)]
     sink, expected = files.create(path), bytearray()
@@ -429,15 +433,16 @@ def test_any_mixture_of_bytes_and_ranges(bucket: Bucket, root: str, seed: int, m
         expected += piece
     sink.close()
     assert files.open(path, len(expected)).read(0, len(expected)) == expected
-    assert all(part.size >= uploading.LEAST_PART for part in files.attempt(path).parts[:-1])
-    assert complete(bucket, files.attempt(path)) == expected
+    assert all(part.size >= uploading.LEAST_PART for part in files.upload(path).parts[:-1])
+    assert complete(bucket, files.upload(path)) == expected
 
 
 def test_an_upload_that_is_aborted_before_files_are_copied_blames_no_input(bucket: Bucket, root: str) -> None:
-    files, path = S3DataFiles(bucket), output_path(f"{root}/_tmp_u", "base_5", "f", "a")
+    files = S3DataFiles(bucket)
+    path = files.output_path(f"{root}/_tmp_u", "base_5", "f", "a")
     source = files.open(stored(bucket, f"{root}/f", blob(9 * MIB, 1)), 9 * MIB)
     sink = files.create(path)
-    begun = sink._upload.begun  # type: ignore[attr-defined]
+    begun = sink._filling.begun  # type: ignore[attr-defined]
     bucket.client.abort_multipart_upload(Bucket=bucket.name, **begun.named)
     sink.copy(source, 0, 9 * MIB)
     with pytest.raises(RetryError, match=r"Cannot write .*another program has aborted it"):
@@ -446,7 +451,8 @@ def test_an_upload_that_is_aborted_before_files_are_copied_blames_no_input(bucke
 
 
 def test_a_source_that_changes_before_it_is_copied(bucket: Bucket, root: str) -> None:
-    files, path = S3DataFiles(bucket), output_path(f"{root}/_tmp_u", "base_5", "f", "a")
+    files = S3DataFiles(bucket)
+    path = files.output_path(f"{root}/_tmp_u", "base_5", "f", "a")
     source = files.open(stored(bucket, f"{root}/f", blob(9 * MIB, 1)), 9 * MIB)
     source.read(0, 3)
     stored(bucket, f"{root}/f", blob(9 * MIB, 2))

@@ -111,7 +111,7 @@ class BucketOptions:
 
     endpoint    with its scheme; None for that of the region
     region      None for what the machine says
-    created     arguments of every request that makes an object: encryption, storage class, ACL
+    creation    arguments of every request that makes an object: encryption, storage class, ACL
     attempts    at one request, each of which waits for a connection and for an answer so long
     checksums   whether parts carry a checksum where none is asked for
     role        the ARN to assume, with the name of the session
@@ -133,7 +133,7 @@ class BucketOptions:
     answer_seconds: float = 60.0
     connections: int = 32
     checksums: bool = True
-    created: tuple[tuple[str, str], ...] = ()
+    creation: tuple[tuple[str, str], ...] = ()
     unknown_provider: str = ""
 
     @property
@@ -189,7 +189,7 @@ def bucket_options(bucket: str, properties: Mapping[str, str]) -> BucketOptions:
         answer_seconds=given.seconds("connection.timeout", 60.0),
         connections=min(128, max(16, given.number("connection.maximum", 32))),
         checksums=given.flag("checksum.generation", default=True),
-        created=_created(given),
+        creation=_creation_arguments(given),
         unknown_provider=unknown,
     )
 
@@ -278,7 +278,7 @@ def _endpoint(text: str, *, secure: bool) -> str | None:
     return text.rstrip("/") if "://" in text else f"{'https' if secure else 'http'}://{text.rstrip('/')}"
 
 
-def _created(given: _Given) -> tuple[tuple[str, str], ...]:
+def _creation_arguments(given: _Given) -> tuple[tuple[str, str], ...]:
     arguments = {}
     name = "encryption.algorithm"
     if not given.text(name):
@@ -412,9 +412,9 @@ class Bucket:
                     raise
 
     @property
-    def created(self) -> dict[str, Any]:
+    def creation_arguments(self) -> dict[str, Any]:
         """Arguments of every request that makes an object."""
-        return dict(self.options.created)
+        return dict(self.options.creation)
 
 
 @lru_cache(maxsize=_CLIENTS)
@@ -748,7 +748,7 @@ def _put(bucket: Bucket, path: str, data: bytes, condition: dict[str, Any]) -> s
     try:
         with bucket.raising("write", path, missing=ChangedError):
             return bucket.client.put_object(
-                Bucket=bucket.name, Key=bucket.key(path), Body=data, **condition, **bucket.created
+                Bucket=bucket.name, Key=bucket.key(path), Body=data, **condition, **bucket.creation_arguments
             )["ETag"]
     except (ChangedError, RetryError):
         found = read_object(bucket, path)

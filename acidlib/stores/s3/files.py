@@ -1,19 +1,19 @@
-"""A bucket as a file system to read and to remove from, and the data files of tables in it.
+"""A bucket as a file system to read and to remove from, the data files of its tables, and the life of one upload.
 
-A prefix that ends in a slash is a directory as long as anything lies below it. An empty object whose key ends in a
-slash is what S3A makes for an empty directory: it is no file. Directories have no time of modification: it is 0.
+A prefix that ends in a slash is a directory as long as an object lies below it. An empty object whose key ends in a
+slash is S3A's stand-in for an empty directory: it is no file. Directories have no time of modification: it is 0.
 
 Each request costs about as much as reading a megabyte: so an object is read with few of them.
 
-A file that is to be published is an upload that was filled and not completed. No reader sees it, not even in a listing,
-and it may be completed from any process that knows its parts. A task tells the driver of it by a value. Where none
-does, because a run died, a note beside the staging marker says which upload is to be aborted: no listing shows uploads
-everywhere, and while they last they cost money. A note may tell of uploads that were completed.
+A file to publish is an upload that holds all of its bytes and is not completed. No reader sees it, not even in a
+listing, and any process that knows its parts may complete it. The task returns it to the driver as a value. For a run
+that dies before, an upload list beside the staging marker names the uploads to abort: not every store lists uploads,
+and they cost money until they are aborted. An upload list may also name uploads that were completed.
 
 An upload is filled by bytes that are sent, and by ranges of other objects that the store copies by itself. A part has
 at least 5 MiB but for the last, at most 5 GiB, and there are at most 10,000 (Amazon S3, "multipart upload limits"). So
-a range that is too small for a part of its own goes through this process, together with what lies beside it; and so
-that the parts suffice for any file, they grow with their number.
+a range that is too small for a part of its own goes through this process, together with the bytes beside it. Parts grow
+with their number, so that 10,000 suffice for any file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import json
 import re
 from bisect import bisect_right
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -31,11 +31,22 @@ from tempfile import SpooledTemporaryFile
 from typing import IO, Any
 
 from botocore.exceptions import ClientError
+from tenacity import retry, retry_if_exception_type
 
 from acidlib.datafiles import SinkFile, SourceFile
 from acidlib.errors import AcidError, ConflictError, CorruptError, DefectError, RefusedError, RetryError
+from acidlib.model.uploads import Part, StagedUpload
 from acidlib.stores.filesystem import Entry, TreeEntry, safe_parts
-from acidlib.stores.s3.client import Bucket, ChangedError, UploadGoneError, code_of, seconds
+from acidlib.stores.s3.client import (
+    CONFLICT_PAUSES,
+    CONFLICT_TRIES,
+    Bucket,
+    ChangedError,
+    UploadGoneError,
+    code_of,
+    is_missing,
+    seconds,
+)
 from acidlib.stores.store import STAGING_MARKER, STAGING_PREFIX, TaskFiles, require_inside
 from acidlib.wording import plural
 
@@ -56,19 +67,19 @@ class S3FileSystem:
     def is_directory(self, path: str) -> bool:
         key = self._bucket.key(path)
         with self._bucket.raising("look at", path):
-            found = self._bucket.client.list_objects_v2(Bucket=self._bucket.name, Prefix=_below(key), MaxKeys=1)
-        return bool(found.get("Contents")) or not key
+            page = self._bucket.client.list_objects_v2(Bucket=self._bucket.name, Prefix=_below(key), MaxKeys=1)
+        return bool(page.get("Contents")) or not key
 
     def entry(self, path: str, *, missing: type[AcidError] = CorruptError) -> Entry:
-        name, found = path.rstrip("/").rpartition("/")[2], self._file(path)
-        if found is not None:
-            return _entry(name, found["ContentLength"], found["LastModified"])
+        name, file = path.rstrip("/").rpartition("/")[2], self._file(path)
+        if file is not None:
+            return _entry(name, file["ContentLength"], file["LastModified"])
         if self.is_directory(path):
             return _directory(name)
         raise missing(f"Cannot look at {path}: there is no such object, and none below it")
 
     def names_changed(self, path: str, *, missing: type[AcidError] = CorruptError) -> float:
-        """Return 0: nothing tells."""
+        """Return 0: a bucket keeps no times of directories."""
         del path, missing
         return 0.0
 
@@ -79,24 +90,24 @@ class S3FileSystem:
 
     def list_directory(self, path: str, *, missing: type[AcidError] = CorruptError) -> tuple[Entry, ...]:
         prefix = _below(self._bucket.key(path))
-        found: list[Entry] = []
+        entries: list[Entry] = []
         is_there = not prefix
         for page in self._pages(path, prefix, delimiter="/"):
-            found += [_directory(_relative(item["Prefix"], prefix)) for item in page.get("CommonPrefixes", [])]
+            entries += [_directory(_relative(item["Prefix"], prefix)) for item in page.get("CommonPrefixes", [])]
             for item in page.get("Contents", []):
                 is_there = True
                 if name := _relative(item["Key"], prefix):
-                    found.append(_entry(name, item["Size"], item["LastModified"]))
-        if not (is_there or found):
+                    entries.append(_entry(name, item["Size"], item["LastModified"]))
+        if not (is_there or entries):
             raise missing(f"Cannot list {path}: there is no object below it")
-        return tuple(sorted(found, key=lambda entry: entry.name))
+        return tuple(sorted(entries, key=lambda entry: entry.name))
 
     def list_tree(
         self, path: str, *, enter_hidden: bool, missing: type[AcidError] = CorruptError
     ) -> tuple[TreeEntry, ...]:
         prefix = _below(self._bucket.key(path))
         directories: set[str] = set()
-        found: list[TreeEntry] = []
+        entries: list[TreeEntry] = []
         is_there = not prefix
         for item in self._objects(path, prefix):
             is_there = True
@@ -109,22 +120,22 @@ class S3FileSystem:
                 if not enter_hidden and parent.startswith(("_", ".")):
                     is_entered = False
                     break
-            if name and is_entered:  # a slash at the end tells that it is no file
+            if name and is_entered:  # without a name it is the stand-in for an empty directory
                 modified = seconds(item["LastModified"])
-                found.append(TreeEntry(path=relative, is_directory=False, length=item["Size"], modified=modified))
+                entries.append(TreeEntry(path=relative, is_directory=False, length=item["Size"], modified=modified))
         if not is_there:
             raise missing(f"Cannot list {path}: there is no object below it")
-        found += [TreeEntry(path=path, is_directory=True, length=0, modified=0.0) for path in directories]
-        return tuple(sorted(found, key=lambda entry: entry.path))
+        entries += [TreeEntry(path=path, is_directory=True, length=0, modified=0.0) for path in directories]
+        return tuple(sorted(entries, key=lambda entry: entry.path))
 
     def read(self, path: str, *, missing: type[AcidError] = CorruptError) -> bytes:
         with self._bucket.raising("read", path, missing=missing):
             return self._bucket.get(path)[1]
 
     def remove_tree(self, root: str, relative: str) -> None:
-        """Remove the object of this name and all below it, a thousand at a time: others may see a part of it go.
+        """Remove the object of this name and all below it, a thousand at a time: readers may see a part of it go.
 
-        RefusedError for what a run has staged: its uploads would stay, or what it has decided to publish, half visible.
+        RefusedError for a staging directory: its uploads would stay, or a recorded publication would end half visible.
         """
         safe_parts(root, relative)
         path = f"{root}/{relative}"
@@ -134,8 +145,8 @@ class S3FileSystem:
             keys.append(key)
         if not keys:
             raise ConflictError(f"Cannot remove {path}: there is no such object, and none below it")
-        if any(found.rpartition("/")[2] == STAGING_MARKER for found in keys):
-            raise RefusedError(f"Cannot remove {path}: a run has staged something there, which has an end of its own")
+        if any(key.rpartition("/")[2] == STAGING_MARKER for key in keys):
+            raise RefusedError(f"Cannot remove {path}: a run has staged files there, whose uploads have to end first")
         remove_keys(self._bucket, path, keys)
 
     def _file(self, path: str) -> Any | None:
@@ -159,7 +170,7 @@ class S3FileSystem:
 
 
 def remove_keys(bucket: Bucket, path: str, keys: Iterable[str]) -> None:
-    """Remove objects; RetryError names the first that could not be, and how many. `path` is what they are part of."""
+    """Remove objects below `path`; RetryError names the first that the store kept, and how many it kept."""
     waiting = list(keys)
     failed: list[str] = []
     for start in range(0, len(waiting), _REMOVED_AT_ONCE):
@@ -193,10 +204,10 @@ def _entry(name: str, length: int, modified: datetime) -> Entry:
 
 
 END_BYTES = 256 << 10
-"""What is fetched of the end of an object at once: footers lie there, and they are read from the last one forward."""
+"""Bytes at the end of an object that are fetched together: footers lie there, the last one is read first."""
 
 FIRST_AHEAD, MOST_AHEAD = 64 << 10, 4 << 20
-"""What is fetched by a small read; it doubles while reads go on where the last one ended."""
+"""Bytes that a small read fetches; they double while each read begins near the end of the one before."""
 
 MOST_KEPT = 64 << 20
 """Bytes that the sources of one task keep together."""
@@ -205,7 +216,7 @@ _NEAR = 64 << 10
 
 
 class Windows:
-    """Ranges that were fetched of objects, for all sources of a task; those not used for longest go first."""
+    """Ranges that were fetched of objects, for all sources of a task; the one longest unused goes first."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[S3Source, int], bytes] = OrderedDict()
@@ -213,7 +224,7 @@ class Windows:
         self._bytes = 0
 
     def find(self, source: S3Source, offset: int, size: int) -> bytes | None:
-        """Return a range of an object, if a window of it has that."""
+        """Return a range of an object, if a window holds all of it."""
         for start in self._starts.get(source, ()):
             window = self._kept[source, start]
             if start <= offset and offset + size <= start + len(window):
@@ -222,7 +233,7 @@ class Windows:
         return None
 
     def keep(self, source: S3Source, start: int, window: bytes) -> None:
-        """Keep a window; others may go."""
+        """Keep a window; drop others above `MOST_KEPT`."""
         self._drop(source, start)
         self._kept[source, start] = window
         self._starts[source].append(start)
@@ -231,7 +242,7 @@ class Windows:
             self._drop(*next(iter(self._kept)))
 
     def forget(self, source: S3Source) -> None:
-        """Forget all windows of a source."""
+        """Drop all windows of a source."""
         for start in self._starts.pop(source, ()):
             self._bytes -= len(self._kept.pop((source, start)))
 
@@ -242,7 +253,7 @@ class Windows:
 
 
 class S3Source:
-    """An object of a known logical length. All that is read of it is of the version that the first request saw."""
+    """An object of a known logical length. All reads are of the version that the first request saw."""
 
     def __init__(self, bucket: Bucket, path: str, length: int, windows: Windows, version: str | None = None) -> None:
         self.name = path
@@ -256,12 +267,12 @@ class S3Source:
 
     @property
     def version(self) -> str:
-        """The ETag of the object; one request if nothing was read of it yet."""
+        """The ETag of the object; one request before the first read."""
         if self._version is None:
             with self.bucket.raising("read", self.name):
-                found = self.bucket.client.head_object(Bucket=self.bucket.name, Key=self.key)
-            self._check_size(found["ContentLength"])
-            self._version = found["ETag"]
+                head = self.bucket.client.head_object(Bucket=self.bucket.name, Key=self.key)
+            self._check_size(head["ContentLength"])
+            self._version = head["ETag"]
         return self._version
 
     def read(self, offset: int, size: int) -> bytes:
@@ -269,11 +280,11 @@ class S3Source:
         require_inside(self.name, self.length, offset, size)
         if not size:
             return b""
-        found = self._windows.find(self, offset, size)
+        kept = self._windows.find(self, offset, size)
         goes_on = 0 <= offset - self._end <= _NEAR
         self._end = offset + size
-        if found is not None:
-            return found
+        if kept is not None:
+            return kept
         if size >= MOST_AHEAD:
             return self._get(offset, size)
         self._ahead = min(MOST_AHEAD, 2 * self._ahead) if goes_on else FIRST_AHEAD
@@ -285,7 +296,7 @@ class S3Source:
         return window[offset - start : offset - start + size]
 
     def close(self) -> None:
-        """Forget what was kept of it."""
+        """Drop the windows of the object."""
         self._windows.forget(self)
 
     def _get(self, offset: int, size: int) -> bytes:
@@ -314,138 +325,31 @@ class S3Source:
             raise CorruptError(f"Cannot read {self.name}: it has {size} bytes and was listed with {self.length}")
 
 
-OUTPUTS = "_outputs"
-NOTE_PREFIX = f"{STAGING_MARKER}.upload."
-MARK = "acidlib"
-"""The metadata of an object that tells whose it is."""
-
-_OUTPUT = re.compile(
-    rf"(?P<staging>(?P<location>.+)/{STAGING_PREFIX}(?P<unique>[^/]+))/{OUTPUTS}"
-    r"/(?P<attempt>[^/]+)/(?P<directory>[^/]+)/(?P<file>[^/]+)",
-    re.DOTALL,
-)
-
-_STAGED = re.compile(rf"(?P<staging>.+/{STAGING_PREFIX}[^/]+)/(?P<name>.+)", re.DOTALL)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """One part of an upload; `checksums` as the store gave them, by their names in its interface."""
-
-    number: int
-    version: str
-    size: int
-    checksums: tuple[tuple[str, str], ...] = ()
-
-    def as_completed(self) -> Any:
-        """Return it as the request that completes an upload names it."""
-        return {"PartNumber": self.number, "ETag": self.version, **dict(self.checksums)}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StagedUpload:
-    """An upload that was filled, or is to be. `key` is the final one, `mark` what its object's metadata will say."""
-
-    key: str
-    mark: str
-    upload: str = ""
-    length: int = 0
-    parts: tuple[Part, ...] = ()
-
-    @property
-    def directory(self) -> str:
-        """The name of the directory that the object will lie in."""
-        return self.key.split("/")[-2]
-
-    @property
-    def file(self) -> str:
-        """The name of the object in its directory."""
-        return self.key.rpartition("/")[2]
-
-    @property
-    def named(self) -> dict[str, Any]:
-        """As requests name it in its bucket."""
-        return {"Key": self.key, "UploadId": self.upload}
-
-    def document(self) -> dict[str, Any]:
-        """Return it as a value of JSON."""
-        return {
-            "key": self.key,
-            "upload": self.upload,
-            "length": self.length,
-            "mark": self.mark,
-            "parts": [[part.number, part.version, part.size, dict(part.checksums)] for part in self.parts],
-        }
-
-    @staticmethod
-    def of_document(document: Mapping[str, Any], *, where: str) -> StagedUpload:
-        """Return the upload that JSON describes; CorruptError naming `where` it was read when it is none."""
-        try:
-            return StagedUpload(
-                key=str(document["key"]),
-                upload=str(document["upload"]),
-                length=int(document["length"]),
-                mark=str(document["mark"]),
-                parts=tuple(
-                    Part(number=int(number), version=str(version), size=int(size), checksums=tuple(checksums.items()))
-                    for number, version, size, checksums in document["parts"]
-                ),
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise CorruptError(f"Cannot read {where}: it does not describe an upload") from error
-
-
-def output_path(staging: str, directory: str, file: str, attempt: str) -> str:
-    """Return the path of one attempt at `directory`/`file`, which is no object; `attempt` is unique to the attempt."""
-    return f"{staging}/{OUTPUTS}/{attempt}/{directory}/{file}"
-
-
-def note_path(path: str) -> str | None:
-    """Return where the upload of a file in or for a staging directory is noted; None for any other path."""
-    found = _STAGED.fullmatch(path)
-    return None if found is None else f"{found['staging']}/{NOTE_PREFIX}{found['name'].replace('/', '.')}"
-
-
-def planned_upload(bucket: Bucket, path: str) -> StagedUpload | None:
-    """Return what the path of an attempt says of the upload that is to be filled; None when it is not such a path."""
-    found = _OUTPUT.fullmatch(path)
-    if found is None:
-        return None
-    return StagedUpload(
-        key=bucket.key(f"{found['location']}/{found['directory']}/{found['file']}"),
-        mark=f"{found['unique']}/{found['attempt']}",
-    )
-
-
-def write_note(bucket: Bucket, path: str, uploads: Iterable[StagedUpload]) -> None:
-    """Note uploads by their keys and ids."""
-    data = json.dumps([[one.key, one.upload] for one in uploads]).encode()
-    with bucket.raising("write", path):
-        bucket.client.put_object(Bucket=bucket.name, Key=bucket.key(path), Body=data, **bucket.created)
-
+ORIGIN = "acidlib"
+"""The name of an object's metadata that holds `StagedUpload.origin`."""
 
 MIB = 1 << 20
 LEAST_PART, SENT_PART, COPIED_PART, MOST_PARTS = 5 * MIB, 8 * MIB, 1024 * MIB, 10_000
 GROWING = 1000
-"""Parts after which they have twice the size."""
+"""The number of parts after which their size doubles."""
 
 _TRAVEL_AT_ONCE = 4
 
 
 class Upload:
-    """One upload: `send` and `copy` in order, then `finish`. Parts travel in threads of its own."""
+    """One upload that is being filled: `send` and `copy` in order, then `finish`. Threads of its own send the parts."""
 
     def __init__(self, bucket: Bucket, planned: StagedUpload) -> None:
         self.bucket = bucket
         self.path = bucket.path(planned.key)
         with bucket.raising("write", self.path):
             answer = bucket.client.create_multipart_upload(
-                Bucket=bucket.name, Key=planned.key, Metadata={MARK: planned.mark}, **bucket.created
+                Bucket=bucket.name, Key=planned.key, Metadata={ORIGIN: planned.origin}, **bucket.creation_arguments
             )
-        self.begun = replace(planned, upload=answer["UploadId"])
+        self.begun = replace(planned, upload_id=answer["UploadId"])
         self._checksum = str(answer.get("ChecksumAlgorithm", ""))
         self._waiting = bytearray()
-        self._range: tuple[S3Source, int, int] | None = None  # what is to be copied: where it begins, and its size
+        self._range: tuple[S3Source, int, int] | None = None  # the range to copy next: its offset and size
         self._parts: list[Future[Part]] = []
         self._threads = ThreadPoolExecutor(_TRAVEL_AT_ONCE, thread_name_prefix="acidlib-upload")
 
@@ -467,19 +371,20 @@ class Upload:
         self._settle_range()
         self._range = source, offset, size
 
-    def finish(self) -> tuple[Part, ...]:
-        """Send what is left, wait for all parts, and return them; nothing is completed."""
+    def finish(self) -> StagedUpload:
+        """Send the rest, wait for all parts, and return the upload; it is not completed."""
         self._settle_range()
         if self._waiting or not self._parts:
             self._send_part(bytes(self._waiting))
             self._waiting.clear()
         try:
-            return tuple(part.result() for part in self._parts)
+            parts = tuple(part.result() for part in self._parts)
         finally:
             self._threads.shutdown()
+        return replace(self.begun, length=sum(part.size for part in parts), parts=parts)
 
-    def abandon(self) -> None:
-        """Send nothing more and wait for what travels: a part that arrives after an abort would stay for ever."""
+    def stop(self) -> None:
+        """Send no more parts, and wait for those on their way: one that arrives after an abort would stay for ever."""
         self._threads.shutdown(cancel_futures=True)
 
     @property
@@ -497,18 +402,18 @@ class Upload:
             del self._waiting[:size]
 
     def _settle_range(self) -> None:
-        """Copy the range that waits, by the store but for what a part of the least size lacks before it.
+        """Copy the waiting range.
 
-        That goes through here, and so does a range that is too small for a part of its own. The rest goes in as few
-        pieces as may be copied by one request each, all of about the same size.
+        Its first bytes go through this process as far as the part before it is below the least size, and so does a
+        range too small for a part of its own. The store copies the rest, in as few requests as its limit of bytes
+        allows, all of about the same size.
         """
-        found, self._range = self._range, None
-        if found is None:
+        if self._range is None:
             return
-        source, offset, size = found
+        (source, offset, size), self._range = self._range, None
         waiting = len(self._waiting)
-        # what was written may be how the source begins, up to the range: the magic bytes of a file's format. Without
-        # this, a file of copied ranges would begin with a part of the least size that goes through here twice
+        # the bytes written so far may be how the source begins, up to the range: the magic bytes of a file's format.
+        # Without this, a file of copied ranges would begin with a part of the least size that goes through here twice
         is_start = not self._parts and 0 < waiting < 16 and offset == waiting and waiting + size >= self._least
         if is_start and source.read(0, waiting) == self._waiting:
             offset, size = 0, offset + size
@@ -516,47 +421,45 @@ class Upload:
         carried = max(0, self._least - len(self._waiting)) if self._waiting else 0
         if size - carried < self._least:
             carried = size
-        self._carry(source, offset, carried)
-        offset, size = offset + carried, size - carried
+        end = offset + carried
+        while offset < end:
+            count = min(self._full, end - offset)
+            self._waiting += source.read(offset, count)
+            offset += count
+            self._send_full()
+        size -= carried
         if size and self._waiting:
             self._send_part(bytes(self._waiting))
             self._waiting.clear()
-        count = -(-size // COPIED_PART)
-        for piece in range(count):
-            start, end = size * piece // count, size * (piece + 1) // count
-            number = self._next_number()
+        requests = -(-size // COPIED_PART)
+        for piece in range(requests):
+            start, end = size * piece // requests, size * (piece + 1) // requests
             self._parts.append(
-                self._threads.submit(self._copied, number, source, source.version, offset + start, end - start)
+                self._threads.submit(
+                    self._copy_part, self._next_number(), source, source.version, offset + start, end - start
+                )
             )
-
-    def _carry(self, source: S3Source, offset: int, size: int) -> None:
-        done = 0
-        while done < size:
-            count = min(self._full, size - done)
-            self._waiting += source.read(offset + done, count)
-            done += count
-            self._send_full()
 
     def _send_part(self, data: bytes) -> None:
         number = self._next_number()
-        self._parts.append(self._threads.submit(self._put, number, data))
-        if len(self._parts) > _TRAVEL_AT_ONCE:  # not more than travel at once are held in memory
-            self._parts[-_TRAVEL_AT_ONCE - 1].result()  # raises what went wrong with it
+        self._parts.append(self._threads.submit(self._put_part, number, data))
+        if len(self._parts) > _TRAVEL_AT_ONCE:  # memory holds no more parts than are on their way
+            self._parts[-_TRAVEL_AT_ONCE - 1].result()  # raises its error, if it failed
 
     def _next_number(self) -> int:
         if len(self._parts) >= MOST_PARTS:
             raise RefusedError(f"Cannot write {self.path}: it would take more than {MOST_PARTS} parts")
         return len(self._parts) + 1
 
-    def _put(self, number: int, data: bytes) -> Part:
+    def _put_part(self, number: int, data: bytes) -> Part:
         arguments: dict[str, Any] = {"ChecksumAlgorithm": self._checksum} if self._checksum else {}
-        with self.bucket.raising("write", self.path):
+        with self.bucket.raising("write", self.path, missing=UploadGoneError):
             answer = self.bucket.client.upload_part(
                 Bucket=self.bucket.name, PartNumber=number, Body=data, **self.begun.named, **arguments
             )
         return Part(number=number, version=answer["ETag"], size=len(data), checksums=self._checksums(answer))
 
-    def _copied(self, number: int, source: S3Source, version: str, offset: int, size: int) -> Part:
+    def _copy_part(self, number: int, source: S3Source, version: str, offset: int, size: int) -> Part:
         try:
             with self.bucket.raising("copy from", source.name):
                 answer = self.bucket.client.upload_part_copy(
@@ -575,11 +478,11 @@ class Upload:
             raise UploadGoneError(
                 f"Cannot write {self.path}: its upload is gone: another program has aborted it"
             ) from error
-        found = answer["CopyPartResult"]
-        return Part(number=number, version=found["ETag"], size=size, checksums=self._checksums(found))
+        copied = answer["CopyPartResult"]
+        return Part(number=number, version=copied["ETag"], size=size, checksums=self._checksums(copied))
 
     def _checksums(self, answer: Any) -> tuple[tuple[str, str], ...]:
-        """Return what has to be named again at the completion: checksums of the kind that the store wanted first."""
+        """Return the checksums that the completion has to name again: those of the kind that the store asked for."""
         if not self._checksum:
             return ()
         return tuple(
@@ -589,8 +492,117 @@ class Upload:
         )
 
 
+def upload_small(bucket: Bucket, planned: StagedUpload, data: bytes) -> StagedUpload:
+    """Return a small file as an upload that is ready to be completed: everything that becomes visible has to be one.
+
+    A paused run that goes on cannot complete an upload twice; but it could write an object again that a cleaner has
+    removed.
+    """
+    upload = Upload(bucket, planned)
+    try:
+        upload.send(data)
+        return upload.finish()
+    except BaseException:
+        upload.stop()
+        with suppress(AcidError):
+            abort(bucket, planned.key, upload.begun.upload_id)  # no upload list names it yet
+        raise
+
+
+_AMBIGUOUS = frozenset({"InvalidPart", "InvalidRequest"})
+"""Codes of a failed completion that stores also give for an upload that is gone."""
+
+
+class _UndecidedError(RetryError):
+    """The store called a completion a conflict, and there is no object under its name: a later try may succeed."""
+
+
+@retry(retry=retry_if_exception_type(_UndecidedError), stop=CONFLICT_TRIES, wait=CONFLICT_PAUSES, reraise=True)
+def complete(bucket: Bucket, upload: StagedUpload) -> bool:
+    """Make an upload an object; return whether the object is there now, whichever run completed the upload.
+
+    False when both are gone: the upload was aborted, or the object removed since. ConflictError when another object has
+    the name.
+    """
+    path = bucket.path(upload.key)
+    parts: Any = [part.as_completed() for part in upload.parts]
+    try:
+        bucket.client.complete_multipart_upload(
+            Bucket=bucket.name, MultipartUpload={"Parts": parts}, IfNoneMatch="*", **upload.named
+        )
+    except Exception as error:
+        origin = _origin(bucket, upload.key)
+        if origin == upload.origin:
+            return True
+        is_gone = isinstance(error, ClientError) and (
+            is_missing(error) or (code_of(error) in _AMBIGUOUS and not is_open(bucket, upload))
+        )
+        if is_gone:
+            return False
+        try:
+            with bucket.raising("publish", path):
+                raise
+        except ChangedError:
+            if origin is not None:
+                raise ConflictError(f"Cannot publish {path}: it already exists") from error
+            raise _UndecidedError(
+                f"Cannot publish {path}: the store calls it a conflict, even after several attempts"
+            ) from error
+    return True
+
+
+def abort(bucket: Bucket, key: str, upload_id: str) -> None:
+    """Abort an upload. The answer decides nothing: it may have been completed, or be gone."""
+    with suppress(UploadGoneError), bucket.raising("abort the upload of", bucket.path(key), missing=UploadGoneError):
+        bucket.client.abort_multipart_upload(Bucket=bucket.name, Key=key, UploadId=upload_id)
+
+
+def is_open(bucket: Bucket, upload: StagedUpload) -> bool:
+    """Tell whether an upload can be completed; CorruptError when its parts are not those that were sent."""
+    try:
+        with bucket.raising("look at the upload of", bucket.path(upload.key), missing=UploadGoneError):
+            pages = bucket.client.get_paginator("list_parts").paginate(Bucket=bucket.name, **upload.named)
+            parts = [part for page in pages for part in page.get("Parts", [])]
+    except UploadGoneError:
+        return False
+    stored = {part["PartNumber"]: (part["ETag"].strip('"'), part["Size"]) for part in parts}
+    if stored != {part.number: (part.version.strip('"'), part.size) for part in upload.parts}:
+        raise CorruptError(
+            f"Cannot publish {bucket.path(upload.key)}: the parts of its upload are not those that were sent"
+        )
+    return True
+
+
+def is_visible(bucket: Bucket, upload: StagedUpload) -> bool:
+    """Tell whether the object under the final name is the one that this upload became."""
+    return _origin(bucket, upload.key) == upload.origin
+
+
+def _origin(bucket: Bucket, key: str) -> str | None:
+    """Return the origin of an object: empty for one of another program; None without an object."""
+    head = bucket.head(bucket.path(key))
+    return None if head is None else head["Metadata"].get(ORIGIN, "")
+
+
+UPLOAD_LIST_PREFIX = f"{STAGING_MARKER}.upload."
+_IN_STAGING = re.compile(rf"(.+/{STAGING_PREFIX}[^/]+)/.+", re.DOTALL)
+
+
+def upload_list_path(staging: str, upload: StagedUpload) -> str:
+    """Return the path of the upload list that names one upload of a task."""
+    name = f"{upload.origin}/{upload.directory}/{upload.file}".replace("/", ".")
+    return f"{staging}/{UPLOAD_LIST_PREFIX}{name}"
+
+
+def write_upload_list(bucket: Bucket, path: str, uploads: Iterable[StagedUpload]) -> None:
+    """Write keys and ids of uploads, for whichever run removes the staging directory."""
+    data = json.dumps([[upload.key, upload.upload_id] for upload in uploads]).encode()
+    with bucket.raising("write", path):
+        bucket.client.put_object(Bucket=bucket.name, Key=bucket.key(path), Body=data, **bucket.creation_arguments)
+
+
 IN_MEMORY = 32 << 20
-"""Bytes that were written of a file and are kept in memory until it is proved; more go to a temporary file."""
+"""Bytes written to a file that are kept in memory until it is proved; more go to a temporary file."""
 
 _READ_AT_ONCE = 8 << 20
 
@@ -599,7 +611,7 @@ _READ_AT_ONCE = 8 << 20
 class _Segment:
     """A range of a file that is being made: where it begins, and where its bytes are.
 
-    `source` is the object that they were copied from; None for bytes that were written, which are spooled.
+    `source` is the object that they were copied from; None for written bytes, which are in the spool.
     """
 
     start: int
@@ -609,26 +621,25 @@ class _Segment:
 
 
 class S3Sink:
-    """A file that is being made as an upload, and what it holds so far.
+    """A file that is being made as an upload, and its contents so far.
 
-    Closing it completes nothing when it is to be published: the driver does that. What has to be known for it is its
-    `attempt` then.
+    Closing completes nothing if it is to be published: the driver completes `upload`.
     """
 
-    def __init__(self, bucket: Bucket, path: str, planned: StagedUpload | None, note: str) -> None:
-        """Make what is `planned`, else a hidden object at the path; `note` is where the upload is noted."""
+    def __init__(self, bucket: Bucket, path: str, planned: StagedUpload | None, staging: str) -> None:
+        """Begin the `planned` upload; without one, that of a hidden object at the path."""
         self.name = path
         self.position = 0
-        self.attempt: StagedUpload | None = None
+        self.upload: StagedUpload | None = None
         self._bucket = bucket
         self._is_planned = planned is not None
         self._segments: list[_Segment] = []
         self._spool: IO[bytes] = SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 it lasts as long as the sink
-        self._upload = Upload(bucket, planned or StagedUpload(key=bucket.key(path), mark=""))
-        self._completed = False
-        self._note = note
+        self._filling = Upload(bucket, planned or StagedUpload(key=bucket.key(path), origin=""))
+        self._is_completed = False
+        self._upload_list = upload_list_path(staging, self._filling.begun)
         try:
-            write_note(bucket, note, [self._upload.begun])
+            write_upload_list(bucket, self._upload_list, [self._filling.begun])
         except BaseException:
             self.abort()
             raise
@@ -639,66 +650,66 @@ class S3Sink:
         offset = self._spool.seek(0, 2)
         self._spool.write(view)
         self._append(None, offset, len(view))
-        self._upload.send(view)
+        self._filling.send(view)
 
     def copy(self, source: Any, offset: int, size: int) -> None:
-        """Append a range of another file; the store does it where it can."""
+        """Append a range of another file; the store copies it where it can."""
         if not isinstance(source, S3Source) or source.bucket.options != self._bucket.options:
             for start in range(offset, offset + size, _READ_AT_ONCE):
                 self.write(source.read(start, min(_READ_AT_ONCE, offset + size - start)))
             return
         require_inside(source.name, source.length, offset, size)
         self._append(source, offset, size)
-        self._upload.copy(source, offset, size)
+        self._filling.copy(source, offset, size)
 
     def close(self, *, durable: bool = True) -> None:
-        """Send all that is left. A file that is not to be published is completed, and then an object."""
-        del durable  # what an upload holds is durable
-        if self.attempt is not None or self._completed:
+        """Send the rest. A file that is not to be published is completed and becomes an object."""
+        del durable  # an upload always is
+        if self.upload is not None or self._is_completed:
             return
-        parts = self._upload.finish()
-        if (total := sum(part.size for part in parts)) != self.position:
-            raise DefectError(f"Cannot write {self.name}: {total} of {self.position} bytes were sent")
+        upload = self._filling.finish()
+        if upload.length != self.position:
+            raise DefectError(f"Cannot write {self.name}: {upload.length} of {self.position} bytes were sent")
         if self._is_planned:
-            self.attempt = replace(self._upload.begun, length=self.position, parts=parts)
+            self.upload = upload
             return
         with self._bucket.raising("write", self.name):
-            completed: Any = {"Parts": [part.as_completed() for part in parts]}
+            parts: Any = {"Parts": [part.as_completed() for part in upload.parts]}
             self._bucket.client.complete_multipart_upload(
-                Bucket=self._bucket.name, MultipartUpload=completed, **self._upload.begun.named
+                Bucket=self._bucket.name, MultipartUpload=parts, **upload.named
             )
-        self._completed = True
+        self._is_completed = True
 
     def abort(self) -> None:
         """Drop the upload, or the object; where that fails it goes with the staging directory."""
-        self._upload.abandon()
-        self.attempt = None
+        self._filling.stop()
+        self.upload = None
         client, name = self._bucket.client, self._bucket.name
         with suppress(AcidError), self._bucket.raising("abort", self.name):
-            if self._completed:
-                client.delete_object(Bucket=name, Key=self._upload.begun.key)
+            if self._is_completed:
+                client.delete_object(Bucket=name, Key=self._filling.begun.key)
             else:
-                client.abort_multipart_upload(Bucket=name, **self._upload.begun.named)
-        with suppress(AcidError), self._bucket.raising("remove", self._note):
-            client.delete_object(Bucket=name, Key=self._bucket.key(self._note))
+                client.abort_multipart_upload(Bucket=name, **self._filling.begun.named)
+        with suppress(AcidError), self._bucket.raising("remove", self._upload_list):
+            client.delete_object(Bucket=name, Key=self._bucket.key(self._upload_list))
         self._spool.close()
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return what it holds, before any reader can see it."""
+        """Return bytes that were appended, before any reader can see them."""
         require_inside(self.name, self.position, offset, size)
-        found = bytearray()
+        data = bytearray()
         number = bisect_right(self._segments, offset, key=lambda segment: segment.start) - 1
-        while len(found) < size:
+        while len(data) < size:
             segment = self._segments[number]
-            inside = offset + len(found) - segment.start
-            count = min(size - len(found), segment.size - inside)
+            inside = offset + len(data) - segment.start
+            count = min(size - len(data), segment.size - inside)
             if segment.source is not None:
-                found += segment.source.read(segment.offset + inside, count)
+                data += segment.source.read(segment.offset + inside, count)
             else:
                 self._spool.seek(segment.offset + inside)
-                found += self._spool.read(count)
+                data += self._spool.read(count)
             number += 1
-        return bytes(found)
+        return bytes(data)
 
     def _append(self, source: S3Source | None, offset: int, size: int) -> None:
         last = self._segments[-1] if self._segments else None
@@ -710,7 +721,7 @@ class S3Sink:
 
 
 class _OwnSource:
-    """A file of ours that no reader can see yet, read back."""
+    """A file of this task that no reader can see yet, read back."""
 
     def __init__(self, sink: S3Sink, length: int) -> None:
         if length > sink.position:
@@ -725,22 +736,23 @@ class _OwnSource:
         return self._sink.read(offset, size)
 
     def close(self) -> None:
-        """Do nothing: nothing is held."""
+        """Do nothing: it holds nothing."""
 
 
 class S3DataFiles(TaskFiles):
-    """The data files of a bucket, for one task. It may be pickled: what is open stays behind."""
+    """The data files of a bucket, for one task. It may be pickled: open files stay behind."""
 
     def __init__(self, bucket: Bucket) -> None:
         self._bucket = bucket
         self._windows = Windows()
+        self._planned: dict[str, StagedUpload] = {}
         self._sinks: dict[str, S3Sink] = {}
 
     def __reduce__(self) -> tuple[type[S3DataFiles], tuple[Bucket]]:
         return S3DataFiles, (self._bucket,)
 
     def open(self, path: str, length: int) -> SourceFile:
-        """Open an input of `length` logical bytes, or an attempt of this task.
+        """Open an input of `length` logical bytes, or a file that this task has made.
 
         CorruptError, when it is first read, if it is missing or shorter.
         """
@@ -748,30 +760,32 @@ class S3DataFiles(TaskFiles):
             return _OwnSource(self._sinks[path], length)
         return S3Source(self._bucket, path, length, self._windows)
 
-    def create(self, path: str) -> SinkFile:
-        """Create a file: the attempt of an `output_path`, or else a hidden object of a run that is at work.
+    def output_path(self, staging: str, directory: str, file: str, attempt: str) -> str:
+        """Return a path by which this task creates and reads the file; there is no object of that name."""
+        path = super().output_path(staging, directory, file, attempt)
+        location, _, name = staging.rpartition("/")
+        self._planned[path] = StagedUpload(
+            key=self._bucket.key(f"{location}/{directory}/{file}"),
+            origin=f"{name.removeprefix(STAGING_PREFIX)}/{attempt}",
+        )
+        return path
 
-        RefusedError for any other path: what readers see comes by publication alone.
+    def create(self, path: str) -> SinkFile:
+        """Create the file of an `output_path`, or else a hidden object in a staging directory.
+
+        RefusedError for any other path: files become visible by publication alone.
         """
-        note = note_path(path)
-        if note is None:
+        if (in_staging := _IN_STAGING.fullmatch(path)) is None:
             raise RefusedError(f"Cannot write {path}: readers would see it at once")
-        planned = planned_upload(self._bucket, path)
-        sink = S3Sink(self._bucket, path, planned, note)
+        planned = self._planned.get(path)
+        sink = S3Sink(self._bucket, path, planned, in_staging[1])
         if planned is not None:
             self._sinks[path] = sink
         return sink
 
-    def output_path(self, staging: str, directory: str, file: str, attempt: str) -> str:
-        return output_path(staging, directory, file, attempt)
-
-    def written(self, path: str) -> str:
-        """Return the upload of the file that was made at this path."""
-        return json.dumps(self.attempt(path).document())
-
-    def attempt(self, path: str) -> StagedUpload:
-        """Return what the driver has to know to publish the file that was made at this path."""
+    def upload(self, path: str) -> StagedUpload:
+        """Return the upload of the file that this task has made at an `output_path`."""
         sink = self._sinks.get(path)
-        if sink is None or sink.attempt is None:
+        if sink is None or sink.upload is None:
             raise DefectError(f"Cannot publish {path}: this task has not made it")
-        return sink.attempt
+        return sink.upload

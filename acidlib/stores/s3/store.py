@@ -1,17 +1,17 @@
-"""Publication in a bucket: files are made as uploads, and completing these, once a marker says so, is all of it.
+"""Publication in a bucket: files are uploads, and completing these, after a record that says so, publishes them.
 
-The claim on a place is one small object that is only ever replaced, and never removed. Released, it says so: a removal
-under a condition is not to be had everywhere. How long its owner has been silent is the difference of two times of the
-store, so no clock of any machine counts.
+The claim on a place is one small object that is only ever replaced, and never removed: not every store has a removal
+under a condition. Its content says when it is released. The time for which its owner has been silent is the difference
+of two times of the store, so no clock of any machine counts.
 
-A run's staging directory has a marker, one object, and how it changes decides between runs. It says `staging` until its
-run records what it publishes, or another run revokes it. Both are done by replacing the version that was read, so only
-one of them happens: a run that slept after its last check cannot record any more once it was revoked, and what is
-recorded is finished by any run. It never goes back.
+The marker of a run's staging directory is one object too, and its content, the staging record, decides between runs. It
+is in state `staging` until its run records the publication, or another run revokes it. Both replace the version that
+they have read, so only one of them happens: a run that was paused after its last check cannot record any more once it
+was revoked, and any run finishes a recorded publication. A state never goes back.
 
-An upload is completed once, aborted once, and never both: the store decides. What its answers leave open is decided by
-looking at the object, whose metadata tell whose it is. The first upload is completed alone: while it is neither
-completed nor aborted nothing of the publication is visible, so that the run that aborts it first has discarded all.
+An upload is completed once, aborted once, and never both: the store decides. Where its answers leave that open, the
+object does not: its metadata tell which run made it. The first upload is completed alone: while it is neither completed
+nor aborted nothing of the publication is visible, so a run that aborts it first has discarded all.
 
 Several files of a base whose name hides them from no reader (Hive 3.1) become visible one after the other. There the
 first is a `_metadata_acid` of a kind that no reader knows: each fails at this base instead of reading half of it (Hive
@@ -22,15 +22,12 @@ files of deltas: these are refused.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from enum import Enum, StrEnum
 from typing import Any
-
-from botocore.exceptions import ClientError
-from tenacity import retry, retry_if_exception_type
 
 from acidlib.errors import (
     WHEN_FREE,
@@ -44,34 +41,32 @@ from acidlib.errors import (
 )
 from acidlib.model.location import Location
 from acidlib.model.names import METADATA_ACID_FILE, DeltaDir, Generation, parse_directory
+from acidlib.model.uploads import StagedUpload
 from acidlib.points import Point, reach
 from acidlib.processes import has_ended, process_identity
 from acidlib.stores.filesystem import FileSystem
 from acidlib.stores.listing import UNFINISHED_FORMAT
 from acidlib.stores.s3.client import (
-    CONFLICT_PAUSES,
-    CONFLICT_TRIES,
     Bucket,
     BucketOptions,
     ChangedError,
     SmallObject,
-    UploadGoneError,
-    code_of,
     create_object,
-    is_missing,
     read_object,
     replace_object,
 )
 from acidlib.stores.s3.files import (
-    MARK,
-    NOTE_PREFIX,
+    ORIGIN,
+    UPLOAD_LIST_PREFIX,
     S3FileSystem,
-    StagedUpload,
-    Upload,
-    note_path,
-    output_path,
+    abort,
+    complete,
+    is_open,
+    is_visible,
     remove_keys,
-    write_note,
+    upload_list_path,
+    upload_small,
+    write_upload_list,
 )
 from acidlib.stores.store import (
     CLAIM,
@@ -84,35 +79,25 @@ from acidlib.stores.store import (
     Holder,
     PublicationRecord,
     Published,
-    RolledForward,
     Stage,
     StagedDirectory,
     Store,
     covering_at,
+    discard_reason,
     instant,
     marker_files,
     missing_input,
-    reason_to_discard,
     refuse_existing,
     require_suffixes,
+    rolled_forward,
 )
-
-THREADS = 16
-PROBED: set[BucketOptions] = set()
-"""Buckets that keep the conditions that publication rests on, as this process has seen."""
-
-_VERSION = 1
-_PROBE_SUFFIX = ".probe.tmp"
-"""With the name of a claim before it, what a killed probe leaves is litter."""
-_DRIVERS_NOTE = f"{NOTE_PREFIX}driver"
-_AMBIGUOUS = frozenset({"InvalidPart", "InvalidRequest"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimRecord:
-    """The contents of the object of a claim; without a token it is released.
+    """The content of the object of a claim; without a token it is released.
 
-    `start` is in seconds since the epoch. No two contents are ever the same, for what `renewals` counts.
+    `start` is in seconds since the epoch. `renewals` counts, so that no two contents are ever the same.
     """
 
     owner: str
@@ -127,10 +112,10 @@ class ClaimRecord:
         return json.dumps(asdict(self)).encode()
 
     @staticmethod
-    def decode(found: SmallObject) -> ClaimRecord:
-        """Return what an object says; of a damaged one that its owner is not known, so that it goes stale by itself."""
+    def decode(claim: SmallObject) -> ClaimRecord:
+        """Return the record in an object; for a damaged one that of an unknown owner, which goes stale by itself."""
         try:
-            document = json.loads(found.data)
+            document = json.loads(claim.data)
             return ClaimRecord(
                 owner=str(document["owner"]),
                 token=str(document["token"]),
@@ -141,7 +126,7 @@ class ClaimRecord:
             )
         except (ValueError, KeyError, TypeError):
             owner = "an unknown run (its claim is damaged)"
-            return ClaimRecord(owner=owner, token="", start=found.modified, renewals=0)
+            return ClaimRecord(owner=owner, token="", start=claim.modified, renewals=0)
 
 
 class S3Claim(Claim):
@@ -156,17 +141,17 @@ class S3Claim(Claim):
 
     def renew(self) -> bool:
         """Count one renewal more."""
-        return self._say(replace(self._record, renewals=self._record.renewals + 1))
+        return self._replace(replace(self._record, renewals=self._record.renewals + 1))
 
     def give_up(self) -> None:
-        """Say that it is released."""
-        self._say(replace(self._record, token="", released=self._record.token, renewals=self._record.renewals + 1))
+        """Replace the record by a released one."""
+        self._replace(replace(self._record, token="", released=self._record.token, renewals=self._record.renewals + 1))
 
-    def _say(self, record: ClaimRecord) -> bool:
-        """Have the object say something else; return False when it is no longer ours.
+    def _replace(self, record: ClaimRecord) -> bool:
+        """Replace the record; return False when the claim is no longer ours.
 
-        A request whose answer was lost may have changed it, even after we gave up waiting: it is ours as long as it
-        has our token.
+        A request whose answer was lost may have replaced it, even after we gave up waiting: the claim is ours as long
+        as it has our token.
         """
         for _ in range(2):
             try:
@@ -174,26 +159,17 @@ class S3Claim(Claim):
                 self._record = record
                 return True
             except ChangedError:
-                found = read_object(self._bucket, self._path)
-                said = None if found is None else ClaimRecord.decode(found)
-                if found is None or said is None or said.token != self._record.token:
+                claim = read_object(self._bucket, self._path)
+                if claim is None or (current := ClaimRecord.decode(claim)).token != self._record.token:
                     return False
-                self._version = found.version
-                record = replace(record, renewals=max(record.renewals, said.renewals + 1))
+                self._version = claim.version
+                record = replace(record, renewals=max(record.renewals, current.renewals + 1))
         return False
 
 
-class State(StrEnum):
-    """What a marker says of its run."""
-
-    STAGING = "staging"
-    RECORDED = "recorded"
-    REVOKED = "revoked"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded(PublicationRecord):
-    """A publication that is decided: what is to be completed, the first upload before all others.
+class UploadPublication(PublicationRecord):
+    """A recorded publication: the uploads to complete, the first one before all others.
 
     hidden       no reader sees it before a transaction commits, so that no other run has to finish it
     opened_last  `_metadata_acid`, the first upload, keeps readers away until all is there, and is replaced last
@@ -204,124 +180,139 @@ class Recorded(PublicationRecord):
     opened_last: bool
 
 
+class StagingState(StrEnum):
+    """The state of a staging directory."""
+
+    STAGING = "staging"
+    RECORDED = "recorded"
+    REVOKED = "revoked"
+
+
+_VERSION = 1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Marker:
-    """The marker of a staging directory. `start` is in seconds since the epoch, for people."""
+class StagingRecord:
+    """The content of the marker of a staging directory. `start` is in seconds since the epoch, for people."""
 
     staging: str
     unique: str
     owner: str
     start: float
-    state: State = State.STAGING
-    recorded: Recorded | None = None
+    state: StagingState = StagingState.STAGING
+    publication: UploadPublication | None = None
     version: str = ""
 
     @property
     def path(self) -> str:
-        """Where the marker is."""
+        """The path of the marker."""
         return f"{self.staging}/{STAGING_MARKER}"
 
+    def encode(self) -> bytes:
+        """Return the bytes of the marker."""
+        document: dict[str, Any] = {
+            "version": _VERSION,
+            "state": self.state,
+            "unique": self.unique,
+            "owner": self.owner,
+            "start": self.start,
+        }
+        if (publication := self.publication) is not None:
+            document["publication"] = {
+                **publication.document(),
+                "uploads": [upload.document() for upload in publication.uploads],
+                "hidden": publication.hidden,
+                "opened_last": publication.opened_last,
+            }
+        return json.dumps(document, ensure_ascii=False, indent=1).encode()
 
-def read_marker(bucket: Bucket, staging: str) -> Marker | None:
-    """Return the marker of a staging directory; None without one. CorruptError when it cannot be understood."""
-    found = read_object(bucket, f"{staging}/{STAGING_MARKER}")
-    return None if found is None else _decoded(staging, found.data, found.version)
+    @staticmethod
+    def decode(staging: str, data: bytes, version: str) -> StagingRecord:
+        """Return the record in a marker, an object of this version; CorruptError when it cannot be understood."""
+        path = f"{staging}/{STAGING_MARKER}"
+        try:
+            document = json.loads(data)
+            if document["version"] != _VERSION:
+                raise ValueError("another version")
+            state, publication = StagingState(document["state"]), None
+            if state is StagingState.RECORDED:
+                item = document["publication"]
+                record = PublicationRecord.of_document(item, where=path)
+                publication = UploadPublication(
+                    directories=record.directories,
+                    inputs=record.inputs,
+                    uploads=tuple(StagedUpload.of_document(upload, where=path) for upload in item["uploads"]),
+                    hidden=bool(item["hidden"]),
+                    opened_last=bool(item["opened_last"]),
+                )
+            return StagingRecord(
+                staging=staging,
+                unique=str(document["unique"]),
+                owner=str(document["owner"]),
+                start=float(document["start"]),
+                state=state,
+                publication=publication,
+                version=version,
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptError(
+                f"Cannot read {path}: it is not a staging record that this version understands ({error})"
+            ) from error
 
 
-def markers_of(bucket: Bucket, location: Location) -> tuple[Marker, ...]:
-    """Return the markers of all runs that have staged something at a place, in the order of names."""
-    found = (
-        read_marker(bucket, f"{location}/{entry.name}")
+def read_staging_record(bucket: Bucket, staging: str) -> StagingRecord | None:
+    """Return the record of a staging directory; None without a marker. CorruptError when it cannot be understood."""
+    marker = read_object(bucket, f"{staging}/{STAGING_MARKER}")
+    return None if marker is None else StagingRecord.decode(staging, marker.data, marker.version)
+
+
+def staging_records(bucket: Bucket, location: Location) -> tuple[StagingRecord, ...]:
+    """Return the records of all staging directories at a place, in the order of names."""
+    records = (
+        read_staging_record(bucket, f"{location}/{entry.name}")
         for entry in S3FileSystem(bucket).list_directory(str(location), missing=ConflictError)
         if entry.is_directory and entry.name.startswith(STAGING_PREFIX)
     )
-    return tuple(marker for marker in found if marker is not None)
+    return tuple(record for record in records if record is not None)
 
 
-def move_marker(bucket: Bucket, marker: Marker, state: State, recorded: Recorded | None = None) -> Marker:
-    """Have a marker say something else, and return it; ChangedError when another run was faster."""
-    moved = replace(marker, state=state, recorded=recorded)
-    return replace(moved, version=replace_object(bucket, marker.path, marker.version, _encoded(moved)))
+def change_state(
+    bucket: Bucket, record: StagingRecord, state: StagingState, publication: UploadPublication | None = None
+) -> StagingRecord:
+    """Replace a staging record by one in another state, and return that; ChangedError when another run was faster."""
+    changed = replace(record, state=state, publication=publication)
+    return replace(changed, version=replace_object(bucket, record.path, record.version, changed.encode()))
 
 
-def _encoded(marker: Marker) -> bytes:
-    document: dict[str, Any] = {
-        "version": _VERSION,
-        "state": marker.state,
-        "unique": marker.unique,
-        "owner": marker.owner,
-        "start": marker.start,
-    }
-    if (recorded := marker.recorded) is not None:
-        document["publication"] = {
-            "directories": [{"name": item.name, "files": list(item.files.items())} for item in recorded.directories],
-            "inputs": list(recorded.inputs),
-            "uploads": [one.document() for one in recorded.uploads],
-            "hidden": recorded.hidden,
-            "closed": recorded.opened_last,
-        }
-    return json.dumps(document, ensure_ascii=False, indent=1).encode()
-
-
-def _decoded(staging: str, data: bytes, version: str) -> Marker:
-    path = f"{staging}/{STAGING_MARKER}"
-    try:
-        document = json.loads(data)
-        if document["version"] != _VERSION:
-            raise ValueError("another version")
-        state, recorded = State(document["state"]), None
-        if state is State.RECORDED:
-            said = document["publication"]
-            recorded = Recorded(
-                directories=tuple(
-                    StagedDirectory(
-                        name=str(item["name"]), files={str(name): int(length) for name, length in item["files"]}
-                    )
-                    for item in said["directories"]
-                ),
-                inputs=tuple(str(item) for item in said["inputs"]),
-                uploads=tuple(StagedUpload.of_document(item, where=path) for item in said["uploads"]),
-                hidden=bool(said["hidden"]),
-                opened_last=bool(said["closed"]),
-            )
-        return Marker(
-            staging=staging,
-            unique=str(document["unique"]),
-            owner=str(document["owner"]),
-            start=float(document["start"]),
-            state=state,
-            recorded=recorded,
-            version=version,
-        )
-    except (ValueError, KeyError, TypeError) as error:
-        raise CorruptError(f"Cannot read {path}: it is not a marker that this version understands ({error})") from error
+_DRIVERS_LIST = f"{UPLOAD_LIST_PREFIX}driver"
 
 
 class S3Stage(Stage):
-    """What a run stages at a place, until it is published or discarded."""
+    """The uploads of a run for a place, until they are published or discarded."""
 
-    is_readable = False  # of an upload nothing can be read before it is completed
+    is_readable = False  # an upload cannot be read before it is completed
 
-    def __init__(self, bucket: Bucket, location: Location, marker: Marker) -> None:
-        self.path = marker.staging
+    def __init__(self, bucket: Bucket, location: Location, record: StagingRecord) -> None:
+        self.path = record.staging
         self._bucket = bucket
         self._location = location
-        self._marker = marker
+        self._record = record
         self._accepted: dict[tuple[str, str], StagedUpload] = {}
-        self._left: tuple[StagedUpload, ...] | None = None  # once published: what is noted in the staging directory
+        self._published: tuple[StagedUpload, ...] | None = None
+        self._is_removed = False
 
     def accept(self, directory: str, attempts: Sequence[Attempt]) -> StagedDirectory:
         """Take the attempts that count as the files of a directory. A second one for a file is a ConflictError."""
         prefix = self._bucket.key(f"{self._location}/{directory}")
         files = {}
-        for one in attempts:
-            try:
-                document = json.loads(one.written)
-            except ValueError as error:
-                raise CorruptError("Cannot read what a task has made: it is not JSON") from error
-            upload = StagedUpload.of_document(document, where="what a task has made")
-            if upload.key != f"{prefix}/{upload.file}" or upload.mark.partition("/")[0] != self._marker.unique:
-                raise ValueError(f"{upload.key} was not made for {self.path} and {directory}")
+        for attempt in attempts:
+            upload = attempt.upload
+            if (
+                upload is None
+                or upload.key != f"{prefix}/{upload.file}"
+                or not upload.origin.startswith(f"{self._record.unique}/")
+            ):
+                raise ValueError(f"{attempt.path} was not made for {self.path} and {directory}")
             if (directory, upload.file) in self._accepted:
                 raise ConflictError(f"Cannot accept {upload.key}: there is another attempt at it")
             self._accepted[directory, upload.file] = upload
@@ -334,11 +325,11 @@ class S3Stage(Stage):
         """Make one directory visible whose name hides it from no reader.
 
         Its files have to be those that were accepted (else `CorruptError`); `_orc_acid_version` is added, and
-        `_metadata_acid` to a base. `inputs` are the relative paths of what was compacted. `last_check` runs right
-        before the publication is recorded: it raises when the claim is lost or the place has changed. RefusedError for
-        what readers would see half of: two directories, or a delta of several files. ConflictError when the name is
-        taken, or another run has revoked this one; then nothing is changed. UnknownOutcomeError when the next run has
-        to finish it.
+        `_metadata_acid` to a base. `inputs` are the relative paths of the compacted directories. `last_check` runs
+        right before the publication is recorded: it raises when the claim is lost or the place has changed.
+        RefusedError where readers would see a half: for two directories, or a delta of several files. ConflictError
+        when the name is taken, or another run has revoked this one; then nothing is changed. UnknownOutcomeError when
+        the next run has to finish it.
         """
         if len(directories) != 1:
             raise RefusedError(
@@ -356,40 +347,17 @@ class S3Stage(Stage):
         if parsed.visibility_txn and len(directory.files) > 1:
             # Hive 4 asks such a base for no marker (AcidUtils.isCompactedBase), so nothing keeps readers from it
             raise RefusedError(
-                f"{several}, and a name with a transaction hides them from nobody; leave --visibility-txn out"
+                f"{several}, and a name with a transaction hides them from no reader; leave --visibility-txn out"
             )
         if isinstance(parsed, DeltaDir) and len(directory.files) > 1:
             raise RefusedError(f"{several}; a major compaction makes a base, at which readers wait")
-        return self._published(directories, inputs, last_check, hidden=False)
+        return self._publish(directories, inputs, last_check, hidden=False)
 
     def publish_hidden(self, directories: Sequence[StagedDirectory], *, last_check: Callable[[], None]) -> Published:
         require_suffixes(directories)
-        return self._published(directories, (), last_check, hidden=True)
+        return self._publish(directories, (), last_check, hidden=True)
 
-    def discard(self) -> str | None:
-        """Drop all that is staged, unless it has to be finished; return None, or why something of it is left.
-
-        The marker first says that this run is revoked, so that not even a request of ours that is still on its way can
-        record anything.
-        """
-        try:
-            if self._left is not None:
-                if self._left:
-                    remove_staging(self._bucket, self.path, self._left, is_settled=True)
-                return None
-            found = read_marker(self._bucket, self.path)
-            if found is not None and found.state is State.RECORDED:
-                return None
-            if found is not None and found.state is State.STAGING:
-                move_marker(self._bucket, found, State.REVOKED)
-            for upload in self._accepted.values():
-                abort(self._bucket, upload.key, upload.upload)
-            remove_staging(self._bucket, self.path)
-        except AcidError as error:
-            return str(error)
-        return None
-
-    def _published(
+    def _publish(
         self,
         directories: Sequence[StagedDirectory],
         inputs: tuple[str, ...],
@@ -397,59 +365,73 @@ class S3Stage(Stage):
         *,
         hidden: bool,
     ) -> Published:
-        fs, names = S3FileSystem(self._bucket), tuple(item.name for item in directories)
-        refuse_existing(fs, self._location, directories)
-        accepted = [self._uploads_of(directory) for directory in directories]
-        recorded = self._sealed(directories, accepted, inputs, hidden=hidden)
+        bucket = self._bucket
+        refuse_existing(S3FileSystem(bucket), self._location, directories)
+        publication = self._sealed(directories, inputs, hidden=hidden)
         reach(Point.SEALED)
         try:
             last_check()
             reach(Point.CHECKED)
-            self._marker = move_marker(self._bucket, self._marker, State.RECORDED, recorded)
+            self._record = change_state(bucket, self._record, StagingState.RECORDED, publication)
         except ChangedError as error:
             raise ConflictError(
-                f"Cannot publish in {self._location}: another run has taken over what was staged"
+                f"Cannot publish in {self._location}: another run has revoked this one's staging directory"
             ) from error
-        # after any other error the marker may still come to say that it is recorded, until `discard` decides
+        # after any other error the state may still become `recorded`, until `discard` decides
         reach(Point.RECORDED)
         try:
-            complete_all(self._bucket, recorded)
+            complete_all(bucket, publication)
         except (ConflictError, RetryError) as error:
-            if hidden:  # its transaction never commits: the next run and the cleaner remove whatever is left
-                with suppress(AcidError):
-                    withdraw(self._bucket, recorded.uploads)
-                    remove_staging(self._bucket, self.path, is_settled=True)
-                raise
-            where = f"{' and '.join(names)} in {self._location}"
-            if isinstance(error, RetryError):
-                raise UnknownOutcomeError(
-                    f"Cannot tell whether {where} is published as a whole: a request failed ({error}); the next run "
-                    "there finishes it"
-                ) from error
-            if any(is_ours(self._bucket, upload) for upload in recorded.uploads):
-                # never taken back from here: if we slept, another run could have published the same names since
-                raise UnknownOutcomeError(
-                    f"Cannot tell whether {where} can be published as a whole: {error}; the next run there finishes it "
-                    "or takes it back"
-                ) from error
-            withdraw_or_refuse(self._bucket, fs, self._location, recorded, error)
-            with suppress(AcidError):
-                remove_staging(self._bucket, self.path, is_settled=True)
+            self._end_failed(publication, error)
             raise
         reach(Point.SECOND_RENAMED)
-        self._left = recorded.uploads
-        with suppress(AcidError):  # `discard` tries again, and tells
-            remove_staging(self._bucket, self.path, recorded.uploads, is_settled=True)
-            self._left = ()
+        self._published = publication.uploads
+        self.discard()  # the caller calls it again, and reports its failure
         reach(Point.UNRECORDED)
-        return Published(directories=names, kind="commit" if hidden else "completed uploads")
+        return Published(directories=publication.names, kind="commit" if hidden else "completed uploads")
 
-    def _uploads_of(self, directory: StagedDirectory) -> list[StagedUpload]:
-        """Return what was accepted of a directory: that every upload is there is asked right now.
+    def _sealed(
+        self, directories: Sequence[StagedDirectory], inputs: tuple[str, ...], *, hidden: bool
+    ) -> UploadPublication:
+        """Return all that is to be completed, in order, with the marker files that every directory gets."""
+        accepted = [self._accepted_uploads(directory) for directory in directories]
+        begun: list[StagedUpload] = []
+        uploads: list[StagedUpload] = []
+        sealed: list[StagedDirectory] = []
+        opened_last = False
+        try:
+            for directory, files in zip(directories, accepted, strict=True):
+                contents = marker_files(directory.name)
+                if METADATA_ACID_FILE in contents and len(files) > 1:
+                    opened_last = True
+                    unfinished = {"thisFileVersion": "0", "dataFormat": UNFINISHED_FORMAT, "run": self._record.unique}
+                    contents[METADATA_ACID_FILE] = json.dumps(unfinished).encode()
+                markers = {}
+                for file, data in contents.items():
+                    key = self._bucket.key(f"{self._location}/{directory.name}/{file}")
+                    planned = StagedUpload(key=key, origin=f"{self._record.unique}/{file}")
+                    markers[file] = upload_small(self._bucket, planned, data)
+                    begun.append(markers[file])
+                first = [markers.pop(METADATA_ACID_FILE)] if opened_last else []
+                uploads += [*first, *files, *markers.values()]
+                lengths = {file: len(data) for file, data in contents.items()}
+                sealed.append(replace(directory, files={**directory.files, **lengths}))
+            write_upload_list(self._bucket, f"{self.path}/{_DRIVERS_LIST}", begun)
+        except BaseException:
+            for upload in begun:  # no upload list names them yet
+                with suppress(AcidError):
+                    abort(self._bucket, upload.key, upload.upload_id)
+            raise
+        return UploadPublication(
+            directories=tuple(sealed), inputs=inputs, uploads=tuple(uploads), hidden=hidden, opened_last=opened_last
+        )
 
-        Lifecycle rules of buckets, and committers of other engines, abort uploads of others.
+    def _accepted_uploads(self, directory: StagedDirectory) -> list[StagedUpload]:
+        """Return the accepted uploads of a directory, after the store has confirmed that each is still there.
+
+        Lifecycle rules of buckets, and committers of other engines, abort uploads of other programs.
         """
-        found = []
+        uploads = []
         for file, length in directory.files.items():
             upload = self._accepted.get((directory.name, file))
             if upload is None or upload.length != length:
@@ -457,53 +439,178 @@ class S3Stage(Stage):
                     f"Cannot publish {self._location}/{directory.name}/{file}: no attempt of {length} bytes "
                     "was accepted for it"
                 )
-            if not has_its_parts(self._bucket, upload):
+            if not is_open(self._bucket, upload):
                 raise RetryError(
-                    f"Cannot publish {self._bucket.path(upload.key)}: somebody else has aborted its upload; "
+                    f"Cannot publish {self._bucket.path(upload.key)}: another program has aborted its upload; "
                     "look for rules and committers that abort uploads in this bucket"
                 )
-            found.append(upload)
-        return found
+            uploads.append(upload)
+        return uploads
 
-    def _sealed(
-        self,
-        directories: Sequence[StagedDirectory],
-        accepted: Iterable[list[StagedUpload]],
-        inputs: tuple[str, ...],
-        *,
-        hidden: bool,
-    ) -> Recorded:
-        """Return all that is to be completed, in order, with the markers that every directory gets."""
-        made: list[StagedUpload] = []
-        uploads: list[StagedUpload] = []
-        sealed: list[StagedDirectory] = []
-        opened_last = False
+    def _end_failed(self, publication: UploadPublication, error: ConflictError | RetryError) -> None:
+        """Take back what can be taken back of a publication whose completion failed.
+
+        UnknownOutcomeError where only the next run can tell; CorruptError where only a person can.
+        """
+        bucket, where = self._bucket, f"{' and '.join(publication.names)} in {self._location}"
+        if publication.hidden:  # its transaction never commits: the next run and the cleaner remove the rest
+            with suppress(AcidError):
+                withdraw(bucket, publication.uploads)
+                remove_staging(bucket, self.path, is_settled=True)
+            return
+        if isinstance(error, RetryError):
+            raise UnknownOutcomeError(
+                f"Cannot tell whether {where} is published as a whole: a request failed ({error}); the next run there "
+                "finishes it"
+            ) from error
+        if any(is_visible(bucket, upload) for upload in publication.uploads):
+            # never taken back from here: while we were paused another run could have published the same names
+            raise UnknownOutcomeError(
+                f"Cannot tell whether {where} can be published as a whole: {error}; the next run there finishes it or "
+                "takes it back"
+            ) from error
+        withdraw_or_refuse(bucket, S3FileSystem(bucket), self._location, publication, error)
+        with suppress(AcidError):
+            remove_staging(bucket, self.path, is_settled=True)
+
+    def discard(self) -> str | None:
+        """Drop the stage, unless it has to be finished; return None, or why a part of it is left.
+
+        The record is revoked first, so that not even a request of ours that is still on its way can record anything.
+        """
+        bucket = self._bucket
         try:
-            for directory, files in zip(directories, accepted, strict=True):
-                markers = marker_files(directory.name)
-                if METADATA_ACID_FILE in markers and len(files) > 1:
-                    opened_last = True
-                    unfinished = {"thisFileVersion": "0", "dataFormat": UNFINISHED_FORMAT, "run": self._marker.unique}
-                    markers[METADATA_ACID_FILE] = json.dumps(unfinished).encode()
-                marked = {}
-                for file, data in markers.items():
-                    key, mark = self._bucket.key(f"{self._location}/{directory.name}/{file}"), self._marker.unique
-                    planned = StagedUpload(key=key, mark=f"{mark}/{file}")
-                    marked[file] = start_small(self._bucket, planned, data)
-                    made.append(marked[file])
-                first = [marked.pop(METADATA_ACID_FILE)] if opened_last else []
-                uploads += [*first, *files, *marked.values()]
-                lengths = {file: len(data) for file, data in markers.items()}
-                sealed.append(replace(directory, files={**directory.files, **lengths}))
-            write_note(self._bucket, f"{self.path}/{_DRIVERS_NOTE}", made)
-        except BaseException:
-            for upload in made:  # they are noted nowhere
-                with suppress(AcidError):
-                    abort(self._bucket, upload.key, upload.upload)
-            raise
-        return Recorded(
-            directories=tuple(sealed), inputs=inputs, uploads=tuple(uploads), hidden=hidden, opened_last=opened_last
+            if self._is_removed:
+                return None
+            if self._published is not None:
+                remove_staging(bucket, self.path, self._published, is_settled=True)
+                self._is_removed = True
+                return None
+            record = read_staging_record(bucket, self.path)
+            if record is not None and record.state is StagingState.RECORDED:
+                return None
+            if record is not None and record.state is StagingState.STAGING:
+                change_state(bucket, record, StagingState.REVOKED)
+            for upload in self._accepted.values():
+                abort(bucket, upload.key, upload.upload_id)
+            remove_staging(bucket, self.path)
+        except AcidError as error:
+            return str(error)
+        return None
+
+
+THREADS = 16
+
+
+def complete_all(bucket: Bucket, publication: UploadPublication) -> None:
+    """Complete a recorded publication. Whichever run does it, and how often, the result is the same.
+
+    ConflictError when a part of it can never become visible: it was aborted, or removed since.
+    """
+
+    def gone(upload: StagedUpload) -> ConflictError:
+        return ConflictError(
+            f"Cannot publish {bucket.path(upload.key)}: its upload was aborted, or its object was removed"
         )
+
+    first, *others = publication.uploads
+    if not complete(bucket, first):
+        raise gone(first)
+    reach(Point.FIRST_RENAMED)
+    with ThreadPoolExecutor(THREADS, thread_name_prefix="acidlib-publish") as threads:
+        completions = [threads.submit(complete, bucket, upload) for upload in others]
+    completed = [completion.result() for completion in completions]  # all were tried before the first error is raised
+    for upload, is_there in zip(others, completed, strict=True):
+        if not is_there:
+            raise gone(upload)
+    if not publication.opened_last:
+        return
+    # readers see a base once all of its files are there
+    path = bucket.path(first.key)
+    metadata_acid = read_object(bucket, path)
+    if metadata_acid is not None and metadata_acid.data == METADATA_ACID:
+        return
+    if metadata_acid is None or metadata_acid.metadata.get(ORIGIN) != first.origin:
+        raise ConflictError(f"Cannot publish {path}: another program has removed or changed it")
+    replace_object(bucket, path, metadata_acid.version, METADATA_ACID, {ORIGIN: first.origin})
+
+
+def withdraw_or_refuse(
+    bucket: Bucket, fs: FileSystem, location: Location, publication: UploadPublication, why: ConflictError
+) -> None:
+    """Withdraw a recorded publication that can never be completed.
+
+    CorruptError, and nothing is changed, when some of it is visible and an input of it is gone: then only a person
+    knows which directories hold its rows.
+    """
+    missing = missing_input(fs, location, publication)
+    if missing is not None and any(is_visible(bucket, upload) for upload in publication.uploads):
+        names = " and ".join(publication.names)
+        raise CorruptError(
+            f"Cannot finish the publication of {names} in {location}: some of its files are gone and so is "
+            f"{missing}, one of its inputs ({why}). Look whether another base or delta holds these rows; then remove "
+            f"{names} and the staging directory of the run, and run again"
+        ) from why
+    withdraw(bucket, publication.uploads)
+
+
+def withdraw(bucket: Bucket, uploads: Sequence[StagedUpload]) -> None:
+    """Abort uploads, and then remove the objects that some of them became: nothing stays or becomes visible.
+
+    In this order, as a paused publisher may go on completing: an object that it makes meanwhile is removed, too. The
+    upload that was completed first goes last, as it keeps readers from the others, or holds all that they read.
+    """
+    for upload in uploads:
+        abort(bucket, upload.key, upload.upload_id)
+    for some in (uploads[1:], uploads[:1]):
+        if keys := [upload.key for upload in some if is_visible(bucket, upload)]:
+            remove_keys(bucket, bucket.path(keys[0].rpartition("/")[0]), keys)
+
+
+def remove_staging(
+    bucket: Bucket, staging: str, published: Sequence[StagedUpload] = (), *, is_settled: bool = False
+) -> None:
+    """Remove a staging directory, and abort the uploads that its upload lists name, but for the published ones.
+
+    The marker goes last: without one, the rest would not be known for ours. RefusedError while it holds the record of a
+    publication that every reader is to see, unless the caller has settled that.
+    """
+    record = None if is_settled else read_staging_record(bucket, staging)
+    if record is not None and record.publication is not None and not record.publication.hidden:
+        raise RefusedError(f"Cannot remove {staging}: it holds a publication that is to be finished")
+    try:
+        tree = S3FileSystem(bucket).list_tree(staging, enter_hidden=True, missing=ConflictError)
+    except ConflictError:
+        return
+    completed = {upload_list_path(staging, upload) for upload in published}
+    if published:
+        completed.add(f"{staging}/{_DRIVERS_LIST}")
+    names = [entry.path for entry in tree if not entry.is_directory]
+    for name in names:
+        if name.startswith(UPLOAD_LIST_PREFIX) and f"{staging}/{name}" not in completed:
+            upload_list = read_object(bucket, f"{staging}/{name}")
+            # the store's own rules end the uploads of a damaged list
+            with suppress(ValueError, TypeError):
+                for key, upload_id in () if upload_list is None else json.loads(upload_list.data):
+                    abort(bucket, str(key), str(upload_id))
+    prefix, marker = bucket.key(staging), bucket.key(f"{staging}/{STAGING_MARKER}")
+    remove_keys(bucket, staging, [key for name in names if (key := f"{prefix}/{name}") != marker])
+    remove_keys(bucket, staging, [marker])
+
+
+PROBED: set[BucketOptions] = set()
+"""Buckets in which this process has seen that the conditions of publication are kept."""
+
+_PROBE_SUFFIX = ".probe.tmp"
+"""Ends the name of a probe, which begins as that of a claim: so the rest of a killed probe is litter."""
+
+
+class UploadState(Enum):
+    """The state of an upload of a recorded publication."""
+
+    OPEN = "it can be completed"
+    VISIBLE = "its object is there"
+    GONE = "neither"
 
 
 class S3Store(Store):
@@ -512,7 +619,7 @@ class S3Store(Store):
     shows_at_once = False
 
     def __init__(self, bucket: Bucket, *, stale_seconds: float = STALE_SECONDS) -> None:
-        """`stale_seconds` is for how long the owner of a claim may be silent."""
+        """`stale_seconds` is the time for which the owner of a claim may be silent."""
         self.fs = S3FileSystem(bucket)
         self._bucket = bucket
         self._stale_seconds = stale_seconds
@@ -520,7 +627,7 @@ class S3Store(Store):
     def claim(self, location: Location, *, owner: str, token: str, now: float) -> S3Claim:
         """Claim a place.
 
-        `RefusedError` in a bucket that ignores what publication rests on, and for a location that is an object;
+        `RefusedError` in a bucket that ignores conditions of publication, and for a location that is an object;
         `CorruptError` without one.
         """
         if not self.fs.is_directory(str(location)):
@@ -531,37 +638,37 @@ class S3Store(Store):
             self.require_conditions(location, unique=token)
             PROBED.add(self._bucket.options)
         path = f"{location}/{CLAIM}"
-        found = read_object(self._bucket, path)
-        holder = None if found is None else self._holder(found)
-        if found is not None and holder is not None and not holder.is_stale:
+        claim = read_object(self._bucket, path)
+        holder = None if claim is None else self._holder(claim)
+        if claim is not None and holder is not None and not holder.is_stale:
             raise BusyError(
                 f"Cannot claim {location}: {holder.owner} has worked on it since {instant(holder.start)} (last sign of "
-                f"life {found.now - found.modified:.0f} s ago); {WHEN_FREE}"
+                f"life {claim.now - claim.modified:.0f} s ago); {WHEN_FREE}"
             )
         record = ClaimRecord(owner=owner, token=token, start=now, renewals=0, process=process_identity())
         try:
-            if found is None:
+            if claim is None:
                 version = create_object(self._bucket, path, record.encode())
             else:
-                version = replace_object(self._bucket, path, found.version, record.encode())
+                version = replace_object(self._bucket, path, claim.version, record.encode())
         except ChangedError as error:
             raise BusyError(f"Cannot claim {location}: another run claimed it first; {WHEN_FREE}") from error
         return S3Claim(self._bucket, location, record, version)
 
     def holder(self, location: Location, *, now: float) -> Holder | None:
         del now  # the bucket has a clock
-        found = read_object(self._bucket, f"{location}/{CLAIM}")
-        return None if found is None else self._holder(found)
+        claim = read_object(self._bucket, f"{location}/{CLAIM}")
+        return None if claim is None else self._holder(claim)
 
-    def _holder(self, found: SmallObject) -> Holder | None:
-        record = ClaimRecord.decode(found)
+    def _holder(self, claim: SmallObject) -> Holder | None:
+        record = ClaimRecord.decode(claim)
         if not record.token and record.released:
             return None
-        is_stale = abs(found.now - found.modified) > self._stale_seconds or has_ended(record.process)
+        is_stale = abs(claim.now - claim.modified) > self._stale_seconds or has_ended(record.process)
         return Holder(owner=record.owner, token=record.token, start=record.start, is_stale=is_stale)
 
     def require_conditions(self, location: Location, *, unique: str) -> None:
-        """Try each condition that publication rests on with a hidden object, and remove it; about a dozen requests.
+        """Try each condition of publication with a hidden object, and remove it; about a dozen requests.
 
         Some servers that speak S3 ignore them and answer 200. RefusedError names the bucket and the first condition
         that it ignores.
@@ -574,7 +681,7 @@ class S3Store(Store):
             )
 
         def upload(path: str) -> StagedUpload:
-            return start_small(bucket, StagedUpload(key=bucket.key(path), mark=path), b"probe")
+            return upload_small(bucket, StagedUpload(key=bucket.key(path), origin=path), b"probe")
 
         try:
             first = create_object(bucket, path, b"first")
@@ -589,11 +696,11 @@ class S3Store(Store):
             try:
                 complete(bucket, taken)
             except ConflictError:
-                abort(bucket, taken.key, taken.upload)
+                abort(bucket, taken.key, taken.upload_id)
             else:
                 raise refused("it completes an upload over an object that is there (If-None-Match)")
             aborted = upload(f"{path}.upload")
-            abort(bucket, aborted.key, aborted.upload)
+            abort(bucket, aborted.key, aborted.upload_id)
             if complete(bucket, aborted):
                 raise refused("it completes an upload that was aborted")
         finally:
@@ -601,300 +708,109 @@ class S3Store(Store):
                 remove_keys(bucket, path, [bucket.key(path), f"{bucket.key(path)}.upload"])
 
     def revoke_others(self, location: Location) -> None:
-        """Take from earlier runs what they staged at a place: none of them can publish any more.
+        """Revoke the stages of earlier runs at a place: none of them can publish any more.
 
-        ConflictError when a run has recorded something in this moment: then look again. Uploads stay until their
-        staging directory is removed: only the marker decides. What is hidden until a transaction commits is given up as
-        far as it is not there.
+        ConflictError when a run records its publication in this moment: then look again. Uploads stay until their
+        staging directory is removed: only the record decides. A publication that is hidden until a transaction commits
+        is given up as far as it is not complete.
         """
-        for marker in markers_of(self._bucket, location):
-            if marker.state is State.REVOKED or (marker.recorded is not None and not marker.recorded.hidden):
+        for record in staging_records(self._bucket, location):
+            publication = record.publication
+            if record.state is StagingState.REVOKED or (publication is not None and not publication.hidden):
                 continue
             try:
-                for upload in () if marker.recorded is None else marker.recorded.uploads:
-                    abort(self._bucket, upload.key, upload.upload)
-                move_marker(self._bucket, marker, State.REVOKED)
+                for upload in () if publication is None else publication.uploads:
+                    abort(self._bucket, upload.key, upload.upload_id)
+                change_state(self._bucket, record, StagingState.REVOKED)
             except ChangedError as error:
-                found = read_marker(self._bucket, marker.staging)
-                if found is None or found.state is State.REVOKED:
-                    continue  # its run has come to its own end
+                current = read_staging_record(self._bucket, record.staging)
+                if current is None or current.state is StagingState.REVOKED:
+                    continue  # its run has ended it itself
                 raise ConflictError(
-                    f"Cannot work in {location}: the run that staged {marker.staging} has just recorded what "
-                    "it publishes"
+                    f"Cannot work in {location}: the run that staged {record.staging} has just recorded its publication"
                 ) from error
 
     def stage(self, location: Location, *, unique: str, owner: str, now: float) -> S3Stage:
         """Begin to stage under a name that no other run has; ConflictError when one has it."""
-        marker = Marker(staging=f"{location}/{STAGING_PREFIX}{unique}", unique=unique, owner=owner, start=now)
-        marker = replace(marker, version=create_object(self._bucket, marker.path, _encoded(marker)))
-        return S3Stage(self._bucket, location, marker)
+        record = StagingRecord(staging=f"{location}/{STAGING_PREFIX}{unique}", unique=unique, owner=owner, start=now)
+        record = replace(record, version=create_object(self._bucket, record.path, record.encode()))
+        return S3Stage(self._bucket, location, record)
 
     def unfinished(self, location: Location) -> tuple[str, ...]:
-        return tuple(marker.staging for marker, _ in self._recorded(location))
+        return tuple(staging for staging, _ in self._unfinished(location))
 
-    def roll_forward(self, location: Location, *, visible_only: bool = False) -> tuple[RolledForward, ...]:
+    def _unfinished(self, location: Location) -> list[tuple[str, UploadPublication]]:
+        """Return the publications that are recorded to become visible, with their staging directories."""
+        return [
+            (record.staging, record.publication)
+            for record in staging_records(self._bucket, location)
+            if record.publication is not None and not record.publication.hidden
+        ]
+
+    def roll_forward(self, location: Location, *, visible_only: bool = False) -> tuple[str, ...]:
         """Finish every publication that any earlier run recorded at a place and did not complete.
 
-        The run that recorded it may be asleep, and go on at any moment: whatever it does then has been done, or can be
-        done no more.
+        The run that recorded it may be paused, and go on at any moment: whatever it does then has been done, or cannot
+        be done any more.
 
-        * Something is visible: the rest is completed. Where that cannot be, as an upload is gone, all is taken back
+        * Some of it is visible: the rest is completed. Where an upload is gone, so that it cannot be, all is taken back
           while the inputs are there.
         * Nothing is: it is completed too; but discarded if an input is gone, the name is taken or a wider delta covers
-          it: then its rows are in what is there.
+          it: then its rows are in other directories.
 
         Raises `CorruptError` where only a person can decide: an upload is gone and so are inputs.
         """
-        done = []
-        for marker, recorded in self._recorded(location):
-            if visible_only and not any(is_ours(self._bucket, upload) for upload in recorded.uploads):
+        lines = []
+        for staging, publication in self._unfinished(location):
+            if visible_only and not any(is_visible(self._bucket, upload) for upload in publication.uploads):
                 continue
-            outcome, reason = self._end(location, recorded)
-            remove_staging(self._bucket, marker.staging, recorded.uploads, is_settled=True)
-            names = tuple(directory.name for directory in recorded.directories)
-            done.append(RolledForward(directories=names, outcome=outcome, reason=reason))
-        return tuple(done)
+            outcome, reason = self._finish_or_discard(location, publication)
+            remove_staging(self._bucket, staging, publication.uploads, is_settled=True)
+            lines.append(rolled_forward(publication, outcome, reason))
+        return tuple(lines)
 
-    def _recorded(self, location: Location) -> list[tuple[Marker, Recorded]]:
-        """Return the publications that are recorded to become visible, and not finished."""
-        return [
-            (marker, marker.recorded)
-            for marker in markers_of(self._bucket, location)
-            if marker.recorded is not None and not marker.recorded.hidden
-        ]
-
-    def _end(self, location: Location, recorded: Recorded) -> tuple[str, str | None]:
+    def _finish_or_discard(self, location: Location, publication: UploadPublication) -> tuple[str, str | None]:
         """Finish or discard a publication; return the outcome, and why it was discarded."""
-        bucket, first = self._bucket, recorded.uploads[0]
-        # looked at in this order, for a completion in between shows as VISIBLE
-        fates = [
-            Fate.OPEN if has_its_parts(bucket, one) else Fate.VISIBLE if is_ours(bucket, one) else Fate.GONE
-            for one in recorded.uploads
+        bucket, first = self._bucket, publication.uploads[0]
+        # in this order: an upload that is completed between the two questions is VISIBLE
+        states = [
+            UploadState.OPEN
+            if is_open(bucket, upload)
+            else UploadState.VISIBLE
+            if is_visible(bucket, upload)
+            else UploadState.GONE
+            for upload in publication.uploads
         ]
-        if all(one is Fate.VISIBLE for one in fates):
-            found = read_object(bucket, bucket.path(first.key)) if recorded.opened_last else None
-            if not recorded.opened_last or (found is not None and found.data == METADATA_ACID):
+        if all(state is UploadState.VISIBLE for state in states):
+            opened = read_object(bucket, bucket.path(first.key)) if publication.opened_last else None
+            if not publication.opened_last or (opened is not None and opened.data == METADATA_ACID):
                 return "was published", None
-        if fates[0] is Fate.OPEN:
-            reason = reason_to_discard(self.fs, location, recorded)
+        if states[0] is UploadState.OPEN:
+            reason = discard_reason(self.fs, location, publication)
             if reason is not None:
-                abort(bucket, first.key, first.upload)
-                if not is_ours(bucket, first):  # else its run was faster, and its inputs were there then
-                    withdraw(bucket, recorded.uploads)
+                abort(bucket, first.key, first.upload_id)
+                if not is_visible(bucket, first):  # else its run was faster, and its inputs were there then
+                    withdraw(bucket, publication.uploads)
                     return "discarded", reason
-        elif fates[0] is Fate.GONE and Fate.VISIBLE not in fates:
-            withdraw(bucket, recorded.uploads)
+        elif states[0] is UploadState.GONE and UploadState.VISIBLE not in states:
+            withdraw(bucket, publication.uploads)
             return "discarded", "its first file was given up before, or all of it was removed after it was published"
         try:
-            complete_all(bucket, recorded)
+            complete_all(bucket, publication)
         except ConflictError as error:
-            cover = next(filter(None, covering_at(self.fs, location, recorded)), None)
+            cover = next(filter(None, covering_at(self.fs, location, publication)), None)
             if cover is not None:
-                for upload in recorded.uploads:
-                    abort(bucket, upload.key, upload.upload)
+                for upload in publication.uploads:
+                    abort(bucket, upload.key, upload.upload_id)
                 return "discarded", f"{cover} covers it, and a part of it has been removed since"
-            withdraw_or_refuse(bucket, self.fs, location, recorded, error)
+            withdraw_or_refuse(bucket, self.fs, location, publication, error)
             return "discarded", f"it cannot be completed, and all its inputs are still there: {error}"
         return "finished", None
 
     def remove(self, location: Location, relative: str) -> None:
-        """Remove objects; of what a run has staged the uploads, too."""
+        """Remove objects, and with a staging directory its uploads."""
         if relative.startswith(STAGING_PREFIX) and "/" not in relative:
             remove_staging(self._bucket, f"{location}/{relative}")
             if not self.fs.exists(f"{location}/{relative}"):
                 return
         self.fs.remove_tree(str(location), relative)
-
-
-def start_small(bucket: Bucket, planned: StagedUpload, data: bytes) -> StagedUpload:
-    """Return a small file as an upload that is ready to be completed: everything that becomes visible has to be one.
-
-    A sleeper that wakes cannot complete an upload twice; but it could put an object again that was cleaned away.
-    """
-    upload = Upload(bucket, planned)
-    try:
-        upload.send(data)
-        parts = upload.finish()
-    except BaseException:
-        upload.abandon()
-        with suppress(AcidError):
-            abort(bucket, planned.key, upload.begun.upload)  # it is noted nowhere yet
-        raise
-    return replace(upload.begun, length=len(data), parts=parts)
-
-
-def complete_all(bucket: Bucket, recorded: Recorded) -> None:
-    """Complete all that is recorded. Whichever run does it, and how often, the result is the same.
-
-    ConflictError when something of it can never become visible: it was aborted, or removed since.
-    """
-
-    def gone(upload: StagedUpload) -> ConflictError:
-        return ConflictError(
-            f"Cannot publish {bucket.path(upload.key)}: its upload was aborted, or what it became was removed"
-        )
-
-    first, *others = recorded.uploads
-    if not complete(bucket, first):
-        raise gone(first)
-    reach(Point.FIRST_RENAMED)
-    with ThreadPoolExecutor(THREADS, thread_name_prefix="acidlib-publish") as threads:
-        tried = [threads.submit(complete, bucket, upload) for upload in others]
-    completed = [one.result() for one in tried]  # the first error is raised once all were tried
-    for upload, is_there in zip(others, completed, strict=True):
-        if not is_there:
-            raise gone(upload)
-    if not recorded.opened_last:
-        return
-    # readers see a base once all of its files are there
-    path = bucket.path(first.key)
-    found = read_object(bucket, path)
-    if found is not None and found.data == METADATA_ACID:
-        return
-    if found is None or found.metadata.get(MARK) != first.mark:
-        raise ConflictError(f"Cannot publish {path}: somebody else has removed or changed it")
-    replace_object(bucket, path, found.version, METADATA_ACID, {MARK: first.mark})
-
-
-class _UndecidedError(RetryError):
-    """The store called a completion a conflict, and there is no object under its name: a later try may succeed."""
-
-
-@retry(retry=retry_if_exception_type(_UndecidedError), stop=CONFLICT_TRIES, wait=CONFLICT_PAUSES, reraise=True)
-def complete(bucket: Bucket, upload: StagedUpload) -> bool:
-    """Make an upload an object; return whether that is there now, whichever run completed it.
-
-    False when the upload is gone and its object is not there: it was aborted, or removed since. ConflictError when
-    there is another object of that name.
-    """
-    path = bucket.path(upload.key)
-    parts: Any = [part.as_completed() for part in upload.parts]
-    try:
-        bucket.client.complete_multipart_upload(
-            Bucket=bucket.name, MultipartUpload={"Parts": parts}, IfNoneMatch="*", **upload.named
-        )
-    except Exception as error:
-        found = _mark(bucket, upload.key)
-        if found == upload.mark:
-            return True
-        is_gone = isinstance(error, ClientError) and (
-            is_missing(error) or (code_of(error) in _AMBIGUOUS and not has_its_parts(bucket, upload))
-        )
-        if is_gone:
-            return False
-        try:
-            with bucket.raising("publish", path):
-                raise
-        except ChangedError:
-            if found is not None:
-                raise ConflictError(f"Cannot publish {path}: it already exists") from error
-            raise _UndecidedError(
-                f"Cannot publish {path}: the store calls it a conflict, even after several attempts"
-            ) from error
-    return True
-
-
-def abort(bucket: Bucket, key: str, upload: str) -> None:
-    """Abort an upload. The answer decides nothing: it may have been completed, or be gone."""
-    with suppress(UploadGoneError), bucket.raising("abort the upload of", bucket.path(key), missing=UploadGoneError):
-        bucket.client.abort_multipart_upload(Bucket=bucket.name, Key=key, UploadId=upload)
-
-
-def withdraw_or_refuse(
-    bucket: Bucket, fs: FileSystem, location: Location, recorded: Recorded, why: ConflictError
-) -> None:
-    """Withdraw what was recorded and can never be completed.
-
-    CorruptError, and nothing is changed, when some of it is visible and an input of it is gone: then only a person
-    knows what holds its rows.
-    """
-    missing = missing_input(fs, location, recorded)
-    if missing is not None and any(is_ours(bucket, upload) for upload in recorded.uploads):
-        names = " and ".join(directory.name for directory in recorded.directories)
-        raise CorruptError(
-            f"Cannot finish the publication of {names} in {location}: some of its files are gone and so is "
-            f"{missing}, one of its inputs ({why}). Look whether another base or delta holds these rows; then remove "
-            f"{names} and what the run staged, and run again"
-        ) from why
-    withdraw(bucket, recorded.uploads)
-
-
-def withdraw(bucket: Bucket, uploads: Sequence[StagedUpload]) -> None:
-    """Have nothing of these stay visible, or become so: first all uploads are aborted, then objects of ours removed.
-
-    In this order, as a publisher that sleeps may go on completing: what it completes meanwhile is removed, too. What
-    was completed first goes last, as it keeps readers from the others, or is all that they read.
-    """
-    for upload in uploads:
-        abort(bucket, upload.key, upload.upload)
-    for some in (uploads[1:], uploads[:1]):
-        if ours := [upload.key for upload in some if is_ours(bucket, upload)]:
-            remove_keys(bucket, bucket.path(ours[0].rpartition("/")[0]), ours)
-
-
-class Fate(Enum):
-    """What has become of an upload."""
-
-    OPEN = "it can be completed"
-    VISIBLE = "its object is there"
-    GONE = "neither"
-
-
-def has_its_parts(bucket: Bucket, upload: StagedUpload) -> bool:
-    """Tell whether an upload is still there; CorruptError when its parts are not those that were sent."""
-    try:
-        with bucket.raising("look at the upload of", bucket.path(upload.key), missing=UploadGoneError):
-            pages = bucket.client.get_paginator("list_parts").paginate(Bucket=bucket.name, **upload.named)
-            parts = [part for page in pages for part in page.get("Parts", [])]
-    except UploadGoneError:
-        return False
-    found = {part["PartNumber"]: (part["ETag"].strip('"'), part["Size"]) for part in parts}
-    if found != {part.number: (part.version.strip('"'), part.size) for part in upload.parts}:
-        raise CorruptError(
-            f"Cannot publish {bucket.path(upload.key)}: the parts of its upload are not those that were sent"
-        )
-    return True
-
-
-def is_ours(bucket: Bucket, upload: StagedUpload) -> bool:
-    """Tell whether the object under the final name is the one that this upload made."""
-    return _mark(bucket, upload.key) == upload.mark
-
-
-def _mark(bucket: Bucket, key: str) -> str | None:
-    """Return whose object it is: empty for one that is none of ours; None when there is none."""
-    found = bucket.head(bucket.path(key))
-    return None if found is None else found["Metadata"].get(MARK, "")
-
-
-def remove_staging(
-    bucket: Bucket, staging: str, published: Sequence[StagedUpload] = (), *, is_settled: bool = False
-) -> None:
-    """Remove a staging directory, and abort the uploads that are noted there.
-
-    The marker goes last: without one, the rest would not be known for ours. RefusedError while something is recorded
-    that every reader is to see, unless the caller has settled that.
-    """
-    marker = None if is_settled else read_marker(bucket, staging)
-    if marker is not None and marker.recorded is not None and not marker.recorded.hidden:
-        raise RefusedError(f"Cannot remove {staging}: it holds a publication that is to be finished")
-    try:
-        tree = S3FileSystem(bucket).list_tree(staging, enter_hidden=True, missing=ConflictError)
-    except ConflictError:
-        return
-    done: set[str | None] = {f"{staging}/{_DRIVERS_NOTE}"} if published else set()
-    done |= {
-        note_path(output_path(staging, upload.directory, upload.file, upload.mark.partition("/")[2]))
-        for upload in published
-    }
-    names = [entry.path for entry in tree if not entry.is_directory]
-    for name in names:
-        if name.startswith(NOTE_PREFIX) and f"{staging}/{name}" not in done:
-            note = read_object(bucket, f"{staging}/{name}")
-            # what is not known any more the store's own rules end
-            with suppress(ValueError, TypeError):
-                for upload_key, upload in () if note is None else json.loads(note.data):
-                    abort(bucket, str(upload_key), str(upload))
-    key, last = bucket.key(staging), bucket.key(f"{staging}/{STAGING_MARKER}")
-    remove_keys(bucket, staging, [found for name in names if (found := f"{key}/{name}") != last])
-    remove_keys(bucket, staging, [last])

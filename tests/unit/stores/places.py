@@ -25,7 +25,7 @@ def stage(location: Path, *names: str, unique: str = "run") -> tuple[str, tuple[
     for name in names:
         attempt = attempt_path(made.path, name, "bucket_00000", "3.0")
         Path(attempt).write_bytes(name.encode())
-        staged.append(made.accept(name, [Attempt(written=attempt, name="bucket_00000", length=len(name))]))
+        staged.append(made.accept(name, [Attempt(path=attempt, name="bucket_00000", length=len(name))]))
     return made.path, tuple(staged)
 
 

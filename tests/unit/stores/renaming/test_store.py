@@ -40,7 +40,7 @@ def test_attempts_never_meet_and_one_counts(tmp_path: Path) -> None:
     taken = f"{staging}/{DELETES}/bucket_00000 already exists"
     with pytest.raises(ConflictError, match=taken):
         RenameStage(FS, str(tmp_path), staging).accept(
-            DELETES, [Attempt(written=one, name="bucket_00000", length=1) for one in (first, retry)]
+            DELETES, [Attempt(path=one, name="bucket_00000", length=1) for one in (first, retry)]
         )
     RenameStage(FS, str(tmp_path), staging).publish(staged, inputs=INPUTS, last_check=fine)
     assert (tmp_path / DELTA / "bucket_00000").read_bytes() == DELTA.encode()
@@ -170,6 +170,7 @@ class Failing(LocalFileSystem):
             raise UNREACHED
 
 
+PAIR = f"publication of {DELTA}, {DELETES}"
 RENAMES = [((DELTA,), DELTA), ((DELTA, DELETES), DELTA), ((DELTA, DELETES), DELETES)]
 
 
@@ -192,11 +193,11 @@ def test_when_nobody_can_look_after_a_rename_its_outcome_is_unknown(
         )
     first = {DELTA} if lost == DELETES else set()
     assert visible(tmp_path) - {"_tmp_run"} == first | ({lost} if done else set())
-    outcomes = [item.outcome for item in RenameStore(FS).roll_forward(str(tmp_path))]
+    outcomes = list(RenameStore(FS).roll_forward(str(tmp_path)))
     if len(names) == 1:
         assert outcomes == []
     else:
-        assert outcomes == ["was published" if done and lost == DELETES else "finished"]
+        assert outcomes == [f"{PAIR} was published" if done and lost == DELETES else f"{PAIR} finished"]
         assert visible(tmp_path) == {DELTA, DELETES}
 
 
@@ -210,7 +211,7 @@ def test_an_error_of_the_second_rename_undoes_the_first_or_leaves_it_to_the_next
         RenameStage(failing, str(tmp_path), staging).publish(staged, inputs=INPUTS, last_check=fine)
     assert ("the next run on this partition finishes it" in str(raised.value)) == back_too
     assert visible(tmp_path) - {"_tmp_run"} == ({DELTA} if back_too else set())
-    assert [done.outcome for done in RenameStore(FS).roll_forward(str(tmp_path))] == ["finished"] * back_too
+    assert list(RenameStore(FS).roll_forward(str(tmp_path))) == [f"{PAIR} finished"] * back_too
 
 
 def test_a_first_rename_that_is_done_and_called_a_conflict_is_finished_by_the_next_run(tmp_path: Path) -> None:
@@ -220,7 +221,7 @@ def test_a_first_rename_that_is_done_and_called_a_conflict_is_finished_by_the_ne
     with pytest.raises(ConflictError, match="gone"):
         renames.publish(staged, inputs=INPUTS, last_check=fine)
     assert renames.discard() is None
-    assert [done.outcome for done in RenameStore(FS).roll_forward(str(tmp_path))] == ["finished"]
+    assert list(RenameStore(FS).roll_forward(str(tmp_path))) == [f"{PAIR} finished"]
     assert visible(tmp_path) == {DELTA, DELETES}
 
 
@@ -238,7 +239,7 @@ def test_a_record_that_cannot_be_removed_may_be_finished_by_the_next_run(tmp_pat
 
     with pytest.raises(UnknownOutcomeError, match="the next run on this partition finishes it"):
         RenameStage(Stuck(), str(tmp_path), staging).publish(staged, inputs=INPUTS, last_check=fine)
-    assert [item.outcome for item in RenameStore(FS).roll_forward(str(tmp_path))] == ["finished"]
+    assert list(RenameStore(FS).roll_forward(str(tmp_path))) == [f"{PAIR} finished"]
 
 
 def test_a_half_does_not_stay_when_its_other_half_was_removed(tmp_path: Path) -> None:
@@ -274,11 +275,11 @@ def test_a_half_is_not_taken_from_a_publication_that_another_run_has_finished_me
     assert visible(tmp_path) == {DELTA, DELETES}
 
 
-GONE = f"its input {INPUTS[0]} is gone, so something else stands for those rows"
+GONE = f"its input {INPUTS[0]} is gone, so other directories hold those rows"
 REMOVED = f"{DELTA} was removed after it was published, and all its inputs are still there"
 WIDER = "delta_0000001_0000007"
 BASE = "base_0000004"
-TAKEN_UP = f"{BASE} covers it: somebody else has compacted what was visible of it"
+TAKEN_UP = f"{BASE} covers it: another compactor has merged its visible half"
 
 
 @pytest.mark.parametrize("visible_only", [False, True])
@@ -327,8 +328,9 @@ def test_the_next_run_finishes_or_discards_a_publication(
     if visible_only and not renamed:
         assert RenameStore(FS).roll_forward(str(tmp_path), visible_only=True) == ()
         return
-    (done,) = RenameStore(FS).roll_forward(str(tmp_path), visible_only=visible_only)
-    assert (done.outcome, done.reason, visible(tmp_path)) == (outcome, reason, set(left))
+    (line,) = RenameStore(FS).roll_forward(str(tmp_path), visible_only=visible_only)
+    assert line == f"{PAIR} {outcome}{'' if reason is None else f': {reason}'}"
+    assert visible(tmp_path) == set(left)
     assert RenameStore(FS).unfinished(str(tmp_path)) == ()
 
 
@@ -349,7 +351,7 @@ def test_a_half_that_was_removed_with_what_stood_for_it_tells_what_to_do(tmp_pat
     assert (staging / "publish.json").exists()
     shutil.rmtree(tmp_path / "delta_0000001_0000009", ignore_errors=True)
     (tmp_path / "_aside").rename(tmp_path / DELTA)
-    assert [done.outcome for done in RenameStore(FS).roll_forward(str(tmp_path))] == ["finished"]
+    assert list(RenameStore(FS).roll_forward(str(tmp_path))) == [f"{PAIR} finished"]
 
 
 @pytest.mark.parametrize(
@@ -366,8 +368,8 @@ def test_a_half_that_somebody_has_merged_alone_is_not_finished(tmp_path: Path, w
         assert visible(tmp_path) == {DELTA, wider, staging.name}
     assert str(staging) in str(raised.value)
     (tmp_path / wider).rmdir()
-    (done,) = RenameStore(FS).roll_forward(str(tmp_path))
-    assert (done.outcome, visible(tmp_path)) == ("finished", {DELTA, DELETES})
+    (line,) = RenameStore(FS).roll_forward(str(tmp_path))
+    assert (line, visible(tmp_path)) == (f"{PAIR} finished", {DELTA, DELETES})
 
 
 @pytest.mark.parametrize(
@@ -397,10 +399,11 @@ def test_a_half_that_is_not_what_was_recorded_is_not_finished(
         "",
         "[]",
         '{"version": 1}',
-        '{"version": 2, "directories": [{"name": "base_1", "files": []}], "inputs": []}',
+        '{"version": 2, "directories": [{"name": "base_1", "files": {}}], "inputs": []}',
         '{"version": 1, "directories": [], "inputs": []}',
-        '{"version": 1, "directories": [{"name": "base_1", "files": [{"name": "a", "length": "1"}]}], "inputs": []}',
-        '{"version": 1, "directories": [{"name": "a/b", "files": []}], "inputs": []}',
+        '{"version": 1, "directories": [{"name": "base_1", "files": []}], "inputs": []}',
+        '{"version": 1, "directories": [{"name": "base_1", "files": {"a": "1"}}], "inputs": []}',
+        '{"version": 1, "directories": [{"name": "a/b", "files": {}}], "inputs": []}',
     ],
 )
 def test_a_damaged_record_is_an_error(tmp_path: Path, text: str) -> None:
@@ -455,14 +458,14 @@ def test_a_rename_whose_answer_is_lost_is_done(place: Path, at: int) -> None:
 @pytest.mark.parametrize("done", [True, False])
 @pytest.mark.parametrize("at", [1, 2, 3])
 def test_when_nobody_can_look_the_next_run_puts_it_back(place: Path, at: int, done: bool) -> None:
-    with pytest.raises(UnknownOutcomeError, match="puts back what was moved, unless all of it was"):
+    with pytest.raises(UnknownOutcomeError, match="puts back those that were moved, unless all were"):
         take_back(place, Failing(at, done=done, error=RetryError("Cannot rename: an error"), away=True))
-    outcomes = [item.outcome for item in RenameStore(FS).roll_forward(str(place))]
+    outcomes = list(RenameStore(FS).roll_forward(str(place)))
     if at == 3 and done:
         assert outcomes == []
         assert is_aside(place)
     else:
-        assert outcomes == ["was published" if (at, done) == (1, False) else "finished"]
+        assert outcomes == [f"{PAIR} was published" if (at, done) == (1, False) else f"{PAIR} finished"]
         assert seen(place) == WHOLE
 
 

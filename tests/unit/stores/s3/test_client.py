@@ -111,7 +111,7 @@ def test_what_objects_are_made_with() -> None:
         fs_s3a_create_storage_class="intelligent_tiering",
         fs_s3a_acl_default="BucketOwnerFullControl",
     )
-    assert dict(found.created) == {
+    assert dict(found.creation) == {
         "ServerSideEncryption": "aws:kms",
         "SSEKMSKeyId": "k",
         "StorageClass": "INTELLIGENT_TIERING",

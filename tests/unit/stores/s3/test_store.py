@@ -15,26 +15,27 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 
 from acidlib.errors import ConflictError, CorruptError, RetryError
 from acidlib.model.location import parse_location
+from acidlib.model.uploads import Part, StagedUpload
 from acidlib.stores.s3.client import Bucket, bucket_options
-from acidlib.stores.s3.files import Part, StagedUpload
-from acidlib.stores.s3.store import Marker, Recorded, S3Stage, S3Store, State, _decoded, _encoded, complete
+from acidlib.stores.s3.files import complete
+from acidlib.stores.s3.store import S3Stage, S3Store, StagingRecord, StagingState, UploadPublication
 from acidlib.stores.store import StagedDirectory
 
-MARKER = Marker(
+RECORD = StagingRecord(
     staging="s3a://b/t/_tmp_u",
     unique="u",
     owner="o",
     start=1.5,
-    state=State.RECORDED,
-    recorded=Recorded(
+    state=StagingState.RECORDED,
+    publication=UploadPublication(
         directories=(StagedDirectory(name="base_5", files={"f": 3}),),
         inputs=("delta_1_1",),
         uploads=(
             StagedUpload(
                 key="t/base_5/f",
-                upload="id",
+                upload_id="id",
                 length=3,
-                mark="u/a",
+                origin="u/a",
                 parts=(Part(number=1, version="e", size=3),),
             ),
         ),
@@ -46,8 +47,8 @@ MARKER = Marker(
 
 
 def test_a_marker_is_read_as_it_was_written() -> None:
-    assert _decoded(MARKER.staging, _encoded(MARKER), "e") == MARKER
-    assert MARKER.path == "s3a://b/t/_tmp_u/_acidlib_staging"
+    assert StagingRecord.decode(RECORD.staging, RECORD.encode(), "e") == RECORD
+    assert RECORD.path == "s3a://b/t/_tmp_u/_acidlib_staging"
 
 
 @pytest.mark.parametrize(
@@ -55,11 +56,11 @@ def test_a_marker_is_read_as_it_was_written() -> None:
     [{"version": 2}, {"state": "published"}, {"publication": {}}, {"start": None}, {"publication": {"uploads": [{}]}}],
 )
 def test_what_this_version_does_not_understand_is_corrupt(change: dict[str, Any]) -> None:
-    document = json.loads(_encoded(MARKER)) | change
+    document = json.loads(RECORD.encode()) | change
     with pytest.raises(CorruptError, match="Cannot read s3a://b/t/_tmp_u"):
-        _decoded(MARKER.staging, json.dumps(document).encode(), "e")
-    with pytest.raises(CorruptError, match="not a marker"):
-        _decoded(MARKER.staging, b"{", "e")
+        StagingRecord.decode(RECORD.staging, json.dumps(document).encode(), "e")
+    with pytest.raises(CorruptError, match="not a staging record"):
+        StagingRecord.decode(RECORD.staging, b"{", "e")
 
 
 class Served(Bucket):
@@ -80,8 +81,8 @@ def answered(code: str, status: int) -> ClientError:
     return ClientError({"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}, "PutObject")
 
 
-STAGED = replace(MARKER, state=State.STAGING, recorded=None)
-REVOKED = replace(STAGED, state=State.REVOKED)
+STAGED = replace(RECORD, state=StagingState.STAGING, publication=None)
+REVOKED = replace(STAGED, state=StagingState.REVOKED)
 
 
 @pytest.mark.parametrize("part", [1, 2])
@@ -107,10 +108,10 @@ def test_uploads_that_are_noted_nowhere_are_aborted(part: int, error: BaseExcept
             if is_away:
                 raise EndpointConnectionError(endpoint_url="http://x")
 
-    stage = S3Stage(Served(Client()), parse_location("s3a://b/t"), MARKER)
+    stage = S3Stage(Served(Client()), parse_location("s3a://b/t"), RECORD)
     kind = RetryError if isinstance(error, ClientError) else KeyboardInterrupt
     with pytest.raises(kind):
-        stage._sealed([StagedDirectory(name="base_5", files={})], [[]], (), hidden=False)
+        stage._sealed([StagedDirectory(name="base_5", files={})], (), hidden=False)
     assert len(begun) == part
     assert aborted == {f"of {key}" for key in begun}
 
@@ -118,7 +119,7 @@ def test_uploads_that_are_noted_nowhere_are_aborted(part: int, error: BaseExcept
 @pytest.mark.parametrize(
     ("there", "answer", "looks", "is_conflict"),
     [
-        (MARKER, answered("PreconditionFailed", 412), 1, True),
+        (RECORD, answered("PreconditionFailed", 412), 1, True),
         (None, answered("PreconditionFailed", 412), 1, False),
         (REVOKED, answered("PreconditionFailed", 412), 1, False),
         # all requests but the last look meet another request that is under way
@@ -126,10 +127,10 @@ def test_uploads_that_are_noted_nowhere_are_aborted(part: int, error: BaseExcept
     ],
 )
 def test_only_a_run_that_has_recorded_something_is_in_the_way(
-    there: Marker | None, answer: ClientError, looks: int, is_conflict: bool
+    there: StagingRecord | None, answer: ClientError, looks: int, is_conflict: bool
 ) -> None:
     """After so many looks at the marker it is another one."""
-    seen: list[Marker | None] = []
+    seen: list[StagingRecord | None] = []
 
     class Client:
         def list_objects_v2(self, **_: Any) -> dict[str, Any]:
@@ -141,7 +142,7 @@ def test_only_a_run_that_has_recorded_something_is_in_the_way(
                 raise answered("NoSuchKey", 404)
             now = datetime.now(UTC)
             return {
-                "Body": BytesIO(_encoded(seen[-1])),
+                "Body": BytesIO(seen[-1].encode()),
                 "ETag": str(seen[-1].state),
                 "LastModified": now,
                 "ResponseMetadata": {"HTTPHeaders": {"date": format_datetime(now)}},
@@ -173,7 +174,7 @@ def test_a_completion_that_meets_another_request_is_tried_again_after_a_pause(
 
     pauses: list[float] = []
     monkeypatch.setattr("tenacity.nap.time.sleep", pauses.append)
-    (upload,) = MARKER.recorded.uploads if MARKER.recorded else ()
+    (upload,) = RECORD.publication.uploads if RECORD.publication else ()
     with nullcontext() if is_completed else pytest.raises(RetryError, match="calls it a conflict"):
         assert complete(Served(Client()), upload)
     assert pauses == [0.1, 0.2, 0.4][:conflicts]
