@@ -37,12 +37,12 @@ def run_initiator(
     force: bool,
     tell: Callable[[InitiatorResult], None],
 ) -> list[str]:
-    """Look at everything selected and queue what needs compaction; a dry run queues nothing. Returns notes.
+    """Look at all selected places and queue those that need compaction; a dry run queues nothing. Return notes.
 
-    What a worker would refuse is not queued, nor what one refused before and has not changed since. What no worker can
-    read as it is, such as a table whose directory is gone, is refused as well: it makes no run fail.
+    A place is not queued where a worker would refuse it, or where one refused it before and it has not changed since.
+    One that no worker can read, such as a table whose directory is gone, is refused as well: it makes no run fail.
 
-    force  also past what the history says: that the last compactions failed, or were refused
+    force  queue it also where the history says that the last compactions failed or were refused
     tell   gets the result of each place as it comes
     """
     notes = [] if dry_run else backend.recover()
@@ -51,31 +51,32 @@ def run_initiator(
     if not dry_run:
         signs.require_list_per_table()
     attempts = backend.attempts(selected.targets)
-    for one in selected.passed_over:
-        tell(_left_alone(one))
-    for looked, passed_over in list_in_portions(services, selected.targets, selection.idle_seconds):
-        signs.add(looked)
-        for one in passed_over:
-            tell(_left_alone(one))
-        for start in range(0, len(looked), _BATCH):
+    for passed in selected.passed_over:
+        tell(_left_alone(passed))
+    for listed, passed_over in list_in_portions(services, selected.targets, selection.idle_seconds):
+        signs.add(listed)
+        for passed in passed_over:
+            tell(_left_alone(passed))
+        for start in range(0, len(listed), _BATCH):
             judged = [
-                _judged(services, backend, attempts, one, dry_run=dry_run, force=force)
-                for one in looked[start : start + _BATCH]
+                _judge(services, backend, attempts, place, dry_run=dry_run, force=force)
+                for place in listed[start : start + _BATCH]
             ]
-            for result in _queued(services, backend, judged):
+            for result in _queue(services, backend, judged):
                 tell(result)
     signs.finish()
     return [*notes, *selected.notes]
 
 
-def _left_alone(one: PassedOver) -> InitiatorResult:
-    return _result(one.target, reason=one.reason, outcome=Outcome.REFUSED if one.is_refused else Outcome.LEFT_ALONE)
+def _left_alone(passed: PassedOver) -> InitiatorResult:
+    outcome = Outcome.REFUSED if passed.is_refused else Outcome.LEFT_ALONE
+    return _result(passed.target, reason=passed.reason, outcome=outcome)
 
 
-def _judged(
+def _judge(
     services: Services, backend: Backend, attempts: Attempts, place: ListingOutcome, *, dry_run: bool, force: bool
 ) -> tuple[InitiatorResult, Decided | None]:
-    """Return the result of one place as far as it is known, and what is to be queued."""
+    """Return the result of one place as far as it is known, and the compaction to queue, if there is one."""
     target = place.target
     try:
         if isinstance(place, Unlisted):
@@ -99,17 +100,17 @@ def _judged(
                 return _result(target, decision, reason=reason, outcome=Outcome.REFUSED), None
             if reason := backend.backoff_reason(target, decision.kind, dry_run=dry_run):
                 return _result(target, decision, reason=reason, outcome=Outcome.HELD_BACK), None
-        due = _result(target, decision, outcome=Outcome.DUE)
+        result = _result(target, decision, outcome=Outcome.DUE)
         figures = RequestFacts(deltas=place.deltas, bytes=place.delta_bytes, reason=decision.reason)
-        return due, None if dry_run else Decided(place=place, kind=decision.kind, figures=figures)
+        return result, None if dry_run else Decided(place=place, kind=decision.kind, figures=figures)
     except BusyError as error:
         return _result(target, reason=str(error), outcome=Outcome.LEFT_ALONE), None
     except AcidError as error:
-        return _in_vain(services, backend, target, error), None
+        return _after_error(services, backend, target, error), None
 
 
 def _decision_about(services: Services, place: ListedPlace) -> Decision:
-    """Return Hive's decision for a place. It counts empty files, which a compactor passes over (Hive Initiator)."""
+    """Return Hive's decision for a place; it counts empty files, which a compactor ignores (Hive Initiator)."""
     target, listing, generation, write_ids = place.target, place.listing, place.generation, place.write_ids
     state, facts, aborted = place.state, target.facts, 0
     if not all(file.length for file in listing.files):
@@ -130,28 +131,30 @@ def _decision_about(services: Services, place: ListedPlace) -> Decision:
 
 
 def refused_now(services: Services, attempts: Attempts, place: ListedPlace, kind: CompactionType) -> Refusal | None:
-    """Return why a worker would refuse the place as it is, by the question that it asks; None when it would not."""
+    """Return the refusal of a worker for the place as it is, by the check that it makes; None without one."""
     limit = services.settings.integer("acidlib.minor.as.major.bytes")
     try:
-        found = prepare(services.stores, place, kind, minor_as_major_bytes=limit, automatic=True)
+        prepared = prepare(services.stores, place, kind, minor_as_major_bytes=limit, automatic=True)
     except RefusedError as error:
         return Refusal(reason=str(error))
     except AcidError:
         return None  # it may fail today and not tomorrow: a worker tries it, and the history counts
-    if isinstance(found, Refusal) and found.cleaning_only:
+    if not isinstance(prepared, Refusal):
+        return None
+    if prepared.cleaning_only:
         marks, mark = attempts.awaited_marks(place.target), place.state.high_water_mark
         is_awaited = marks_cover_cleaning(place.listing, mark, place.write_ids, marks, generation=place.generation)
-        return found if is_awaited else None
-    return found if isinstance(found, Refusal) else None
+        return prepared if is_awaited else None
+    return prepared
 
 
-def _queued(
+def _queue(
     services: Services, backend: Backend, judged: Sequence[tuple[InitiatorResult, Decided | None]]
 ) -> list[InitiatorResult]:
-    """Queue what was decided; return the results, with their ids, or why they are not queued."""
-    wanted = [decided for _, decided in judged if decided is not None]
-    answers = iter(backend.enqueue(wanted) if wanted else [])
-    if wanted:
+    """Queue the compactions; return the results with the ids of their requests, or why they are not queued."""
+    due = [decided for _, decided in judged if decided is not None]
+    answers = iter(backend.enqueue(due) if due else [])
+    if due:
         reach(Point.QUEUED)
     results = []
     for result, decided in judged:
@@ -162,14 +165,14 @@ def _queued(
         if isinstance(answer, ConflictError):
             results.append(replace(result, reason=str(answer), outcome=Outcome.LEFT_ALONE))
         elif isinstance(answer, AcidError):
-            results.append(_in_vain(services, backend, decided.place.target, answer))
+            results.append(_after_error(services, backend, decided.place.target, answer))
         else:
             results.append(replace(result, queued=answer))
     return results
 
 
-def _in_vain(services: Services, backend: Backend, target: Target, error: AcidError) -> InitiatorResult:
-    """Return the result of a place that could not be judged; nothing is wrong where it was dropped meanwhile."""
+def _after_error(services: Services, backend: Backend, target: Target, error: AcidError) -> InitiatorResult:
+    """Return the result of a place that an error keeps from being queued; if it was dropped meanwhile, all is well."""
     outcome = Outcome.FAILED
     try:
         if backend.is_dropped(target):
@@ -177,18 +180,18 @@ def _in_vain(services: Services, backend: Backend, target: Target, error: AcidEr
         if is_lasting(services, target, error):
             outcome = Outcome.REFUSED
     except AcidError:
-        pass  # what went wrong first says more
+        pass  # the first error says more
     return _result(target, reason=str(error), outcome=outcome)
 
 
 def is_lasting(services: Services, target: Target, error: AcidError) -> bool:
-    """Return whether a place cannot be judged until its owner changes it, rather than for now.
+    """Return whether an error at a place lasts until its owner changes the place.
 
-    A directory that is gone while the one above its table is there was removed; without that one a mount may be
-    missing, or what is configured may lead to another store. A bucket has no directories: what is gone was removed.
+    A directory that is missing was removed if the one above its table exists; else a mount may be missing, or the
+    configuration may lead to another store. A bucket has no directories: a place that is missing there was removed.
     """
     if not isinstance(error, CorruptError | RefusedError) or isinstance(error, UsageError | MissingError):
-        return False  # of a bucket that is missing another store may be configured
+        return False  # another store may be configured if a bucket is missing
     fs = services.fs(target.location)
     if target.location.kind == S3 or fs.exists(str(target.location)):
         return True
@@ -202,7 +205,7 @@ def is_lasting(services: Services, target: Target, error: AcidError) -> bool:
 def _result(
     target: Target, decision: Decision | None = None, *, reason: str | None = None, outcome: Outcome
 ) -> InitiatorResult:
-    """Return a result, whose reason is that of the decision unless another one counts."""
+    """Return a result; its reason is that of the decision unless another is given."""
     result = InitiatorResult(
         ref=target.ref, location=str(target.location), type=None, queued=None, reason=reason or "", outcome=outcome
     )

@@ -1,7 +1,7 @@
-"""Cleaning after transactions that were rolled back, at places of which no request says so: Hive's `AbortedTxnCleaner`.
+"""Cleaning after rolled back transactions, at places that no request is about: Hive's `AbortedTxnCleaner`.
 
-Directories go first, and only then does the metastore forget: a run that dies in between leaves notes of which nothing
-lies there any more, and the next one has them forgotten.
+Directories are removed first, and only then does the metastore forget: a run that dies in between leaves notes of
+directories that are gone, and the next run has these notes forgotten.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from acidlib.stores.listing import list_location
 from acidlib.wording import plural
 
 NOTHING_FORGOTTEN = -1
-"""A mark below every write id: a request that ends with it has nothing forgotten, where 0 would mean all."""
+"""A mark below every write id: with it a request ends and nothing is forgotten, where 0 would mean everything."""
 
 
 @contextmanager
 def own_transaction(hms: Hms, host: str) -> Iterator[int]:
-    """Have a transaction for a moment, which the database of this metastore shows, and with it all that are older."""
+    """Have a transaction for a moment: if a database shows it, it shows all older ones, and is this metastore's."""
     txn = hms.open_txn(TxnType.READ_ONLY, "acidlib cleaner", host)
     try:
         yield txn
@@ -52,21 +52,21 @@ def own_transaction(hms: Hms, host: str) -> Iterator[int]:
         hms.commit_txn(txn, TxnType.READ_ONLY)
 
 
-def not_its_database(database: MetastoreDatabase, by: str, why: str) -> RefusedError:
-    """Return the error for a database that does not show what a transaction of our own has just done over thrift."""
+def not_its_database(database: MetastoreDatabase, proof: str, reason: str) -> RefusedError:
+    """Return the error for a database that does not show what this run has just done over thrift."""
     return RefusedError(
-        f"Cannot clean by {by} in {database.shown}: it {why}, so it is not the database of this metastore, or a copy "
-        "that is behind; give --queue-url of its own database"
+        f"Cannot clean by {proof} in {database.shown}: it {reason}, so it is not the database of this metastore, or a "
+        "copy that is behind; give --queue-url of its own database"
     )
 
 
 class RolledBack:
-    """The places of one metastore that are due, and their cleaning."""
+    """The places of one metastore that are due after rolled back transactions, and their cleaning."""
 
     def __init__(
         self, services: Services, hms: Hms, catalog: Catalog, database: MetastoreDatabase, options: CleanerOptions
     ) -> None:
-        """Work with the `database` of this metastore, which is proven to be that before anything goes by it."""
+        """Work with the `database` that is named as this metastore's, which is proven before anything depends on it."""
         self._services = services
         self._hms = hms
         self._catalog = catalog
@@ -74,38 +74,39 @@ class RolledBack:
         self._options = options
         self._is_proven = False
         self.is_seen = False
-        """Whether the database has shown what is noted of rolled back transactions."""
+        """Whether the database has shown the notes of rolled back transactions."""
 
     def due(self) -> list[list[DueCleaning]]:
-        """Return what is due and selected, by table: at one table, one place is cleaned after the other.
+        """Return the places that are due and selected, by table: those of one table are cleaned one after the other.
 
-        A user of the database who may not read it all gets a line that says so: its only purpose may be what readers
-        register. RefusedError where the database is another one than this metastore's, or a copy that is behind.
+        None are due, and a warning is shown, where the user of the database may not read the notes: it may be named
+        only for the registrations of readers. RefusedError where the database is another one than this metastore's, or
+        a copy that is behind.
         """
         settings = self._services.settings
         if not settings.flag(ABORTS_BY_CLEANER):
             return []  # the initiator counts them
         try:
-            found = self._database.noted_writes()
+            answer = self._database.noted_writes()
         except RefusedError as error:
             self._services.progress.note(str(error), level=WARNING)
             return []
-        if found is None:
+        if answer is None:
             return []
         self.is_seen = True
-        notes, now_ms = found
+        notes, now_ms = answer
         longest = settings.integer(ABORTED_TXN_TIME_KEY)
         due = due_cleanings(notes, most=settings.integer(ABORTED_TXN_KEY), longest_ms=longest, now_ms=now_ms)
         by_table: dict[TableRef, list[DueCleaning]] = {}
-        for one in due:
-            if self._options.wants(one.ref):
-                by_table.setdefault(one.ref.whole_table, []).append(one)
+        for place in due:
+            if self._options.wants(place.ref):
+                by_table.setdefault(place.ref.whole_table, []).append(place)
         if by_table:
             self._require_its_database()
         return list(by_table.values())
 
     def clean(self, due: DueCleaning, pace: Pace) -> CleaningResult:
-        """Return what came of one place, whatever goes wrong there."""
+        """Return the result of one place, also where an error has ended it."""
         result = CleaningResult(id=None, ref=due.ref, location="", state=Outcome.FAILED, reason="")
         try:
             return self._clean(due, result, pace)
@@ -113,12 +114,12 @@ class RolledBack:
             return ended_by(error, result, waits=RefusedError)
 
     def _clean(self, due: DueCleaning, result: CleaningResult, pace: Pace) -> CleaningResult:
-        # what is rolled back from here on is not looked for at the first place: it is left for the next run
+        # the next run cleans after transactions that are rolled back from here on
         notes = [note for note in self._database.noted_writes_of(due.ref) if due.concerns(note)]
-        held: dict[NotedWrite, str] = {}
-        if any(note.compacts for note in notes):  # whose worker may not know yet, and publish a result
+        kept: dict[NotedWrite, str] = {}
+        if any(note.compacts for note in notes):  # its worker may not know yet, and publish a result
             rows = {row.txn_id: row.id for row in self._hms.show_compactions() if row.state is State.WORKING}
-            held = {
+            kept = {
                 note: f"request {rows[note.txn_id]}: it is worked on, and its {_words(note)} was rolled back"
                 for note in notes
                 if note.txn_id in rows
@@ -128,13 +129,12 @@ class RolledBack:
         if table_itself is not None:
             for target in self._places(due, notes, table_itself):
                 result = result if result.location else replace(result, location=str(target.location))
-                left, removed, stays = self._clean_at(due, notes, target, table_itself, pace)
+                listing, removed, unremoved = self._clean_at(due, notes, target, table_itself, pace)
                 result = replace(result, removed=result.removed + removed)
-                problems += stays
-                if left is not None:
-                    held |= {
-                        note: f"{name}: it may hold rows of {_words(note)}" for note, name in _held(left, notes).items()
-                    }
+                problems += unremoved
+                if listing is not None:
+                    for note, name in _kept(listing, notes).items():
+                        kept[note] = f"{name}: it may hold rows of {_words(note)}"
         elif self._database.has_table(due.ref):
             raise NotOursError(
                 f"Cannot clean {result.ref}: the metastore does not show this user the table, though its database "
@@ -142,8 +142,8 @@ class RolledBack:
             )
         else:
             why += "; the table does not exist any more"
-        free = _free(notes, held)
-        result = replace(result, blocked=tuple(sorted(set(held.values()))))
+        free = _free(notes, kept)
+        result = replace(result, blocked=tuple(sorted(set(kept.values()))))
         count = plural(len({note.txn_id for note in free}), "rolled back transaction")
         if self._options.dry_run:
             return replace(result, state=Outcome.PLANNED, reason=f"{why}; {count} would be forgotten here")
@@ -151,17 +151,17 @@ class RolledBack:
         reach(Point.CLEANED)
         if problems:
             return replace(result, reason="; ".join(problems))
-        if held:
-            remembered = len({note.txn_id for note in held})
+        if kept:
+            remembered = len({note.txn_id for note in kept})
             reason = f"{why}; {count} forgotten here, {remembered} remembered"
             return replace(result, state=Outcome.READY_FOR_CLEANING, reason=reason)
         return replace(result, state=Outcome.SUCCEEDED, reason=f"{why}; {count} forgotten here")
 
     def _places(self, due: DueCleaning, notes: Sequence[NotedWrite], table: Target) -> Iterator[Target]:
-        """Yield the places that may hold rows of what is due.
+        """Yield the places that may hold rows of the transactions.
 
-        A write to partitions that are known only at its end may have made some that the metastore never heard of: then
-        wherever rows may lie below the table, and in its partitions that lie elsewhere.
+        A write with dynamic partitions may have made some that the metastore never heard of: then these are all places
+        below the table where rows may lie, and its partitions that lie elsewhere.
         """
         if table.facts is None or not table.facts.table.partition_keys:
             yield table
@@ -175,7 +175,7 @@ class RolledBack:
                         f"Cannot clean {due.ref}: the metastore does not show this user the partition, though its "
                         "database has it; run the cleaner as a user who may see it"
                     ) from None
-                # where it lay unless it was given a location, which went with it
+                # the default location; one that was set went with the partition
                 yield replace(table, ref=due.ref, location=table.location.child(due.ref.partition))
         else:
             known = {place.location: place for place in self._catalog.partitions_of(table)}
@@ -194,9 +194,10 @@ class RolledBack:
     def _clean_at(
         self, due: DueCleaning, notes: Sequence[NotedWrite], target: Target, table: Target, pace: Pace
     ) -> tuple[Listing | None, tuple[RemovedPath, ...], tuple[str, ...]]:
-        """Remove what is nothing but rolled back at one location.
+        """Remove the directories of one location that hold nothing but rolled back rows.
 
-        Return what lies there then, None for nothing at all; what went; and what could not be removed.
+        Return the listing after that (None where the location does not exist), the removed paths, and the problems of
+        paths that could not be removed.
         """
         services, location = self._services, target.location
         forbidden = target.cleaning_forbidden()
@@ -208,24 +209,25 @@ class RolledBack:
             return None, (), ()
         if self._options.dry_run:
             listing = list_location(fs, location, missing=ConflictError)
-            removed, stays = would_go(services, location, self._rolled_back(due, notes, target, listing), listing)
-            return listing.without([item.path for item in removed]), removed, stays
+            reasons = self._rolled_back(due, notes, target, listing)
+            removed, problems = would_go(services, location, reasons, listing)
+            return listing.without([item.path for item in removed]), removed, problems
         pace.assert_not_stopped()
         with services.claim(location) as claim:
             reach(Point.CLEANING_CLAIMED)
             listing = list_location(fs, location, missing=ConflictError)
             if not listing.files and not listing.top_directories():
                 self._require_believable(target, table)
-            wanted = self._rolled_back(due, notes, target, listing)
+            reasons = self._rolled_back(due, notes, target, listing)
             reach(Point.CLEANING_PLANNED)
-            if not wanted:
+            if not reasons:
                 return listing, (), ()
             now = self._catalog.table_itself(table.ref)
             if now is None:
                 raise ConflictError(f"Cannot clean {table.ref}: it was dropped meanwhile")
             require_unchanged(table, now, "clean")
             removed, problems = remove_named(
-                services, claim, wanted, trash=self._options.trash, pace=pace, known=frozenset(listing.files)
+                services, claim, reasons, trash=self._options.trash, pace=pace, known=frozenset(listing.files)
             )
             reach(Point.REMOVED_ALL)
             return list_location(fs, location, missing=ConflictError), removed, problems
@@ -233,16 +235,16 @@ class RolledBack:
     def _rolled_back(
         self, due: DueCleaning, notes: Sequence[NotedWrite], target: Target, listing: Listing
     ) -> dict[str, str]:
-        """Return what may go, each with why.
+        """Return the directories that may be removed, each with the reason.
 
         Write ids are read after the listing: a table that was made anew meanwhile has its own.
         """
-        found = self._database.rolled_back(target.ref)
-        write_ids = [write_id for write_id, txn in found if due.below is None or txn < due.below]
+        pairs = self._database.rolled_back(target.ref)
+        write_ids = [write_id for write_id, txn in pairs if due.below is None or txn < due.below]
         return rolled_back_directories(listing, {note.txn_id for note in notes}, write_ids)
 
     def _require_believable(self, target: Target, table: Target) -> None:
-        """Raise RetryError where nothing lies at a place though something may: what is not seen must not be forgotten.
+        """Raise RetryError where a place looks empty but rows may lie there, of which nothing must be forgotten.
 
         An empty directory of a local disk may be that of a mount that is missing, unless nothing was ever committed in
         the table, or something else lies in it.
@@ -264,10 +266,9 @@ class RolledBack:
             )
 
     def forget_gone(self, target: Target, listing: Listing, up_to: int) -> None:
-        """Have forgotten what no directory of a place holds any more, up to the mark of a request that has just ended.
+        """Have notes forgotten whose rows no directory of a place holds, up to the mark of a request that has ended.
 
-        Up to it nothing was open when the place was listed. What compactions were rolled back is left: one may have
-        been at work then.
+        Up to it nothing was open when the place was listed. Notes of compactions stay: one may have been at work then.
         """
         if not self.is_seen:
             return
@@ -278,10 +279,10 @@ class RolledBack:
             if note.ref == target.ref and not (note.is_open or note.compacts or note.write_id is None)
             if note.write_id <= up_to
         ]
-        self._database.forget(_free(notes, _held(listing, notes)))
+        self._database.forget(_free(notes, _kept(listing, notes)))
 
     def end_retries(self) -> None:
-        """End what Hive's own cleaner queued for itself after a failure, once nothing is noted of its place."""
+        """End requests that Hive's own cleaner queued for itself after a failure, if nothing is noted of the place."""
         rows = [
             row
             for row in self._hms.show_compactions()
@@ -289,34 +290,34 @@ class RolledBack:
         ]
         if not rows or self._options.dry_run or not self.is_seen:
             return
-        found = self._database.noted_writes()
-        if found is None:
+        answer = self._database.noted_writes()
+        if answer is None:
             return
-        noted = {note.ref for note in found[0] if not note.is_open}
+        noted = {note.ref for note in answer[0] if not note.is_open}
         for row in rows:
             if row.ref not in noted and self._options.wants(row.ref):
                 self._hms.mark_cleaned(replace(row, highest_write_id=NOTHING_FORGOTTEN))
 
     def _require_its_database(self) -> None:
-        """Raise RefusedError unless the database shows what this run does over thrift; asked once."""
+        """Raise RefusedError unless the database shows a transaction that this run opens over thrift; asked once."""
         if self._is_proven:
             return
         host = f"acidlib-{self._services.unique()}"
         with own_transaction(self._hms, host) as txn:
             self._is_proven = self._database.shows(txn, host)
         if not self._is_proven:
-            why = "does not show what was just opened over thrift"
-            raise not_its_database(self._database, "the rolled back transactions", why)
+            reason = "does not show the transaction that was just opened over thrift"
+            raise not_its_database(self._database, "the rolled back transactions", reason)
 
 
-def _held(listing: Listing, notes: Iterable[NotedWrite]) -> dict[NotedWrite, str]:
+def _kept(listing: Listing, notes: Iterable[NotedWrite]) -> dict[NotedWrite, str]:
     return notes_to_keep(listing.top_directories(), notes, listing.compacted_bases)
 
 
-def _free(notes: Iterable[NotedWrite], held: Mapping[NotedWrite, str]) -> list[NotedWrite]:
-    """Return the notes of transactions of which nothing lies at the place: forgotten by transaction and place."""
-    kept = {(note.txn_id, note.ref) for note in held}
-    return [note for note in notes if (note.txn_id, note.ref) not in kept]
+def _free(notes: Iterable[NotedWrite], kept: Mapping[NotedWrite, str]) -> list[NotedWrite]:
+    """Return the notes whose transaction has no row left at the place of the note: notes are forgotten by these two."""
+    keys = {(note.txn_id, note.ref) for note in kept}
+    return [note for note in notes if (note.txn_id, note.ref) not in keys]
 
 
 def _words(note: NotedWrite) -> str:

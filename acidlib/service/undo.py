@@ -1,7 +1,7 @@
-"""Undoing one compaction: its result leaves readers' sight, and they read again what it was made of.
+"""Undoing one compaction: its result leaves readers' sight, and they read its inputs again.
 
-Everything that decides is looked at under a claim of the place, as for a compaction. That no query reads the result
-cannot be known without a metastore: the caller has to state it.
+Every check is made under a claim of the place, as for a compaction. Without a metastore only the operator can know that
+no query reads the result, and has to state it.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def undo(
 ) -> UndoResult:
     """Undo the compaction of a request, or say what that would do; MissingError where there is no such request.
 
-    user          the person who is said to have done it
-    nobody_reads  as the caller states, where nothing else can know it
+    user          named in the history as the operator
+    nobody_reads  the operator states that no query reads the place, where no metastore tells it
     """
     request = backend.find_own(request_id)
     result = _result(request)
@@ -56,36 +56,39 @@ def undo(
         if not _outputs(request):
             raise _refused(request, f"request {request.id} published nothing")
         if dry_run:
-            return _planned(services, backend, request)
+            return _would_undo(services, backend, request)
         if not (backend.knows_readers or nobody_reads):
-            raise UsageError("who reads cannot be known from files: give --nobody-reads, or --dry-run")
-        return _undone(services, backend, request, user)
+            raise UsageError(
+                f"Cannot undo the compaction of {request.ref}: files do not tell whether a query reads it; give "
+                "--nobody-reads, or --dry-run"
+            )
+        return _undo(services, backend, request, user)
     except (MissingError, UsageError):
         raise
     except AcidError as error:
         return replace(result, state=outcome_of(error), reason=str(error))
 
 
-def _planned(services: Services, backend: SqlBackend, request: CompactionRequest) -> UndoResult:
+def _would_undo(services: Services, backend: SqlBackend, request: CompactionRequest) -> UndoResult:
     target = backend.undo_target(request)
     location, store = target.location, services.store(target.location)
     store.require_taking_back(location)
     planned = replace(_result(request, target), state=Outcome.PLANNED)
-    if _is_aside(services, request, target):
+    if _is_moved_aside(services, request, target):
         return replace(planned, reason="it is undone; the run notes that", moved_to=_aside(request))
     if store.unfinished(location):
         return replace(planned, reason="a publication there is unfinished; the run finishes it first")
     backend.require_no_reader(request, target)
     plan = _plan(services, backend, request, target)
-    return _with_plan(planned, request, plan, "nothing was made of the result, and all that it was made of is there")
+    return _with_plan(planned, request, plan, "nothing was made of the result, and all of its inputs are there")
 
 
-def _undone(services: Services, backend: SqlBackend, request: CompactionRequest, user: str) -> UndoResult:
-    with backend.undo_hold(request) as held:
-        target, store = held.target, services.store(held.target.location)
+def _undo(services: Services, backend: SqlBackend, request: CompactionRequest, user: str) -> UndoResult:
+    with backend.undo_hold(request) as hold:
+        target, store = hold.target, services.store(hold.target.location)
         location = target.location
         store.require_taking_back(location)
-        for line in finish_claimed(store, location, held.exclusive):
+        for line in finish_claimed(store, location, hold.exclusive):
             services.progress.note(line, place=str(target.ref))
         now = backend.find_own(request.id)
         result = replace(_result(now, target), state=Outcome.UNDONE)
@@ -94,15 +97,15 @@ def _undone(services: Services, backend: SqlBackend, request: CompactionRequest,
         reason = f"undone by {user} on {services.host}: {', '.join(_outputs(now))} moved to {_aside(now)}"
         if now.state is State.FAILED and now.error_message:
             reason = f"{reason}; before that: {now.error_message}"
-        if _is_aside(services, now, target):
-            # a run that died has done it, and the queue does not know
+        if _is_moved_aside(services, now, target):
+            # a run did that and died before it told the queue
             _note(services, backend, now, reason)
             return replace(result, reason=reason, result=_outputs(now), moved_to=_aside(now))
         backend.require_no_reader(now, target)
-        with held.exclusive():
+        with hold.exclusive():
             plan = _plan(services, backend, now, target)
             stage = store.stage(location, unique=services.unique(), owner=services.worker_id, now=services.clock())
-            stage.take_back(plan.result, aside=_aside(now), inputs=plan.read, last_check=held.assert_mine)
+            stage.take_back(plan.result, aside=_aside(now), inputs=plan.read, last_check=hold.assert_mine)
         _note(services, backend, now, reason)
         return _with_plan(result, now, plan, reason)
 
@@ -122,22 +125,22 @@ def _note(services: Services, backend: SqlBackend, request: CompactionRequest, r
 
 
 def _plan(services: Services, backend: SqlBackend, request: CompactionRequest, target: Target) -> UndoPlan:
-    """Return what is moved; RefusedError where the result has to stay."""
+    """Return the directories to move; RefusedError where the result has to stay."""
     request.require_understood("undo the compaction of", "inputs", "outputs", "write_ids", "generation")
     listing: Listing = list_location(services.fs(target.location), target.location, missing=RefusedError)
-    here = request.facts.published_ms
+    published = request.facts.published_ms
     for other in backend.rows_at(target):
-        there = other.facts.published_ms
-        # as far as that was noted, else by their numbers
-        noted = there is not None and here is not None
-        is_later = (there, other.id) > (here, request.id) if noted else other.id > request.id
+        other_published = other.facts.published_ms
+        is_later = other.id > request.id  # where the queue does not know when they published
+        if other_published is not None and published is not None:
+            is_later = (other_published, other.id) > (published, request.id)
         if is_later and other.facts.undone is None and set(_outputs(other)) & set(_outputs(request)):
             raise _refused(request, f"request {other.id} has published {_outputs(other)[0]} since")
     plan = undo_plan(
         listing,
         _outputs(request),
         target.write_ids(listing),
-        digest=request.facts.inputs or "",  # none but of what published nothing
+        digest=request.facts.inputs or "",  # every request that published something has one
         generation=target.generation(listing),
     )
     if isinstance(plan, str):
@@ -154,11 +157,11 @@ def _outputs(request: CompactionRequest) -> tuple[str, ...]:
 
 
 def _aside(request: CompactionRequest) -> str:
-    """Return where the result goes: another queue may have a request of this id, but not of this millisecond."""
+    """Return the directory for the result: another queue may have a request of this id, but not of this millisecond."""
     return f"{UNDONE}{request.id}.{request.facts.published_ms or 0}"
 
 
-def _is_aside(services: Services, request: CompactionRequest, target: Target) -> bool:
+def _is_moved_aside(services: Services, request: CompactionRequest, target: Target) -> bool:
     return services.fs(target.location).is_directory(f"{target.location}/{_aside(request)}")
 
 
