@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,8 @@ from acidlib.model.location import Location
 from acidlib.model.names import Generation
 from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.units import ColumnMatching, DataFile, FileForm
-from acidlib.orc.alignment import Alignment, align
-from acidlib.orc.schema import TypeNode, row_struct
+from acidlib.orc.alignment import align
+from acidlib.orc.schema import TypeNode
 from acidlib.rewrite.inputs import InputFiles, OpenInput, OpenInputs, open_inputs
 from acidlib.rewrite.keys import StripeKeys
 from acidlib.stores.renaming.local import LocalDataFiles
@@ -110,11 +110,11 @@ def write(path: Path, data: bytes, *, bucket: int = 0, **changes: Any) -> DataFi
     return at(path, bucket=bucket, **changes)
 
 
-def aligned(target_row: TypeNode, file: OpenInput) -> Alignment:
-    """How an input's columns fill a table's for Hive 3.1."""
-    generation = Generation.HIVE3
-    row = row_struct(file.tail.root)
-    return align(target_row, row, where=file.tail.name, generation=generation, matching=ColumnMatching.of(generation))
+def aligned(target_row: TypeNode, file: OpenInput) -> OpenInput:
+    """An input whose columns fill a table's as Hive 3.1 would."""
+    matching = ColumnMatching.of(Generation.HIVE3)
+    alignment = align(target_row, file.row, where=file.tail.name, generation=Generation.HIVE3, matching=matching)
+    return replace(file, aligned=alignment)
 
 
 def events(

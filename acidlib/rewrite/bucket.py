@@ -1,9 +1,9 @@
-"""Making one bucket file: plan it from its inputs' keys, write the result, prove it by reading it back.
+"""Making one bucket file: plan it from the keys of its inputs, write the result, prove it by reading it back.
 
-A large bucket is made by several tasks: one plans it, each part rewrites some of its stripes, and a last task joins
-them. A part is an ORC file of its own with the options of the result, proved as any result is. Joining copies its
-stripes. The plan holds all that follows only from all inputs together, so that a part opens no other files than those
-whose stripes it rewrites and the delete files that may hold events of their keys.
+One task makes a bucket (`run_unit`), or several make a large one: `plan_bucket` plans it, each `run_part` rewrites some
+of its stripes, and `join_parts` joins them. A part is an ORC file of its own with the options of the result, proved as
+any result is. Joining copies its stripes. The plan holds all that follows only from all inputs together, so that a part
+opens no other files than those whose stripes it rewrites and the delete files that may hold events of their keys.
 """
 
 from __future__ import annotations
@@ -35,33 +35,21 @@ from acidlib.rewrite.keys import Keys, StripeKeys, aborted_rows
 from acidlib.rewrite.output import (
     InputStripe,
     file_options,
-    found_filters,
+    input_stripe,
     new_file,
+    new_result,
     plan_actions,
     removed_on_error,
     result_of_actions,
     row_counts,
 )
-from acidlib.rewrite.recode import (
-    KeptRows,
-    column_changes,
-    copy_unchanged,
-    encode_deletes,
-    encode_rows,
-    has_timestamps,
-    splice_columns,
-)
-
-EVENTS_PER_STRIPE = 2_000_000
-"""Delete events of one stripe: about 64 MB decoded."""
-
-_CALENDAR_KINDS = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT})
+from acidlib.rewrite.recode import KeptRows, column_changes, copy_unchanged, encode_deletes, encode_rows, splice_columns
 
 
 def run_unit(unit: Unit, data: DataFiles, path: str | None) -> UnitResult:
     """Make the unit's file at `path`, which must not exist; with `path` None only plan it.
 
-    The result says what was done, stripe by stripe. Raises AcidError; then no file is left at `path`.
+    The result has an action for each stripe or group of stripes. Raises AcidError; then no file is left at `path`.
     """
     start = perf_counter()
     files = InputFiles(unit.location, data)
@@ -78,10 +66,10 @@ def _run_rows(unit: Unit, files: InputFiles, data: DataFiles, path: str | None) 
         result = planned_result(unit, inputs, actions, events)
         if path is None or (not result.rows_out and not unit.keep_empty):
             return result
-        by_facts = {(stripe.facts.file, stripe.facts.number): stripe for stripe in stripes}
+        by_number = {(stripe.facts.file, stripe.facts.number): stripe for stripe in stripes}
         with bucket_file(data, path, unit, options, row_counts(actions), deleted=deleted) as bucket:
             for action in actions:
-                members = [by_facts[fact.file, fact.number] for fact in action.stripes]
+                members = [by_number[facts.file, facts.number] for facts in action.stripes]
                 if action.copy:
                     bucket.copy(members[0])
                 else:
@@ -90,58 +78,26 @@ def _run_rows(unit: Unit, files: InputFiles, data: DataFiles, path: str | None) 
     return replace(result, path=path, length=bucket.length)
 
 
-def _run_deletes(unit: Unit, files: InputFiles, data: DataFiles, path: str | None) -> UnitResult:
-    with open_inputs(unit.inputs, files) as inputs:
-        events = read_deletes(inputs, unit.bucket, unit.write_ids)
-        tails = [file.tail for file in inputs.files]
-    count = len(events.keys)
-    result = UnitResult(
-        directory=unit.directory,
-        file_name=unit.file_name,
-        bucket=unit.bucket,
-        is_delete=True,
-        path=None,
-        length=0,
-        events_in=events.events_in,
-        events_aborted=events.aborted,
-        duplicate_events=events.duplicates,
-        events_out=count,
-        bytes_rewritten=sum(file.length for file in unit.inputs),
-        stripes_rewritten=sum(len(tail.stripes) for tail in tails),
-        empty_files=events.empty_files,
-    )
-    if path is None or (not count and not unit.keep_empty):
-        return result
-    options = file_options(acid_tree(result_row(unit, files)), tails, unit.generation, unit.settings)
-    counts = events.events_in, events.duplicates, events.aborted
-
-    def written(start: int, rows: int) -> tuple[Keys, Longs]:
-        part = slice(start, start + rows)
-        return events.keys.select(part), events.current[part]
-
-    with bucket_file(data, path, unit, options, counts, expected=written) as bucket:
-        for start in range(0, count, EVENTS_PER_STRIPE):
-            bucket.write_events(*written(start, EVENTS_PER_STRIPE))
-    return replace(result, path=path, length=bucket.length)
-
-
 def delete_events(unit: Unit, files: InputFiles, near: Collection[KeyRange] | None = None) -> DeleteEvents:
-    """Read the delete events that are applied to the unit's rows, none in a minor compaction; `near` as in reading."""
+    """Read the delete events that are applied to the unit's rows, none in a minor compaction.
+
+    near  as for `read_deletes`
+    """
     with open_inputs(unit.deletes if unit.collapse else (), files) as inputs:
         return read_deletes(inputs, unit.bucket, unit.write_ids, near)
 
 
 @contextmanager
 def open_rows(unit: Unit, files: InputFiles) -> Iterator[OpenInputs]:
-    """Open all inputs of a unit of rows, each with the way in which its columns fill the table's.
+    """Open all inputs of a unit of rows, each with its alignment.
 
-    A writer that was aborted may have known of columns that no committed file has. Its rows are left out anyway, so a
-    file of it whose columns do not fit counts as empty. RefusedError for another difference that could change values.
-    Where the table's columns are not stated, other names are refused too: it is not known which are the table's.
+    Raises RefusedError for columns whose values could change, and, where the unit does not state the table's columns,
+    for columns of other names: it is not known which are the table's. A file of aborted write ids counts as empty
+    instead: its writer may have known of columns that no committed file has, and its rows are left out anyway.
     """
     with open_inputs(unit.inputs, files) as inputs:
         table = result_row(unit, files)
-        found, alignments, empty = [], [], list(inputs.empty)
+        aligned, empty = [], list(inputs.empty)
         for file in inputs.files:
             row, where = file.row, file.tail.name
             try:
@@ -156,20 +112,18 @@ def open_rows(unit: Unit, files: InputFiles) -> Iterator[OpenInputs]:
                 if not file.file.aborted:
                     raise
                 empty.append(where)
-                continue
-            found.append(file)
-            alignments.append(alignment)
-        notes = (names_note(table, file.row, unit.matching) for file in found)
+            else:
+                aligned.append(replace(file, aligned=alignment))
+        notes = (names_note(table, file.row, unit.matching) for file in aligned)
         yield OpenInputs(
-            files=tuple(found),
+            files=tuple(aligned),
             empty=tuple(empty),
-            alignments=tuple(alignments),
             notes=tuple(dict.fromkeys(note for note in notes if note is not None)),
         )
 
 
 def result_row(unit: Unit, files: InputFiles) -> TypeNode:
-    """Return the table's columns where they are stated, else those of the unit's `schema` file."""
+    """Return the table's columns as the unit states them, else those of its `schema` file."""
     if unit.row_type is None:
         return row_struct(files.tail(unit.schema).root)
     return parse_row_type(unit.row_type, where=files.full_path(unit.schema))
@@ -177,88 +131,87 @@ def result_row(unit: Unit, files: InputFiles) -> TypeNode:
 
 def plan_rows(
     unit: Unit, files: InputFiles, inputs: OpenInputs, deleted: Keys
-) -> tuple[tuple[RowStripe, ...], tuple[StripeAction, ...], FileOptions]:
-    """Return the stripes in the order of their keys, what becomes of them, and the options of the result."""
+) -> tuple[tuple[InputStripe, ...], tuple[StripeAction, ...], FileOptions]:
+    """Return the stripes in the order of their keys, the actions on them, and the options of the result."""
     tails = [file.tail for file in inputs.files]
     options = file_options(acid_tree(result_row(unit, files)), tails, unit.generation, unit.settings)
     stripes = in_key_order(row_stripes(inputs, deleted, unit.write_ids, options))
     return stripes, *plan_actions(stripes, options, unit.settings, unit.generation)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowStripe(InputStripe):
-    """An input stripe of rows: with its keys, and how its columns fill the table's."""
-
-    keys: StripeKeys
-    alignment: Alignment
-
-
 def row_stripes(
     inputs: OpenInputs, deleted: Keys, write_ids: ValidWriteIdList, options: FileOptions
-) -> tuple[RowStripe, ...]:
-    """Return every stripe of the inputs, with what has to go and whether it may be copied.
+) -> tuple[InputStripe, ...]:
+    """Return every stripe of the inputs, with the numbers of rows to drop and whether it may be copied.
 
-    Raises RefusedError where a stripe holds what is not understood, CorruptError for rows in the wrong bucket.
+    Raises RefusedError where a stripe holds something that is not understood, CorruptError for rows in the wrong
+    bucket.
     """
-    found = []
-    for index, (file, alignment) in enumerate(zip(inputs.files, inputs.alignments, strict=True)):
+    stripes = []
+    for index, file in enumerate(inputs.files):
         for number, stripe in enumerate(file.tail.stripes):
             if not stripe.rows:
                 continue
             keys = StripeKeys(file, number)
             keys.check()
-            check_calendar(keys, alignment, options)
+            check_calendar(keys, options)
             deleted_rows, aborted = row_masks(keys, deleted, write_ids)
-            changes = column_changes(keys, alignment)
-            no_copy = why_not_copied(keys, alignment, options, changes)
-            row_stripe = planned_stripe(keys, alignment, options, index, no_copy=no_copy, changes=changes)
-            facts = replace(row_stripe.facts, deleted=count_set(deleted_rows), aborted=count_set(aborted))
-            found.append(replace(row_stripe, facts=facts))
+            changes = column_changes(keys)
+            stripes.append(
+                input_stripe(
+                    keys,
+                    options,
+                    index,
+                    result_columns(file, options),
+                    deleted=count_set(deleted_rows),
+                    aborted=count_set(aborted),
+                    no_copy=no_copy_reason(keys, options, changes),
+                    changes=changes,
+                )
+            )
             keys.key_range()
             keys.forget()
-    return tuple(found)
+    return tuple(stripes)
 
 
-def planned_stripe(
-    keys: StripeKeys,
-    alignment: Alignment,
-    options: FileOptions,
-    index: int,
-    *,
-    no_copy: str | None,
-    changes: str | None,
-    new_ids: bool = False,
-) -> RowStripe:
-    """Return a stripe with all rows of it.
+def check_calendar(keys: StripeKeys, options: FileOptions) -> None:
+    """Refuse dates on which the stripe's calendar and the result's differ: days would have to be converted.
 
-    index    number of its file among those of the unit
-    new_ids  it gets id columns that are written anew, with filters of their own
+    From 1582-10-15 on both agree. A column without true bounds may hold anything. No calendar, as older writers leave
+    it, means the hybrid one.
     """
-    file, stripe = keys.file, keys.file.tail.stripes[keys.number]
-    # read even if it will be copied: readers expect no unknown kinds of streams below the result's footer
-    reader = file.stripe(keys.number)
-    facts = StripeFacts(
-        file=index,
-        number=keys.number,
-        rows=stripe.rows,
-        length=stripe.length,
-        deleted=0,
-        aborted=0,
-        timezone=reader.timezone if has_timestamps(options.root) else "UTC",
-        no_copy=no_copy,
-        column_changes=changes,
-    )
-    # the result's column of each column of the file
-    pairs = zip(alignment.walk(), row_struct(options.root).walk(), strict=True)
-    columns = {part.source.column: node.column for part, node in pairs if part.source is not None}
-    if file.acid and not new_ids:
-        columns |= {column: column for column in range(ROW_COLUMN)}
-    filters = found_filters(reader, columns)
-    return RowStripe(keys=keys, file=file, alignment=alignment, facts=facts, filters=filters)
+    tail, proleptic = keys.file.tail, Calendar.PROLEPTIC_GREGORIAN
+    if (tail.calendar == proleptic) is (options.calendar == proleptic):
+        return
+    for node in (part.source for part in keys.file.alignment.walk() if part.source is not None):
+        if node.kind in _CALENDAR_KINDS and not (
+            keys.statistics_true and _is_modern(tail.stripe_statistics[keys.number][node.column], node.kind)
+        ):
+            raise RefusedError(
+                f"Cannot compact {keys.where}: its column {node.column} may hold dates before 1582-10-15 in another "
+                "calendar than the rest of the table; leave it to Hive's own compactor"
+            )
+
+
+_CALENDAR_KINDS = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT})
+
+
+def _is_modern(statistics: Any, kind: Kind) -> bool:
+    """Return whether no value of a column lies before 1582-10-15, by its true statistics."""
+    if not statistics.number_of_values:
+        return True
+    if kind is Kind.DATE:
+        dates = statistics.date_statistics
+        return bool(dates.HasField("minimum") and dates.minimum >= GREGORIAN_START_DAYS)
+    times = statistics.timestamp_statistics
+    return bool(times.HasField("minimum_utc") and times.minimum_utc >= GREGORIAN_START_DAYS * 86_400_000)
 
 
 def row_masks(stripe: StripeKeys, deleted: Keys, write_ids: ValidWriteIdList) -> tuple[Mask | None, Mask | None]:
-    """Return for each row True if it is deleted, and if it is aborted, which then counts alone; None where none is."""
+    """Return two flags for each row, whether it is deleted and whether it is aborted; None where no row is.
+
+    A row that is both counts as aborted alone. Raises RefusedError for keys that do not ascend, if they are searched.
+    """
     aborted = aborted_rows(stripe, write_ids)
     near = deleted.between(*stripe.key_range()) if len(deleted) else deleted
     if not len(near):
@@ -266,17 +219,17 @@ def row_masks(stripe: StripeKeys, deleted: Keys, write_ids: ValidWriteIdList) ->
     keys, _ = stripe.ids()
     if not keys.ascending():
         raise RefusedError(
-            f"Cannot compact stripe {stripe.number} of {stripe.file.tail.name}: its keys do not ascend; INSERT "
-            "OVERWRITE in Hive writes the table or partition anew"
+            f"Cannot compact {stripe.where}: its keys do not ascend; INSERT OVERWRITE in Hive writes the table or "
+            "partition anew"
         )
-    found = keys.matches(near)
+    deleted_rows = keys.matches(near)
     if aborted is not None:
-        found &= ~aborted
-    return (found if found.any() else None), aborted
+        deleted_rows &= ~aborted
+    return (deleted_rows if deleted_rows.any() else None), aborted
 
 
 def kept_mask(deleted: Mask | None, aborted: Mask | None) -> Mask | None:
-    """Return for each row True if it stays, by the masks of `row_masks`; None where all do."""
+    """Return for each row whether it stays, by the masks of `row_masks`; None where all do."""
     dropped = [mask for mask in (deleted, aborted) if mask is not None]
     return ~np.logical_or.reduce(dropped) if dropped else None
 
@@ -286,15 +239,14 @@ def count_set(mask: Mask | None) -> int:
     return 0 if mask is None else int(np.count_nonzero(mask))
 
 
-def why_not_copied(
-    keys: StripeKeys, alignment: Alignment, options: FileOptions, changes: str | None = None
-) -> str | None:
+def no_copy_reason(keys: StripeKeys, options: FileOptions, changes: str | None = None) -> str | None:
     """Return why the stripe's bytes may not stand under the result's footer; None when they may.
 
-    changes  what is done about its columns (`column_changes`), if it can be copied so
+    changes  of its columns (`column_changes`), with which it can be copied
     """
     if changes is None and not keys.file.acid:
         return "rows without ACID columns"
+    alignment = keys.file.alignment
     if changes is None and not alignment.copyable:
         changed = conversions(alignment)
         return "other columns than the table has now" if changed is None else f"values to convert: {changed}"
@@ -302,9 +254,9 @@ def why_not_copied(
 
 
 def container_difference(tail: Tail, options: FileOptions, *, statistics_true: bool) -> str | None:
-    """Return why no stripe of a file may stand under the result's footer, whatever its columns are; None when it may.
+    """Return why no stripe of a file may stand under the result's footer, whatever its columns; None when it may.
 
-    statistics_true  whether those of the stripe in question may be believed
+    statistics_true  whether those of the stripe may be believed
     """
     if tail.compression is not options.compression:
         return f"compressed with {tail.compression.name}, not {options.compression.name}"
@@ -321,39 +273,17 @@ def container_difference(tail: Tail, options: FileOptions, *, statistics_true: b
     return None
 
 
-def check_calendar(keys: StripeKeys, alignment: Alignment, options: FileOptions) -> None:
-    """Refuse dates on which the stripe's calendar and the result's differ: days would have to be converted.
-
-    From 1582-10-15 on both agree. A column without true bounds may hold anything. No calendar, as older writers leave
-    it, means the hybrid one.
-    """
-    tail, proleptic = keys.file.tail, Calendar.PROLEPTIC_GREGORIAN
-    if (tail.calendar == proleptic) is (options.calendar == proleptic):
-        return
-    for node in (part.source for part in alignment.walk() if part.source is not None):
-        if node.kind in _CALENDAR_KINDS and not (
-            keys.statistics_true and _is_modern(tail.stripe_statistics[keys.number][node.column], node.kind)
-        ):
-            raise RefusedError(
-                f"Cannot compact {keys.where}: its column {node.column} may hold dates before 1582-10-15 in another "
-                "calendar than the rest of the table; leave it to Hive's own compactor"
-            )
+def result_columns(file: OpenInput, options: FileOptions, *, new_ids: bool = False) -> dict[int, int]:
+    """Return the result's column for each column that it takes of a file; id columns too unless they are new."""
+    pairs = zip(file.alignment.walk(), row_struct(options.root).walk(), strict=True)
+    columns = {part.source.column: node.column for part, node in pairs if part.source is not None}
+    return columns | {column: column for column in range(ROW_COLUMN)} if file.acid and not new_ids else columns
 
 
-def _is_modern(statistics: Any, kind: Kind) -> bool:
-    if not statistics.number_of_values:
-        return True
-    if kind is Kind.DATE:
-        dates = statistics.date_statistics
-        return bool(dates.HasField("minimum") and dates.minimum >= GREGORIAN_START_DAYS)
-    times = statistics.timestamp_statistics
-    return bool(times.HasField("minimum_utc") and times.minimum_utc >= GREGORIAN_START_DAYS * 86_400_000)
-
-
-def in_key_order(stripes: tuple[RowStripe, ...]) -> tuple[RowStripe, ...]:
+def in_key_order(stripes: tuple[InputStripe, ...]) -> tuple[InputStripe, ...]:
     """Return the stripes by their keys. They come that way unless file names say otherwise than their rows.
 
-    RefusedError when the keys of two stripes interleave.
+    Raises RefusedError when the keys of two stripes interleave.
     """
     if _interleaving(stripes) is None:
         return stripes
@@ -368,7 +298,7 @@ def in_key_order(stripes: tuple[RowStripe, ...]) -> tuple[RowStripe, ...]:
     return ordered
 
 
-def _interleaving(stripes: Sequence[RowStripe]) -> tuple[RowStripe, RowStripe] | None:
+def _interleaving(stripes: Sequence[InputStripe]) -> tuple[InputStripe, InputStripe] | None:
     """Return the first neighbours whose keys do not ascend. Bounds decide where they can, else the keys themselves."""
     for before, after in pairwise(stripes):
         if before.keys.key_range()[1] >= after.keys.key_range()[0] and before.keys.last_key() >= after.keys.first_key():
@@ -390,8 +320,11 @@ def planned_result(
     )
 
 
-Expected = Callable[[int, int], tuple[Keys, Longs]]
-"""Keys and currentTransaction that rows of a result are to have, by the number of the first one and how many."""
+Ids = tuple[Keys, Longs]
+"""Keys and currentTransaction of rows."""
+
+ExpectedIds = Callable[[int, int], Ids]
+"""Returns the ids that rows of a result must have, by the number of the first row and the number of rows."""
 
 
 @contextmanager
@@ -403,15 +336,15 @@ def bucket_file(
     counts: tuple[int, int, int],
     *,
     deleted: Keys | None = None,
-    expected: Expected | None = None,
+    expected: ExpectedIds | None = None,
     durable: bool = True,
 ) -> Iterator[BucketWriter]:
-    """Open a new bucket file. After the block it is ended, closed and proved; it is removed when anything raises.
+    """Open a new bucket file. After the block it is finished, closed and proved; any error removes it.
 
     counts    rows or events of the inputs, and how many of them are deleted (of events: repeated) and aborted
     deleted   the delete set
-    expected  the ids, where they are known without those that were read
-    durable   False for one that lasts only until another is made of it
+    expected  the ids of the result, where they are known apart from those that are read
+    durable   False for a file that lasts only until another is made of it
     """
     with new_file(data, path, durable=durable) as sink:
         bucket = BucketWriter(sink, unit, options, counts, Keys.empty() if deleted is None else deleted)
@@ -422,10 +355,10 @@ def bucket_file(
 
 
 class BucketWriter:
-    """A bucket file while it is made, and what has to hold of it.
+    """Writes a bucket file, and proves it.
 
     keys     first and last key of each stripe
-    matched  rows that were left out because their keys are in the delete set
+    matched  rows left out for their keys are in the delete set
     """
 
     def __init__(
@@ -444,14 +377,14 @@ class BucketWriter:
         """Bytes of the file."""
         return self._sink.position
 
-    def copy(self, stripe: RowStripe, ids: tuple[Keys, Longs] | None = None) -> None:
+    def copy(self, stripe: InputStripe, ids: Ids | None = None) -> None:
         """Append a stripe as it is, or column by column, or with other `ids`; ids that are added are proved."""
         if ids is not None:
-            splice_columns(self._orc, stripe.keys, stripe.alignment, ids)
+            splice_columns(self._orc, stripe.keys, ids)
             self.keys.append((ids[0].key(0), ids[0].key(-1)))
             return
         if stripe.facts.column_changes is not None:
-            splice_columns(self._orc, stripe.keys, stripe.alignment)
+            splice_columns(self._orc, stripe.keys)
         else:
             self._copied.add(len(self.keys))
             copy_unchanged(self._orc, stripe.file, stripe.facts.number)
@@ -466,14 +399,14 @@ class BucketWriter:
         self._orc.copy_stripe(source, tail, number, tail.stripe_statistics[number])
         self.keys.append(keys)
 
-    def recode(self, stripes: Sequence[RowStripe]) -> None:
-        """Append one stripe of all rows that stay of several; none where no row stays."""
-        parts = [_part(stripe, self.unit, self._deleted, self) for stripe in stripes]
+    def recode(self, stripes: Sequence[InputStripe]) -> None:
+        """Append one stripe of the rows of several that stay; no stripe where no row stays."""
+        parts = [kept_rows(stripe, self.unit, self._deleted, self) for stripe in stripes]
         if parts := [part for part in parts if len(part.keys)]:
             self.write_rows(parts, stripes[0].facts.timezone, (parts[0].keys.key(0), parts[-1].keys.key(-1)))
 
     def write_rows(self, parts: Sequence[KeptRows], timezone: str, keys: KeyRange, order: Longs | None = None) -> None:
-        """Append a stripe of rows, whose first and last key are these; `order` as for `encode_rows`."""
+        """Append a stripe of rows, with its first and last key; `order` as for `encode_rows`."""
         rows = sum(len(part.keys) for part in parts)
         encoded = encode_rows(parts, self._orc.options, timezone, order)
         self._orc.write_stripe(encoded, rows=rows, timezone=timezone)
@@ -491,14 +424,14 @@ class BucketWriter:
         last_keys = [last for _, last in self.keys]
         self._orc.finish(acid_metadata(last_keys, inserts=0 if is_delete else kept, deletes=kept if is_delete else 0))
 
-    def prove(self, data: DataFiles, expected: Expected | None) -> None:
-        """Read the file as it lies there; raise CorruptError for what does not hold of it.
+    def prove(self, data: DataFiles, expected: ExpectedIds | None) -> None:
+        """Read the written file back; raise CorruptError unless counts, keys and ids are right.
 
         Of a copied stripe the bounds of its keys are compared, of others every key: against the one before, against the
         delete set and the expected ids, and the last one against its key-index entry.
         """
         unit, (rows_in, deleted, aborted) = self.unit, self._counts
-        found_again = rows = 0
+        still_deleted = rows = 0
         as_expected, before = True, None
         with closing(data.open(self._sink.name, self._sink.position)) as source:
             tail = read_tail(source)
@@ -510,60 +443,92 @@ class BucketWriter:
                 if number not in self._copied:
                     keys, current = StripeKeys(opened, number).ids()
                     if expected is not None:
-                        wanted, transactions = expected(rows, stripe.rows)
-                        as_expected &= keys.equals(wanted) and np.array_equal(current, transactions)
+                        expected_keys, transactions = expected(rows, stripe.rows)
+                        as_expected &= keys.equals(expected_keys) and np.array_equal(current, transactions)
                     if not unit.is_delete:
                         ascending &= keys.ascending()
-                        found_again += count_set(keys.matches(self._deleted))
+                        still_deleted += count_set(keys.matches(self._deleted))
                     first = keys.key(0)
                     ascending &= keys.key(-1) == last
                 # events of one key may follow one another, by their transactions
                 ascending &= before is None or before < first or unit.is_delete
                 before, rows = last, rows + stripe.rows
-        if rows_in - deleted - aborted != tail.rows:
-            raise self._broken(
-                f"{rows_in} rows in less {deleted} deleted less {aborted} aborted are not {tail.rows} rows out"
-            )
-        if found_again:
-            raise self._broken(f"{found_again} rows of the result are in the delete set")
-        if expected is None and self.matched != deleted:
-            raise self._broken(f"{self.matched} rows are in the delete set and {deleted} were deleted")
-        if len(tail.stripes) != len(entries):
-            raise self._broken(f"it has {len(tail.stripes)} stripes and {len(entries)} key-index entries")
-        if not as_expected:
-            raise self._broken("its ids are not those that it is to have")
-        if not ascending:
-            raise self._broken("its keys do not ascend")
+        faults = {
+            f"{rows_in} rows in less {deleted} deleted less {aborted} aborted are not {tail.rows} rows out": (
+                rows_in - deleted - aborted != tail.rows
+            ),
+            f"{still_deleted} rows of the result are in the delete set": still_deleted > 0,
+            f"{self.matched} rows are in the delete set and {deleted} were deleted": (
+                expected is None and self.matched != deleted
+            ),
+            f"it has {len(tail.stripes)} stripes and {len(entries)} key-index entries": (
+                len(tail.stripes) != len(entries)
+            ),
+            "its ids are not the expected ones": not as_expected,
+            "its keys do not ascend": not ascending,
+        }
+        for reason, is_fault in faults.items():
+            if is_fault:
+                raise CorruptError(f"Cannot publish {unit.directory}/{unit.file_name}: {reason}; nothing was changed")
 
-    def _broken(self, reason: str) -> CorruptError:
-        unit = self.unit
-        return CorruptError(f"Cannot publish {unit.directory}/{unit.file_name}: {reason}; nothing was changed")
 
-
-def _part(stripe: RowStripe, unit: Unit, deleted: Keys, bucket: BucketWriter) -> KeptRows:
-    """Return the rows of a stripe that stay, and count those that the delete set hits."""
+def kept_rows(stripe: InputStripe, unit: Unit, deleted: Keys, bucket: BucketWriter) -> KeptRows:
+    """Return the rows of a stripe that stay; add the number of those in the delete set to the bucket's `matched`."""
     deleted_rows, aborted = row_masks(stripe.keys, deleted, unit.write_ids)
     keys, current = stripe.keys.ids()
     stripe.keys.forget()
     bucket.matched += count_set(deleted_rows)
     keep = kept_mask(deleted_rows, aborted)
     return KeptRows(
-        reader=stripe.file.stripe(stripe.facts.number),
-        alignment=stripe.alignment,
-        rows=stripe.facts.rows,
+        stripe=stripe.keys,
         keep=keep,
         keys=keys if keep is None else keys.select(keep),
         current=current if keep is None else filter_values(current, keep),
     )
 
 
+EVENTS_PER_STRIPE = 2_000_000
+"""Delete events of one stripe: about 64 MB decoded."""
+
+
+def _run_deletes(unit: Unit, files: InputFiles, data: DataFiles, path: str | None) -> UnitResult:
+    with open_inputs(unit.inputs, files) as inputs:
+        events = read_deletes(inputs, unit.bucket, unit.write_ids)
+        tails = [file.tail for file in inputs.files]
+    count = len(events.keys)
+    result = replace(
+        new_result(unit),
+        is_delete=True,
+        events_in=events.events_in,
+        events_aborted=events.aborted,
+        duplicate_events=events.duplicates,
+        events_out=count,
+        bytes_rewritten=sum(file.length for file in unit.inputs),
+        stripes_rewritten=sum(len(tail.stripes) for tail in tails),
+        empty_files=events.empty_files,
+    )
+    if path is None or (not count and not unit.keep_empty):
+        return result
+    options = file_options(acid_tree(result_row(unit, files)), tails, unit.generation, unit.settings)
+    counts = events.events_in, events.duplicates, events.aborted
+
+    def expected(start: int, rows: int) -> Ids:
+        part = slice(start, start + rows)
+        return events.keys.select(part), events.current[part]
+
+    with bucket_file(data, path, unit, options, counts, expected=expected) as bucket:
+        for start in range(0, count, EVENTS_PER_STRIPE):
+            bucket.write_events(*expected(start, EVENTS_PER_STRIPE))
+    return replace(result, path=path, length=bucket.length)
+
+
 AlignedFile = tuple[DataFile, Alignment]
-"""An input with rows as another task opens it again, and how its columns fill the table's."""
+"""An input of rows as another task opens it again, with its alignment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketPlan:
-    """What becomes of the stripes of a bucket, as one task found it for those that carry it out: all of them, or some.
+    """The actions on the stripes of a bucket, as one task has planned them for those that carry out all or some.
 
     inputs         by the numbers that the facts of stripes have for them
     options        of the result
@@ -582,9 +547,9 @@ class BucketPlan:
     delete_ranges: Mapping[str, KeyRange | None]
 
     def part(self, numbers: Collection[int]) -> BucketPlan:
-        """Return what a task needs to carry out the actions with these numbers."""
+        """Return the share of the plan that a task needs to carry out the actions with these numbers."""
         actions = {number: self.actions[number] for number in numbers}
-        stripes = [(fact.file, fact.number) for action in actions.values() for fact in action.stripes]
+        stripes = [(facts.file, facts.number) for action in actions.values() for facts in action.stripes]
         ranges = {stripe: self.ranges[stripe] for stripe in stripes}
         inputs = {number: self.inputs[number] for number in sorted({file for file, _ in stripes})}
         deletes = (file for file in self.unit.deletes if file.path in self.delete_ranges)
@@ -602,23 +567,8 @@ class BucketPlan:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartResult:
-    """A file of rewritten stripes, proved by itself.
-
-    stripes  first and last key of each, by the number of its action; none of an action that left no row
-    matched  rows that the delete events hit
-    """
-
-    path: str
-    length: int
-    stripes: Mapping[int, KeyRange]
-    matched: int
-    seconds: float
-
-
 def plan_bucket(unit: Unit, data: DataFiles) -> BucketPlan:
-    """Return what becomes of each stripe of a unit of rows."""
+    """Plan the actions on each stripe of a unit of rows."""
     start = perf_counter()
     files = InputFiles(unit.location, data)
     events = delete_events(unit, files)
@@ -636,6 +586,21 @@ def plan_bucket(unit: Unit, data: DataFiles) -> BucketPlan:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartResult:
+    """A file of rewritten stripes, proved by itself.
+
+    stripes  first and last key of each, by the number of its action; none of an action that left no row
+    matched  rows left out for their keys are in the delete set
+    """
+
+    path: str
+    length: int
+    stripes: Mapping[int, KeyRange]
+    matched: int
+    seconds: float
+
+
 def run_part(part: BucketPlan, data: DataFiles, path: str) -> PartResult:
     """Rewrite some stripes into a file at `path`, which must not exist. Raises AcidError; then no file is left."""
     start = perf_counter()
@@ -649,13 +614,27 @@ def run_part(part: BucketPlan, data: DataFiles, path: str) -> PartResult:
     ):
         for number, action in part.actions.items():
             before = len(bucket.keys)
-            bucket.recode([_planned_stripe(part, inputs, fact) for fact in action.stripes])
+            bucket.recode([_planned_stripe(inputs, facts) for facts in action.stripes])
             if len(bucket.keys) > before:
                 stripes[number] = bucket.keys[-1]
             reach(Point.WRITTEN)
-    return PartResult(
-        path=path, length=bucket.length, stripes=stripes, matched=bucket.matched, seconds=perf_counter() - start
-    )
+    seconds = perf_counter() - start
+    return PartResult(path=path, length=bucket.length, stripes=stripes, matched=bucket.matched, seconds=seconds)
+
+
+@contextmanager
+def planned_inputs(planned: Mapping[int, AlignedFile], files: InputFiles) -> Iterator[Mapping[int, OpenInput]]:
+    """Open inputs of a plan, by their numbers."""
+    with ExitStack() as stack:
+        inputs = {}
+        for number, (file, alignment) in planned.items():
+            source = stack.enter_context(closing(files.open(file)))
+            inputs[number] = OpenInput(file=file, source=source, tail=files.tail(file, source), aligned=alignment)
+        yield inputs
+
+
+def _planned_stripe(inputs: Mapping[int, OpenInput], facts: StripeFacts) -> InputStripe:
+    return InputStripe(keys=StripeKeys(inputs[facts.file], facts.number), facts=facts)
 
 
 def join_parts(plan: BucketPlan, parts: Sequence[PartResult], data: DataFiles, path: str) -> UnitResult:
@@ -675,30 +654,14 @@ def join_parts(plan: BucketPlan, parts: Sequence[PartResult], data: DataFiles, p
                 )
             numbered = enumerate(part.stripes.items())
             rewritten |= {action: (source, tail, number, keys) for number, (action, keys) in numbered}
-        # that no deleted row came through was proved of each part, where its keys were decoded
+        # each part has proved that it has no deleted row, where its keys were decoded
         bucket = stack.enter_context(bucket_file(data, path, plan.unit, plan.options, counts))
         bucket.matched = sum(part.matched for part in parts)
         for number, action in plan.actions.items():
             if action.copy:
-                bucket.copy(_planned_stripe(copied, inputs, action.stripes[0]))
+                bucket.copy(_planned_stripe(inputs, action.stripes[0]))
             elif number in rewritten:
                 bucket.copy_part(*rewritten[number])
             reach(Point.WRITTEN)
     seconds = plan.planned.seconds + sum(part.seconds for part in parts)
     return replace(plan.planned, path=path, length=bucket.length, seconds=seconds + perf_counter() - start)
-
-
-@contextmanager
-def planned_inputs(planned: Mapping[int, AlignedFile], files: InputFiles) -> Iterator[Mapping[int, OpenInput]]:
-    """Open these inputs, by their numbers."""
-    with ExitStack() as stack:
-        found = {}
-        for number, (file, _) in planned.items():
-            source = stack.enter_context(closing(files.open(file)))
-            found[number] = OpenInput(file=file, source=source, tail=files.tail(file, source))
-        yield found
-
-
-def _planned_stripe(plan: BucketPlan, inputs: Mapping[int, OpenInput], fact: StripeFacts) -> RowStripe:
-    file, (_, alignment) = inputs[fact.file], plan.inputs[fact.file]
-    return RowStripe(keys=StripeKeys(file, fact.number), file=file, alignment=alignment, facts=fact)

@@ -1,4 +1,4 @@
-"""The delete events of one bucket: read from wherever they lie, routed by the bucket in their key, sorted."""
+"""The delete events of one bucket: read from files that may hold them, routed by the bucket in their key, sorted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from acidlib.rewrite.keys import Keys, StripeKeys, aborted_rows, event_order, ga
 
 
 def event_buckets(file: DataFile, files: InputFiles) -> frozenset[int]:
-    """Return the buckets that the events of one delete file belong to."""
+    """Return the buckets to which the events of a delete file belong."""
     with open_inputs((file,), files) as inputs:
         stripes = (stripe for opened in inputs.files for stripe in _stripes_with_rows(opened))
         return frozenset[int]().union(*(stripe.buckets() for stripe in stripes))
@@ -27,19 +27,19 @@ def _stripes_with_rows(file: OpenInput) -> list[StripeKeys]:
     return [StripeKeys(file, number) for number, stripe in enumerate(file.tail.stripes) if stripe.rows]
 
 
-def overlaps(found: KeyRange | None, others: Iterable[KeyRange]) -> bool:
-    """Return True if keys within the one range may be in one of the others; where it is not known, they may."""
-    return found is None or any(found[0] <= high and low <= found[1] for low, high in others)
+def overlaps(bounds: KeyRange | None, others: Iterable[KeyRange]) -> bool:
+    """Return whether keys within the bounds may be in one of the other ranges; they may where bounds are unknown."""
+    return bounds is None or any(bounds[0] <= high and low <= bounds[1] for low, high in others)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DeleteEvents:
     """Committed delete events of one bucket, ascending by key, then currentTransaction descending.
 
-    events_in   events of this bucket that were read
-    aborted     of these, events of aborted write ids, left out
-    duplicates  of these, events whose five parts repeat another's, left out
-    ranges      of the keys of each file's events, whatever their bucket, by its path; None without true statistics
+    events_in   number of events of this bucket that were read
+    aborted     of these, the events of aborted write ids, left out
+    duplicates  of these, the events equal to another in all five id columns, left out
+    ranges      of the keys of each file's events, of any bucket, by its path; None without true statistics
     """
 
     keys: Keys
@@ -61,7 +61,7 @@ class DeleteEvents:
 def read_deletes(
     inputs: OpenInputs, bucket: int, write_ids: ValidWriteIdList, near: Collection[KeyRange] | None = None
 ) -> DeleteEvents:
-    """Read all delete events of a bucket; with `near` at least those whose keys are in one of these ranges.
+    """Read all delete events of a bucket; with `near` at least those whose keys are in one of its ranges.
 
     Unbucketed tables of Hive 3.1 may keep them in a file of any number, so every file that may hold some is read and
     the bucket is decoded from each key (Hive BucketCodec).
@@ -69,15 +69,15 @@ def read_deletes(
     stripes: list[StripeKeys] = []
     by_file: dict[str, KeyRange | None] = {}
     for file in inputs.files:
-        found = _stripes_with_rows(file)
-        ranges = [stripe.known_range() for stripe in found]
+        in_file = _stripes_with_rows(file)
+        ranges = [stripe.known_range() for stripe in in_file]
         known = [bounds for bounds in ranges if bounds is not None]
         all_known = 0 < len(known) == len(ranges)
         by_file[file.file.path] = (min(low for low, _ in known), max(high for _, high in known)) if all_known else None
-        wanted = zip(found, ranges, strict=True)
-        stripes += [stripe for stripe, bounds in wanted if near is None or overlaps(bounds, near)]
+        pairs = zip(in_file, ranges, strict=True)
+        stripes += [stripe for stripe, bounds in pairs if near is None or overlaps(bounds, near)]
     most = sum(stripe.rows for stripe in stripes)
-    try:  # arrays of their own from the start, sorted one by one: events need little more memory than 32 bytes each
+    try:  # separate arrays, sorted one after the other: events need little more memory than 32 bytes each
         columns = [np.empty(most, dtype=np.int64) for _ in range(4)]
     except MemoryError:
         largest = max(inputs.files, key=lambda file: file.tail.rows)
@@ -87,7 +87,7 @@ def read_deletes(
     count = events_in = aborted = 0
     for stripe in stripes:
         if bucket in stripe.buckets():
-            chosen = _is_of(bucket, stripe)
+            chosen = _belong_to(bucket, stripe)
             events_in += int(np.count_nonzero(chosen))
             rolled_back = aborted_rows(stripe, write_ids)
             if rolled_back is not None:
@@ -106,12 +106,12 @@ def read_deletes(
         for position in range(4):
             columns[position] = gather(columns[position], order)
     keys, current = Keys(*columns[:3]), columns[3]
-    fresh = np.ones(count, dtype=np.bool_)
-    fresh[1:] = keys.differ_from_before() | (current[1:] != current[:-1])
-    duplicates = int(np.count_nonzero(~fresh))
+    distinct = np.ones(count, dtype=np.bool_)
+    distinct[1:] = keys.differ_from_before() | (current[1:] != current[:-1])
+    duplicates = int(np.count_nonzero(~distinct))
     return DeleteEvents(
-        keys=keys.select(fresh) if duplicates else keys,
-        current=current[fresh] if duplicates else current,
+        keys=keys.select(distinct) if duplicates else keys,
+        current=current[distinct] if duplicates else current,
         events_in=events_in,
         aborted=aborted,
         duplicates=duplicates,
@@ -120,8 +120,8 @@ def read_deletes(
     )
 
 
-def _is_of(bucket: int, stripe: StripeKeys) -> Mask:
-    """Return for each event of a stripe True if it is of the bucket."""
+def _belong_to(bucket: int, stripe: StripeKeys) -> Mask:
+    """Return for each event of a stripe whether it belongs to the bucket."""
     properties = stripe.ids()[0].buckets
     try:
         if properties.min() == properties.max():

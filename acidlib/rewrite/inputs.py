@@ -1,4 +1,4 @@
-"""The input files of a unit, open with their tails, and what footers say of keys: Hive's metadata and statistics."""
+"""The input files of a unit, open with their tails, and facts on keys in their footers: metadata and statistics."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from acidlib.orc.schema import TypeNode, is_acid, row_struct
 from acidlib.orc.statistics import integer_range
 
 MOST_TAILS = 64
-"""Tails that are kept of files that are not open; what statistics a file of many stripes has may be megabytes."""
+"""Tails that are kept of files that are not open; the statistics of a file of many stripes may be megabytes."""
 
 
 class InputFiles:
     """The data files of one location, for one task: opened by their paths there, and each tail read once.
 
-    What was read of a file is used again when the same task asks for it again; of at most the last `MOST_TAILS`.
+    The last `MOST_TAILS` tails are kept for when the same task needs them again.
     """
 
     def __init__(self, location: Location, data: DataFiles) -> None:
@@ -54,11 +54,11 @@ class InputFiles:
 
 
 MOST_STRIPES = 16
-"""Stripes of a bucket that stay open; what the footer of one of thousands of columns says may be a megabyte."""
+"""Stripes of a bucket that stay open; the footer of one of thousands of columns may be a megabyte."""
 
 
 class OpenStripes:
-    """The last `MOST_STRIPES` that were opened of some files: several ask for each, and its footer is read once."""
+    """The last `MOST_STRIPES` opened stripes of some files: several readers need each, and its footer is read once."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, int], StripeReader] = {}
@@ -75,20 +75,29 @@ class OpenStripes:
 
 @dataclass(frozen=True, kw_only=True)
 class OpenInput:
-    """One input with rows, open.
+    """An open input with rows.
 
-    What is asked for each of its stripes, of which there may be many thousands, is worked out once.
+    The properties are computed once, for there may be many thousands of stripes that need them.
+
+    aligned  how its columns fill the table's, of an input of rows that is to be compacted
     stripes  shared with the other inputs
     """
 
     file: DataFile
     source: SourceFile
     tail: Tail
+    aligned: Alignment | None = None
     stripes: OpenStripes = field(default_factory=OpenStripes, repr=False, compare=False)
 
     def stripe(self, number: int) -> StripeReader:
         """Return a stripe, open for reading columns."""
         return self.stripes.open(self.source, self.tail, number)
+
+    @property
+    def alignment(self) -> Alignment:
+        """How its columns fill the table's."""
+        assert self.aligned is not None
+        return self.aligned
 
     @cached_property
     def acid(self) -> bool:
@@ -102,34 +111,32 @@ class OpenInput:
 
     @cached_property
     def row(self) -> TypeNode:
-        """The user's columns as the file has them; in an original file they are all there is."""
+        """The user's columns as the file has them: all columns of an original file."""
         return row_struct(self.tail.root)
 
     @cached_property
     def rows_before(self) -> tuple[int, ...]:
-        """For each stripe the rows of the file that lie before it."""
+        """The number of rows of the file before each stripe."""
         return tuple(accumulate((stripe.rows for stripe in self.tail.stripes), initial=0))
 
     @cached_property
     def ranges_true(self) -> bool:
         """Whether the ranges of the id columns of all stripes together are the file's, as every writer makes them.
 
-        Nothing covers statistics against damage, and a range that is too narrow would let deleted rows stay. This shows
-        it in a file of one stripe and at the outer ends of others.
+        Statistics have no checksum, and a range that is too narrow would let deleted rows stay. This comparison shows
+        such damage in a file of one stripe, and at the outer ends of the ranges in others.
         """
         tail = self.tail
         if not self.acid or not tail.stripe_statistics:
             return False
         pairs = zip(tail.stripes, tail.stripe_statistics, strict=True)
-        stripes = [id_ranges(found) for stripe, found in pairs if stripe.rows]
-        known = [found for found in stripes if found is not None]
-        whole = id_ranges(tail.file_statistics)
-        if whole is None or not known or len(known) < len(stripes):
+        stripes = [id_ranges(statistics) for stripe, statistics in pairs if stripe.rows]
+        known = [ranges for ranges in stripes if ranges is not None]
+        if not known or len(known) < len(stripes):
             return False
-        folded = (
-            (min(low for low, _ in column), max(high for _, high in column)) for column in zip(*known, strict=True)
-        )
-        return tuple(folded) == whole
+        columns = zip(*known, strict=True)
+        joined = tuple((min(low for low, _ in column), max(high for _, high in column)) for column in columns)
+        return joined == id_ranges(tail.file_statistics)
 
 
 _ID_COLUMNS = range(1, 6)
@@ -140,36 +147,34 @@ IdRanges = tuple[tuple[int, int], ...]
 
 
 def id_ranges(statistics: Sequence[Any]) -> IdRanges | None:
-    """Return what the statistics of a stripe or file say of the id columns; None unless all of it is there."""
+    """Return the ranges of the id columns by the statistics of a stripe or file; None unless all five are known."""
     if not statistics:
         return None
     ranges = [integer_range(statistics[column]) for column in _ID_COLUMNS]
-    found = tuple(found for found in ranges if found is not None)
-    return found if len(found) == len(ranges) else None
+    known = tuple(bounds for bounds in ranges if bounds is not None)
+    return known if len(known) == len(ranges) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenInputs:
     """The inputs that have rows, in order, and the full paths of those that count as empty.
 
-    alignments  of inputs of rows, in the same order: how their columns fill the table's
-    notes       what people should know of how columns were found
+    notes  for people, on how columns were matched
     """
 
     files: tuple[OpenInput, ...]
     empty: tuple[str, ...]
-    alignments: tuple[Alignment, ...] = ()
     notes: tuple[str, ...] = ()
 
     def aligned(self) -> tuple[tuple[DataFile, Alignment], ...]:
-        """Return what another task needs to open each of them again."""
-        return tuple((opened.file, alignment) for opened, alignment in zip(self.files, self.alignments, strict=True))
+        """Return each input of rows with its alignment, with which another task can open it again."""
+        return tuple((opened.file, opened.alignment) for opened in self.files)
 
 
 @contextmanager
 def open_inputs(listed: tuple[DataFile, ...], files: InputFiles) -> Iterator[OpenInputs]:
     """Open every input with its tail. A zero-byte file counts as empty, as in Hive, and is reported."""
-    found: list[OpenInput] = []
+    inputs: list[OpenInput] = []
     empty: list[str] = []
     rows_before: dict[str, int] = {}
     stripes = OpenStripes()
@@ -184,7 +189,7 @@ def open_inputs(listed: tuple[DataFile, ...], files: InputFiles) -> Iterator[Ope
             except CorruptError:
                 if not file.aborted:
                     raise
-                # its writer died, and its transaction with it: there is no row that anybody could want
+                # its writer died, and its transaction with it: no reader sees a row of it
                 empty.append(files.full_path(file))
                 continue
             # originals of one bucket are numbered on in path order, raw deltas each within its directory
@@ -195,14 +200,14 @@ def open_inputs(listed: tuple[DataFile, ...], files: InputFiles) -> Iterator[Ope
                     f"Cannot compact {tail.name}: its name promises {file.form.value}, and its schema is {tail.root}"
                 )
             if tail.rows:
-                found.append(opened)
+                inputs.append(opened)
             if not opened.acid:
                 rows_before[file.directory] = first_row + tail.rows
-        yield OpenInputs(files=tuple(found), empty=tuple(empty))
+        yield OpenInputs(files=tuple(inputs), empty=tuple(empty))
 
 
 KEY_INDEX = "hive.acid.key.index"
-"""The name of the entry that has the last key of each stripe (Hive OrcRecordUpdater.KeyIndexBuilder)."""
+"""The name of the metadata entry with the last key of each stripe (Hive OrcRecordUpdater.KeyIndexBuilder)."""
 
 
 def key_index(tail: Tail) -> tuple[Key, ...] | None:

@@ -38,19 +38,21 @@ from acidlib.parquet.join import MOST_JOINED_FOOTER, MOST_ROW_GROUPS, check_join
 from acidlib.planning.units import extension
 from acidlib.rewrite.bucket import container_difference
 from acidlib.rewrite.inputs import InputFiles, OpenInput, open_inputs
+from acidlib.rewrite.keys import StripeKeys
 from acidlib.rewrite.output import (
     InputStripe,
     file_options,
-    found_filters,
+    input_stripe,
     new_file,
+    new_result,
     plan_actions,
     removed_on_error,
     result_of_actions,
 )
-from acidlib.rewrite.recode import copy_unchanged, group_bounds, has_timestamps
+from acidlib.rewrite.recode import copy_unchanged, group_bounds
 
 PLAIN = frozenset({"", ".txt", ".csv", ".tsv", ".json", ".log", ".text"})
-"""Extensions that no codec has. A file with an unknown one may be of a codec that somebody added to Hadoop."""
+"""Extensions that no codec has. A file with an unknown extension may be of a codec that was added to Hadoop."""
 
 JOINED_CODECS = frozenset({".gz", ".bz2"})
 """Codecs whose streams may follow one another in a file, by their own definition and as Hadoop reads them."""
@@ -66,7 +68,7 @@ _DAMAGE: tuple[type[Exception], ...] = (
 
 
 def join_facts(file: DataFile, ways: frozenset[JoinWay], files: InputFiles) -> JoinFacts:
-    """Return how a file may be joined with others, of the `ways` that its table allows.
+    """Return how a file may be joined with others, in one of the `ways` that its table allows.
 
     Raises CorruptError for a damaged ORC or Parquet file, RefusedError for one with ACID columns.
     """
@@ -90,7 +92,7 @@ def _orc(source: SourceFile) -> JoinFacts:
         raise RefusedError(
             f"Cannot compact {source.name}: it has ACID columns, which no file of an insert-only table has"
         )
-    # names count, for readers find columns of such files by name; and so does whatever else is said of a whole file
+    # names count, for readers find columns of such files by name; and so does all metadata of a whole file
     metadata = sorted(tail.user_metadata.items())
     proleptic = tail.calendar == Calendar.PROLEPTIC_GREGORIAN
     text = repr((tail.root, proleptic, metadata))
@@ -118,7 +120,7 @@ def _text(source: SourceFile) -> JoinFacts:
     if suffix not in PLAIN:
         return JoinFacts(way=JoinWay.WHOLE, reason=f"text compressed as {suffix} is not joined")
     if source.read(0, min(len(BYTE_ORDER_MARK), source.length)) == BYTE_ORDER_MARK:
-        # a reader takes it off the beginning of a file only
+        # readers take it off the beginning of a file only
         return JoinFacts(way=JoinWay.WHOLE, reason="it begins with a byte order mark")
     return JoinFacts(way=JoinWay.LINES)
 
@@ -136,10 +138,11 @@ def run_join(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResult:
 def _run_orc(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResult:
     with open_inputs(unit.inputs, InputFiles(unit.location, data)) as inputs:
         if not inputs.files:
-            return result_of_actions(unit, (), ())
+            return new_result(unit)
         tails = [file.tail for file in inputs.files]
         options = file_options(tails[0].root, tails, unit.generation, unit.settings)
-        actions, options = plan_actions(_stripes(inputs.files, options), options, unit.settings, unit.generation)
+        stripes = _input_stripes(inputs.files, options)
+        actions, options = plan_actions(stripes, options, unit.settings, unit.generation)
         result = replace(result_of_actions(unit, actions, inputs.files), empty_files=inputs.empty)
         if path is None:
             return result
@@ -165,33 +168,22 @@ def _run_orc(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResult:
     return replace(result, path=path, length=sink.position)
 
 
-def _stripes(inputs: Sequence[OpenInput], options: FileOptions) -> list[InputStripe]:
-    zones = has_timestamps(options.root)
+def _input_stripes(inputs: Sequence[OpenInput], options: FileOptions) -> list[InputStripe]:
     columns = {node.column: node.column for node in options.root.walk()}
     stripes = []
     for index, file in enumerate(inputs):
         for number, stripe in enumerate(file.tail.stripes):
             if stripe.rows:
-                # read even if it will be copied: readers expect no unknown kinds of streams below the result's footer
-                reader = StripeReader(file.source, file.tail, number)
                 is_true = stripe_statistics_are_true(file.tail, number)
-                fact = StripeFacts(
-                    file=index,
-                    number=number,
-                    rows=stripe.rows,
-                    length=stripe.length,
-                    deleted=0,
-                    aborted=0,
-                    timezone=reader.timezone if zones else "UTC",
-                    no_copy=container_difference(file.tail, options, statistics_true=is_true),
-                )
-                stripes.append(InputStripe(file=file, facts=fact, filters=found_filters(reader, columns)))
+                no_copy = container_difference(file.tail, options, statistics_true=is_true)
+                stripes.append(input_stripe(StripeKeys(file, number), options, index, columns, no_copy=no_copy))
     return stripes
 
 
 def _recode(writer: OrcWriter, inputs: Sequence[OpenInput], stripes: Sequence[StripeFacts]) -> None:
-    readers = [StripeReader(inputs[fact.file].source, inputs[fact.file].tail, fact.number) for fact in stripes]
-    rows, timezone = sum(fact.rows for fact in stripes), stripes[0].timezone
+    """Append one stripe of the rows of several."""
+    readers = [inputs[facts.file].stripe(facts.number) for facts in stripes]
+    rows, timezone = sum(facts.rows for facts in stripes), stripes[0].timezone
     for reader in readers:
         reader.prove_rows()
     bounds = group_bounds(rows, writer.options.stride)
@@ -212,7 +204,7 @@ def _run_parquet(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResul
             footers.append(read_footer(source))
     rows = sum(footer.rows for footer in footers)
     result = replace(
-        result_of_actions(unit, (), ()),
+        new_result(unit),
         rows_in=rows,
         rows_out=rows,
         bytes_copied=sum(footer.length for footer in footers),
@@ -230,12 +222,12 @@ def _run_parquet(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResul
 
 
 def _run_bytes(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResult:
-    """Make a file of files whose rows are not read: one copied, or several of text joined."""
+    """Make a file of files whose rows are not read: a single file copied, or text files joined."""
     files = InputFiles(unit.location, data)
     lines = unit.way is JoinWay.LINES
     reason = "text, joined by lines" if lines else unit.reason or "copied as it is"
     result = replace(
-        result_of_actions(unit, (), ()),
+        new_result(unit),
         rows_in=None,
         rows_out=None,
         bytes_copied=sum(file.length for file in unit.inputs),
@@ -261,10 +253,10 @@ def _run_bytes(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResult:
 def join_text(inputs: tuple[DataFile, ...], files: InputFiles, sink: SinkFile) -> None:
     """Append every file. A last line without an end gets one, or the next file's first line would become part of it.
 
-    Compressed files stay as they are; they are inflated to see how they end, which shows whether they are whole, too.
-    Raises CorruptError for a compressed file that is damaged or cut. Source: Hadoop `LineReader` (a line ends at LF, CR
-    or CR LF; the last one of a file needs no end) and the definitions of gzip (RFC 1952, section 2.2: a file is a
-    series of members) and bzip2, whose streams may follow one another.
+    Compressed files are copied as they are. They are inflated to see their last byte, which also shows damage: raises
+    CorruptError for a compressed file that is damaged or cut. Source: Hadoop `LineReader` (a line ends at LF, CR or
+    CR LF; the last line of a file needs no end) and the definitions of gzip (RFC 1952, section 2.2: a file is a series
+    of members) and bzip2, whose streams may follow one another.
     """
     for file in inputs:
         with closing(files.open(file)) as source:
@@ -283,9 +275,9 @@ def join_text(inputs: tuple[DataFile, ...], files: InputFiles, sink: SinkFile) -
 
 
 def _last_inflated(source: SourceFile, stream: Callable[[], Any]) -> bytes:
-    """Return the last byte of all the streams of a file, one after the other. Whatever else follows a stream is damage.
+    """Return the last byte of all streams of a file, one after the other. Other bytes after a stream are damage.
 
-    Streams are inflated in pieces that fit in memory however well they were compressed.
+    Streams are inflated in pieces, which fit in memory at any ratio of compression.
     """
     last, current = b"", None
     for offset in range(0, source.length, _PIECE):

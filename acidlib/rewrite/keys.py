@@ -1,4 +1,4 @@
-"""Row keys in the order of ACID files, and the id columns of a stripe that they come from."""
+"""Row keys in the order of ACID files, and the id columns of a stripe, which hold them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,16 @@ Indices = NDArray[np.int32] | Longs
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Keys:
-    """The keys of n rows: three int64 arrays of length n, ordered in this order of them (Hive OrcRawRecordMerger)."""
+    """The keys of n rows: three int64 arrays of length n, compared in this order of the arrays (OrcRawRecordMerger)."""
 
     write_ids: Longs
     buckets: Longs
     row_ids: Longs
+
+    @property
+    def arrays(self) -> tuple[Longs, Longs, Longs]:
+        """The three arrays, in their order."""
+        return self.write_ids, self.buckets, self.row_ids
 
     def __len__(self) -> int:
         return len(self.write_ids)
@@ -39,49 +44,36 @@ class Keys:
         """Return the keys at a mask, index array or slice."""
         if isinstance(chosen, np.ndarray) and chosen.dtype == np.bool_:
             keep = chosen.astype(np.bool_, copy=False)
-            return Keys(*(filter_values(array, keep) for array in (self.write_ids, self.buckets, self.row_ids)))
-        return Keys(self.write_ids[chosen], self.buckets[chosen], self.row_ids[chosen])
+            return Keys(*(filter_values(array, keep) for array in self.arrays))
+        return Keys(*(array[chosen] for array in self.arrays))
 
     def ascending(self) -> bool:
-        """Return True if the keys ascend strictly."""
-        return bool(_ascending(self.write_ids, self.buckets, self.row_ids))
+        """Return whether the keys ascend strictly."""
+        return bool(_ascending(*self.arrays))
 
     def differ_from_before(self) -> Mask:
-        """Return for each key but the first True if it is another than the one before it."""
-        differ: Mask = (
-            (self.write_ids[1:] != self.write_ids[:-1])
-            | (self.buckets[1:] != self.buckets[:-1])
-            | (self.row_ids[1:] != self.row_ids[:-1])
-        )
+        """Return for each key but the first whether it differs from its predecessor."""
+        write_ids, buckets, row_ids = self.arrays
+        differ: Mask = (write_ids[1:] != write_ids[:-1]) | (buckets[1:] != buckets[:-1]) | (row_ids[1:] != row_ids[:-1])
         return differ
 
     def equals(self, other: Keys) -> bool:
-        """Return True if they are the same keys in the same order."""
-        pairs = zip(
-            (self.write_ids, self.buckets, self.row_ids), (other.write_ids, other.buckets, other.row_ids), strict=True
-        )
-        return all(np.array_equal(one, another) for one, another in pairs)
+        """Return whether both are the same keys in the same order."""
+        return all(map(np.array_equal, self.arrays, other.arrays))
 
     def matches(self, sought: Keys) -> Mask:
-        """Return for each of these rows True if it is in `sought`; both must ascend strictly."""
-        found = np.zeros(len(self), dtype=np.bool_)
+        """Return for each of these rows whether it is in `sought`; both must ascend strictly."""
+        is_match = np.zeros(len(self), dtype=np.bool_)
         if len(self) and len(sought):
-            _match(
-                self.write_ids,
-                self.buckets,
-                self.row_ids,
-                sought.write_ids,
-                sought.buckets,
-                sought.row_ids,
-                found,
-            )
-        return found
+            _match(*self.arrays, *sought.arrays, is_match)
+        return is_match
 
     def between(self, low: Key, high: Key) -> Keys:
-        """Return those of ascending keys that lie in [low, high]."""
-        arrays = (self.write_ids, self.buckets, self.row_ids)
-        start = int(_lower_bound(*arrays, *low))
-        end = int(_lower_bound(*arrays, high[0], high[1], high[2] + 1)) if high[2] < (1 << 63) - 1 else len(self)
+        """Return the keys in [low, high]; these keys must ascend."""
+        start = int(_lower_bound(*self.arrays, *low))
+        end = len(self)
+        if high[2] < (1 << 63) - 1:
+            end = int(_lower_bound(*self.arrays, high[0], high[1], high[2] + 1))
         return self.select(slice(start, max(start, end)))
 
     @staticmethod
@@ -132,18 +124,18 @@ def _lower_bound(w: Longs, b: Longs, r: Longs, kw: int, kb: int, kr: int) -> int
 
 
 def event_order(keys: Keys, current: Longs) -> Indices:
-    """Return the indices of delete events by key, then by currentTransaction from the latest; equal ones stay.
+    """Return the indices of delete events by key, then by currentTransaction from the latest; equal events stay.
 
-    Events come in a few ascending runs, one for each file: they are merged, so that cost and memory stay low.
+    Events come in a few ascending runs, one for each file. Merging these costs little time and memory.
     """
     narrow = len(keys) < 1 << 31
     source: Indices = np.arange(len(keys), dtype=np.int32) if narrow else np.arange(len(keys), dtype=np.int64)
-    return _merge_order(keys.write_ids, keys.buckets, keys.row_ids, current, source, np.empty_like(source))
+    return _merge_order(*keys.arrays, current, source, np.empty_like(source))
 
 
 @kernel
 def gather(values: Longs, order: Indices) -> Longs:  # pragma: no cover - compiled
-    """Return the values that an order names, which is one of indices inside; numpy would widen the indices first."""
+    """Return the values in an order of indices, which must lie inside; numpy would widen the indices first."""
     out = np.empty(len(order), np.int64)
     for i in range(len(order)):
         out[i] = values[order[i]]
@@ -154,7 +146,7 @@ def gather(values: Longs, order: Indices) -> Longs:  # pragma: no cover - compil
 def _merge_order(
     w: Longs, b: Longs, r: Longs, c: Longs, source: Indices, target: Indices
 ) -> Indices:  # pragma: no cover - compiled
-    """Merge neighbouring runs from one array into the other until there is one run; return the array that has it."""
+    """Merge neighbouring runs from one array into the other until a single run is left; return the array with it."""
     n = len(w)
     runs = 1
     for i in range(1, n):
@@ -189,16 +181,16 @@ def _merge_order(
 
 @kernel
 def _follows(w: Longs, b: Longs, r: Longs, c: Longs, i: int, j: int) -> bool:  # pragma: no cover - compiled
-    """Return True if event i has to stand behind event j."""
+    """Return whether event i has to stand behind event j."""
     order = _compare(w[i], b[i], r[i], w[j], b[j], r[j])
     return order > 0 or (order == 0 and c[i] < c[j])
 
 
 @kernel
 def _match(
-    w: Longs, b: Longs, r: Longs, sw: Longs, sb: Longs, sr: Longs, found: Mask
+    w: Longs, b: Longs, r: Longs, sw: Longs, sb: Longs, sr: Longs, is_match: Mask
 ) -> None:  # pragma: no cover - compiled
-    """Note where keys are found, by galloping search: cost follows the smaller of the two, whichever it is."""
+    """Flag the keys that are among the sought ones, by galloping search: cost follows the smaller of the two sets."""
     i, n = 0, len(w)
     for j in range(len(sw)):
         step = 1
@@ -215,7 +207,7 @@ def _match(
         if i >= n:
             return
         if _compare(w[i], b[i], r[i], sw[j], sb[j], sr[j]) == 0:
-            found[i] = True
+            is_match[i] = True
 
 
 OPERATION, WRITE_ID, BUCKET, ROW_ID, CURRENT = 1, 2, 3, 4, 5
@@ -223,7 +215,7 @@ INSERT, DELETE = 0, 2
 
 
 class StripeKeys:
-    """What is known of the keys of one stripe without decoding, and the id columns when they are asked for."""
+    """The keys of a stripe: bounds without decoding where true statistics have them, and the decoded id columns."""
 
     def __init__(self, file: OpenInput, number: int) -> None:
         self.file = file
@@ -231,13 +223,17 @@ class StripeKeys:
         self.rows = file.tail.stripes[number].rows
         self.where = f"stripe {number} of {file.tail.name}"
         self._ids: tuple[Keys, Longs] | None = None
-        # once the id columns were decoded: the first and the last key, and the range of currentTransaction
+        # known once the id columns have been decoded: the first and the last key, and the range of currentTransaction
         self._bounds: tuple[KeyRange, tuple[int, int]] | None = None
         self._rows_proved = False
-        # the ranges of the id columns, where the statistics are there and true
+        # the ranges of the id columns, by true statistics
         self._ranges: IdRanges | None = None
         if file.ranges_true and stripe_statistics_are_true(file.tail, number):
             self._ranges = id_ranges(file.tail.stripe_statistics[number])
+
+    @property
+    def _holds_deletes(self) -> bool:
+        return self.file.file.directory.startswith("delete_delta_")
 
     @property
     def statistics_true(self) -> bool:
@@ -249,22 +245,23 @@ class StripeKeys:
         return self._ids if self._ids is not None else self._load()[0]
 
     def forget(self) -> None:
-        """Give the decoded columns back."""
+        """Free the decoded columns."""
         self._ids = None
 
     def _load(self) -> tuple[tuple[Keys, Longs], tuple[KeyRange, tuple[int, int]]]:
+        """Decode the id columns, or make those of rows without ACID columns; return them with their bounds."""
         keys, current = ids = self._decode() if self.file.acid else self._synthetic()
         bounds = (keys.key(0), keys.key(-1)), (int(current.min()), int(current.max()))
         self._ids, self._bounds = ids, bounds
         return ids, bounds
 
     def _decoded_range(self) -> KeyRange:
-        """Return the first and the last key; the id columns do not stay decoded for that."""
+        """Return the first and the last key; id columns that are decoded for this are freed again."""
         if self._bounds is not None:
             return self._bounds[0]
-        _, (found, _) = self._load()
+        _, (bounds, _) = self._load()
         self.forget()
-        return found
+        return bounds
 
     def _synthetic(self) -> tuple[Keys, Longs]:
         file = self.file.file
@@ -288,20 +285,20 @@ class StripeKeys:
         return Keys(write_ids, buckets, row_ids), current
 
     def _check_operations(self, low: int, high: int) -> None:
-        wanted = DELETE if self.file.file.directory.startswith("delete_delta_") else INSERT
-        if self.rows and (low != wanted or high != wanted):
+        expected = DELETE if self._holds_deletes else INSERT
+        if self.rows and (low != expected or high != expected):
             raise RefusedError(
                 f"Cannot compact {self.where}: it holds events of operation {low} to {high} where only "
-                f"{wanted} belongs; tables written before split update are not supported"
+                f"{expected} belongs; tables written before split update are not supported"
             )
 
     def check(self) -> None:
-        """Raise RefusedError or CorruptError for operations or buckets that do not belong here."""
+        """Raise RefusedError or CorruptError for operations or buckets that do not belong in this file."""
         if self._ranges is not None:
             self._check_operations(*self._ranges[OPERATION - 1])
         else:
             self.ids()
-        if not self.file.file.directory.startswith("delete_delta_"):
+        if not self._holds_deletes:
             others = self.buckets() - {self.file.file.bucket}
             if others:
                 raise CorruptError(
@@ -318,10 +315,10 @@ class StripeKeys:
             # between properties of two codec versions, or of two plain buckets, lie those of others
             if low == high or (low >> 29 and low >> 16 == high >> 16):
                 return frozenset({self._bucket(low)})
-        found = self.ids()[0].buckets
-        if found.min() == found.max():
-            return frozenset({self._bucket(int(found[0]))})
-        return frozenset(self._bucket(int(value)) for value in np.unique(found))
+        properties = self.ids()[0].buckets
+        if properties.min() == properties.max():
+            return frozenset({self._bucket(int(properties[0]))})
+        return frozenset(self._bucket(int(value)) for value in np.unique(properties))
 
     def _bucket(self, value: int) -> int:
         try:
@@ -330,14 +327,14 @@ class StripeKeys:
             raise CorruptError(f"Cannot compact {self.where}: {error}") from None
 
     def known_range(self) -> KeyRange | None:
-        """Return the least parts of all keys together, and the greatest, by true statistics; None without these."""
+        """Return bounds made of the least and the greatest parts of all keys; None without true statistics."""
         if self._ranges is None:
             return None
         write_ids, buckets, row_ids = self._ranges[WRITE_ID - 1 : ROW_ID]
         return (write_ids[0], buckets[0], row_ids[0]), (write_ids[1], buckets[1], row_ids[1])
 
     def key_range(self) -> KeyRange:
-        """Return the range that all keys of the stripe lie in; they ascend, and are decoded without true statistics."""
+        """Return a range that holds all keys of the stripe, which ascend; without true statistics they are decoded."""
         return self.known_range() or (self._bounds or self._load()[1])[0]
 
     def first_key(self) -> Key:
@@ -351,9 +348,9 @@ class StripeKeys:
         return (self._bounds or self._load()[1])[1]
 
     def last_key(self) -> Key:
-        """Return the key of the stripe's last row: decoded before, or the file's own entry, or decoded now.
+        """Return the key of the stripe's last row: decoded before, or of the file's key index, or decoded now.
 
-        An entry counts where the file has one per stripe and it agrees with true statistics.
+        A key-index entry counts where the file has one for each stripe and it agrees with true statistics.
         """
         entries = self.file.key_index
         if self._bounds is None and self._ranges is not None and entries is not None:
@@ -365,15 +362,15 @@ class StripeKeys:
 
 
 def aborted_rows(stripe: StripeKeys, write_ids: ValidWriteIdList) -> Mask | None:
-    """Return for each row True if an aborted id wrote it, or None when none was.
+    """Return for each row whether an aborted write id wrote it; None where no row is aborted.
 
     Raises CorruptError for a row whose write id is above the high-water mark: such a directory is no input.
     """
     low, high = stripe.current_range()
     if high > write_ids.high_water_mark:
         raise CorruptError(
-            f"Cannot compact stripe {stripe.number} of {stripe.file.tail.name}: it holds write id {high}, "
-            f"above the high-water mark {write_ids.high_water_mark}"
+            f"Cannot compact {stripe.where}: it holds write id {high}, above the high-water mark "
+            f"{write_ids.high_water_mark}"
         )
     aborted = write_ids.aborted_ids
     suspects = aborted[bisect_left(aborted, low) : bisect_right(aborted, high)]

@@ -1,4 +1,4 @@
-"""A result file beside its rows, in the order of its making: options, bloom filters, figures, the file."""
+"""A result file but for its rows: options, input stripes, bloom filters, figures, the file."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from acidlib.orc.writer import FileOptions
 from acidlib.planning.units import plan_stripes
 from acidlib.points import Point, reach
 from acidlib.rewrite.inputs import OpenInput
+from acidlib.rewrite.keys import StripeKeys
 
 _T = TypeVar("_T")
 _CODECS = frozenset({Compression.NONE, Compression.ZLIB, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD})
@@ -37,11 +38,11 @@ _BLOCKS_OF_A_COLUMN, _LEAST_ESTIMATE, _MOST_ESTIMATE = 20, 4 << 10, 256 << 10
 def file_options(
     root: TypeNode, tails: Sequence[Tail], generation: Generation, settings: RewriteSettings
 ) -> FileOptions:
-    """Return the result's options: codec and stride of most input bytes, the largest block, the lowest Java version.
+    """Return the result's options: codec, stride and calendar of most input bytes, largest block, lowest Java version.
 
-    So as few stripes as possible have to be recoded; but a codec, stride or size of blocks that is stated in the
-    settings wins over what the inputs have. Files without a row index do not count for the codec: Hive 3.1's minor
-    compaction writes such, uncompressed, whatever the table says. The calendar is that of most bytes too.
+    With these as few stripes as possible have to be recoded; but a codec, stride or block size that the settings state
+    wins over the inputs'. Files without a row index do not count for the codec: Hive 3.1's minor compaction writes such
+    files uncompressed, even if the table has a codec.
     """
     indexed = [tail for tail in tails if tail.stride > 0]
     stated = settings.stated
@@ -71,11 +72,11 @@ def file_options(
 
 
 def _block_size(root: TypeNode, inputs: Sequence[int], settings: RewriteSettings) -> int:
-    """Return the bytes of the result's blocks: the most that an input has, unless less is stated.
+    """Return the bytes of the result's blocks: the most that an input has, unless the settings state a smaller size.
 
-    Where no input has any, and for a stated size, it is what Java's writer takes (`WriterImpl.getEstimatedBufferSize`):
-    a reader holds a block of each stream, so a stripe is to have room for twenty of each column. Inputs that keep to
-    what is stated may have larger blocks than that, and are copied.
+    Where no input has any, and for a stated size, it is the one of Java's writer (`WriterImpl.getEstimatedBufferSize`):
+    a reader holds a block of each stream, so a stripe has room for twenty of each column. Inputs within the stated size
+    may have larger blocks than that, and are copied.
     """
     size = settings.block_bytes
     if not settings.block_enforced:
@@ -87,7 +88,7 @@ def _block_size(root: TypeNode, inputs: Sequence[int], settings: RewriteSettings
 
 
 def _most_bytes(sizes: Iterable[tuple[_T, int]], other: _T) -> _T:
-    """Return the value that goes with the largest sum of sizes; without any, the other one."""
+    """Return the value with the largest sum of sizes, or `other` where there is none."""
     totals: Counter[_T] = Counter()
     for value, size in sizes:
         totals[value] += size
@@ -95,36 +96,76 @@ def _most_bytes(sizes: Iterable[tuple[_T, int]], other: _T) -> _T:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundFilter:
-    """A bloom filter of an input stripe: the column there, and whether readers may go by it under the result's footer.
+class InputFilter:
+    """A bloom filter of an input stripe: its column in the file, and whether it is safe under the result's footer.
 
-    They may not by those of ORC's C++ writer: they lack values, of numbers in releases up to 1.7.0, which readers
-    recognise by a footer that the result does not have (RecordReaderImpl.hasBadBloomFilters), and of TINYINT in all up
-    to 2.3. Nor by the old kind BLOOM_FILTER beside BLOOM_FILTER_UTF8 in other stripes.
+    Filters of ORC's C++ writer are not: they lack values, of numbers in releases up to 1.7.0, which readers recognise
+    by a footer that the result does not have (RecordReaderImpl.hasBadBloomFilters), and of TINYINT in all up to 2.3.
+    Nor is the old kind BLOOM_FILTER beside BLOOM_FILTER_UTF8 in other stripes.
     """
 
     column: int
-    good: bool
+    safe: bool
 
 
-Filters = Mapping[int, FoundFilter | None]
+Filters = Mapping[int, InputFilter | None]
 """The filter of each column of the result that a stripe's file has; None where the stripe has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputStripe:
-    """An input stripe: the open file it lies in, what planning knows of it, and its filters by the result's columns."""
+    """An input stripe: its keys and open file, the facts for planning, and its filters by the result's columns."""
 
-    file: OpenInput
+    keys: StripeKeys
     facts: StripeFacts
     filters: Filters = field(default_factory=dict)
 
+    @property
+    def file(self) -> OpenInput:
+        """The open file that it lies in."""
+        return self.keys.file
 
-def found_filters(reader: StripeReader, columns: Mapping[int, int]) -> Filters:
-    """Return the filters of a stripe; `columns`: the result's of each one there."""
+
+def input_stripe(
+    keys: StripeKeys,
+    options: FileOptions,
+    index: int,
+    columns: Mapping[int, int],
+    *,
+    no_copy: str | None,
+    changes: str | None = None,
+    deleted: int = 0,
+    aborted: int = 0,
+) -> InputStripe:
+    """Return a stripe with the facts for planning.
+
+    index    number of its file among the inputs of the unit
+    columns  the result's column for each column of the file that the result takes with its bloom filters
+    changes  of the columns of a copy, as words for people
+    deleted, aborted  numbers of rows to drop
+    """
+    # read even if it will be copied: readers expect no unknown kinds of streams below the result's footer
+    reader = keys.file.stripe(keys.number)
+    has_timestamps = any(node.kind is Kind.TIMESTAMP for node in options.root.walk())
+    facts = StripeFacts(
+        file=index,
+        number=keys.number,
+        rows=keys.rows,
+        length=reader.stripe.length,
+        deleted=deleted,
+        aborted=aborted,
+        timezone=reader.timezone if has_timestamps else "UTC",
+        no_copy=no_copy,
+        column_changes=changes,
+    )
+    return InputStripe(keys=keys, facts=facts, filters=input_filters(reader, columns))
+
+
+def input_filters(reader: StripeReader, columns: Mapping[int, int]) -> Filters:
+    """Return the filters of a stripe; `columns` as for `input_stripe`."""
     trusted, kinds = reader.tail.writer != CPP_WRITER, reader.bloom_filters()
     return {
-        result: FoundFilter(column, trusted and kinds[column] is StreamKind.BLOOM_FILTER_UTF8)
+        result: InputFilter(column, trusted and kinds[column] is StreamKind.BLOOM_FILTER_UTF8)
         if column in kinds
         else None
         for column, result in columns.items()
@@ -134,7 +175,7 @@ def found_filters(reader: StripeReader, columns: Mapping[int, int]) -> Filters:
 def plan_actions(
     stripes: Sequence[InputStripe], options: FileOptions, settings: RewriteSettings, generation: Generation
 ) -> tuple[tuple[StripeAction, ...], FileOptions]:
-    """Return what becomes of the stripes, and the result's options with the sizes of its bloom filters."""
+    """Return the actions on the stripes, and the result's options with the sizes of its bloom filters."""
     facts, filtered = plan_filters(stripes, options.root, settings)
     actions = plan_stripes(facts, settings)
     return actions, replace(options, filters=filter_sizes(stripes, filtered, actions, options, generation, settings))
@@ -145,33 +186,31 @@ def plan_filters(
 ) -> tuple[tuple[StripeFacts, ...], frozenset[int]]:
     """Return the facts of the stripes, with a lack of filters as a reason against copying, and columns with filters.
 
-    A column of the result has filters when it has some, of whatever kind, in any of the stripes, or when the settings
-    name it. `root`: the result's type tree.
+    A column of the result has filters when any of the stripes has some of it, of any kind, or when the settings name
+    it. `root`: the result's type tree.
 
-    All stripes of a file have filters of the same columns, be they copied or recoded. Readers with Java's ORC 1.5 (Hive
-    3.1) go by the filter of the stripe before where a stripe has none, and lose rows or fail by that; later ones take
-    no notice of the statistics there (RecordReaderUtils.planIndexReading, SargApplier.pickRowGroups).
+    All stripes of a file have filters of the same columns, be they copied or recoded. Where a stripe has none, readers
+    with Java's ORC 1.5 (Hive 3.1) use the filter of the stripe before it, and lose rows or fail by that; later ones
+    ignore the statistics there (RecordReaderUtils.planIndexReading, SargApplier.pickRowGroups).
     """
-    wanted = named_columns(root, settings.bloom_columns).union(
-        column for stripe in stripes for column, found in stripe.filters.items() if found is not None
+    filtered = named_columns(root, settings.bloom_columns).union(
+        column for stripe in stripes for column, own in stripe.filters.items() if own is not None
     )
     planned = []
     for stripe in stripes:
         facts = stripe.facts
         # columns that its file does not have are added to a copy, with filters
-        lacking = [
-            column for column, found in stripe.filters.items() if column in wanted and not (found and found.good)
-        ]
+        lacking = [column for column, own in stripe.filters.items() if column in filtered and not (own and own.safe)]
         if facts.no_copy is None and lacking:
             column = min(lacking)
-            what = "no" if stripe.filters[column] is None else "an unsafe"
-            facts = replace(facts, no_copy=f"{what} bloom filter of column {_name(root, column)}")
+            fault = "no" if stripe.filters[column] is None else "an unsafe"
+            facts = replace(facts, no_copy=f"{fault} bloom filter of column {_name(root, column)}")
         planned.append(facts)
-    return tuple(planned), wanted
+    return tuple(planned), filtered
 
 
 def _name(root: TypeNode, column: int) -> str:
-    """Return what a user calls the column, or the one around it."""
+    """Return the name of the column for users, or of the column around it."""
     for parent in (row_struct(root), root):
         for name, child in zip(parent.field_names, parent.children, strict=True):
             if child.column <= column < child.column + child.columns:
@@ -180,10 +219,9 @@ def _name(root: TypeNode, column: int) -> str:
 
 
 def named_columns(root: TypeNode, names: str) -> frozenset[int]:
-    """Return the columns that `orc.bloom.filter.columns` means, with all below them (OrcUtils.includeColumns).
+    """Return the columns that `orc.bloom.filter.columns` names, with all below them (OrcUtils.includeColumns).
 
-    Names are of the fields of the row, whatever their case; `a.b` is a field of the struct `a`. Unknown ones count for
-    nothing.
+    Names are of the fields of the row, in any case; `a.b` is a field of the struct `a`. Unknown names are ignored.
     """
     if names == "*":
         return frozenset(node.column for node in root.walk())
@@ -214,8 +252,9 @@ def filter_sizes(
 ) -> dict[int, FilterSize]:
     """Return the size of the filters of each column for the result's row groups; empty where no column is encoded.
 
-    By the settings' share of false positives; without one as in the first stripe of the same stride that has filters
-    of the column, else by the default of Hive. Raises CorruptError for filters that cannot be read.
+    It follows from the settings' share of false positives. Without one it is the size in the first stripe of the same
+    stride that has filters of the column, else the one by Hive's default share. Raises CorruptError for filters that
+    cannot be read.
     """
     if not columns or all(action.copy and action.stripes[0].column_changes is None for action in actions):
         return {}
@@ -223,10 +262,10 @@ def filter_sizes(
     default = filter_size(stride, settings.bloom_fpp or _FALSE_POSITIVES[generation])
     sizes: dict[int, FilterSize] = {}
     for stripe in stripes if settings.bloom_fpp is None else ():
-        missing = {column: found for column, found in stripe.filters.items() if found and column not in sizes}
+        missing = {column: own for column, own in stripe.filters.items() if own and column not in sizes}
         if missing and stripe.file.tail.stride == stride:
             reader = stripe.file.stripe(stripe.facts.number)
-            read = ((column, size_of(reader.bloom_filter_index(f.column), stride)) for column, f in missing.items())
+            read = ((column, size_of(reader.bloom_filter_index(own.column), stride)) for column, own in missing.items())
             sizes |= {column: size for column, size in read if size is not None}
     return {column: sizes.get(column, default) for column in columns}
 
@@ -237,18 +276,20 @@ def row_counts(actions: Iterable[StripeAction]) -> tuple[int, int, int]:
     return sum(fact.rows for fact in facts), sum(fact.deleted for fact in facts), sum(fact.aborted for fact in facts)
 
 
+def new_result(unit: Unit | JoinUnit) -> UnitResult:
+    """Return the result of a unit without a file, rows or events."""
+    return UnitResult(
+        directory=unit.directory, file_name=unit.file_name, bucket=unit.bucket, is_delete=False, path=None, length=0
+    )
+
+
 def result_of_actions(unit: Unit | JoinUnit, actions: Sequence[StripeAction], files: Sequence[OpenInput]) -> UnitResult:
     """Return the result of a unit of rows as far as it follows from its actions, whose stripes lie in `files`."""
     rows, deleted, aborted = row_counts(actions)
     copied = [action for action in actions if action.copy]
     rewritten = [action for action in actions if not action.copy]
-    return UnitResult(
-        directory=unit.directory,
-        file_name=unit.file_name,
-        bucket=unit.bucket,
-        is_delete=False,
-        path=None,
-        length=0,
+    return replace(
+        new_result(unit),
         rows_in=rows,
         rows_deleted=deleted,
         rows_aborted=aborted,
@@ -257,11 +298,11 @@ def result_of_actions(unit: Unit | JoinUnit, actions: Sequence[StripeAction], fi
         bytes_rewritten=sum(action.length for action in rewritten),
         stripes_copied=len(copied),
         stripes_rewritten=sum(len(action.stripes) for action in rewritten),
-        actions=tuple(_shown(action, files) for action in actions),
+        actions=tuple(_planned_action(action, files) for action in actions),
     )
 
 
-def _shown(action: StripeAction, files: Sequence[OpenInput]) -> PlannedAction:
+def _planned_action(action: StripeAction, files: Sequence[OpenInput]) -> PlannedAction:
     first = action.stripes[0]
     rows, deleted, aborted = row_counts([action])
     return PlannedAction(
@@ -279,7 +320,10 @@ def _shown(action: StripeAction, files: Sequence[OpenInput]) -> PlannedAction:
 
 @contextmanager
 def new_file(data: DataFiles, path: str, *, durable: bool = True) -> Iterator[SinkFile]:
-    """Create a data file, removed when the block raises; else durable, unless it lasts only until another is made."""
+    """Create a data file; it is removed when the block raises, else closed.
+
+    durable  False for a file that lasts only until another is made of it
+    """
     file = data.create(path)
     reach(Point.CREATED)
     with removed_on_error(file):

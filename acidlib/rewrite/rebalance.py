@@ -1,14 +1,13 @@
-"""A rebalance: the rows of a place as runs, how they are shared out among buckets, and one bucket file of them.
+"""A rebalance: the rows of a place as runs, their distribution among buckets, and one bucket file of them.
 
-A run are neighbours in one stripe that have write id and bucket property in common. All rows of one such pair lie in
-one bucket, so that the order of all rows of all buckets, which is that of their ids, is an order of whole runs: what is
-planned needs no single row.
+A run is a sequence of neighbours in a stripe with the same write id and bucket property. All rows of such a pair lie
+in one bucket, so that the order of all rows of all buckets, which is that of their ids, is an order of whole runs.
+Planning looks at no single row.
 
-A bucket file has rows of any buckets, in the order of all, under ids that are counted anew. Where a whole stripe comes
-together its columns are copied, and only its ids are written. Else the rows that are meant are chosen from the stripes
-they lie in, and joined in their order, encoded as they are in any other rewritten stripe. Source of the new ids: Hive 4
-`CompactionQueryBuilderForRebalance`: the write id stays, the transaction that wrote the row is that of its write id,
-bucket and row id are new.
+A bucket file has rows of any buckets, in the order of all, under newly counted ids. Where it takes a whole stripe the
+columns are copied, and only the ids are written. Else its rows are chosen from their stripes and joined in their order,
+encoded as in any other rewritten stripe. Source of the new ids: Hive 4 `CompactionQueryBuilderForRebalance`: the write
+id stays, the row's transaction becomes that of its write id, bucket and row id are new.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from acidlib.orc.writer import FileOptions
 from acidlib.points import Point, reach
 from acidlib.rewrite.bucket import (
     AlignedFile,
-    RowStripe,
+    Ids,
     bucket_file,
     check_calendar,
     container_difference,
@@ -42,18 +41,15 @@ from acidlib.rewrite.bucket import (
     open_rows,
     planned_inputs,
     planned_result,
-    planned_stripe,
+    result_columns,
     result_row,
     row_masks,
 )
 from acidlib.rewrite.deletes import read_deletes
 from acidlib.rewrite.inputs import InputFiles, OpenInput, open_inputs
 from acidlib.rewrite.keys import Keys, StripeKeys
-from acidlib.rewrite.output import file_options, plan_actions, result_of_actions, row_counts
+from acidlib.rewrite.output import InputStripe, file_options, input_stripe, plan_actions, result_of_actions, row_counts
 from acidlib.rewrite.recode import KeptRows, may_be_spliced
-
-_StripeName = tuple[int, int]
-"""The number of an open file and of a stripe in it."""
 
 Runs = NDArray[np.void]
 _FIELDS = (
@@ -64,27 +60,21 @@ _FIELDS = (
 RUN = np.dtype([(name, np.int64) for name in _FIELDS])
 """A run.
 
-source, file, stripe  of which bucket, which of its files with rows, and which stripe of that, by their numbers
-first, rows           the first row in the stripe, and how many
-write_id, bucket      what the rows have in common
+source, file, stripe  numbers of its bucket, of a file with rows among those of the bucket, of a stripe in that file
+first, rows           number of the first row in the stripe, and number of rows
+write_id, bucket      write id and bucket property of its rows
 first_id, last_id     the lowest and the highest row id
-live                  rows that are neither deleted nor aborted
-live_from, live_to    which of these are meant: all or, at the edges of a bucket of the result, a part of them
+live                  number of rows that are neither deleted nor aborted
+live_from, live_to    the live rows that go into the bucket of the result: all or, at the edges of that, a part
 """
-
-
-def _taken(runs: Runs) -> NDArray[Any]:
-    """Return how many rows of each run are meant."""
-    taken: NDArray[Any] = runs["live_to"] - runs["live_from"]
-    return taken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceBucket:
-    """What a bucket holds before a rebalance.
+    """The contents of a bucket before a rebalance.
 
     inputs   its files with rows, by the numbers that runs have for them
-    planned  what is known of the files and delete events that were read
+    planned  counts of the files and delete events that were read, and notes
     """
 
     unit: Unit
@@ -94,14 +84,14 @@ class SourceBucket:
 
 
 def find_runs(unit: Unit, source: int, data: DataFiles) -> SourceBucket:
-    """Find the runs of a bucket, in the order of its files; `source` is its number among those of its place.
+    """Return the runs of a bucket, in the order of its files; `source` is its number among those of its place.
 
-    RefusedError or CorruptError for what cannot be rewritten.
+    Raises RefusedError or CorruptError for rows that cannot be rewritten.
     """
     files = InputFiles(unit.location, data)
     events = delete_events(unit, files)
     deleted = events.deleted_keys()
-    found = [np.zeros(0, dtype=RUN)]
+    every = [np.zeros(0, dtype=RUN)]
     with open_rows(unit, files) as inputs:
         for number, file in enumerate(inputs.files):
             for stripe, facts in enumerate(file.tail.stripes):
@@ -111,17 +101,17 @@ def find_runs(unit: Unit, source: int, data: DataFiles) -> SourceBucket:
                     runs = _runs_of(keys, deleted, unit.write_ids)
                     keys.forget()
                     runs["source"], runs["file"], runs["stripe"] = source, number, stripe
-                    found.append(runs)
+                    every.append(runs)
         planned = planned_result(unit, inputs, (), events)
-    return SourceBucket(unit=unit, inputs=inputs.aligned(), runs=np.concatenate(found), planned=planned)
+    return SourceBucket(unit=unit, inputs=inputs.aligned(), runs=np.concatenate(every), planned=planned)
 
 
 def _runs_of(keys: StripeKeys, deleted: Keys, write_ids: ValidWriteIdList) -> Runs:
     """Return the runs of a stripe."""
     deleted_rows, aborted = row_masks(keys, deleted, write_ids)
-    known = keys.known_range()
-    if known is not None and known[0][:2] == known[1][:2] and deleted_rows is None and aborted is None:
-        low, high = known
+    bounds = keys.known_range()
+    if bounds is not None and bounds[0][:2] == bounds[1][:2] and deleted_rows is None and aborted is None:
+        low, high = bounds
         return np.array([(0, 0, 0, 0, keys.rows, *low, high[2], keys.rows, 0, 0)], dtype=RUN)
     ids, _ = keys.ids()
     if not ids.ascending():
@@ -142,13 +132,13 @@ def _runs_of(keys: StripeKeys, deleted: Keys, write_ids: ValidWriteIdList) -> Ru
 class RebalanceUnit:
     """One bucket file of a rebalance to make, from rows of any buckets.
 
-    unit       of the result: its inputs are those that it has rows of
-    inputs     the same, by the numbers that the runs have for them
-    deletes    for each bucket of theirs the files that may hold delete events of it
-    runs       in the order in which their rows are to stand; `file` is a number among `inputs` alone
-    first_row  row id of the first row; from there on they are counted
+    unit       of the result; its inputs are the files of its rows
+    inputs     the same files, by the numbers that the runs have for them
+    deletes    for each bucket of the inputs the files that may hold its delete events
+    runs       in the order of their rows in the result; `file` is a number among `inputs` alone
+    first_row  row id of the first row, from which row ids are counted on
     length     input bytes, about
-    found      of the buckets before, what one unit tells for all of them
+    sources    counts and notes of all buckets before, which one unit reports for the others too
     """
 
     unit: Unit
@@ -157,7 +147,7 @@ class RebalanceUnit:
     runs: Runs
     first_row: int
     length: int
-    found: tuple[UnitResult, ...] = ()
+    sources: tuple[UnitResult, ...] = ()
 
     @property
     def location(self) -> Location:
@@ -175,10 +165,10 @@ class RebalanceUnit:
         return self.unit.file_name
 
     def ids(self, start: int, rows: int) -> tuple[Keys, Longs]:
-        """Return keys and currentTransaction of so many rows of the result, from one on."""
-        ends = np.cumsum(_taken(self.runs))
-        taken = np.diff(np.clip(ends, start, start + rows), prepend=start)
-        write_ids = np.repeat(self.runs["write_id"], taken)
+        """Return keys and currentTransaction of a number of rows of the result, from the row `start` on."""
+        ends = np.cumsum(self.runs["live_to"] - self.runs["live_from"])
+        counts = np.diff(np.clip(ends, start, start + rows), prepend=start)
+        write_ids = np.repeat(self.runs["write_id"], counts)
         keys = Keys.sequence(0, encode_bucket(self.unit.bucket), self.first_row + start, rows)
         return replace(keys, write_ids=write_ids), write_ids
 
@@ -186,9 +176,9 @@ class RebalanceUnit:
 def distribute_rows(sources: Sequence[SourceBucket], buckets: int, *, directory: str) -> tuple[RebalanceUnit, ...]:
     """Return the buckets of the result; none where no row is left.
 
-    All rows are counted by write id, bucket property and row id, and each bucket gets as many of them, in that order,
-    as the number of all by the number of `buckets`, rounded up (Hive 4 `CompactionQueryBuilderForRebalance`); the last
-    ones may get fewer, or none. CorruptError where the rows of two stripes interleave, or have the same ids.
+    Rows are dealt in the order of write id, bucket property and row id. Each bucket gets the number of all rows by the
+    number of `buckets`, rounded up (Hive 4 `CompactionQueryBuilderForRebalance`); the last ones may get fewer, or none.
+    Raises CorruptError where the rows of two stripes interleave, or have the same ids.
     """
     if not 0 < buckets <= MAX_BUCKET + 1:
         raise RefusedError(
@@ -201,53 +191,52 @@ def distribute_rows(sources: Sequence[SourceBucket], buckets: int, *, directory:
     rows = int(ends[-1]) if len(ends) else 0
     if not rows:
         return ()
-    each = -(-rows // buckets)
-    firsts = np.arange(0, rows, each, dtype=np.int64)
-    # runs without live rows go with those before them, so that each is in one bucket
+    share = -(-rows // buckets)
+    firsts = np.arange(0, rows, share, dtype=np.int64)
+    # a run without live rows goes with the run before it, so that it is in one bucket
     lows = np.searchsorted(ends, firsts, side="right")
     lows[0] = 0
-    made = []
+    units = []
     for number, (first, low) in enumerate(zip(firsts, lows, strict=True)):
-        end, high = min(int(first) + each, rows), len(runs)
+        end, high = min(int(first) + share, rows), len(runs)
         if number + 1 < len(lows):
             high = int(lows[number + 1])
             high += int(starts[high] < end)
-        mine = runs[low:high].copy()
-        mine["live_from"] = np.clip(first - starts[low:high], 0, mine["live"])
-        mine["live_to"] = np.clip(end - starts[low:high], 0, mine["live"])
-        made.append(_unit(sources, number, directory, mine, int(first)))
-    return (replace(made[0], found=tuple(source.planned for source in sources)), *made[1:])
+        own = runs[low:high].copy()
+        own["live_from"] = np.clip(first - starts[low:high], 0, own["live"])
+        own["live_to"] = np.clip(end - starts[low:high], 0, own["live"])
+        units.append(_unit(sources, number, directory, own, int(first)))
+    return (replace(units[0], sources=tuple(source.planned for source in sources)), *units[1:])
 
 
 def _in_order(sources: Sequence[SourceBucket]) -> Runs:
+    """Return the runs of all buckets in the order of their ids."""
     runs = np.concatenate([source.runs for source in sources])
     runs = runs[np.lexsort((runs["first_id"], runs["bucket"], runs["write_id"]))]
     before, after = runs[:-1], runs[1:]
     same = (before["write_id"] == after["write_id"]) & (before["bucket"] == after["bucket"])
     wrong = np.flatnonzero(same & (after["first_id"] <= before["last_id"]))
     if len(wrong):
-        one, other = (_where(sources, runs[int(wrong[0]) + step]) for step in (0, 1))
-        raise CorruptError(f"Cannot rebalance {other}: its row ids interleave with those of {one}")
+        stripes = []
+        for run in runs[int(wrong[0]) :][:2]:
+            source = sources[int(run["source"])]
+            file, _ = source.inputs[int(run["file"])]
+            stripes.append(f"stripe {run['stripe']} of {source.unit.location}/{file.path}")
+        raise CorruptError(f"Cannot rebalance {stripes[1]}: its row ids interleave with those of {stripes[0]}")
     return runs
 
 
-def _where(sources: Sequence[SourceBucket], run: Any) -> str:
-    source = sources[int(run["source"])]
-    file, _ = source.inputs[int(run["file"])]
-    return f"stripe {run['stripe']} of {source.unit.location}/{file.path}"
-
-
 def _unit(sources: Sequence[SourceBucket], bucket: int, directory: str, runs: Runs, first_row: int) -> RebalanceUnit:
-    """Return the unit of a bucket of the result; the runs get the numbers that its inputs have there."""
+    """Return the unit of a bucket of the result; write the numbers of its inputs into the runs."""
     pairs, numbers = np.unique(np.stack((runs["source"], runs["file"]), axis=1), axis=0, return_inverse=True)
     runs["file"] = numbers.reshape(-1)
-    taken = _taken(runs)
+    rows = runs["live_to"] - runs["live_from"]
     inputs, length = [], 0
     for number, (source, file) in enumerate(pairs.tolist()):
         inputs.append(sources[source].inputs[file])
         before = sources[source].runs
         live = int(before["live"][before["file"] == file].sum())
-        length += inputs[-1][0].length * int(taken[runs["file"] == number].sum()) // max(1, live)
+        length += inputs[-1][0].length * int(rows[runs["file"] == number].sum()) // max(1, live)
     used = dict.fromkeys(source for source, _ in pairs.tolist())
     unit = replace(
         sources[0].unit,
@@ -267,26 +256,25 @@ def _unit(sources: Sequence[SourceBucket], bucket: int, directory: str, runs: Ru
     )
 
 
-def run_rebalance(made: RebalanceUnit, data: DataFiles, path: str | None) -> UnitResult:
+def run_rebalance(rebalanced: RebalanceUnit, data: DataFiles, path: str | None) -> UnitResult:
     """Make the file at `path`, which must not exist; with `path` None only plan it. Raises as `run_unit` does."""
-    start, unit = perf_counter(), made.unit
+    start, unit = perf_counter(), rebalanced.unit
     files = InputFiles(unit.location, data)
-    with planned_inputs(dict(enumerate(made.inputs)), files) as inputs:
-        options = file_options(
-            acid_tree(result_row(unit, files)), [file.tail for file in inputs.values()], unit.generation, unit.settings
-        )
-        chosen = _ChosenRows(made, inputs, _deleted_near(made, inputs, files), options)
+    with planned_inputs(dict(enumerate(rebalanced.inputs)), files) as inputs:
+        tails = [file.tail for file in inputs.values()]
+        options = file_options(acid_tree(result_row(unit, files)), tails, unit.generation, unit.settings)
+        chosen = _ChosenRows(rebalanced, inputs, _deleted_near(rebalanced, inputs, files), options)
         spans = chosen.spans()
         actions, options = plan_actions(spans, options, unit.settings, unit.generation)
         result = replace(
             result_of_actions(unit, actions, list(inputs.values())),
-            events_in=sum(one.events_in for one in made.found),
-            events_aborted=sum(one.events_aborted for one in made.found),
-            duplicate_events=sum(one.duplicate_events for one in made.found),
-            empty_files=tuple(dict.fromkeys(path for one in made.found for path in one.empty_files)),
-            notes=tuple(dict.fromkeys(note for one in made.found for note in one.notes)),
+            events_in=sum(source.events_in for source in rebalanced.sources),
+            events_aborted=sum(source.events_aborted for source in rebalanced.sources),
+            duplicate_events=sum(source.duplicate_events for source in rebalanced.sources),
+            empty_files=tuple(dict.fromkeys(file for source in rebalanced.sources for file in source.empty_files)),
+            notes=tuple(dict.fromkeys(note for source in rebalanced.sources for note in source.notes)),
         )
-        dealt = int(_taken(made.runs).sum())
+        dealt = int((rebalanced.runs["live_to"] - rebalanced.runs["live_from"]).sum())
         if result.rows_out != dealt:
             raise CorruptError(
                 f"Cannot publish {unit.directory}/{unit.file_name}: {result.rows_out} rows were planned of "
@@ -294,14 +282,14 @@ def run_rebalance(made: RebalanceUnit, data: DataFiles, path: str | None) -> Uni
             )
         if path is None:
             return replace(result, seconds=perf_counter() - start)
-        by_place = {(span.facts.file, span.facts.number, span.facts.first): span for span in spans if span.facts.kept}
-        with bucket_file(data, path, unit, options, row_counts(actions), expected=made.ids) as bucket:
+        by_start = {(span.facts.file, span.facts.number, span.facts.first): span for span in spans if span.facts.kept}
+        with bucket_file(data, path, unit, options, row_counts(actions), expected=rebalanced.ids) as bucket:
             row = 0
             for action in actions:
-                places = ((facts.file, facts.number, facts.first) for facts in action.stripes if facts.kept)
-                members = [by_place[place] for place in places]
+                kept = (facts for facts in action.stripes if facts.kept)
+                members = [by_start[facts.file, facts.number, facts.first] for facts in kept]
                 rows = sum(span.facts.kept for span in members)
-                ids = made.ids(row, rows)
+                ids = rebalanced.ids(row, rows)
                 row += rows
                 if action.copy:
                     bucket.copy(members[0], ids)
@@ -313,59 +301,65 @@ def run_rebalance(made: RebalanceUnit, data: DataFiles, path: str | None) -> Uni
     return replace(result, path=path, length=bucket.length, seconds=perf_counter() - start)
 
 
-def _deleted_near(made: RebalanceUnit, inputs: Mapping[int, OpenInput], files: InputFiles) -> dict[int, Keys]:
+def _deleted_near(rebalanced: RebalanceUnit, inputs: Mapping[int, OpenInput], files: InputFiles) -> dict[int, Keys]:
     """Return the deleted rows of each bucket, at least those in the stripes that are read."""
-    stripes = [StripeKeys(inputs[file], stripe) for file, stripe in np.unique(made.runs[["file", "stripe"]]).tolist()]
-    found = {}
-    for bucket, deletes in made.deletes.items():
+    names = np.unique(rebalanced.runs[["file", "stripe"]]).tolist()
+    stripes = [StripeKeys(inputs[file], stripe) for file, stripe in names]
+    deleted = {}
+    for bucket, deletes in rebalanced.deletes.items():
         near = [stripe.key_range() for stripe in stripes if deletes and stripe.file.file.bucket == bucket]
         with open_inputs(deletes, files) as opened:
-            found[bucket] = read_deletes(opened, bucket, made.unit.write_ids, near).deleted_keys()
-    return found
+            deleted[bucket] = read_deletes(opened, bucket, rebalanced.unit.write_ids, near).deleted_keys()
+    return deleted
+
+
+_StripeName = tuple[int, int]
+"""The number of an open file and of a stripe in it."""
 
 
 class _ChosenRows:
-    """The rows of input stripes that a bucket of the result has."""
+    """The rows of input stripes that go into a bucket of the result."""
 
     def __init__(
         self,
-        made: RebalanceUnit,
+        rebalanced: RebalanceUnit,
         inputs: Mapping[int, OpenInput],
         deleted: Mapping[int, Keys],
         options: FileOptions,
     ) -> None:
         """`deleted`: the deleted rows of each bucket."""
-        self._made, self._inputs, self._deleted, self._options = made, inputs, deleted, options
-        self._stripes: dict[_StripeName, RowStripe] = {}
-        # which rows of a stripe stay, None where all do; and which are aborted, None where none is
+        self._unit, self._inputs, self._deleted, self._options = rebalanced, inputs, deleted, options
+        self._stripes: dict[_StripeName, InputStripe] = {}
+        # of each stripe the rows that stay, None where all do; and the aborted rows, None where there are none
         self._masks: dict[_StripeName, tuple[Mask | None, Mask | None]] = {}
 
-    def spans(self) -> list[RowStripe]:
-        """Return the rows in their order: of neighbours that stand together in a stripe, too, as parts of stripes."""
-        found: list[tuple[_StripeName, int, int, int]] = []
-        for run in self._made.runs:
+    def spans(self) -> list[InputStripe]:
+        """Return the rows in their order as parts of stripes; neighbouring runs of a stripe are in one part."""
+        ranges: list[tuple[_StripeName, int, int, int]] = []
+        for run in self._unit.runs:
             name = int(run["file"]), int(run["stripe"])
             if name not in self._stripes:
-                keys, (_, alignment) = StripeKeys(self._inputs[name[0]], name[1]), self._made.inputs[name[0]]
-                check_calendar(keys, alignment, self._options)
+                keys = StripeKeys(self._inputs[name[0]], name[1])
+                check_calendar(keys, self._options)
                 no_copy: str | None = "columns that cannot be copied as they are"
-                if may_be_spliced(keys, alignment):
+                if may_be_spliced(keys):
                     no_copy = container_difference(keys.file.tail, self._options, statistics_true=True)
-                self._stripes[name] = planned_stripe(
-                    keys, alignment, self._options, name[0], no_copy=no_copy, changes="new row ids", new_ids=True
+                columns = result_columns(keys.file, self._options, new_ids=True)
+                self._stripes[name] = input_stripe(
+                    keys, self._options, name[0], columns, no_copy=no_copy, changes="new row ids"
                 )
             start, end = self._bounds(name, run)
             live = int(run["live_to"] - run["live_from"])
-            if found and found[-1][0] == name:  # and next to it: between them there is no other run
-                _, start, _, before = found.pop()
+            if ranges and ranges[-1][0] == name:  # and next to it: between them there is no other run
+                _, start, _, before = ranges.pop()
                 live += before
-            found.append((name, start, end, live))
-        spans = [self._span(*one) for one in found]
+            ranges.append((name, start, end, live))
+        spans = [self._span(*bounds) for bounds in ranges]
         self._masks.clear()
         return spans
 
     def _bounds(self, name: _StripeName, run: Any) -> tuple[int, int]:
-        """Return the rows of a run that are meant, in their stripe; with dropped ones before the first and behind."""
+        """Return the rows of a run that are taken, as a range in their stripe; dropped rows at its ends included."""
         first, rows, live = int(run["first"]), int(run["rows"]), int(run["live"])
         low, high = int(run["live_from"]), int(run["live_to"])
         if live == rows:
@@ -373,19 +367,21 @@ class _ChosenRows:
         keep, _ = self._masks_of(name)
         stays = np.flatnonzero(keep[first : first + rows]) if keep is not None else np.arange(rows)
         if len(stays) != live:
-            raise self._changed(name, f"{len(stays)} rows stay of {rows}, and {live} were counted")
+            raise self._miscounted(name, f"{len(stays)} rows stay of {rows}, and {live} were counted")
         start = first if low == 0 else first + int(stays[low])
         return start, first + rows if high == live else first + int(stays[high])
 
     def _masks_of(self, name: _StripeName) -> tuple[Mask | None, Mask | None]:
+        """Return the rows of a stripe that stay, None where all do, and the aborted rows, None where there are none."""
         if name not in self._masks:
             keys = self._stripes[name].keys
-            deleted, aborted = row_masks(keys, self._deleted[keys.file.file.bucket], self._made.unit.write_ids)
+            deleted, aborted = row_masks(keys, self._deleted[keys.file.file.bucket], self._unit.unit.write_ids)
             self._masks[name] = kept_mask(deleted, aborted), aborted
             keys.forget()
         return self._masks[name]
 
-    def _span(self, name: _StripeName, start: int, end: int, live: int) -> RowStripe:
+    def _span(self, name: _StripeName, start: int, end: int, live: int) -> InputStripe:
+        """Return a range of rows of a stripe as a stripe of its own, of which so many stay."""
         stripe, rows = self._stripes[name], end - start
         whole = stripe.facts
         aborted = 0
@@ -403,42 +399,39 @@ class _ChosenRows:
         )
         return replace(stripe, facts=facts)
 
-    def parts(self, members: Sequence[RowStripe], ids: tuple[Keys, Longs]) -> tuple[list[KeptRows], Longs | None]:
-        """Return the rows of spans, stripe by stripe, with their new ids, and the order in which they are to stand."""
+    def parts(self, members: Sequence[InputStripe], ids: Ids) -> tuple[list[KeptRows], Longs | None]:
+        """Return the rows of spans, stripe by stripe, with their new ids, and their order as for `encode_rows`."""
         keys, current = ids
-        by_stripe: dict[_StripeName, list[RowStripe]] = {}
-        places: dict[_StripeName, list[Longs]] = {}
+        by_stripe: dict[_StripeName, list[InputStripe]] = {}
+        targets: dict[_StripeName, list[Longs]] = {}
         end = 0
         for span in members:
             name = span.facts.file, span.facts.number
             start, end = end, end + span.facts.kept
             by_stripe.setdefault(name, []).append(span)
-            places.setdefault(name, []).append(np.arange(start, end, dtype=np.int64))
+            targets.setdefault(name, []).append(np.arange(start, end, dtype=np.int64))
         parts = []
         for name, spans in by_stripe.items():
-            mine = np.concatenate(places[name])
-            stripe = self._stripes[name]
+            own = np.concatenate(targets[name])
             parts.append(
                 KeptRows(
-                    reader=stripe.file.stripe(name[1]),
-                    alignment=stripe.alignment,
-                    rows=stripe.facts.rows,
+                    stripe=self._stripes[name].keys,
                     keep=self._chosen(name, spans),
-                    keys=keys.select(mine),
-                    current=current[mine],
+                    keys=keys.select(own),
+                    current=current[own],
                 )
             )
         last = members[-1].facts.file, members[-1].facts.number
         self._masks = {name: masks for name, masks in self._masks.items() if name == last}
         if len(by_stripe) == len(members):
             return parts, None
-        place = np.concatenate([rows for found in places.values() for rows in found])
-        order = np.empty(len(place), dtype=np.int64)
-        order[place] = np.arange(len(place), dtype=np.int64)
+        target = np.concatenate([rows for own in targets.values() for rows in own])
+        order = np.empty(len(target), dtype=np.int64)
+        order[target] = np.arange(len(target), dtype=np.int64)
         return parts, order
 
-    def _chosen(self, name: _StripeName, spans: Sequence[RowStripe]) -> Mask | None:
-        """Return which rows of a stripe are meant; None where all are."""
+    def _chosen(self, name: _StripeName, spans: Sequence[InputStripe]) -> Mask | None:
+        """Return for each row of a stripe whether it is in the spans and stays; None where all rows are."""
         rows, live = self._stripes[name].facts.rows, sum(span.facts.kept for span in spans)
         if live == rows:
             return None
@@ -450,8 +443,8 @@ class _ChosenRows:
             if keep is not None:
                 chosen &= keep
         if int(np.count_nonzero(chosen)) != live:
-            raise self._changed(name, f"{np.count_nonzero(chosen)} rows are chosen, and {live} were counted")
+            raise self._miscounted(name, f"{np.count_nonzero(chosen)} rows are chosen, and {live} were counted")
         return chosen
 
-    def _changed(self, name: _StripeName, what: str) -> CorruptError:
-        return CorruptError(f"Cannot rebalance {self._stripes[name].keys.where}: {what}")
+    def _miscounted(self, name: _StripeName, counts: str) -> CorruptError:
+        return CorruptError(f"Cannot rebalance {self._stripes[name].keys.where}: {counts}")

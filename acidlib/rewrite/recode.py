@@ -1,9 +1,9 @@
-"""Stripes of a result: some encoded as one, column by column, so that memory follows one stripe; or copied.
+"""Stripes of a result: input stripes encoded as one, or copied. Columns go one by one: memory follows one stripe.
 
-A stripe may be copied for a result that has other columns than its file, or another order. Streams stay byte for byte
-what they are; those of columns that the result does not have are left out, and what the file lacks is put beside them:
-row ids, and columns that are null throughout. So the first compaction of a converted table, or of one whose columns
-were added, dropped or moved, costs a copy.
+A stripe may be copied for a result with other columns than its file, or another order of them. Its streams stay as they
+are, byte for byte; those of columns that the result does not have are left out. Row ids and columns that the file lacks
+are added, the columns null throughout. So the first compaction of a converted table, or of a table whose columns were
+added, dropped or moved, costs a copy.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from acidlib.orc.alignment import Alignment
 from acidlib.orc.columns import Column, Longs, Mask, concat_columns, filter_column, offsets_of, reorder_column
 from acidlib.orc.kernels.vectors import filter_values
 from acidlib.orc.proto import Kind
-from acidlib.orc.reader import StripeReader, null_column
-from acidlib.orc.schema import ROW_COLUMN, TypeNode, row_struct
+from acidlib.orc.reader import null_column
+from acidlib.orc.schema import ROW_COLUMN
 from acidlib.orc.statistics import copied_statistics, stripe_statistics_are_true
 from acidlib.orc.writer import CopiedColumn, EncodedColumn, FileOptions, OrcWriter, encode_column
 from acidlib.rewrite.inputs import OpenInput
@@ -27,15 +26,13 @@ from acidlib.rewrite.keys import DELETE, INSERT, Keys, StripeKeys
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class KeptRows:
-    """The rows of an input stripe that go into a rewritten one.
+    """The rows of an input stripe that go into a rewritten stripe.
 
     keep     bool per row, or None when every row stays
     keys, current  id columns of the rows that stay
     """
 
-    reader: StripeReader
-    alignment: Alignment
-    rows: int
+    stripe: StripeKeys
     keep: Mask | None
     keys: Keys
     current: Longs
@@ -44,9 +41,9 @@ class KeptRows:
 def encode_rows(
     parts: Sequence[KeptRows], options: FileOptions, timezone: str, order: Longs | None = None
 ) -> list[EncodedColumn]:
-    """Return all columns of the stripe of the kept rows of the parts: one part after the other, or in an `order`.
+    """Return all columns of a stripe with the kept rows of the parts: one part after the other, or in an `order`.
 
-    order  the numbers of all kept rows, counted over the parts, as they are to stand
+    order  the numbers of all kept rows, counted over the parts, in their order in the stripe
     """
     rows = sum(len(part.keys) for part in parts)
     bounds = group_bounds(rows, options.stride)
@@ -55,12 +52,12 @@ def encode_rows(
         keys, current = keys.select(order), current[order]
     encoded = _encode_ids(keys, current, INSERT, bounds, options, timezone)
     row_node = options.root.children[5]
-    # which rows have a row struct at all; in an original file the root itself is the row
+    # the rows that have a row struct; in an original file the root itself is the row
     row_present: list[Mask | None] = []
     structs = []
     for part in parts:
-        source = replace(row_struct(part.reader.tail.root), children=())
-        present = part.reader.column(source, part.rows).present
+        source, reader = replace(part.stripe.file.row, children=()), part.stripe.file.stripe(part.stripe.number)
+        present = reader.column(source, part.stripe.rows).present
         row_present.append(present)
         kept = present if present is None or part.keep is None else filter_values(present, part.keep)
         structs.append(Column(kind=Kind.STRUCT, slots=len(part.keys), present=kept))
@@ -69,7 +66,7 @@ def encode_rows(
         row.present = None
     value_order = order
     if order is not None and row.present is not None:
-        # columns hold nothing of a row that is null itself
+        # columns have no slot for a row that is null itself
         value_order = (np.cumsum(row.present, dtype=np.int64) - 1)[order[row.present[order]]]
     if order is not None:
         row = reorder_column(row, order)
@@ -98,8 +95,9 @@ def _join(arrays: Sequence[Longs]) -> Longs:
 
 
 def _user_column(part: KeptRows, position: int, row_present: Mask | None) -> Column:
-    slots = part.rows if row_present is None else int(np.count_nonzero(row_present))
-    column = part.reader.aligned(part.alignment.children[position], slots)
+    file = part.stripe.file
+    slots = part.stripe.rows if row_present is None else int(np.count_nonzero(row_present))
+    column = file.stripe(part.stripe.number).aligned(file.alignment.children[position], slots)
     if part.keep is None:
         return column
     return filter_column(column, part.keep if row_present is None else filter_values(part.keep, row_present))
@@ -131,32 +129,28 @@ def group_bounds(rows: int, stride: int) -> Longs:
     return np.append(np.arange(0, rows, stride, dtype=np.int64), np.int64(rows))
 
 
-def has_timestamps(root: TypeNode) -> bool:
-    """Return True if a column is a TIMESTAMP, whose encoding depends on the writer's zone."""
-    return any(node.kind is Kind.TIMESTAMP for node in root.walk())
+def column_changes(stripe: StripeKeys) -> str | None:
+    """Return the changes of columns with which a stripe may be copied column by column, as words for people.
 
-
-def column_changes(stripe: StripeKeys, alignment: Alignment) -> str | None:
-    """Return what is done about the columns of a stripe that may be copied column by column, as words for people.
-
-    None when that cannot be done, or when the stripe has the result's columns as they are.
+    None when it may not, or when the stripe has the result's columns as they are.
     """
     file = stripe.file
-    present = [part.source for part in alignment.children if part.source is not None]
-    missing = len(alignment.children) > len(present)
+    columns = file.alignment.children
+    present = [part.source for part in columns if part.source is not None]
+    missing = len(columns) > len(present)
     added = [name for name, is_added in (("row ids", not file.acid), ("columns", missing)) if is_added]
-    what = [f"{' and '.join(added)} that are added"] if added else []
+    changes = [f"{' and '.join(added)} that are added"] if added else []
     if len(present) < len(file.row.children):
-        what.append("columns that the table does not have")
+        changes.append("columns that the table does not have")
     if present != sorted(present, key=lambda node: node.column):
-        what.append("the order of columns")
-    return ", ".join(what) if what and may_be_spliced(stripe, alignment) else None
+        changes.append("the order of columns")
+    return ", ".join(changes) if changes and may_be_spliced(stripe) else None
 
 
-def may_be_spliced(stripe: StripeKeys, alignment: Alignment) -> bool:
-    """Return True if the streams of a stripe's columns may stand beside others than those of its file."""
+def may_be_spliced(stripe: StripeKeys) -> bool:
+    """Return whether the streams of a stripe's columns may stand beside streams from elsewhere."""
     file, number = stripe.file, stripe.number
-    copyable = all(part.copyable for part in alignment.children if part.source is not None)
+    copyable = all(part.copyable for part in file.alignment.children if part.source is not None)
     is_nullable = file.stripe(number).is_nullable(file.row.column)
     return copyable and not is_nullable and stripe_statistics_are_true(file.tail, number)
 
@@ -164,15 +158,13 @@ def may_be_spliced(stripe: StripeKeys, alignment: Alignment) -> bool:
 def copy_unchanged(writer: OrcWriter, file: OpenInput, number: int) -> None:
     """Append a stripe that has all columns, as it is."""
     options = writer.options
-    found = zip(file.tail.stripe_statistics[number], options.root.walk(), strict=True)
-    statistics = [copied_statistics(column, node, generation=options.generation) for column, node in found]
+    columns = zip(file.tail.stripe_statistics[number], options.root.walk(), strict=True)
+    statistics = [copied_statistics(column, node, generation=options.generation) for column, node in columns]
     writer.copy_stripe(file.source, file.tail, number, statistics)
 
 
-def splice_columns(
-    writer: OrcWriter, stripe: StripeKeys, alignment: Alignment, ids: tuple[Keys, Longs] | None = None
-) -> None:
-    """Append a stripe for which `column_changes` names something, or one that gets other `ids`."""
+def splice_columns(writer: OrcWriter, stripe: StripeKeys, ids: tuple[Keys, Longs] | None = None) -> None:
+    """Append a stripe column by column: one with `column_changes`, or with new `ids`."""
     options, file = writer.options, stripe.file
     reader = file.stripe(stripe.number)
     bounds = group_bounds(stripe.rows, options.stride)
@@ -185,19 +177,19 @@ def splice_columns(
         columns += _encode_ids(keys, current, INSERT, bounds, options, reader.timezone)
     row = options.root.children[ROW_COLUMN - 1]
     columns.append(file.row.column)
-    for node, part in zip(row.children, alignment.children, strict=True):
+    for node, part in zip(row.children, file.alignment.children, strict=True):
         if part.source is None:
             columns += encode_column(null_column(node, stripe.rows), node, bounds, options, reader.timezone)
         else:
             columns += [below.column for below in part.source.walk()]
-    found = file.tail.stripe_statistics[stripe.number]
+    statistics = file.tail.stripe_statistics[stripe.number]
     result = [
         column
         if isinstance(column, EncodedColumn)
         else CopiedColumn(
             reader=reader,
             number=column,
-            statistics=copied_statistics(found[column], node, generation=options.generation),
+            statistics=copied_statistics(statistics[column], node, generation=options.generation),
         )
         for column, node in zip(columns, options.root.walk(), strict=True)
     ]

@@ -167,17 +167,17 @@ def refused(
 
 def changed_parts(monkeypatch: pytest.MonkeyPatch, change: Callable[[Any, Any], Any]) -> None:
     """Every rewritten input stripe goes through `change(part, written)`."""
-    true = UNIT._part
+    true = UNIT.kept_rows
 
     def part(stripe: Any, unit: Any, deleted: Keys, written: Any) -> Any:
         return change(true(stripe, unit, deleted, written), written)
 
-    monkeypatch.setattr(UNIT, "_part", part)
+    monkeypatch.setattr(UNIT, "kept_rows", part)
 
 
 def _with_keep(part: Any, keep: Any) -> Any:
-    ids = part.reader
-    kept = np.ones(part.rows, dtype=np.bool_) if part.keep is None else part.keep
+    ids = part.stripe
+    kept = np.ones(part.stripe.rows, dtype=np.bool_) if part.keep is None else part.keep
     places = np.flatnonzero(kept)
     chosen = keep[places]
     assert ids is not None
@@ -186,7 +186,7 @@ def _with_keep(part: Any, keep: Any) -> Any:
 
 def test_a_row_dropped_too_many(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def drop_last(part: Any, written: Any) -> Any:
-        keep = np.ones(part.rows, dtype=np.bool_)
+        keep = np.ones(part.stripe.rows, dtype=np.bool_)
         keep[-1] = False
         return _with_keep(part, keep)
 
@@ -195,8 +195,8 @@ def test_a_row_dropped_too_many(table: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_delete_that_is_not_applied(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    true = UNIT._part
-    monkeypatch.setattr(UNIT, "_part", lambda stripe, unit, _, written: true(stripe, unit, Keys.empty(), written))
+    true = UNIT.kept_rows
+    monkeypatch.setattr(UNIT, "kept_rows", lambda stripe, unit, _, written: true(stripe, unit, Keys.empty(), written))
     refused(table, "less 3 deleted less 0 aborted are not 80 rows out")
 
 

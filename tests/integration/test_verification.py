@@ -123,8 +123,8 @@ Patch = pytest.MonkeyPatch
 
 
 def _parts(patch: Patch, change: Callable[[Any], Any]) -> None:
-    true = UNIT._part
-    patch.setattr(UNIT, "_part", lambda *given: change(true(*given)))
+    true = UNIT.kept_rows
+    patch.setattr(UNIT, "kept_rows", lambda *given: change(true(*given)))
 
 
 def unnoticed(patch: Patch, fault: Callable[[Patch], None]) -> None:
@@ -135,7 +135,7 @@ def unnoticed(patch: Patch, fault: Callable[[Patch], None]) -> None:
 
 def a_row_is_lost(patch: Patch) -> None:
     def without_last(part: Any) -> Any:
-        kept = np.ones(part.rows, dtype=np.bool_) if part.keep is None else part.keep
+        kept = np.ones(part.stripe.rows, dtype=np.bool_) if part.keep is None else part.keep
         chosen = np.ones(len(part.keys), dtype=np.bool_)
         chosen[-1] = False
         keep = kept.copy()
@@ -146,8 +146,8 @@ def a_row_is_lost(patch: Patch) -> None:
 
 
 def deletes_are_ignored(patch: Patch) -> None:
-    true = UNIT._part
-    patch.setattr(UNIT, "_part", lambda stripe, unit, _, written: true(stripe, unit, Keys.empty(), written))
+    true = UNIT.kept_rows
+    patch.setattr(UNIT, "kept_rows", lambda stripe, unit, _, written: true(stripe, unit, Keys.empty(), written))
 
 
 def another_row_is_deleted(patch: Patch) -> None:

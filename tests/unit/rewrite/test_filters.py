@@ -17,14 +17,15 @@ from acidlib.model.units import FilterSize, RewriteSettings, StripeAction
 from acidlib.orc.bloom import filter_size
 from acidlib.orc.proto import Compression, StreamKind
 from acidlib.orc.reader import JAVA_WRITER, StripeReader
-from acidlib.orc.schema import TypeNode, acid_tree, row_struct
-from acidlib.rewrite.bucket import RowStripe, row_stripes
+from acidlib.orc.schema import TypeNode, acid_tree
+from acidlib.rewrite.bucket import row_stripes
 from acidlib.rewrite.inputs import OpenInputs
 from acidlib.rewrite.keys import Keys
 from acidlib.rewrite.output import (
-    FoundFilter,
+    InputFilter,
+    InputStripe,
     filter_sizes,
-    found_filters,
+    input_filters,
     named_columns,
     plan_filters,
 )
@@ -44,16 +45,14 @@ class Maker:
 
     def stripe(
         self, write_id: int, filtered: tuple[int, ...] = (), *, stride: int = 1000, writer: int = JAVA_WRITER
-    ) -> RowStripe:
+    ) -> InputStripe:
         layout = replace(LAYOUT, bloom=filtered, stride=stride)
         path = self.folder / tables.delta_name(write_id, write_id) / "bucket_00000"
         [found] = self.stack.enter_context(opened(events(path, tables.inserts(write_id, rows(2500)), layout)))
         found = replace(found, tail=replace(found.tail, writer=writer))
         options = file_options(ROOT, stride=1000, block_size=found.tail.block_size)
-        alignment = aligned(row_struct(found.tail.root), found)
-        [stripe] = row_stripes(
-            OpenInputs(files=(found,), empty=(), alignments=(alignment,)), Keys.empty(), ids(), options
-        )
+        inputs = OpenInputs(files=(aligned(found.row, found),), empty=())
+        [stripe] = row_stripes(inputs, Keys.empty(), ids(), options)
         return stripe
 
 
@@ -64,7 +63,7 @@ def make(tmp_path: Path) -> Iterator[Maker]:
         yield maker
 
 
-def planned(*stripes: RowStripe, root: TypeNode = ROOT, columns: str = "") -> tuple[list[str | None], set[int]]:
+def planned(*stripes: InputStripe, root: TypeNode = ROOT, columns: str = "") -> tuple[list[str | None], set[int]]:
     found, wanted = plan_filters(stripes, root, RewriteSettings(bloom_columns=columns))
     return [facts.no_copy for facts in found], set(wanted)
 
@@ -126,16 +125,14 @@ def test_old_filters_and_those_of_the_c_writer_are_written_anew(make: Maker) -> 
     assert planned(stripe, faulty) == ([None, "an unsafe bloom filter of column s"], {S})
     reader = StripeReader(stripe.file.source, stripe.file.tail, 0)
     reader.bloom_filters = lambda: {S: StreamKind.BLOOM_FILTER}  # type: ignore[method-assign]
-    assert found_filters(reader, {S: A}) == {A: FoundFilter(S, good=False)}
+    assert input_filters(reader, {S: A}) == {A: InputFilter(S, safe=False)}
 
 
 def test_columns_of_original_files_are_those_of_the_row(tmp_path: Path) -> None:
     with opened(original(tmp_path / "000000_0", rows(20))) as [file]:
-        alignment = aligned(row_struct(file.tail.root), file)
         options = file_options(ROOT, stride=5, compression=Compression.NONE)
-        stripes = row_stripes(
-            OpenInputs(files=(file,), empty=(), alignments=(alignment,)), Keys.empty(), ids(), options
-        )
+        inputs = OpenInputs(files=(aligned(file.row, file),), empty=())
+        stripes = row_stripes(inputs, Keys.empty(), ids(), options)
         assert len(stripes) == 2
         assert [stripe.facts.column_changes for stripe in stripes] == ["row ids that are added"] * 2
         assert planned(*stripes) == ([None, None], set())
@@ -144,7 +141,7 @@ def test_columns_of_original_files_are_those_of_the_row(tmp_path: Path) -> None:
 
 
 def sizes(
-    *stripes: RowStripe, generation: Generation = HIVE4, fpp: float | None = None, copy: bool = False
+    *stripes: InputStripe, generation: Generation = HIVE4, fpp: float | None = None, copy: bool = False
 ) -> dict[int, FilterSize]:
     actions = [StripeAction(copy=copy, stripes=(stripe.facts,), reason="") for stripe in stripes]
     options, settings = file_options(ROOT, stride=1000), RewriteSettings(bloom_fpp=fpp)

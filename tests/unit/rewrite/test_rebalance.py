@@ -226,7 +226,7 @@ def test_a_file_with_other_ids_than_it_is_to_have_is_not_published(
         return true([fault(part) for part in parts], *rest, **more)
 
     monkeypatch.setattr(acidlib.rewrite.bucket, "encode_rows", faulty)
-    with pytest.raises(CorruptError, match="its ids are not those that it is to have"):
+    with pytest.raises(CorruptError, match="its ids are not the expected ones"):
         rebalanced(built, 2)
     assert read(built) == list(built.expected)
 

@@ -20,9 +20,10 @@ from acidlib.orc.proto import Calendar, Compression
 from acidlib.orc.reader import JAVA_WRITER, ORC_135
 from acidlib.orc.schema import acid_tree, row_struct
 from acidlib.orc.writer import FileOptions
-from acidlib.rewrite.bucket import RowStripe, check_calendar, count_set, row_masks, row_stripes, why_not_copied
+from acidlib.rewrite.bucket import check_calendar, count_set, no_copy_reason, row_masks, row_stripes
 from acidlib.rewrite.inputs import OpenInput, OpenInputs
 from acidlib.rewrite.keys import Keys, StripeKeys
+from acidlib.rewrite.output import InputStripe
 
 UNKNOWN, HYBRID, PROLEPTIC = map(int, Calendar)
 SWITCH = (date(1582, 10, 15) - date(1970, 1, 1)).days
@@ -46,18 +47,18 @@ def options_for(file: OpenInput, **changes: Any) -> FileOptions:
 def reason(file: OpenInput, target: OpenInput | None = None, **changes: Any) -> str | None:
     """Why the first stripe is not copied under the options of the untouched file."""
     base = target or file
-    alignment = aligned(row_struct(base.tail.root), file)
-    return why_not_copied(StripeKeys(file, 0), alignment, options_for(base, **changes))
+    keys = StripeKeys(aligned(row_struct(base.tail.root), file), 0)
+    return no_copy_reason(keys, options_for(base, **changes))
 
 
 def with_tail(file: OpenInput, **changes: Any) -> OpenInput:
     return replace(file, tail=replace(file.tail, **changes))
 
 
-def stripes_of(*files: OpenInput, deleted: Keys | None = None) -> tuple[RowStripe, ...]:
+def stripes_of(*files: OpenInput, deleted: Keys | None = None) -> tuple[InputStripe, ...]:
     """The stripes of open files, of which the first has the table's columns."""
     target = row_struct(files[0].tail.root)
-    inputs = OpenInputs(files=files, empty=(), alignments=tuple(aligned(target, file) for file in files))
+    inputs = OpenInputs(files=tuple(aligned(target, file) for file in files), empty=())
     return row_stripes(inputs, deleted or Keys.empty(), ids(), options_for(files[0]))
 
 
@@ -127,8 +128,8 @@ def dated(tmp_path: Path, day: int | None, second: int | None, change: Any = Non
 
 
 def check(file: OpenInput, calendar: int) -> None:
-    alignment = aligned(row_struct(file.tail.root), file)
-    check_calendar(StripeKeys(file, 0), alignment, options_for(file, calendar=calendar))
+    keys = StripeKeys(aligned(row_struct(file.tail.root), file), 0)
+    check_calendar(keys, options_for(file, calendar=calendar))
 
 
 @pytest.mark.parametrize(
