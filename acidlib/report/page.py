@@ -1,4 +1,4 @@
-"""What stands on the pages of jobs' documents: entries are summed one by one, and `html.py` draws what they come to."""
+"""Pages of jobs' documents as data, which `html.py` draws: figures, charts and tables of entries summed one by one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Tone(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A text, a smaller one that belongs to it, and a bar: its share of a whole, or of the largest of its kind."""
+    """A text with a smaller detail below it, and a bar of the length `share` (of a whole, or of the largest figure)."""
 
     text: str
     detail: str = ""
@@ -39,9 +39,11 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A table, or a chart of bars. Columns named in `figures` are aligned to the right; `rest` tells what is not shown.
+    """A table, or a chart of bars; without rows a page leaves it out.
 
-    A page passes over a table without rows.
+    figures  the columns that are aligned to the right
+    text     an explanation above the rows
+    rest     a sentence about rows that are not shown
     """
 
     title: str
@@ -54,7 +56,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure, what it is, what else there is to say of it, and the parts that it consists of."""
+    """One figure with its label, a detail, and the parts that it consists of."""
 
     label: str
     value: str = ""
@@ -64,7 +66,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Everything that stands on a page beside the facts, settings and notes that its document has."""
+    """Everything on a page beside the facts, settings and notes of its document."""
 
     document: Entry
     headline: str
@@ -79,19 +81,19 @@ class Page:
 
 _MOST_SHOWN, _MOST_REASONS, _MOST_TABLES = 20, 10, 30
 _FEWEST_TO_COUNT = 21
-"""Of fewer places a chart says nothing: the tables have each of them."""
+"""Fewest places for a chart; the tables have each of fewer ones."""
 _UNKNOWN = "-"
 _NUMBERS = re.compile(r"\d[\d,._]*")
 _UNTIL = re.compile(r" \(until [^)]*\)")
-"""Until when something waits is another time at each place."""
+"""The end of a wait, which differs from place to place."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column of a table of entries. What it takes of an entry is a field, or a function of it.
+    """A column of a table of entries. Its texts, details and colours are the values of a field, or of a function.
 
-    bar    the field that bars compare with the largest
-    scale  the fields of which that is the largest; the same where none is named
+    bar    the field that bars show as a share of the largest
+    scale  the fields among which to look for the largest; only that of the bar if empty
     """
 
     title: str
@@ -124,7 +126,7 @@ def _number(
     tone: Tone = Tone.PLAIN,
     scale: Sequence[str] = (),
 ) -> _Column:
-    """Return a column of the figures of a field; one with a tone has bars."""
+    """Return a column of the figures of a field, with bars if it has a tone."""
 
     def text(entry: Entry) -> str:
         return _UNKNOWN if entry[field] is None else words(entry[field])
@@ -140,7 +142,7 @@ def _table(
     noun: str = "place",
     text: str = "",
 ) -> Table:
-    """Return a table of those entries that are shown of so many."""
+    """Return a table of entries, the first of so many (`of`; None = of all)."""
     rest = 0 if of is None else of - len(entries)
     return Table(
         title=title,
@@ -153,32 +155,32 @@ def _table(
 
 
 class Largest:
-    """The largest few of the entries that are added, of equal ones the earlier first, and how many there are."""
+    """The largest few of the entries that are added, of equal ones the earlier first, and the number of all."""
 
     def __init__(self) -> None:
         self._kept: list[tuple[float, Entry]] = []
         self.count = 0
 
     def add(self, size: float, entry: Entry) -> None:
-        """Add one."""
+        """Add an entry of this size."""
         self.count += 1
         insort(self._kept, (size, entry), key=lambda kept: -kept[0])
         del self._kept[_MOST_SHOWN:]
 
     @property
     def entries(self) -> list[Entry]:
-        """Those that are kept, the largest first."""
+        """The largest entries, the largest first."""
         return [entry for _, entry in self._kept]
 
     def table(self, title: str, *columns: _Column, text: str = "") -> Table:
-        """Return a table of them."""
+        """Return a table of the largest entries."""
         return _table(title, self.entries, *columns, of=self.count, text=text)
 
 
 class _Reasons:
-    """Reasons for which things were as they were: those that differ in the place alone are one.
+    """Reasons with their number of entries: reasons that differ only in the place, or in numbers, are counted as one.
 
-    by_number  those that differ in numbers are not: it matters which transaction one waits for
+    by_number  reasons with different numbers are counted apart, as it matters which transaction is in the way
     """
 
     def __init__(self, *, by_number: bool = False) -> None:
@@ -186,7 +188,7 @@ class _Reasons:
         self._kinds: dict[str, dict[str, Any]] = {}
 
     def add(self, reason: str, entry: Entry, *, amount: float = 0) -> None:
-        """Add one of a place; `amount` is what it is about, in bytes for example."""
+        """Add the reason of an entry; `amount` is summed, in bytes for example."""
         for known in (entry["location"], name_of(entry)):
             reason = reason.replace(known, "the place") if known else reason
         key = reason if self._by_number else _NUMBERS.sub("0", reason)
@@ -195,57 +197,65 @@ class _Reasons:
         kind["amount"] += amount
 
     def table(
-        self, title: str, *, what: str = "Places", amount: str = "", text: str = "", tone: Tone = Tone.QUIET
+        self, title: str, *, counted: str = "Places", amount: str = "", text: str = "", tone: Tone = Tone.QUIET
     ) -> Table:
-        """Return a table of the most frequent ones, or those of the largest amount where that is named."""
+        """Return a table of the most frequent reasons, or (if `amount` is named) those of the largest amount."""
         size = "amount" if amount else "count"
         kinds = sorted(self._kinds.values(), key=lambda kind: (-kind[size], kind["reason"]))
-        counts = _number(what, "count", tone=tone)
+        counts = _number(counted, "count", tone=tone)
         amounts = (_number(amount, "amount", _size, tone), replace(counts, bar=None)) if amount else (counts,)
         reason = _Column("Reason", "reason", lambda kind: "for example " * (kind["count"] > 1) + kind["place"])
         return _table(title, kinds[:_MOST_REASONS], reason, *amounts, of=len(kinds), noun="reason", text=text)
 
 
 def _parts(words: Callable[[float], str], *parts: tuple[str, float, Tone]) -> list[Cell]:
-    """Return the parts of a whole that are not nothing, of their labels, amounts and colours."""
+    """Return the parts of a whole that are above zero, by labels, amounts and colours."""
     whole = sum(amount for _, amount, _ in parts if amount > 0)
     return [Cell(words(amount), label, amount / whole, tone) for label, amount, tone in parts if amount > 0]
 
 
-def _outcome(
-    label: str, counts: Mapping[str, int], tones: Mapping[str, Tone], words: Mapping[str, str] | None = None
-) -> Figure | None:
-    """Return how many places ended in which state, in the order of the colours; None without any."""
-    named = {} if words is None else words
-    parts = _parts("{:,}".format, *((named.get(state, state), counts[state], tone) for state, tone in tones.items()))
+@dataclass(frozen=True, slots=True)
+class _State:
+    """The colour of a state, and the word for it on a page; None = its name in the document."""
+
+    tone: Tone
+    word: str | None = None
+
+
+def _outcome(label: str, counts: Mapping[str, int], states: Mapping[str, _State]) -> Figure | None:
+    """Return the number of places in each state, in the order of the states; None without any place."""
+    named = ((state.word or name, counts[name], state.tone) for name, state in states.items())
+    parts = _parts("{:,}".format, *named)
     return Figure(label, parts=parts) if parts else None
 
 
 def _with_counts(text: str, counts: Mapping[str, int]) -> str:
-    """Return a headline, with how many others there are of each kind."""
+    """Return a headline, with the number of other places in each state."""
     return ", ".join(part for part in (text, by_state(counts)) if part)
 
 
-def _bars(title: str, text: str, what: str, tones: Mapping[str, Tone], rows: Sequence[Entry]) -> Table:
-    """Return a chart: each row has a label, under `what`, and a figure of each series, which have colours."""
+def _bars(title: str, text: str, labels: str, tones: Mapping[str, Tone], rows: Sequence[Entry]) -> Table:
+    """Return a chart of bars: rows have a label in the column `labels`, and a figure of each series (by colour)."""
     series = (_number(name, name, "{:,.10g}".format, tone, scale=tuple(tones)) for name, tone in tones.items())
-    return _table(title, rows, _Column(what, what), *series, text=text)
+    return _table(title, rows, _Column(labels, labels), *series, text=text)
 
 
 def _histogram(
-    title: str, text: str, what: str, steps: Mapping[int, str], *series: tuple[str, Counter[int], Tone]
+    title: str, text: str, column: str, steps: Mapping[int, str], *series: tuple[str, Counter[int], Tone]
 ) -> Table:
-    """Return a chart of how many values lie from each step to the next, without series and steps at the ends that have
-    none. `steps` has labels by the least value; series are names, how many there are of each value, and colours.
+    """Return a chart of the number of values from each step to the next.
+
+    steps   labels by their least value; those at the ends without any value are left out
+    series  names, the number of each value, and colours; those without any value are left out
     """
     tones = {name: tone for name, values, tone in series if values}
     least = list(steps)
-    rows: list[dict[str, Any]] = [{what: label} | dict.fromkeys(tones, 0) for label in steps.values()]
+    rows: list[dict[str, Any]] = [{column: label} | dict.fromkeys(tones, 0) for label in steps.values()]
     for name, values, _ in series:
         for value, count in values.items():
             rows[bisect_right(least, value) - 1][name] += count
     used = [number for number, row in enumerate(rows) if any(row[name] for name in tones)]
-    return _bars(title, text, what, tones, rows[used[0] : used[-1] + 1])
+    return _bars(title, text, column, tones, rows[used[0] : used[-1] + 1])
 
 
 def _deltas_chart(*series: tuple[str, Counter[int], Tone]) -> Table:
@@ -255,7 +265,7 @@ def _deltas_chart(*series: tuple[str, Counter[int], Tone]) -> Table:
 
 
 def _short(entry: Entry) -> Entry:
-    """Return an entry without what it lists, which may be long."""
+    """Return an entry without its lists, which may be long."""
     return {name: value for name, value in entry.items() if not isinstance(value, list | dict)}
 
 
@@ -264,12 +274,12 @@ def _size(size: float | None) -> str:
 
 
 def _precise(seconds: float) -> str:
-    """Return a duration, with a tenth of a second where that matters."""
+    """Return a duration in words, below ten seconds with tenths."""
     return f"{seconds:.1f}".removesuffix(".0") + " s" if seconds < 10 else duration_words(seconds)
 
 
 def _when(document: Entry) -> str:
-    """Return when the run was, in UTC, and how long it took."""
+    """Return start and end of the run in UTC, and its duration."""
     start, end = document["start_ms"], document["end_ms"]
     first, last = (datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S") for ms in (start, end))
     return f"{first} to {last.removeprefix(first[:11])} UTC, {_precise(max(0.0, (end - start) / 1000))}"
@@ -280,10 +290,10 @@ _PLACE, _WHY = _Column("Place", name_of, "location"), _Column("Why", "reason")
 
 _LEFT = ("already compact", "refused", "skipped")
 _TOO_MANY_TO_READ = 5
-"""Of more failures than these what they have in common is named first."""
+"""Most failures that are listed alone; above more of them stand the reasons that they have in common."""
 _SLICES = 12
 _SHORT_RUN = 60
-"""Seconds; what a shorter run had under way at a time says nothing."""
+"""Seconds below which a run has no chart of the places under way."""
 _SECONDS = {
     0: "under 1 s",
     1: "1 to 2 s",
@@ -296,15 +306,15 @@ _SECONDS = {
     900: "15 to 60 min",
     3600: "an hour or more",
 }
-_COMPACTION_TONES = {
-    "planned": Tone.FIRST,
-    "ready for cleaning": Tone.GOOD,
-    "succeeded": Tone.GOOD,
-    "already compact": Tone.QUIET,
-    "refused": Tone.QUIET,
-    "failed": Tone.BAD,
-    "conflict": Tone.BAD,
-    "skipped": Tone.QUIET,
+_COMPACTION_STATES = {
+    "planned": _State(Tone.FIRST, "to compact"),
+    "ready for cleaning": _State(Tone.GOOD, "compacted"),
+    "succeeded": _State(Tone.GOOD, "compacted, nothing to clean"),
+    "already compact": _State(Tone.QUIET),
+    "refused": _State(Tone.QUIET),
+    "failed": _State(Tone.BAD),
+    "conflict": _State(Tone.BAD, "in conflict"),
+    "skipped": _State(Tone.QUIET),
 }
 
 
@@ -323,11 +333,11 @@ class CompactionsSummary:
         self._sums: Counter[str] = Counter()
 
     def add(self, entry: Entry) -> None:
-        """Add one compaction."""
+        """Add a compaction."""
         state, seconds, sums, place = entry["state"], entry["seconds"], self._sums, _short(entry)
         if state in ("failed", "conflict") or entry["unverified"]:
             self._bad.add(state == "failed", place)
-            sums["held"] += state == "refused"  # the place, for a result that was not verified
+            sums["held"] += state == "refused"  # in quarantine for a result that was not verified
             self._why_bad.add(entry["reason"], entry)
         else:
             (self._left if state in _LEFT else self._done).add(entry["reason"], entry)
@@ -359,15 +369,9 @@ class CompactionsSummary:
             self._notes.add(note, entry)
 
     def page(self, document: Entry) -> Page:
-        """Return the page of a document, whose entries were added."""
+        """Return the page of a document whose entries were added."""
         states = document["totals"]["states"]
         verified = 0 < states["ready for cleaning"] + states["succeeded"] == self._sums["verified"]
-        words = {
-            "planned": "to compact",
-            "ready for cleaning": "compacted",
-            "succeeded": "compacted, nothing to clean",
-            "conflict": "in conflict",
-        }
         has_conflicts = any(entry["state"] == "conflict" for entry in self._bad.entries)
         in_common = self._why_bad if self._bad.count > _TOO_MANY_TO_READ else _Reasons()
         slow = "From the claim of a place to its publication; inside the tasks is the sum of tasks side by side."
@@ -377,13 +381,13 @@ class CompactionsSummary:
             headline=self._headline(document["totals"]["compactions"], states),
             tone=Tone.BAD if self._bad.count else Tone.GOOD,
             lead=_when(document) + ("; all that was compacted is verified" if verified else ""),
-            outcome=_outcome("Places by outcome", states, _COMPACTION_TONES, words),
+            outcome=_outcome("Places by outcome", states, _COMPACTION_STATES),
             attention=[
                 in_common.table("Why they failed", tone=Tone.BAD),
                 self._bad.table(
                     "Places that failed or where another was at work" if has_conflicts else "Places that failed",
                     _PLACE,
-                    _Column("State", "state", tone=lambda entry: _COMPACTION_TONES[entry["state"]]),
+                    _Column("State", "state", tone=lambda entry: _COMPACTION_STATES[entry["state"]].tone),
                     _WHY,
                     text="A conflict is another run or writer at the same place: the next run tries again."
                     if has_conflicts
@@ -395,10 +399,10 @@ class CompactionsSummary:
             tables=[
                 self._slow.table("Slowest places", *_COMPACTED, text=slow),
                 heaviest.table("Places of most bytes", *_COMPACTED),
-                self._actions.table("Why bytes were copied or rewritten", what="Actions", amount="Bytes"),
+                self._actions.table("Why bytes were copied or rewritten", counted="Actions", amount="Bytes"),
                 self._done.table("Why places were compacted", tone=Tone.GOOD),
                 self._left.table("Why places were left as they were"),
-                self._notes.table("What is to be known of the inputs"),
+                self._notes.table("Notes on the inputs"),
             ],
         )
 
@@ -477,19 +481,19 @@ class CompactionsSummary:
                 yield self._under_way(began, (ended - began) / _SLICES)
 
     def _under_way(self, began: float, width: float) -> Table:
-        """Return how many places were worked on at a time, in each slice of the run."""
-        what, busy = "Time since the start", [0.0] * _SLICES
+        """Return a chart of the places under way at a time, on average in each slice of the run."""
+        column, busy = "Time since the start", [0.0] * _SLICES
         for start, seconds in self._spans:
             low, high = start - began, start - began + seconds
             for number in range(max(0, int(low / width)), min(_SLICES, int(high / width) + 1)):
                 busy[number] += max(0.0, min(high, (number + 1) * width) - max(low, number * width)) / width
         ends = [_precise(number * width) for number in range(_SLICES + 1)]
         rows = [
-            {what: f"{ends[number]} to {ends[number + 1]}", "Places": round(share, 1)}
+            {column: f"{ends[number]} to {ends[number + 1]}", "Places": round(share, 1)}
             for number, share in enumerate(busy)
         ]
         text = "On average, in each twelfth of the run."
-        return _bars("Places under way at a time", text, what, {"Places": Tone.FIRST}, rows)
+        return _bars("Places under way at a time", text, column, {"Places": Tone.FIRST}, rows)
 
 
 def _deltas(entry: Entry) -> str:
@@ -502,7 +506,7 @@ _COMPACTED = (
         "Place",
         name_of,
         lambda entry: f"{entry['state']}: " * (entry["state"] in ("failed", "conflict")) + entry["location"],
-        lambda entry: _COMPACTION_TONES[entry["state"]],
+        lambda entry: _COMPACTION_STATES[entry["state"]].tone,
     ),
     _number("Time", "seconds", _precise, Tone.FIRST),
     _number("Inside the tasks", "rewrite_seconds", _precise),
@@ -511,6 +515,16 @@ _COMPACTED = (
     _number("Copied", "bytes_copied", _size),
     _number("Rewritten", "bytes_rewritten", _size),
 )
+
+
+_DECISION_STATES = {
+    "major": _State(Tone.FIRST),
+    "minor": _State(Tone.SECOND),
+    "left alone": _State(Tone.QUIET),
+    "refused": _State(Tone.WARNING),
+    "held back": _State(Tone.WARNING),
+    "failed": _State(Tone.BAD),
+}
 
 
 class InitiatorSummary:
@@ -527,7 +541,7 @@ class InitiatorSummary:
         self._sums: Counter[str] = Counter()
 
     def add(self, entry: Entry) -> None:
-        """Add one decision."""
+        """Add a decision."""
         outcome, deltas = entry["outcome"], entry["deltas"]
         self._counts[entry["type"] if outcome == "due" else outcome] += 1
         if outcome == "failed":
@@ -546,21 +560,13 @@ class InitiatorSummary:
             self._refused.add(outcome == "held back", entry)
 
     def page(self, document: Entry) -> Page:
-        """Return the page of a document, whose entries were added."""
+        """Return the page of a document whose entries were added."""
         counts, totals, sums = self._counts, document["totals"], self._sums
         headline = f"{counts['major'] + counts['minor']:,} of {plural(totals['looked_at'], 'place')} to compact"
         if not totals["looked_at"]:
             headline = "No table was found"
         elif totals["queued"]:
             headline += f", {plural(totals['queued'], 'request')} queued"
-        tones = {
-            "major": Tone.FIRST,
-            "minor": Tone.SECOND,
-            "left alone": Tone.QUIET,
-            "refused": Tone.WARNING,
-            "held back": Tone.WARNING,
-            "failed": Tone.BAD,
-        }
         figures, charts = [], []
         if sums["base_bytes"] or sums["delta_bytes"]:
             figures = [
@@ -576,7 +582,7 @@ class InitiatorSummary:
             headline=_with_counts(headline, {state: counts[state] for state in ("refused", "held back", "failed")}),
             tone=Tone.BAD if totals["failed"] else Tone.GOOD,
             lead=_when(document),
-            outcome=_outcome("Places by decision", counts, tones),
+            outcome=_outcome("Places by decision", counts, _DECISION_STATES),
             attention=[
                 self._bad.table("Places that could not be looked at or queued", _PLACE, _WHY),
                 self._refused.table("Places that cannot be compacted as they are, or failed too often", _PLACE, _WHY),
@@ -604,6 +610,15 @@ class InitiatorSummary:
         )
 
 
+_CLEANING_STATES = {
+    "succeeded": _State(Tone.GOOD, "cleaned"),
+    "planned": _State(Tone.FIRST, "to clean"),
+    "ready for cleaning": _State(Tone.WARNING, "wait"),
+    "failed": _State(Tone.BAD),
+    "conflict": _State(Tone.BAD),
+}
+
+
 class CleanerSummary:
     """Sums over the entries of a cleaner."""
 
@@ -616,7 +631,7 @@ class CleanerSummary:
         self._paths: Counter[str] = Counter()
 
     def add(self, entry: Entry) -> None:
-        """Add one cleaning."""
+        """Add a cleaning."""
         state, removed, blocked = entry["state"], entry["removed"], entry["blocked"]
         place = {**_short(entry), "bytes": entry["bytes_removed"] + entry["bytes_moved"]}
         self._states[state] += 1
@@ -637,33 +652,25 @@ class CleanerSummary:
             self._freed.add(place["bytes"], {**place, "paths": len(removed)})
 
     def page(self, document: Entry) -> Page:
-        """Return the page of a document, whose entries were added."""
+        """Return the page of a document whose entries were added."""
         states, totals = self._states, document["totals"]
-        tones = {
-            "succeeded": Tone.GOOD,
-            "planned": Tone.FIRST,
-            "ready for cleaning": Tone.WARNING,
-            "failed": Tone.BAD,
-            "conflict": Tone.BAD,
-        }
-        words = {"succeeded": "cleaned", "planned": "to clean", "ready for cleaning": "wait"}
-        waits = "What is obsolete and has to stay for now, by what it waits for."
+        waits = "Obsolete paths that have to stay for now, by the reason."
         return Page(
             document=document,
             headline=self._headline(totals),
             tone=Tone.BAD if states["failed"] or states["conflict"] else Tone.GOOD,
             lead=_when(document),
-            outcome=_outcome("Places by outcome", states, tones, words),
+            outcome=_outcome("Places by outcome", states, _CLEANING_STATES),
             attention=[
                 self._bad.table("Places that could not be cleaned", _PLACE, _WHY),
-                self._blocked.table("What waits for whom", what="Times", text=waits, tone=Tone.WARNING),
+                self._blocked.table("Reasons to wait", counted="Times", text=waits, tone=Tone.WARNING),
             ],
             figures=[*self._figures(totals)] if totals["requests"] else (),
             tables=[
                 self._waiting.table("Places where something waits", _PLACE, _WHY, _number("Paths that stay", "paths")),
-                self._why.table("What went, and why", what="Paths", amount="Bytes", tone=Tone.GOOD),
+                self._why.table("Why paths were removed", counted="Paths", amount="Bytes", tone=Tone.GOOD),
                 self._freed.table(
-                    "Places where most went",
+                    "Places where most was removed",
                     _PLACE,
                     _number("Bytes", "bytes", _size, Tone.GOOD),
                     _number("Paths", "paths"),
@@ -698,6 +705,12 @@ class CleanerSummary:
             yield Figure("Places where something waits", f"{self._waiting.count:,}")
 
 
+_WORST = (
+    ("Places of most deltas", "most_deltas", ("Deltas", "deltas", "{:,}".format)),
+    ("Places of the worst ratio", "worst_ratio", ("Deltas to base", "ratio", "{:.2f}".format)),
+    ("Places with most to clean", "most_obsolete", ("Bytes", "obsolete_bytes", _size)),
+)
+"""The tables of the worst places: title, field of the totals, and the title, field and text of the figure."""
 _LEVEL_TONES = {"ok": Tone.GOOD, "warning": Tone.WARNING, "error": Tone.BAD}
 _REQUEST_TONES = {
     "initiated": Tone.FIRST,
@@ -739,7 +752,7 @@ def status_page(document: Entry) -> Page:
                 text=", ".join(f"{count:,} {kind}" for kind, count in kinds),
             ),
             _table(
-                "What waits for whom",
+                "Open transactions and locks in the way of cleaning",
                 holders[:_MOST_SHOWN],
                 _Column(
                     "In the way",
@@ -751,26 +764,11 @@ def status_page(document: Entry) -> Page:
                 _Column("For example", name_of, lambda holder: f"request {holder['request_id']}"),
                 of=len(holders),
                 noun="holder",
-                text="Open transactions and locks that keep requests from being cleaned.",
             ),
         ],
         figures=[*_status_figures(document)],
         tables=[
-            _table(
-                "Places of most deltas", totals["most_deltas"], _PLACE, _number("Deltas", "deltas", tone=Tone.FIRST)
-            ),
-            _table(
-                "Places of the worst ratio",
-                totals["worst_ratio"],
-                _PLACE,
-                _number("Deltas to base", "ratio", "{:.2f}".format, Tone.FIRST),
-            ),
-            _table(
-                "Places with most to clean",
-                totals["most_obsolete"],
-                _PLACE,
-                _number("Bytes", "obsolete_bytes", _size, Tone.FIRST),
-            ),
+            *(_table(title, totals[field], _PLACE, _number(*figure, Tone.FIRST)) for title, field, figure in _WORST),
             _table(
                 "Tables, the worst first",
                 tables[:_MOST_TABLES],
@@ -837,7 +835,7 @@ def _worst(most: str, figure: str, words: str) -> Callable[[Entry], str]:
 
 
 def error_page(document: Entry) -> Page:
-    """Return the page of a job that could not be done."""
+    """Return the page of a job that ended with an error."""
     error = document["error"]
     lead = f"{error['kind']}: {error['message']}"
     return Page(document=document, headline="The run could not be done", tone=Tone.BAD, lead=lead)
