@@ -1,11 +1,10 @@
-"""The calls that read databases, tables and partitions, and settings of the server, and the values of their answers;
-and the one that changes properties of a table.
+"""The calls that read databases, tables, partitions and settings of the server, and the one that changes properties.
 
-Hive 3.1 is asked through hmsclient, Hive 4 through our own interface with the calls that Hive's own client of 4.0 to
+Hive 3.1 is called through hmsclient, Hive 4 through our own interface with the calls that Hive's own client of 4.0 to
 4.2 uses (4.0.0 lacks `fetch_partition_names_req`, 4.0.1 dropped `get_table`).
 
 A catalog other than `hive` is named in the requests that have a field for it, elsewhere in front of the database as
-`@catalog#database` (Hive `MetaStoreUtils.prependCatalogToDbName`). Transactions, write ids, locks and the queue know
+`@catalog#database` (Hive `MetaStoreUtils.prependCatalogToDbName`). Transactions, write ids, locks and the queue have
 databases and tables only: see `of_other_catalogs`.
 """
 
@@ -19,7 +18,7 @@ from typing import Any
 from hmsclient.genthrift.hive_metastore import ttypes as hive3_types
 
 from acidlib.errors import CorruptError, RefusedError, RetryError
-from acidlib.metastore.connection import MetastoreClient, required
+from acidlib.metastore.connection import MetastoreClient, batches, required
 from acidlib.metastore.options import CATALOG
 from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.tables import (
@@ -41,39 +40,39 @@ _CAPABILITIES = [1, 2]
 _NO_OBJECT = "NoSuchObjectException"
 _NO_DATABASE = "UnknownDBException"
 CHANGED = "transient_lastDdlTime"
-"""The property in which a table has the second of its last change. Hive's client, Spark's and Impala's have it renewed
-by every change; a metastore renews it where a client sends none."""
+"""The table property with the epoch second of its last change. Hive's client, Spark's and Impala's renew it with every
+change; the metastore renews it if a client does not send it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WholeTable:
-    """A table with all that has to be sent back for it to stay as it is.
+    """A table with everything that has to be sent back to leave it unchanged.
 
-    write_id  of the transaction whose statistics it has; 0 where none is known
+    write_id  of the transaction that last wrote its statistics; 0 if it is unknown
+    row       the structure of the interface
     """
 
     table: Table
     write_id: int
     row: Any
-    """As it travels."""
 
     @property
     def is_skewed(self) -> bool:
-        """Whether values have directories of their own, which cannot be sent back."""
+        """Whether skewed values have directories of their own, which cannot be sent back."""
         skewed = self.row.sd.skewedInfo
         return bool(self.row.sd.storedAsSubDirectories or (skewed is not None and skewed.skewedColNames))
 
 
 class CatalogCalls(MetastoreClient):
-    """Reads of the catalog; all of them are repeated when a connection is lost.
+    """Reads of the catalog, which are repeated when a connection is lost, and a change of properties, which is not.
 
-    The answers of both Thrift libraries have the same member names, so that one set of functions reads both.
+    The answers of both Thrift libraries have the same member names, so that the same functions read both.
     """
 
     _others: tuple[str, ...] | None = None
 
     def other_catalogs(self) -> tuple[str, ...]:
-        """Return the other catalogs that there are; asked for once, as they hardly ever change."""
+        """Return the names of all other catalogs, which are read once: they hardly ever change."""
         if self._others is None:
             answer = self._call_if_known("list the catalogs", "get_catalogs")
             names = () if answer is None else _lower(answer.names)
@@ -81,38 +80,36 @@ class CatalogCalls(MetastoreClient):
         return self._others
 
     def of_other_catalogs(self, database: str, names: Sequence[str]) -> dict[str, str]:
-        """Return those of these names that a transactional table of another catalog has, too, with one such catalog.
+        """Return the names that a transactional table of another catalog has, too, each with such a catalog.
 
-        The metastore takes them for one: they share write ids and locks, and what is marked as cleaned is forgotten of
-        both (Hive `TxnHandler`, whose tables have no column for a catalog).
+        The metastore confuses the two: they share write ids and locks, and a cleaning of one of them makes it forget
+        transactions of both (Hive `TxnHandler`, whose tables have no column for a catalog).
         """
-        found: dict[str, str] = {}
+        catalogs: dict[str, str] = {}
         for catalog in self.other_catalogs():
             tables = self._tables_of(catalog, database.lower(), _lower(names))
-            found.update({table.ref.table: catalog for table in tables if table.is_transactional})
-        return found
+            catalogs.update({table.ref.table: catalog for table in tables if table.is_transactional})
+        return catalogs
 
     def database_names(self) -> tuple[str, ...]:
         """Return all databases, in lower case."""
-        action = "list the databases"
         if self.catalog == CATALOG:
-            return _lower(self._names(action, "get_all_databases"))
-        return _lower(self._names(action, "get_databases", self._named("")))
+            return _lower(self._names("list the databases", "get_all_databases"))
+        return _lower(self._names("list the databases", "get_databases", self._in_catalog("")))
 
     def database(self, name: str) -> Database | None:
-        """Return a database with its properties; None if there is none of this name."""
+        """Return a database with its properties; None if it does not exist."""
         name = name.lower()
         action = f"read the database {name}"
+        call, request = "get_database", self._in_catalog(name)
         if self._is_hive4:
+            call = "get_database_req"
             request = self._types.GetDatabaseRequest(name=name, catalogName=self.catalog)
-            call, answer = "get_database_req", self.call(action, "get_database_req", request, missing=_NO_OBJECT)
-        else:
-            call = "get_database"
-            answer = self.call(action, call, self._named(name), missing=_NO_OBJECT, hive3=True)
+        answer = self.call(action, call, request, missing=_NO_OBJECT, hive3=not self._is_hive4)
         if answer is None:
             # servers report some failures of their own as "no such database"
             if name in self.database_names():
-                raise RetryError(f"Cannot {action}: the metastore lists it but does not give it")
+                raise RetryError(f"Cannot {action}: the metastore lists it but does not return it")
             return None
         return Database(
             name=required(answer.name, call, "name").lower(),
@@ -125,53 +122,50 @@ class CatalogCalls(MetastoreClient):
         Raises RefusedError when there is no such database: a metastore answers with an empty list.
         """
         database = database.lower()
-        names = _lower(self._names(f"list the tables of {database}", "get_all_tables", self._named(database)))
+        names = _lower(self._names(f"list the tables of {database}", "get_all_tables", self._in_catalog(database)))
         if not names and self.database(database) is None:
             raise RefusedError(f"Cannot list the tables of {database}: there is no such database")
         return names
 
     def tables(self, database: str, names: Sequence[str]) -> tuple[Table, ...]:
-        """Return the tables of these names; those that do not exist are left out, so are all without the database."""
+        """Return the existing tables of these names; none without the database."""
         return self._tables_of(self.catalog, database.lower(), _lower(names))
 
     def table(self, ref: TableRef) -> Table | None:
-        """Return a table or view; None if there is none of this name."""
+        """Return a table or view; None if it does not exist."""
         row = self._table_row(ref.as_stored)
         return None if row is None else _table_of(row, "get_table_req")
 
     def whole_table(self, ref: TableRef) -> WholeTable | None:
-        """Return a table that is to be changed (Hive 4 only); None if there is none of this name."""
-        self._require_hive4(f"change properties of {ref.whole_table}")
+        """Return a table for `change_properties` (Hive 4 only); None if it does not exist."""
         row = self._table_row(ref.as_stored)
-        return (
-            None
-            if row is None
-            else WholeTable(table=_table_of(row, "get_table_req"), write_id=row.writeId or 0, row=row)
-        )
+        if row is None:
+            return None
+        return WholeTable(table=_table_of(row, "get_table_req"), write_id=row.writeId or 0, row=row)
 
-    def change_properties(self, found: WholeTable, changes: Mapping[str, str], write_ids: ValidWriteIdList) -> None:
-        """Change properties of a table, if nothing has changed it since it was read (Hive 4 only).
+    def change_properties(self, whole: WholeTable, changes: Mapping[str, str], write_ids: ValidWriteIdList) -> None:
+        """Change properties of a table unless it has changed since it was read (Hive 4 only).
 
-        `changes` have a new value of `CHANGED`; by its old one the metastore compares and sets, in one transaction
-        (HIVE-26882). `write_ids` are from before the table was read: where statistics of a later transaction came
-        between by a client that keeps `CHANGED`, the metastore takes the claim back that they are accurate (Hive
-        `ObjectStore.alterTable`). RetryError where the table was changed meanwhile.
+        `changes` have a new value of `CHANGED`; the metastore compares its old value and sets the new one in one
+        transaction (HIVE-26882). `write_ids` were read before the table: if a client that keeps `CHANGED` has stored
+        statistics of a later transaction in between, the metastore marks them as not accurate (Hive
+        `ObjectStore.alterTable`). RetryError if the table has changed.
         """
-        row = copy.copy(found.row)
-        row.parameters = dict(found.table.properties) | dict(changes)
-        row.writeId = found.write_id or write_ids.highest_valid
-        context = self._types.EnvironmentContext(properties={"DO_NOT_UPDATE_STATS": "true"})  # or it lists the files
+        row, table = copy.copy(whole.row), whole.table
+        row.parameters = dict(table.properties) | dict(changes)
+        row.writeId = whole.write_id or write_ids.highest_valid
+        context = self._types.EnvironmentContext(properties={"DO_NOT_UPDATE_STATS": "true"})  # else it lists the files
         request = self._types.AlterTableRequest(
             catName=self.catalog,
-            dbName=found.table.ref.database,
-            tableName=found.table.ref.table,
+            dbName=table.ref.database,
+            tableName=table.ref.table,
             table=row,
             environmentContext=context,
             validWriteIdList=write_ids.format() if row.writeId else None,
             expectedParameterKey=CHANGED,
-            expectedParameterValue=found.table.properties[CHANGED],
+            expectedParameterValue=table.properties[CHANGED],
         )
-        self.call(f"change properties of {found.table.ref}", "alter_table_req", request)
+        self.call(f"change properties of {table.ref}", "alter_table_req", request)
 
     def _table_row(self, ref: TableRef) -> Any:
         types, common = self._request_types(self.catalog)
@@ -181,13 +175,13 @@ class CatalogCalls(MetastoreClient):
         return None if answer is None else required(answer.table, call, "table")
 
     def _request_types(self, catalog: str) -> tuple[Any, dict[str, Any]]:
-        """Return the types of requests for tables, hmsclient's for Hive 3.1, and the fields that all have."""
+        """Return the types of requests for tables, hmsclient's for Hive 3.1, and the fields common to the requests."""
         if self._is_hive4 or not catalog == self.catalog == CATALOG:
             return self._types, {"catName": catalog, "capabilities": self._types.ClientCapabilities(_CAPABILITIES)}
         return hive3_types, {"capabilities": hive3_types.ClientCapabilities(_CAPABILITIES)}
 
     def partition_names(self, ref: TableRef) -> tuple[str, ...]:
-        """Return all partitions of a table as `k=v/k2=v2` with Hive's escaping, exactly as stored.
+        """Return the names of all partitions of a table, `k=v/k2=v2` with Hive's escaping, exactly as stored.
 
         Raises RefusedError when there is no such table: Hive 4 answers with an empty list, Hive 3.1 with an error.
         """
@@ -201,7 +195,7 @@ class CatalogCalls(MetastoreClient):
                 )
                 names = self._call_if_known(action, "fetch_partition_names_req", request)
             if names is None:
-                names = self._names(action, "get_partition_names", self._named(ref.database), ref.table, -1)
+                names = self._names(action, "get_partition_names", self._in_catalog(ref.database), ref.table, -1)
         except RetryError:
             if self.table(ref) is not None:
                 raise
@@ -210,63 +204,62 @@ class CatalogCalls(MetastoreClient):
         return tuple(names or ())
 
     def partitions(self, table: Table, names: Sequence[str]) -> dict[str, Partition]:
-        """Return the partitions of these names, by name; names that do not exist are left out.
+        """Return the existing partitions of these names, by name.
 
         Raises CorruptError for a name that is not of the form `k=v/k2=v2`.
         """
-        found: dict[str, Partition] = {}
-        for batch in _batches(dict.fromkeys(names), _PARTITIONS_PER_CALL):
-            found.update(self._partitions(table, batch))
-        return found
+        partitions: dict[str, Partition] = {}
+        for batch in batches(names, _PARTITIONS_PER_CALL):
+            partitions.update(self._partitions(table, batch))
+        return partitions
 
     def config_value(self, key: str, default: str) -> str:
-        """Return the value of a setting as this server sees it, `default` if it has none.
+        """Return the server's value of a setting, `default` if the setting is not set or unknown to its Hive.
 
-        Servers give settings that begin with hive, metastore, hdfs or mapred; other keys are refused (RefusedError).
-        A key the server's Hive does not know, and one that is not set, give `default` alike.
+        Servers show settings whose names begin with hive, metastore, hdfs or mapred; RefusedError for others.
         """
-        answer = self.call(f"read the setting {key} of the metastore", "get_config_value", key, default)
-        return str(answer)
+        return str(self.call(f"read the setting {key} of the metastore", "get_config_value", key, default))
 
-    def _named(self, database: str) -> str:
-        """Return a database as calls without a field for the catalog name it."""
+    def _in_catalog(self, database: str) -> str:
+        """Return the name of a database for calls without a field for the catalog."""
         return database if self.catalog == CATALOG else f"@{self.catalog}#{database}"
 
     def _tables_of(self, catalog: str, database: str, names: Sequence[str]) -> tuple[Table, ...]:
         types, common = self._request_types(catalog)
-        found = []
-        for batch in _batches(dict.fromkeys(names), _TABLES_PER_CALL):
+        tables: list[Table] = []
+        for batch in batches(names, _TABLES_PER_CALL):
             action = f"read {plural(len(batch), 'table')} of {database}"
             call = "get_table_objects_by_name_req"
             request = types.GetTablesRequest(dbName=database, tblNames=batch, **common)
             answer = self.call(action, call, request, missing=_NO_DATABASE, hive3=types is hive3_types)
             if answer is None:
                 return ()
-            found += [_table_of(table, call) for table in required(answer.tables, call, "tables")]
-        return tuple(found)
+            tables += [_table_of(table, call) for table in required(answer.tables, call, "tables")]
+        return tuple(tables)
 
     def _names(self, action: str, call: str, *arguments: object) -> Sequence[str]:
         return list(required(self.call(action, call, *arguments, hive3=not self._is_hive4), call, "success"))
 
     def _partitions(self, table: Table, names: list[str]) -> Iterator[tuple[str, Partition]]:
-        # a metastore answers with values, not names, and values can be written as a name in more than one way
+        # a metastore answers with values, not names, and the same values can have several names
         by_values = {tuple(value for _, value in PartitionName.parse(name).pairs): name for name in names}
         if len(by_values) < len(names):
             for name in names:
                 yield from self._partitions(table, [name])
             return
         action = f"read {plural(len(names), 'partition')} of {table.ref}"
+        database = self._in_catalog(table.ref.database)
         call = "get_partitions_by_names_req" if self._is_hive4 else "get_partitions_by_names"
         try:
             if self._is_hive4:
                 request = self._types.GetPartitionsByNamesRequest(
-                    db_name=self._named(table.ref.database), tbl_name=table.ref.table, names=names
+                    db_name=database, tbl_name=table.ref.table, names=names
                 )
                 rows = self.call(action, call, request).partitions
             else:
-                rows = self.call(action, call, self._named(table.ref.database), table.ref.table, names, hive3=True)
+                rows = self.call(action, call, database, table.ref.table, names, hive3=True)
         except RefusedError:
-            # the two generations have different exceptions for a table that does not exist, neither of its own
+            # neither generation has an exception of its own for a table that does not exist
             if self.table(table.ref) is not None:
                 raise
             return
@@ -277,27 +270,21 @@ class CatalogCalls(MetastoreClient):
                 created=required(row.createTime, call, "createTime"),
                 properties=dict(required(row.parameters, call, "parameters")),
             )
-            found = by_values.get(partition.values)
-            if found is None:
+            requested = by_values.get(partition.values)
+            if requested is None:
                 raise CorruptError(
                     f"Cannot read the answer of {call}: it has a partition of {table.ref} that was not "
-                    f"asked for, with the values {partition.values}"
+                    f"requested, with the values {partition.values}"
                 )
-            yield found, partition
+            yield requested, partition
 
 
 def _lower(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name.lower() for name in names)
 
 
-def _batches(names: dict[str, None], size: int) -> Iterator[list[str]]:
-    rest = list(names)
-    for start in range(0, len(rest), size):
-        yield rest[start : start + size]
-
-
 def _table_of(answer: Any, call: str) -> Table:
-    """Return a table or a view. Raises CorruptError when a field is missing."""
+    """Return a table or view; raise CorruptError when a field is missing."""
     kind = required(answer.tableType, call, "tableType")
     number = getattr(answer, "id", None)
     return Table(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from acidlib.errors import RefusedError
-from acidlib.metastore.connection import MetastoreClient, missing_field
+from acidlib.metastore.connection import MetastoreClient, missing_field, required
 from acidlib.model.requests import (
     CompactionRequest,
     CompactionType,
@@ -26,13 +26,14 @@ from acidlib.model.tables import TableRef
 
 _TYPE_NUMBERS = {"MINOR": 1, "MAJOR": 2, "REBALANCE": 3, "ABORT_TXN_CLEANUP": 4, "SMART_OPTIMIZE": 5}
 _TYPE_NAMES = {number: name for name, number in _TYPE_NUMBERS.items()}
+_SHOW = "show_compact"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherRequest:
-    """A row of the queue or of the history of a type or state that this library does not know, in Hive's words.
+    """A row of the queue or history with a type or state that is unknown to this library, in Hive's words.
 
-    It counts as work on its table or partition unless `state` says otherwise.
+    It counts as work on its table or partition unless `state` is one of an ended request.
     """
 
     id: int
@@ -45,93 +46,85 @@ class CompactionCalls(MetastoreClient):
     """Compactions. `compact`, `find_next_compaction`, `mark_*` and `abort_compactions` are never repeated once sent."""
 
     def compact(self, request: CompactionRequest) -> Enqueued:
-        """Put a request for a table or partition in the queue, unless there is one already: see `Enqueued`.
+        """Queue a request for a table or partition, unless there is one already: see `Enqueued`.
 
-        Of `request` the names, the type, the properties, `run_as` and why an initiator queued it count, on Hive 4 also
+        Of `request` the names, the type, the properties, `run_as` and an initiator's reason are sent, to Hive 4 also
         `initiator_id`, `initiator_version`, `pool`, and of a rebalance `bucket_count` and `order_by`.
         Raises UnknownOutcomeError when the answer is lost: look at the queue.
         """
-        call = "compact2"
-        asked = self._types.CompactionRequest(
+        message = self._types.CompactionRequest(
             dbname=request.ref.database.lower(),
             tablename=request.ref.table.lower(),
             partitionname=request.ref.partition,
             type=_TYPE_NUMBERS[request.type.name],
             runas=request.run_as,
-            properties=dict(request.properties) | _told(request.facts).properties() or None,
+            properties=dict(request.properties) | _sent_facts(request.facts).properties() or None,
         )
         if self._is_hive4:
-            asked.initiatorId = request.initiator_id
-            asked.initiatorVersion = request.initiator_version
-            asked.poolName = request.pool
-            asked.numberOfBuckets = request.bucket_count
-            asked.orderByClause = request.order_by
-        answer = self.call(f"request a compaction of {request.ref}", call, asked)
+            message.initiatorId = request.initiator_id
+            message.initiatorVersion = request.initiator_version
+            message.poolName = request.pool
+            message.numberOfBuckets = request.bucket_count
+            message.orderByClause = request.order_by
+        answer = self.call(f"request a compaction of {request.ref}", "compact2", message)
         return Enqueued(
             id=answer.id, accepted=answer.accepted, state=_state_or_none(answer.state), reason=answer.errormessage
         )
 
     def show_compactions(self) -> tuple[CompactionRequest, ...]:
-        """Return the queue and the history, newest first, without the rows of unknown types and states."""
+        """Return the queue and the history, newest first, without rows of unknown types and states."""
         return self.show_all_compactions()[0]
 
     def show_all_compactions(self) -> tuple[tuple[CompactionRequest, ...], tuple[OtherRequest, ...]]:
         """Return the queue and the history, newest first: the requests, and the rows of unknown types and states."""
-        call = "show_compact"
-        answer = self.call("read the compactions", call, self._types.ShowCompactRequest())
-        rows = sorted((_shown_request(row, call) for row in answer.compacts), key=lambda row: row.id, reverse=True)
+        answer = self.call("read the compactions", _SHOW, self._types.ShowCompactRequest())
+        rows = sorted((_shown_request(row) for row in answer.compacts), key=lambda row: row.id, reverse=True)
         return (
             tuple(row for row in rows if isinstance(row, CompactionRequest)),
             tuple(row for row in rows if isinstance(row, OtherRequest)),
         )
 
     def find_compaction(self, request_id: int) -> CompactionRequest | None:
-        """Return one row of the queue or of the history; None when it is not there, or of an unknown type or state."""
-        call = "show_compact"
-        asked = self._types.ShowCompactRequest(id=request_id) if self._is_hive4 else self._types.ShowCompactRequest()
-        answer = self.call(f"read the compaction {request_id}", call, asked)
-        rows = (_shown_request(row, call) for row in answer.compacts if row.id == request_id)
+        """Return a row of the queue or history; None if it does not exist, or has an unknown type or state."""
+        message = self._types.ShowCompactRequest(id=request_id) if self._is_hive4 else self._types.ShowCompactRequest()
+        answer = self.call(f"read the compaction {request_id}", _SHOW, message)
+        rows = (_shown_request(row) for row in answer.compacts if row.id == request_id)
         return next((row for row in rows if isinstance(row, CompactionRequest)), None)
 
     def find_next_compaction(self, worker_id: str, worker_version: str, pool: str | None) -> CompactionRequest | None:
         """Claim the oldest request of a pool, or of no pool, for a worker; None when nothing waits (Hive 4 only).
 
-        A request of a type that this library does not know is refused in the queue, with the reason, and the next one
-        taken. Raises UnknownOutcomeError when the answer is lost: a request may then be in state working for this
-        worker, until the server takes it back after `hive.compactor.worker.timeout`.
+        A request of an unknown type is refused in the queue, with the reason, and the next one claimed. Raises
+        UnknownOutcomeError when the answer is lost: a request may then be in state working for this worker, until the
+        server takes it back after `hive.compactor.worker.timeout`.
         """
-        action = "take a compaction from the queue"
-        self._require_hive4(action)
         call = "find_next_compact2"
-        asked = self._types.FindNextCompactRequest(workerId=worker_id, workerVersion=worker_version, poolName=pool)
+        message = self._types.FindNextCompactRequest(workerId=worker_id, workerVersion=worker_version, poolName=pool)
         while True:
-            found = self.call(action, call, asked).ci
-            if found is None:
+            info = self.call("take a compaction from the queue", call, message).ci
+            if info is None:
                 return None
-            kind = _type_or_none(found.type)
+            kind = _type_or_none(info.type)
             if kind is not None:
-                return _claimed_request(found, kind, worker_id, call)
-            found.errorMessage = f"compactions of type {_type_name(found.type)} are not supported by this worker"
-            self.call(f"refuse compaction {found.id}", "mark_refused", found)
+                return _claimed_request(info, kind, worker_id, call)
+            info.errorMessage = f"compactions of type {_type_name(info.type)} are not supported by this worker"
+            self.call(f"refuse compaction {info.id}", "mark_refused", info)
 
     def update_compactor_state(self, request: CompactionRequest, txn_id: int) -> None:
-        """Note the transaction, the user and the highest write id of a compaction (Hive 4 only)."""
+        """Store the transaction, the user and the highest write id of a compaction (Hive 4 only)."""
         action = f"note transaction {txn_id} for compaction {request.id} of {request.ref}"
-        self._require_hive4(action)
-        info = _compaction_info(request, self._types)
-        self.call(action, "update_compactor_state", info, txn_id)
+        self.call(action, "update_compactor_state", _compaction_info(request, self._types), txn_id)
 
     def set_job_id(self, request: CompactionRequest, job_id: str) -> None:
-        """Note a text of at most 32 characters with a request, in whatever state it is (Hive 4 only).
+        """Store a text of at most 32 characters with a request in any state (Hive 4 only).
 
-        SHOW COMPACTIONS calls it the id of a job of Hadoop.
+        SHOW COMPACTIONS shows it as the id of a Hadoop job.
         """
         action = f"note {job_id} for compaction {request.id} of {request.ref}"
-        self._require_hive4(action)
         self.call(action, "set_hadoop_jobid", job_id, request.id)
 
     def mark_compacted(self, request: CompactionRequest) -> None:
-        """Move a request from working to ready for cleaning (Hive 4 only); the server does not check whose it is."""
+        """Move a request from working to ready for cleaning (Hive 4 only); the server does not check the worker."""
         self._mark("mark_compacted", "compacted", request)
 
     def mark_failed(self, request: CompactionRequest) -> None:
@@ -139,34 +132,30 @@ class CompactionCalls(MetastoreClient):
         self._mark("mark_failed", "failed", request)
 
     def mark_not_initiated(self, request: CompactionRequest) -> None:
-        """Write a failed compaction that never was in the queue into the history (Hive 4 only).
+        """Write a failed compaction that was never queued into the history (Hive 4 only).
 
-        Source: Hive 4 `CompactionTxnHandler.markFailed`, which takes the id 0 for that.
+        Source: Hive 4 `CompactionTxnHandler.markFailed`, for which the id 0 means that.
         """
         action = f"note that no compaction of {request.ref} was initiated"
-        self._require_hive4(action)
-        info = _compaction_info(replace(request, id=0), self._types)
-        self.call(action, "mark_failed", info)
+        self.call(action, "mark_failed", _compaction_info(replace(request, id=0), self._types))
 
     def mark_refused(self, request: CompactionRequest) -> None:
         """Move a request to the history as refused, with its `error_message` (Hive 4 only)."""
         self._mark("mark_refused", "refused", request)
 
     def mark_cleaned(self, request: CompactionRequest) -> None:
-        """Move a request to the history as succeeded and forgets the transactions it covers (Hive 4 only).
+        """Move a request to the history as succeeded, and have the server forget its transactions (Hive 4 only).
 
-        All aborted write ids up to `highest_write_id` are forgotten, whether or not their files are deleted.
+        It forgets all aborted write ids up to `highest_write_id`, whether or not their files have been deleted.
         """
         self._mark("mark_cleaned", "cleaned", request)
 
     def abort_compactions(self, ids: Sequence[int]) -> dict[int, str]:
-        """Abort requests that are waiting in the queue, and return for each id what the server says (Hive 4 only)."""
-        action = f"abort the compactions {', '.join(map(str, ids))}"
-        self._require_hive4(action)
+        """Abort requests that wait in the queue, and return the server's text for each id (Hive 4 only)."""
         if not ids:
             return {}
-        asked = self._types.AbortCompactionRequest(compactionIds=list(ids))
-        answer = self.call(action, "abort_Compactions", asked)
+        message = self._types.AbortCompactionRequest(compactionIds=list(ids))
+        answer = self.call(f"abort the compactions {', '.join(map(str, ids))}", "abort_Compactions", message)
         return {
             number: ": ".join(part for part in (row.status, row.message) if part)
             for number, row in answer.abortedcompacts.items()
@@ -174,25 +163,24 @@ class CompactionCalls(MetastoreClient):
 
     def _mark(self, call: str, word: str, request: CompactionRequest) -> None:
         action = f"mark compaction {request.id} of {request.ref} as {word}"
-        self._require_hive4(action)
         if request.id <= 0:
-            # the server takes 0 for a row of its own making and writes a new one into the history
+            # the server would write a new row into the history
             raise RefusedError(f"Cannot {action}: it has no id of the queue")
         self.call(action, call, _compaction_info(request, self._types))
 
 
-def _told(facts: RequestFacts) -> RequestFacts:
-    """Return the facts that go among the properties of a request, of which Hive reads only names that begin otherwise.
+def _sent_facts(facts: RequestFacts) -> RequestFacts:
+    """Return the facts that are sent as properties of a request, under names that Hive does not read.
 
-    That is why an initiator queued it. Nothing else: the name `location` means to Hive's cleaner what was dropped.
+    They are an initiator's reason for queueing it, and no others: in the property `location` Hive's cleaner expects the
+    location of a dropped table.
     """
     return RequestFacts(reason=facts.reason, deltas=facts.deltas, bytes=facts.bytes)
 
 
-def _shown_request(row: Any, call: str) -> CompactionRequest | OtherRequest:
-    """Return a row of SHOW COMPACTIONS. A time of 0 and Hive 3.1's job id `None` stand for what is not known."""
-    if row.id is None:
-        raise missing_field(call, "compacts.id")
+def _shown_request(row: Any) -> CompactionRequest | OtherRequest:
+    """Return a row of SHOW COMPACTIONS. A time of 0 and Hive 3.1's job id `None` mean unknown values."""
+    required(row.id, _SHOW, "compacts.id")
     kind, state = _type_or_none(row.type), _state_or_none(row.state)
     if kind is None or state is None:
         return OtherRequest(
@@ -229,21 +217,21 @@ def _shown_request(row: Any, call: str) -> CompactionRequest | OtherRequest:
 def _claimed_request(info: Any, kind: CompactionType, worker_id: str, call: str) -> CompactionRequest:
     """Return a request that the server handed out to a worker. CorruptError or RefusedError when it cannot be read.
 
-    Hive 4.0 gives its id, names, type, properties and pool, but not the user it is to run as, nor its times.
+    Hive 4.0 sends its id, names, type, properties and pool, but neither the user it is to run as nor its times.
     """
     pairs = parse_map(info.properties) if info.properties else {}
     properties = {key: value for key, value in pairs.items() if key is not None and value is not None}
     if len(properties) < len(pairs):
         raise missing_field(call, "ci.properties")
-    told = _told(split_properties(properties)[0])
-    own = told.properties()
+    facts = _sent_facts(split_properties(properties)[0])
+    own = facts.properties()
     return CompactionRequest(
         id=info.id,
         ref=TableRef(info.dbname, info.tablename, info.partitionname),
         type=kind,
         state=State.WORKING,
         properties=tuple((name, value) for name, value in properties.items() if name not in own),
-        facts=told,
+        facts=facts,
         worker_id=info.workerId or worker_id,
         start_ms=info.start or None,
         enqueue_ms=info.enqueueTime or None,
@@ -258,7 +246,7 @@ def _claimed_request(info: Any, kind: CompactionType, worker_id: str, call: str)
 
 
 def _compaction_info(request: CompactionRequest, types: Any) -> Any:
-    """Return the structure that stands for a request in calls."""
+    """Return a request as a structure of the interface."""
     return types.CompactionInfoStruct(
         id=request.id,
         dbname=request.ref.database,
@@ -279,7 +267,7 @@ def _compaction_info(request: CompactionRequest, types: Any) -> Any:
 
 
 def _state_or_none(text: str) -> State | None:
-    """Return the state of a letter or a word; None for one that is not known."""
+    """Return the state of a letter or word; None for an unknown one."""
     try:
         return State.parse(text)
     except RefusedError:

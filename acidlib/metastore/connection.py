@@ -1,11 +1,11 @@
-"""Calls to a metastore: the interface, what each call changes, one open connection, and failover with repetition."""
+"""Calls to a metastore: the interface, the effect of each call, an open connection, and failover with repetition."""
 
 from __future__ import annotations
 
 import enum
 import io
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache, partial
 from importlib import resources
@@ -37,6 +37,7 @@ from acidlib.metastore.transport import ConnectionLost, HttpTransport, Transport
 from acidlib.model.names import LONG_MAX, Generation
 
 T = TypeVar("T")
+H = TypeVar("H", bound=Hashable)
 _FILE = "hive_metastore.thrift"
 
 
@@ -48,21 +49,28 @@ def interface() -> ModuleType:
 
 
 def missing_field(call: str, field: str) -> CorruptError:
-    """Return the error for an answer without a field that has to be there."""
+    """Return the error for an answer without a required field."""
     return CorruptError(f"Cannot read the answer of {call}: field {field} is missing")
 
 
 def required(value: Any, call: str, field: str) -> Any:
-    """Return the value of a field that has to be there; raise CorruptError when it is None."""
+    """Return the value of a required field; raise CorruptError when it is None."""
     if value is None:
         raise missing_field(call, field)
     return value
 
 
+def batches(values: Iterable[H], size: int) -> Iterator[list[H]]:
+    """Yield the distinct values in portions of this size, so that messages stay small."""
+    distinct = list(dict.fromkeys(values))
+    for start in range(0, len(distinct), size):
+        yield distinct[start : start + size]
+
+
 def _check(value: object, call: str, path: str = "") -> None:
     """Raise CorruptError, naming the field with its path, when a required field is missing anywhere in an answer.
 
-    The Thrift library does not look: it leaves None where a field is missing or of an unexpected type.
+    The Thrift library does not check: it leaves None for a field that is missing or of an unexpected type.
     """
     if isinstance(value, TPayload):
         for _, (_, name, *_, is_required) in value.thrift_spec.items():
@@ -71,7 +79,7 @@ def _check(value: object, call: str, path: str = "") -> None:
                 raise missing_field(call, path + name)
             _check(member, call, f"{path}{name}.")
     elif isinstance(value, list):
-        # lists of plain values hold hundreds of thousands of ids, and nothing to look into
+        # lists of plain values have hundreds of thousands of ids, and no fields
         if value and isinstance(value[0], TPayload):
             for member in value:
                 _check(member, call, path)
@@ -81,34 +89,34 @@ def _check(value: object, call: str, path: str = "") -> None:
 
 
 class Effect(enum.Enum):
-    """What a call changes on the server, and so what may be done when its answer is lost, over a socket or HTTP."""
+    """The effect of a call on the server, which decides whether it is repeated when its answer is lost."""
 
     NONE = "nothing: it is repeated"
     IDEMPOTENT = "the same once or twice: it is repeated; if no answer ever comes, the outcome is unknown"
     NOT_IDEMPOTENT = "something each time: it is never repeated once anything was sent"
 
 
-# why, where it is not that a call only reads
+# the effects, with reasons, of all calls that do not only read
 _CHANGES: Mapping[str, tuple[Effect, str]] = {
-    "heartbeat": (Effect.NONE, "a life that is prolonged twice is as long"),
+    "heartbeat": (Effect.NONE, "a second heartbeat prolongs the life no further"),
     "check_lock": (Effect.NONE, "a lock that is granted meanwhile stays granted"),
-    "open_txns": (Effect.NOT_IDEMPOTENT, "each opens another transaction"),
-    "commit_txn": (Effect.IDEMPOTENT, "Hive 4 takes a second one; Hive 3.1 may have forgotten the transaction"),
-    "abort_txn": (Effect.IDEMPOTENT, "one that is aborted stays aborted"),
+    "open_txns": (Effect.NOT_IDEMPOTENT, "each call opens another transaction"),
+    "commit_txn": (Effect.IDEMPOTENT, "Hive 4 accepts a second commit; Hive 3.1 may have forgotten the transaction"),
+    "abort_txn": (Effect.IDEMPOTENT, "an aborted transaction stays aborted"),
     "allocate_table_write_ids": (Effect.IDEMPOTENT, "a transaction has one write id of a table"),
-    "add_write_ids_to_min_history": (Effect.NOT_IDEMPOTENT, "each adds rows"),
-    "lock": (Effect.NOT_IDEMPOTENT, "each is another request for locks"),
-    "unlock": (Effect.IDEMPOTENT, "one that does not exist is no error"),
-    "compact2": (Effect.NOT_IDEMPOTENT, "the first may have been done and gone from the queue"),
-    "find_next_compact2": (Effect.NOT_IDEMPOTENT, "each hands out another request"),
-    "update_compactor_state": (Effect.IDEMPOTENT, "each writes the same into the row"),
-    "set_hadoop_jobid": (Effect.IDEMPOTENT, "each writes the same into the row"),
-    "mark_compacted": (Effect.NOT_IDEMPOTENT, "it may be another run's by then: the server does not check whose it is"),
+    "add_write_ids_to_min_history": (Effect.NOT_IDEMPOTENT, "each call adds rows"),
+    "lock": (Effect.NOT_IDEMPOTENT, "each call is another request for locks"),
+    "unlock": (Effect.IDEMPOTENT, "a lock that does not exist is no error"),
+    "compact2": (Effect.NOT_IDEMPOTENT, "the first request may have been carried out and gone from the queue"),
+    "find_next_compact2": (Effect.NOT_IDEMPOTENT, "each call hands out another request"),
+    "update_compactor_state": (Effect.IDEMPOTENT, "each call writes the same into the row"),
+    "set_hadoop_jobid": (Effect.IDEMPOTENT, "each call writes the same into the row"),
+    "mark_compacted": (Effect.NOT_IDEMPOTENT, "another run may own the request by then: the server does not check"),
     "mark_cleaned": (Effect.NOT_IDEMPOTENT, "the request has left the queue by then"),
     "mark_failed": (Effect.NOT_IDEMPOTENT, "the request has left the queue by then"),
     "mark_refused": (Effect.NOT_IDEMPOTENT, "the request has left the queue by then"),
-    "alter_table_req": (Effect.NOT_IDEMPOTENT, "the second finds another value than the one that it expects"),
-    "abort_Compactions": (Effect.NOT_IDEMPOTENT, "of the second the answer would be that they are not there"),
+    "alter_table_req": (Effect.NOT_IDEMPOTENT, "the second call would not find the value that it expects"),
+    "abort_Compactions": (Effect.NOT_IDEMPOTENT, "the second answer would be that the requests do not exist"),
 }
 _READS = frozenset(
     (
@@ -121,12 +129,20 @@ _READS = frozenset(
 )
 
 
+_ONLY_HIVE4 = frozenset(
+    (
+        *("add_write_ids_to_min_history", "find_next_compact2", "update_compactor_state", "set_hadoop_jobid"),
+        *("mark_compacted", "mark_cleaned", "mark_failed", "mark_refused", "alter_table_req", "abort_Compactions"),
+    )
+)
+
+
 def effect_of(call: str) -> Effect:
-    """Return what a call changes; raise DefectError for one of which that is not stated here."""
+    """Return the effect of a call; raise DefectError for a call without an entry in the tables above."""
     if call in _READS:
         return Effect.NONE
     if call not in _CHANGES:
-        raise DefectError(f"Cannot call {call}: it is not known what becomes of it when it is repeated")
+        raise DefectError(f"Cannot call {call}: it is not known whether it may be repeated")
     return _CHANGES[call][0]
 
 
@@ -137,7 +153,6 @@ _HTTP_HINT = "is it a metastore behind HTTP, with the same setting of TLS?"
 
 _APPLICATION_ERRORS = (TApplicationException, ApacheApplicationException)
 _SERVER_ERRORS = (TException, ApacheException)
-_CONFLICTS = frozenset({"TxnAbortedException", "TxnOpenException", "NoSuchLockException"})
 
 _FIRST_ATTEMPTS = 3
 _LONGEST_WAIT_SECONDS = 30
@@ -148,23 +163,33 @@ class UnknownCallError(RefusedError):
 
 
 class NoSuchTransactionError(ConflictError):
-    """The server does not know the transaction: it never was, or it is over and forgotten."""
+    """The server does not know the transaction: it never existed, or it has ended and was forgotten."""
+
+
+# by the names of Hive's exceptions, in both Thrift libraries; every other one is a refusal
+_ERRORS: Mapping[str, type[AcidError]] = {
+    "NoSuchTxnException": NoSuchTransactionError,
+    "TxnAbortedException": ConflictError,
+    "TxnOpenException": ConflictError,
+    "NoSuchLockException": ConflictError,
+    "MetaException": RetryError,
+}
 
 
 class Connection:
-    """One connection, open from its creation on; not thread safe. A call that raised ConnectionLost ends its use.
+    """A connection, open from its creation on; not thread safe, and not to be used after a ConnectionLost.
 
     Two Thrift libraries share it: thriftpy2 with our own interface, and hmsclient (Apache Thrift) for reads of Hive
     3.1. Their exceptions end here: callers see errors of `acidlib.errors`, and ConnectionLost.
 
-    version  what the metastore reports ("" if nothing): `3.0` from Hive 3.0 and 3.1, its own from Hive 4
+    version  as the metastore reports it ("" if it does not): `3.0` from Hive 3.0 and 3.1, its own from Hive 4
     """
 
     def __init__(self, endpoint: Endpoint, options: ConnectionOptions, *, user: str) -> None:
-        """Connect, say who asks, and ask what the server is.
+        """Connect, send the user's name, and ask for the version and generation of the server.
 
         Raises ConnectionLost, and RefusedError when the server is no metastore of Hive 3.1 or 4, does not let us in, or
-        shows a certificate that does not pass.
+        has no valid certificate.
         """
         if options.http is None and endpoint.scheme != "thrift":
             raise RefusedError(
@@ -177,7 +202,7 @@ class Connection:
             if options.http is None
             else HttpTransport(endpoint, options, options.http, user=user)
         )
-        # thriftpy2 publishes no types for it
+        # thriftpy2 has no types for it
         protocol = TCyBinaryProtocol(TCyBufferedTransport(self.transport))  # type: ignore[no-untyped-call]
         self._own_client = TClient(interface().Metastore, protocol)
         self._hive3_client = ThriftHiveMetastore.Client(
@@ -185,11 +210,11 @@ class Connection:
         )
         self.version = ""
         hint = _SETTINGS_HINT if options.http is None else _HTTP_HINT
-        # each answer has to come within this: a peer that is no metastore often just waits
+        # the limit of each answer: a peer that is no metastore often just waits
         seconds = options.connect_timeout_seconds
         try:
             if options.set_user and options.sasl is None and options.http is None:
-                # as Hive's client: a server that refuses to be told the user is no obstacle
+                # as in Hive's client a server may refuse to take the user's name
                 with suppress(*_SERVER_ERRORS):
                     self._exchange(seconds, "set_ugi", user, [])
             with suppress(*_SERVER_ERRORS):
@@ -206,9 +231,9 @@ class Connection:
             raise
 
     def _find_generation(self, seconds: float) -> Generation:
-        """Return Hive 4 if it has a call that only Hive 4 has, Hive 3 if it has one that came with Hive 3.
+        """Return Hive 4 if the server has a call that came with Hive 4, Hive 3 if it has one that came with Hive 3.
 
-        Any answer that the interface provides for shows that a call is there.
+        A server has a call if it answers it in any way that the interface declares.
         """
         types = interface()
         database = types.GetDatabaseRequest(name="default", catalogName=CATALOG)
@@ -226,16 +251,16 @@ class Connection:
                 return generation
             else:
                 return generation
-        reported = f" (it tells version {self.version})" if self.version else ""
+        reported = f" (it reports version {self.version})" if self.version else ""
         raise RefusedError(
             f"Cannot use {self.endpoint.uri}: it is no metastore of Hive 3.1 or 4{reported}: it has neither "
             "the call get_database_req nor get_valid_write_ids"
         )
 
     def call(self, action: str, name: str, *arguments: object, missing: str = "", hive3: bool = False) -> Any:
-        """Return the answer of a call, see `MetastoreClient.call`; raise what `translated` makes of a server's error.
+        """Return the answer of a call, see `MetastoreClient.call`; raise an exception of the server as `translated`.
 
-        Raises CorruptError for an answer that is not whole, and ConnectionLost.
+        Raises CorruptError for an incomplete answer, and ConnectionLost.
         """
         try:
             return self._exchange(self._timeout_seconds, name, *arguments, hive3=hive3)
@@ -273,16 +298,10 @@ def translated(error: Exception, *, action: str, call: str, uri: str) -> AcidErr
         return UnknownCallError(f"Cannot {action}: the metastore {uri} has no call {call}")
     if isinstance(error, _APPLICATION_ERRORS):
         if getattr(error, "type", None) == TApplicationException.MISSING_RESULT:
-            return CorruptError(f"Cannot read the answer of {call}: it is empty (asked of {uri})")
+            return CorruptError(f"Cannot read the answer of {call}: it is empty (from {uri})")
         return RetryError(f"Cannot {action}: the metastore {uri} failed: {reason}")
-    name = type(error).__name__  # Hive's, in both Thrift libraries
-    if name == "NoSuchTxnException":
-        return NoSuchTransactionError(f"Cannot {action}: {reason}")
-    if name in _CONFLICTS:
-        return ConflictError(f"Cannot {action}: {reason}")
-    if name == "MetaException":
-        return RetryError(f"Cannot {action}: the metastore {uri} says: {reason}")
-    return RefusedError(f"Cannot {action}: {reason}")
+    kind = _ERRORS.get(type(error).__name__, RefusedError)
+    return kind(f"Cannot {action}: {f'the metastore {uri} says: ' if kind is RetryError else ''}{reason}")
 
 
 def _is_unknown_call(error: Exception) -> bool:
@@ -292,7 +311,7 @@ def _is_unknown_call(error: Exception) -> bool:
 
 
 def _one_line(error: Exception) -> str:
-    """Return the first line of a server's text, without the Java class in front; at most 300 characters."""
+    """Return the first line of a server's text, without a leading Java class; at most 300 characters."""
     text = error.message if hasattr(error, "message") else str(error)
     lines = [line.strip() for line in str(text or "").splitlines() if line.strip()]
     line = lines[0] if lines else type(error).__name__
@@ -303,11 +322,11 @@ def _one_line(error: Exception) -> str:
 
 
 class _AttemptFailedError(RetryError):
-    """Another attempt may succeed; this is the error when it was the last one."""
+    """An attempt failed and another may succeed; after the last attempt it is the error of the call."""
 
 
 class _Line(threading.local):
-    """What each thread has of its own: its connection, and the number of the endpoint that this goes to."""
+    """The connection of each thread, and the index of its endpoint."""
 
     connection: Connection | None = None
     current: int = 0
@@ -318,9 +337,9 @@ class MetastoreClient:
 
     Threads may share it: each of them has a connection of its own.
 
-    generation  of the metastores, found by asking; those that are failed over to have to be of the same
-    version     what the metastore reports: `3.0` from Hive 3.0 and 3.1, its own from Hive 4; "" if none
-    catalog     the one whose databases are meant
+    generation  of the first metastore; the others must be of the same
+    version     as the metastore reports it: `3.0` from Hive 3.0 and 3.1, its own from Hive 4; "" if none
+    catalog     the catalog of all databases that are named
     """
 
     def __init__(
@@ -335,9 +354,8 @@ class MetastoreClient:
     ) -> None:
         """Connect to the first endpoint that answers as a metastore.
 
-        `find_again` gives the endpoints of now, where they may change: it is asked when none of those known answers.
-        Raises RetryError when none can be reached, RefusedError when all that can be are no metastores of Hive 3.1
-        or 4.
+        `find_again` returns the current endpoints, where they may change; it is called when none of the last ones
+        answers. Raises RetryError when none can be reached, RefusedError when none is a metastore of Hive 3.1 or 4.
         """
         self.user = user
         self.host = host
@@ -377,10 +395,13 @@ class MetastoreClient:
     def call(self, action: str, name: str, *arguments: object, missing: str = "", hive3: bool = False) -> Any:
         """Return the answer of a call; None if the server raised the exception named `missing`, or has no result.
 
-        It is one of our own interface, with all its required fields; with `hive3` of hmsclient's, whose required fields
-        are not checked. `action` completes "Cannot ..." in errors. Raises what `Connection.call` does, but RetryError
-        when no metastore can be reached, and UnknownOutcomeError as `effect_of` this call says.
+        The answer is of our own interface, with all its required fields; with `hive3` it is of hmsclient's, whose
+        required fields are not checked. `action` completes "Cannot ..." in errors. Raises the errors of
+        `Connection.call`, RetryError when no metastore can be reached, and UnknownOutcomeError when the answer is lost,
+        depending on `effect_of` the call. RefusedError, before anything is sent, for a call that Hive 3.1 has not.
         """
+        if name in _ONLY_HIVE4 and not self._is_hive4:
+            raise RefusedError(f"Cannot {action}: a Hive 3.1 metastore has no such call")
         effect = effect_of(name)
         answer_lost = False
 
@@ -399,12 +420,12 @@ class MetastoreClient:
                     raise _AttemptFailedError(f"Cannot {action}: {reason}") from None
                 except NoSuchTransactionError:
                     if answer_lost and effect is Effect.IDEMPOTENT:
-                        # a transaction that is over may be forgotten: Hive 3.1 does so at once if it wrote nothing
+                        # a transaction that has ended may be forgotten: Hive 3.1 does so at once if it wrote nothing
                         reason = "the answer was lost, and now the transaction is unknown"
                         raise _unknown_outcome(action, reason) from None
                     raise
             except BaseException as error:
-                # a connection that may be in the middle of an answer is not used again
+                # after these the connection may be in the middle of an answer: it is not used again
                 lost = (_AttemptFailedError, UnknownOutcomeError, DefectError)
                 if isinstance(error, lost) or not isinstance(error, AcidError):
                     self._move_on()
@@ -418,15 +439,11 @@ class MetastoreClient:
             raise
 
     def _call_if_known(self, action: str, call: str, *arguments: object) -> Any:
-        """Return the answer of a call that only some versions of a generation have; None from one that has not."""
+        """Return the answer of a call that only some versions of a generation have; None from the other versions."""
         try:
             return self.call(action, call, *arguments)
         except UnknownCallError:
             return None
-
-    def _require_hive4(self, action: str) -> None:
-        if not self._is_hive4:
-            raise RefusedError(f"Cannot {action}: a Hive 3.1 metastore has no such call")
 
     def _repeat(self, attempts: int, attempt: Callable[[], T]) -> T:
         retrying = Retrying(
@@ -439,7 +456,7 @@ class MetastoreClient:
         return retrying(attempt)
 
     def _connected(self) -> Connection:
-        """Return this thread's connection, opened again where it was closed or the server has ended it."""
+        """Return this thread's connection; open it again if it was closed or the server has ended it."""
         connection = self._line.connection
         if connection is not None and connection.transport.is_usable():
             return connection
@@ -450,7 +467,7 @@ class MetastoreClient:
         return connection
 
     def _move_on(self) -> None:
-        """Close the connection; the next one is tried with the next endpoint first."""
+        """Close this thread's connection; the next one will go to the next endpoint if that answers."""
         if self._line.connection is not None:
             self._close_own()
             self._line.current += 1
@@ -462,7 +479,7 @@ class MetastoreClient:
             connection.transport.close()
 
     def _open(self, generation: Generation | None) -> Connection:
-        """Return a connection to the first endpoint that answers, from the current one on; of a generation, if any."""
+        """Connect to the first endpoint that answers, from the current one on; only to this generation, if given."""
         failures: list[str] = []
         refused: list[AcidError] = []
         start, endpoints = self._line.current, self._endpoints
@@ -490,7 +507,7 @@ class MetastoreClient:
             with suppress(RetryError, RefusedError):
                 self._endpoints = self._find_again()
         if len(refused) == len(endpoints):
-            # what let us in before may do so again, and says nothing against a table
+            # servers that let us in before may do so again, and it is no refusal of a table
             raise refused[0] if generation is None else RetryError(str(refused[0]))
         uris = ", ".join(endpoint.uri for endpoint in endpoints)
         raise _AttemptFailedError(f"Cannot reach the metastore {uris}: {'; '.join(failures)}")

@@ -1,7 +1,7 @@
-"""A Hive metastore, of Hive 3.1 or Hive 4, as typed calls; and where it is, as a ZooKeeper knows it.
+"""A metastore of Hive 3.1 or Hive 4 as typed calls, and the discovery of metastores in a ZooKeeper.
 
 Source: Hive 4 `ZooKeeperHiveHelper`, `HiveMetaStore.startMetaStore`: below the namespace each metastore has an
-ephemeral node for as long as it runs, whose data is `host:port`.
+ephemeral node while it runs, with the data `host:port`.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from acidlib.metastore.options import ConnectionOptions, Endpoint, TlsOptions, n
 from acidlib.metastore.transactions import TransactionCalls
 from acidlib.metastore.transport import tls_context
 
-_LONGEST_TOLD = 80
-# it tells of each attempt to connect; what becomes of them is told by the errors here
+_LONGEST_DATA = 80
+# kazoo logs each attempt to connect; the errors raised here have their results
 _SILENT = logging.getLogger("acidlib.metastore.zookeeper")
 _SILENT.addHandler(logging.NullHandler())
 _SILENT.propagate = False
 
 
 class Hms(CatalogCalls, TransactionCalls, CompactionCalls):
-    """One metastore, with failover over several URIs. Threads may share it: each has a connection of its own.
+    """A metastore, with failover over several URIs. Threads may share it: each has a connection of its own.
 
-    Calls that change nothing, or the same once or twice, are repeated over new connections when one is lost; the others
+    Calls that change nothing, or that may run twice, are repeated over a new connection when one is lost; the others
     raise UnknownOutcomeError once something was sent. All calls raise RetryError when no metastore can be reached or
-    the server failed, ConflictError when a transaction or lock does not exist any more, RefusedError for what the
-    server refuses or does not know, CorruptError for an answer that is not whole.
+    the server failed, ConflictError when a transaction or lock does not exist any more, RefusedError for a call that
+    the server refuses or does not have, CorruptError for an incomplete answer.
     """
 
 
@@ -47,24 +47,24 @@ def connect(
     sleep: Callable[[float], None] = time.sleep,
     shuffle: Callable[[list[Endpoint]], None] | None = None,
 ) -> Hms:
-    """Connect to the first of the URIs (`thrift://host[:port]`) that answers; `user` and `host` are who asks.
+    """Connect to the first of the URIs (`thrift://host[:port]`) that answers; `user` and `host` identify the client.
 
-    URIs `zookeeper://host:port/namespace` are those of a ZooKeeper where the metastores register. `shuffle` is used
-    where the options say that the URIs have no order; without it they are tried as they are given.
+    URIs `zookeeper://host:port/namespace` are servers of a ZooKeeper in which metastores register. `shuffle` reorders
+    the endpoints where the options allow any order; without it they are tried in their order.
 
-    Raises RetryError when none can be reached, RefusedError for a URI that makes no sense and for servers that are
-    no metastore of Hive 3.1 or 4, do not let us in, or show a certificate that does not pass.
+    Raises RetryError when none can be reached, RefusedError for an invalid URI and for servers that are no metastore of
+    Hive 3.1 or 4, do not let us in, or have no valid certificate.
     """
-    given = parse_endpoints(uris)
+    endpoints = parse_endpoints(uris)
     is_zookeeper = names_zookeeper(uris)
 
     def find() -> tuple[Endpoint, ...]:
-        endpoints = list(given)
+        metastores = [*endpoints]
         if is_zookeeper:
-            endpoints = list(registered(given, options.connect_timeout_seconds, options.zookeeper_tls))
+            metastores = [*registered(endpoints, options.connect_timeout_seconds, options.zookeeper_tls)]
         if shuffle is not None and options.in_any_order:
-            shuffle(endpoints)
-        return tuple(endpoints)
+            shuffle(metastores)
+        return tuple(metastores)
 
     find_again = find if is_zookeeper else None
     return Hms(find(), options, user=user, host=host, sleep=sleep, find_again=find_again)
@@ -73,11 +73,11 @@ def connect(
 def registered(
     servers: tuple[Endpoint, ...], timeout_seconds: float, tls: TlsOptions | None = None
 ) -> tuple[Endpoint, ...]:
-    """Return the metastores that run now, in the order of the names of their nodes. The servers are of one ZooKeeper.
+    """Return the running metastores that the servers of a ZooKeeper list, in the order of their nodes' names.
 
-    Raises RetryError when the ZooKeeper does not answer in time or knows no metastore, RefusedError when there is no
-    such node, what is in it names no metastore, no server has a certificate that passes, or the extra `zookeeper` is
-    not installed.
+    Raises RetryError when the ZooKeeper does not answer in time or lists no metastore, RefusedError when the node does
+    not exist or has no address of a metastore, no server has a valid certificate, or the extra `zookeeper` is not
+    installed.
     """
     try:
         from kazoo.client import KazooClient  # an extra
@@ -85,7 +85,7 @@ def registered(
         from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
     except ImportError:
         raise RefusedError(
-            "Cannot find the metastore: the module kazoo is not installed, with which a ZooKeeper is asked; "
+            "Cannot find the metastore: the module kazoo, which reads a ZooKeeper, is not installed; "
             "pip install 'acidlib[zookeeper]' installs it"
         ) from None
     failed = "Cannot find the metastore: the ZooKeeper"
@@ -94,11 +94,11 @@ def registered(
     context = None if tls is None else tls_context(tls)
     untrusted = ""
 
-    def connect_one(*, address: tuple[str, int], hostname: str, **_: object) -> socket.socket:
+    def open_connection(*, address: tuple[str, int], hostname: str, **_: object) -> socket.socket:
         """Connect in place of kazoo.
 
-        That gives one server all the time that there is for all of them, trusts the system's certificates besides
-        those that it is told, and does not say why TLS failed.
+        By itself kazoo spends the time for all servers on one of them, trusts the system's certificates besides the
+        configured ones, and does not report why TLS failed.
         """
         nonlocal untrusted
         plain = socket.create_connection(address, timeout_seconds / len(servers) / 2)
@@ -109,17 +109,17 @@ def registered(
         except OSError as error:
             plain.close()
             if isinstance(error, ssl.SSLCertVerificationError):
-                untrusted = f"the certificate of {hostname}:{address[1]} does not pass: {error.verify_message}"
+                untrusted = f"the certificate of {hostname}:{address[1]} is not valid: {error.verify_message}"
             raise
 
     handler = SequentialThreadingHandler()
-    handler.create_connection = connect_one
+    handler.create_connection = open_connection
     client = KazooClient(hosts=",".join(addresses), timeout=timeout_seconds, handler=handler, logger=_SILENT)
     data: dict[str, bytes] = {}
     try:
         client.start(timeout=timeout_seconds)
         for node in client.get_children(place):
-            with suppress(NoNodeError):  # it has ended meanwhile
+            with suppress(NoNodeError):  # the metastore has ended meanwhile
                 data[node] = client.get(f"{place}/{node}")[0]
     except KazooTimeoutError:
         if untrusted:
@@ -139,16 +139,16 @@ def registered(
         client.close()
     if not data:
         raise RetryError(f"Cannot find a metastore: none is registered in the ZooKeeper {hosts} below {place}")
-    found: list[Endpoint] = []
+    metastores: list[Endpoint] = []
     for node, content in sorted(data.items()):
         try:
             text = content.decode()
             if "," in text or urlsplit(f"thrift://{text}").port is None:
                 raise ValueError(text)
-            found += parse_endpoints([f"thrift://{text}"])
+            metastores += parse_endpoints([f"thrift://{text}"])
         except (ValueError, RefusedError):
             raise RefusedError(
                 f"Cannot find the metastore: the node {place}/{node} of the ZooKeeper {hosts} holds "
-                f"{content[:_LONGEST_TOLD]!r}, which is not host:port"
+                f"{content[:_LONGEST_DATA]!r}, which is not host:port"
             ) from None
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(metastores))

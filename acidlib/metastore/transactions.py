@@ -1,7 +1,7 @@
 """Transactions, write ids and locks of a metastore: their values, and the calls about them.
 
-Source of the names and numbers: Hive `hive_metastore.thrift`; of the lists of ids, Hive `TxnCommonUtils`: their bits
-are those of `java.util.BitSet`: bit i of byte i / 8, lowest first, belongs to entry i of the list.
+Source of the names and numbers: Hive `hive_metastore.thrift`; of the lists of ids: Hive `TxnCommonUtils`, whose bits
+are those of `java.util.BitSet`: bit i % 8 of byte i / 8, lowest first, belongs to entry i of the list.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.metastore.connection import MetastoreClient, required
+from acidlib.metastore.connection import MetastoreClient, batches, required
 from acidlib.model.names import LONG_MAX
 from acidlib.model.snapshots import ValidTxnList, ValidWriteIdList
 from acidlib.model.tables import TableRef
@@ -57,11 +57,11 @@ class TxnType(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockComponent:
-    """One thing to lock: a database, a table (with `table`) or a partition (with both, as `k=v/k2=v2`).
+    """A database to lock, a table (with `table`) or a partition (with both, as `k=v/k2=v2`).
 
-    With `transactional` the lock belongs to a transaction's read (operation SELECT), otherwise to none (NO_TXN). With
-    `updates` it is its update (UPDATE): the server notes a change of the table's data when it commits, and whoever has
-    read rows before, and asks for a lock to change them, reads them again. Only a rebalance is one.
+    transactional  the lock is for a read in a transaction (operation SELECT), else for none (NO_TXN)
+    updates        the lock is for an update in a transaction (UPDATE): at its commit the server notes a change of the
+                   table's data, and writers that have read rows before read them again. Only a rebalance sets it
     """
 
     type: LockType
@@ -74,9 +74,9 @@ class LockComponent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldLock:
-    """One lock that is held or waited for. Times are epoch milliseconds of the server's database.
+    """A lock that is granted or waits. Times are epoch milliseconds of the server's database.
 
-    `heartbeat_ms` is None for a lock that lives and dies with its transaction.
+    `heartbeat_ms` is None for a lock of a transaction, with which it ends.
     """
 
     lock_id: int
@@ -95,7 +95,7 @@ class HeldLock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTxn:
-    """One transaction that is open or aborted: `state` is `open` or `aborted`. Times are epoch milliseconds."""
+    """A transaction; `state` is `open` or `aborted`. Times are epoch milliseconds."""
 
     id: int
     state: str
@@ -111,7 +111,7 @@ _WORDS: Mapping[type[enum.Enum], str] = {LockState: "lock state", LockType: "loc
 class TransactionCalls(MetastoreClient):
     """Transactions, write ids and locks.
 
-    Opening a transaction and asking for locks are never repeated once sent, everything else is.
+    Calls that open a transaction or request locks are never repeated once sent, all others are.
     """
 
     def open_txns(self, *, exclude_readers: bool = False) -> ValidTxnList:
@@ -127,12 +127,12 @@ class TransactionCalls(MetastoreClient):
     def open_txns_info(self) -> tuple[OpenTxn, ...]:
         """Return the open and aborted transactions by id, with their users, hosts and times."""
         call = "get_open_txns_info"
-        found = []
+        txns = []
         for info in self.call("read the open transactions", call).open_txns:
             state = _TXN_STATES.get(info.state)
             if state is None:
                 raise CorruptError(f"Cannot read the answer of {call}: transaction {info.id} is in state {info.state}")
-            found.append(
+            txns.append(
                 OpenTxn(
                     id=info.id,
                     state=state,
@@ -142,20 +142,18 @@ class TransactionCalls(MetastoreClient):
                     heartbeat_ms=info.lastHeartbeatTime or None,
                 )
             )
-        return tuple(sorted(found, key=lambda txn: txn.id))
+        return tuple(sorted(txns, key=lambda txn: txn.id))
 
     def valid_write_ids(self, tables: Sequence[TableRef], txns: ValidTxnList) -> dict[TableRef, ValidWriteIdList]:
-        """Return which write ids of tables are valid in a snapshot of the transactions.
+        """Return the valid write ids of tables in a snapshot of the transactions.
 
         A table that never had a write id, and one that does not exist, has a high-water mark of 0. Raises
         CorruptError when a table is missing in the answer.
         """
         call = "get_valid_write_ids"
-        wanted = list(dict.fromkeys(ref.as_stored for ref in tables))
-        found: dict[TableRef, ValidWriteIdList] = {}
-        for start in range(0, len(wanted), _TABLES_PER_CALL):
-            batch = wanted[start : start + _TABLES_PER_CALL]
-            # a list that is missing means "all is committed" to Hive 3.1
+        lists: dict[TableRef, ValidWriteIdList] = {}
+        for batch in batches((ref.as_stored for ref in tables), _TABLES_PER_CALL):
+            # a missing list means "all transactions are committed" to Hive 3.1
             request = self._types.GetValidWriteIdsRequest(
                 fullTableNames=[str(ref) for ref in batch], validTxnList=txns.format(as_ranges=self._is_hive4)
             )
@@ -168,20 +166,20 @@ class TransactionCalls(MetastoreClient):
                     raise CorruptError(f"Cannot read the answer of {call}: the table {ref} is missing")
                 opened, aborted = _open_and_aborted(row.invalidWriteIds, row.abortedBits, call)
                 lowest = row.minOpenWriteId
-                found[ref] = ValidWriteIdList(
+                lists[ref] = ValidWriteIdList(
                     table=str(ref),
                     high_water_mark=row.writeIdHighWaterMark,
                     open_ids=tuple(opened),
                     aborted_ids=tuple(aborted),
                     min_open=LONG_MAX if lowest is None or lowest < 0 else lowest,
                 )
-        return found
+        return lists
 
     def open_txn(self, kind: TxnType, agent: str, host: str | None = None) -> int:
-        """Open a transaction and return its id; SHOW TRANSACTIONS shows its host, this one unless another is given.
+        """Open a transaction and return its id; SHOW TRANSACTIONS shows its `host`, by default this one.
 
         Raises UnknownOutcomeError when the answer is lost: a transaction of this user and host may then be open, and
-        the server aborts it when it gets no heartbeats.
+        the server aborts it since it gets no heartbeats.
         """
         call = "open_txns"
         request = self._types.OpenTxnRequest(
@@ -200,14 +198,14 @@ class TransactionCalls(MetastoreClient):
         """Commit a transaction.
 
         Raises ConflictError when it was aborted or is unknown, UnknownOutcomeError when no answer comes. Hive 4
-        takes a second commit of one transaction without an error; Hive 3.1 forgets one that wrote nothing: there the
-        outcome is unknown after a lost answer.
+        accepts a second commit of a transaction without an error; Hive 3.1 forgets a transaction that wrote nothing, so
+        the outcome of a commit whose answer is lost is unknown there.
         """
         request = self._types.CommitTxnRequest(txnid=txn_id, txn_type=kind.value if self._is_hive4 else None)
         self.call(f"commit transaction {txn_id}", "commit_txn", request)
 
     def abort_txn(self, txn_id: int, kind: TxnType) -> None:
-        """Abort a transaction; one that is aborted already is no error.
+        """Abort a transaction; an aborted one is no error.
 
         Raises ConflictError when it is committed or unknown, UnknownOutcomeError when no answer comes.
         """
@@ -221,11 +219,11 @@ class TransactionCalls(MetastoreClient):
         """
         request = self._types.HeartbeatRequest(lockid=lock_id, txnid=txn_id)
         ids = (("transaction", txn_id), ("lock", lock_id))
-        kept = " and ".join(f"{name} {number}" for name, number in ids if number is not None)
-        self.call(f"keep {kept or 'nothing'} alive", "heartbeat", request)
+        names = " and ".join(f"{name} {number}" for name, number in ids if number is not None)
+        self.call(f"keep {names or 'nothing'} alive", "heartbeat", request)
 
     def allocate_write_id(self, txn_id: int, ref: TableRef) -> int:
-        """Return the write id of a transaction on a table; every call for the same two gives the same."""
+        """Return the write id of a transaction for a table, always the same one."""
         ref = ref.whole_table.as_stored
         call = "allocate_table_write_ids"
         request = self._types.AllocateTableWriteIdsRequest(dbName=ref.database, tableName=ref.table, txnIds=[txn_id])
@@ -239,12 +237,10 @@ class TransactionCalls(MetastoreClient):
     def add_write_ids_to_min_history(self, txn_id: int, write_ids: Mapping[str, int]) -> None:
         """Register the lowest open write id that a transaction sees of tables, named `database.table` (Hive 4 only).
 
-        It has an effect where `metastore.txn.use.minhistorywriteid` is true: the cleaner then keeps what it needs.
+        If `metastore.txn.use.minhistorywriteid` is true, the cleaner keeps the files that the transaction needs.
         """
-        action = f"register what transaction {txn_id} reads"
-        self._require_hive4(action)
         lowest = {name.lower(): write_id for name, write_id in write_ids.items()}
-        self.call(action, "add_write_ids_to_min_history", txn_id, lowest)
+        self.call(f"register the reads of transaction {txn_id}", "add_write_ids_to_min_history", txn_id, lowest)
 
     def lock(
         self,
@@ -255,33 +251,34 @@ class TransactionCalls(MetastoreClient):
         zero_wait: bool = False,
         may_have_committed: bool = True,
     ) -> tuple[int, LockState]:
-        """Ask for locks, all or none, and return the id of the request and what became of it.
+        """Request locks, all or none; return the id and the state of the request.
 
-        A request that is WAITING holds its place: ask again with `check_lock`, or give it up with `unlock`. With
-        `zero_wait` (Hive 4; no effect on 3.1) a SHARED_READ that would have to wait is NOT_ACQUIRED instead. Whoever
-        has just opened the transaction knows that nobody `may_have_committed` it, and saves a question. Raises
-        RefusedError for a type of lock that Hive 3.1 does not have, ConflictError when the transaction has ended,
-        UnknownOutcomeError when the answer is lost: the locks may then be held until a timeout without heartbeats.
+        zero_wait           a SHARED_READ lock that would have to wait is NOT_ACQUIRED instead (no effect on Hive 3.1)
+        may_have_committed  the transaction may have ended; False saves a call where it has just been opened
+
+        A WAITING request keeps its position: check it with `check_lock`, or end it with `unlock`. Raises RefusedError
+        for a type of lock that Hive 3.1 does not have, ConflictError when the transaction has ended, and
+        UnknownOutcomeError when the answer is lost: the locks may then be held until their timeout.
         """
-        names = [(one.database.lower(), (one.table or "").lower(), one.partition) for one in components]
+        names = [(part.database.lower(), (part.table or "").lower(), part.partition) for part in components]
         action = f"lock {', '.join('.'.join(filter(None, name)) for name in names)}"
         if not self._is_hive4 and any(component.type is LockType.EXCL_WRITE for component in components):
             raise RefusedError(f"Cannot {action}: a Hive 3.1 metastore has no EXCL_WRITE locks")
         if txn_id is not None and self._is_hive4 and may_have_committed:
-            # Hive 4 refuses one that was aborted, but grants locks to a committed one, and nothing ever ends them
+            # Hive 4 refuses an aborted transaction, but grants a committed one locks that nothing ever ends
             self.call(action, "heartbeat", self._types.HeartbeatRequest(txnid=txn_id))
         request = self._types.LockRequest(
             component=[
                 self._types.LockComponent(
-                    type=one.type.value,
-                    level=_DATABASE if one.table is None else _TABLE if one.partition is None else _PARTITION,
-                    dbname=one.database.lower(),
-                    tablename=one.table.lower() if one.table is not None else None,
-                    partitionname=one.partition,
-                    operationType=_UPDATE if one.updates else _SELECT if one.transactional else _NO_TXN,
-                    isTransactional=one.transactional,
+                    type=part.type.value,
+                    level=_DATABASE if part.table is None else _TABLE if part.partition is None else _PARTITION,
+                    dbname=part.database.lower(),
+                    tablename=part.table.lower() if part.table is not None else None,
+                    partitionname=part.partition,
+                    operationType=_UPDATE if part.updates else _SELECT if part.transactional else _NO_TXN,
+                    isTransactional=part.transactional,
                 )
-                for one in components
+                for part in components
             ],
             txnid=txn_id,
             user=self.user,
@@ -293,12 +290,12 @@ class TransactionCalls(MetastoreClient):
         return answer.lockid, _lock_value(LockState, answer.state, "lock")
 
     def check_lock(self, lock_id: int, *, txn_id: int | None) -> LockState:
-        """Return the state of a request; asking counts as a heartbeat. ConflictError when there is no such lock."""
+        """Return the state of a request; the call counts as a heartbeat. ConflictError when there is no such lock."""
         request = self._types.CheckLockRequest(lockid=lock_id, txnid=txn_id)
         return _lock_value(LockState, self.call(f"check lock {lock_id}", "check_lock", request).state, "check_lock")
 
     def unlock(self, lock_id: int) -> None:
-        """Give up locks that belong to no transaction, and a request that is waiting; what does not exist is no error.
+        """Release locks without a transaction, or end a waiting request; one that does not exist is no error.
 
         Raises ConflictError for locks that a transaction holds: they end with it.
         """
@@ -308,7 +305,7 @@ class TransactionCalls(MetastoreClient):
     def show_locks(
         self, database: str | None = None, table: str | None = None, partition: str | None = None
     ) -> tuple[HeldLock, ...]:
-        """Return the locks on a partition, on a table and its partitions, on a database and all in it, or all.
+        """Return the locks on a partition, on a table and its partitions, on a database and everything in it, or all.
 
         Hive 3.1 keeps the partitions of locks in lower case: there `partition` is compared and returned so.
         """
@@ -341,7 +338,7 @@ class TransactionCalls(MetastoreClient):
 
 
 def _open_txns_of(answer: Any, call: str) -> ValidTxnList:
-    """Return the snapshot of a GetOpenTxnsResponse; raises CorruptError when its bits do not fit its ids."""
+    """Return the snapshot of a GetOpenTxnsResponse; raise CorruptError when its bits do not fit its ids."""
     opened, aborted = _open_and_aborted(answer.open_txns, answer.abortedBits, call)
     return ValidTxnList(
         high_water_mark=answer.txn_high_water_mark,

@@ -1,11 +1,11 @@
 """The bytes of a connection: sockets with TLS, SASL and framing, and messages over HTTP.
 
-Over a socket messages are cut not at all, in frames, or in packets after a SASL login. Source of those: Thrift
-`TSaslTransport`: a status byte, a length and a text, until the server says COMPLETE.
+Over a socket messages are sent as they are, in frames, or in packets after a SASL login. The messages of a login are a
+status byte, a length and a text, until the server sends COMPLETE (source: Thrift `TSaslTransport`).
 
-Over HTTP (Hive 4) each message is one POST, and its answer that of the message. Source: Hive 4
-`HiveMetaStoreClient.createHttpClient`, `HmsThriftHttpServlet`, `ServletSecurity`; Thrift `THttpClient`; for servers
-before a metastore that ask for Kerberos, RFC 4559.
+Over HTTP (Hive 4) each message is one POST, and the response has its answer. Source: Hive 4
+`HiveMetaStoreClient.createHttpClient`, `HmsThriftHttpServlet`, `ServletSecurity`; Thrift `THttpClient`; RFC 4559 for
+proxies in front of a metastore that demand Kerberos.
 """
 
 from __future__ import annotations
@@ -39,28 +39,28 @@ _MAX_PACKET = 1 << 29
 # the status bytes of the SASL login
 _START, _OK, _BAD, _ERROR, _COMPLETE = 1, 2, 3, 4, 5
 _MAX_CHALLENGE = 1 << 20
-_LONGEST_TOLD = 200
+_LONGEST_TEXT = 200
 Login: TypeAlias = SASLClient | GssapiClient
 
 
-class ConnectionLost(Exception):  # noqa: N818 - it is an event that callers decide on, not an error for users
-    """The connection could not be made, broke, or brought what is no message; the text says how."""
+class ConnectionLost(Exception):  # noqa: N818 - an event that callers handle, not an error for users
+    """The connection could not be opened, broke, or delivered invalid data; the text is the reason."""
 
 
 class UnreadableAnswer(ConnectionLost):
-    """What came back is no answer of a metastore."""
+    """The received data is no answer of a metastore."""
 
 
 class Transport:
     """The bytes of one connection over a socket, for both Thrift libraries.
 
-    `sent` says whether any byte of a message has been given to the network since `begin`.
+    `sent` is True once any byte of a message has been given to the network since `begin`.
     """
 
     def __init__(self, endpoint: Endpoint, options: ConnectionOptions) -> None:
-        """Connect, at most for the connect timeout, and logs in.
+        """Connect within the connect timeout, and log in.
 
-        Raises ConnectionLost, and RefusedError for a certificate, a mechanism or a login that does not pass.
+        Raises ConnectionLost, and RefusedError for a certificate, a mechanism or a login that is not accepted.
         """
         self.sent = False
         self._out = bytearray()
@@ -83,18 +83,18 @@ class Transport:
         self._socket.settimeout(timeout_seconds)
 
     def is_usable(self) -> bool:
-        """Return whether a message may be sent: not when the server has ended the connection, as at its restart.
+        """Return whether a message may be sent: not after the server has ended the connection, as at its restart.
 
-        Only to be asked between two messages, when nothing is there to be read.
+        To be called between two messages only, when there is nothing to read.
         """
         return is_quiet(self._socket)
 
     def write(self, data: bytes) -> None:
-        """Keep bytes until `flush`."""
+        """Buffer bytes until `flush`."""
         self._out += data
 
     def flush(self) -> None:
-        """Send what was written, as one packet where messages are cut."""
+        """Send the buffered bytes, as one packet where messages are in packets."""
         data = bytes(self._out)
         self._out.clear()
         if not data:
@@ -102,7 +102,7 @@ class Transport:
         if self._packets:
             data = data if self._sasl is None else _protected(self._sasl.wrap, data)
             data = struct.pack(">I", len(data)) + data
-        # from here on the server may have the message, even if an error comes back
+        # from here on the server may have the message, even after an error
         self.sent = True
         self._send(data)
 
@@ -151,7 +151,7 @@ class Transport:
             raise ConnectionLost(f"the connection broke: {reason_of(error)}") from None
 
     def _log_in(self, options: SaslOptions, endpoint: Endpoint) -> Login:
-        """Log in; what is returned wraps and unwraps messages as was agreed (signed, encrypted, plain)."""
+        """Log in; return the login, which wraps and unwraps messages as agreed (plain, signed, encrypted)."""
 
         def refused(reason: str) -> RefusedError:
             return RefusedError(f"Cannot log in to the metastore {endpoint.uri}: {reason}")
@@ -159,8 +159,8 @@ class Transport:
         hint = " (does the metastore ask for one, by SASL?)"
         try:
             client = _login(options, endpoint.host)
-            self._tell(_START, options.mechanism)
-            self._tell(_OK, client.process())
+            self._send_status(_START, options.mechanism)
+            self._send_status(_OK, client.process())
             while True:
                 head = self._receive_exactly(5)
                 hint = ""
@@ -174,9 +174,9 @@ class Transport:
                     return client
                 if status != _OK:
                     raise refused(_refusal(options, one_line(challenge.decode("utf-8", "replace"))))
-                if client.complete:  # it would be asked without end
+                if client.complete:  # else a faulty server could keep us here for ever
                     raise refused("the server goes on with a login that is finished")
-                self._tell(_OK, client.process(challenge))
+                self._send_status(_OK, client.process(challenge))
         except KerberosFailure as failure:
             if failure.passes:
                 raise ConnectionLost(str(failure)) from None
@@ -186,20 +186,20 @@ class Transport:
         except ConnectionLost as reason:
             raise ConnectionLost(f"{reason} in the login{hint}") from None
 
-    def _tell(self, status: int, text: bytes | str | None) -> None:
+    def _send_status(self, status: int, text: bytes | str | None) -> None:
         data = text.encode() if isinstance(text, str) else text or b""
         self._send(struct.pack(">BI", status, len(data)) + data)
 
 
-def _protected(act: Callable[[bytes], bytes], data: bytes) -> bytes:
+def _protected(wrap: Callable[[bytes], bytes], data: bytes) -> bytes:
     try:
-        return bytes(act(data))
+        return bytes(wrap(data))
     except KerberosFailure as failure:
         raise ConnectionLost(str(failure)) from None
 
 
 def _login(options: SaslOptions, host: str) -> Login:
-    """Return a login that has not begun; RefusedError for a password file or a mechanism that cannot be used here."""
+    """Return a login before its first message; RefusedError for a password file or mechanism that cannot be used."""
     if options.mechanism == "GSSAPI":
         return GssapiClient(options, host)
     password = options.password or ""
@@ -218,13 +218,13 @@ def _refusal(options: SaslOptions, text: str) -> str:
     if options.mechanism != "GSSAPI":
         return text or "the server refused it"
     return (
-        f"it does not accept the ticket, and says: {text or 'nothing'}; its log has the reason: often other keys than "
-        "the realm has for it, or clocks that differ"
+        f"it does not accept the ticket, and says: {text or 'nothing'}; its log has the reason: often its keys are not "
+        "those of the realm, or the clocks differ"
     )
 
 
 def is_quiet(connection: socket.socket) -> bool:
-    """Return whether nothing comes from the peer, not even the end of the connection."""
+    """Return whether the peer has sent nothing, not even the end of the connection."""
     try:
         connection.settimeout(0)
         connection.recv(1)
@@ -236,9 +236,9 @@ def is_quiet(connection: socket.socket) -> bool:
 
 
 def open_socket(endpoint: Endpoint, options: ConnectionOptions, tls: TlsOptions | None) -> socket.socket:
-    """Return a connection to an endpoint, made within the connect timeout.
+    """Connect to an endpoint within the connect timeout; return the socket.
 
-    Raises ConnectionLost, and RefusedError for a certificate that does not pass.
+    Raises ConnectionLost, and RefusedError for a certificate that is not valid.
     """
     context = tls_context(tls) if tls is not None else None
     try:
@@ -256,7 +256,7 @@ def open_socket(endpoint: Endpoint, options: ConnectionOptions, tls: TlsOptions 
     except ssl.SSLCertVerificationError as error:
         plain.close()
         raise RefusedError(
-            f"Cannot trust the metastore {endpoint.uri}: its certificate does not pass: {error.verify_message}"
+            f"Cannot trust the metastore {endpoint.uri}: its certificate is not valid: {error.verify_message}"
         ) from None
     except OSError as error:
         plain.close()
@@ -264,7 +264,7 @@ def open_socket(endpoint: Endpoint, options: ConnectionOptions, tls: TlsOptions 
 
 
 def tls_context(tls: TlsOptions) -> ssl.SSLContext:
-    """Return how a server's certificate is checked, with our own; RefusedError for files that are no PEM."""
+    """Return the context that checks a server's certificate, with our own key; RefusedError for invalid PEM files."""
     try:
         context = ssl.create_default_context(cafile=tls.ca_file, cadata=tls.certificates)
     except OSError as error:
@@ -272,11 +272,11 @@ def tls_context(tls: TlsOptions) -> ssl.SSLContext:
         raise RefusedError(
             f"Cannot use the certificates in {where}: they cannot be read as PEM: {reason_of(error)}"
         ) from None
-    if tls.certificates is not None:  # Java trusts whatever is in a truststore, also what another one has signed
+    if tls.certificates is not None:  # like Java, trust every certificate in a truststore, not only roots
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if tls.key_file is not None:
         try:
-            # asked for a password that is not there, it would read one from the terminal
+            # without a password OpenSSL would ask for it on the terminal
             context.load_cert_chain(tls.key_file, password=tls.key_password or "")
         except (OSError, ValueError) as error:
             reason = reason_of(error) if isinstance(error, OSError) else str(error)
@@ -287,15 +287,15 @@ def tls_context(tls: TlsOptions) -> ssl.SSLContext:
 
 
 def reason_of(error: OSError) -> str:
-    """Return one line for an error of the system, without its number."""
+    """Return the reason of an error of the operating system in one line, without its number."""
     reason = getattr(error, "reason", None) or error.strerror or str(error) or type(error).__name__
     return str(reason).splitlines()[0].lower().replace("_", " ")
 
 
 def one_line(text: str) -> str:
-    """Return what a server says as one line of letters that can be shown, and not too long."""
+    """Return a server's text as one line of printable characters, at most 200."""
     line = "".join(letter for letter in " ".join(text.split()) if letter.isprintable())
-    return line if len(line) <= _LONGEST_TOLD else line[: _LONGEST_TOLD - 3] + "..."
+    return line if len(line) <= _LONGEST_TEXT else line[: _LONGEST_TEXT - 3] + "..."
 
 
 _THRIFT = "application/x-thrift"
@@ -306,35 +306,37 @@ _LONGEST_READ = 800
 
 
 class TurnedAway(ConnectionLost):
-    """The server did not take the message at all, and says why; it would say so again."""
+    """The server did not accept the message, for a reason that would recur."""
 
 
 class HttpTransport:
     """The messages of one client, for both Thrift libraries; the connection stays open between them.
 
-    `sent` says whether any byte of a message that the server may have taken was given to the network since `begin`.
+    `sent` is True once any byte of a message has been given to the network since `begin`, unless the server has said
+    that it did not accept the message.
     """
 
     def __init__(self, endpoint: Endpoint, options: ConnectionOptions, http: HttpOptions, *, user: str) -> None:
-        """Connect, at most for the connect timeout; `user` is who asks, unless the options say it.
+        """Connect within the connect timeout; `user` is the user's name, unless the options have one.
 
-        Raises ConnectionLost, and RefusedError for a certificate that does not pass and a name that cannot be sent.
+        Raises ConnectionLost, and RefusedError for a certificate that is not valid and a name that cannot be sent.
         """
         self.sent = False
         name = http.username or user
         if http.token is None and not (name.isascii() and name.isprintable()):
-            raise RefusedError(f"Cannot tell a metastore behind HTTP who asks: no header can hold {name!r}")
-        who = {_USER_HEADER: name} if http.token is None else {"Authorization": f"Bearer {http.token}"}
-        self._headers = {"Content-Type": _THRIFT, "Accept": _THRIFT, "User-Agent": "acidlib"} | who | dict(http.headers)
+            raise RefusedError(f"Cannot send the user's name to a metastore behind HTTP: no header can hold {name!r}")
+        identity = {_USER_HEADER: name} if http.token is None else {"Authorization": f"Bearer {http.token}"}
+        common = {"Content-Type": _THRIFT, "Accept": _THRIFT, "User-Agent": "acidlib"}
+        self._headers = common | identity | dict(http.headers)
         self._path = http.path
         self._cookies: dict[str, str] = {}
         self._timeout_seconds = options.connect_timeout_seconds
         self._out = bytearray()
         self._in = memoryview(b"")
-        self._ends_by_itself = True  # the answer says how long it is
+        self._has_length = True  # the end of an answer is known without the end of the connection
         self._login = http.login
-        self._logs_in = False  # the server has asked for it
-        # with a socket of ours, so that both transports make connections, trust and tell alike
+        self._logs_in = False  # the server has demanded it
+        # with a socket of ours, so that both transports share timeouts, trust and messages
         tls = options.tls or (http.https if endpoint.scheme == "https" else None)
         self._connect = partial(open_socket, endpoint, options, tls)
         self._http = HTTPConnection(endpoint.host, endpoint.port)
@@ -348,48 +350,48 @@ class HttpTransport:
         self._timeout_seconds = timeout_seconds
 
     def is_usable(self) -> bool:
-        """Return whether a message may be sent: not when the server has ended a connection that it meant to keep."""
-        # after an answer that announced the end the next message makes a connection of its own
+        """Return whether a message may be sent: not after the server has ended the connection without notice."""
+        # after an answer that announced the end, the next message opens a new connection
         return self._http.sock is None or is_quiet(self._http.sock)
 
     def write(self, data: bytes) -> None:
-        """Keep bytes until `flush`."""
+        """Buffer bytes until `flush`."""
         self._out += data
 
     def flush(self) -> None:
-        """Post what was written, wait for the whole answer, and take it if it is one of Thrift."""
+        """Post the buffered bytes, read the whole response, and accept it if it may be an answer of Thrift."""
         data = bytes(self._out)
         self._out.clear()
         if not data:
             return
-        response, body = self._posted(data)
-        ways = [way.lower().split()[:1] for way in response.headers.get_all("WWW-Authenticate") or ()]
-        asks_for_login = response.status == _UNAUTHORIZED and ["negotiate"] in ways
-        if asks_for_login and self._login is not None and not self._logs_in:
-            # it has not taken the message
+        response, body = self._post(data)
+        schemes = [text.lower().split()[:1] for text in response.headers.get_all("WWW-Authenticate") or ()]
+        demands_login = response.status == _UNAUTHORIZED and ["negotiate"] in schemes
+        if demands_login and self._login is not None and not self._logs_in:
+            # the server has not accepted the message
             self.sent = False
             self._logs_in = True
-            response, body = self._posted(data)
-        # else it ends with the connection, which may have broken, also in the middle of a header
-        self._ends_by_itself = response.chunked or response.length is not None
-        # of an answer that does not tell it, text/plain: so are those by which Hive turns away
+            response, body = self._post(data)
+        # without a length it ends with the connection, which may have broken, also in the middle of a header
+        self._has_length = response.chunked or response.length is not None
+        # text/plain if the header is missing, as in Hive's refusals
         kind = response.headers.get_content_type()
-        answer = f"{response.status} {one_line(response.reason)}".rstrip()
-        said = one_line(body[:_LONGEST_READ].decode("utf-8", "replace")) if kind == "text/plain" else ""
-        told = f"{answer}: {said}" if said else answer
+        status = f"{response.status} {one_line(response.reason)}".rstrip()
+        text = one_line(body[:_LONGEST_READ].decode("utf-8", "replace")) if kind == "text/plain" else ""
+        reason = f"{status}: {text}" if text else status
         if response.status in _REDIRECTS:
-            # without what may be a secret of the one who is sent there
+            # without the query, which may hold a secret
             where = one_line(response.headers.get("Location", "").partition("?")[0]) or "elsewhere"
             raise self._turned_away(f"it redirects to {where}, which is not followed: name that server itself")
         if response.status in (_UNAUTHORIZED, _FORBIDDEN):
-            raise self._turned_away(f"it does not let us in: {told}")
+            raise self._turned_away(f"it does not let us in: {reason}")
         if response.status in (_NOT_FOUND, _NO_POST):
             path = f"metastore.client.thrift.http.path is {self._path}"
-            raise self._turned_away(f"there is no metastore at this path: {answer} ({path})")
+            raise self._turned_away(f"there is no metastore at this path: {status} ({path})")
         if response.status != _HTTP_OK:
-            raise ConnectionLost(f"the server answered {told}")
-        if not (body or self._ends_by_itself):
-            raise self._half_an_answer()
+            raise ConnectionLost(f"the server answered {reason}")
+        if not (body or self._has_length):
+            raise self._incomplete()
         if "Content-Type" in response.headers and (kind.startswith("text/") or kind == "application/json"):
             raise UnreadableAnswer(f"it answers with {kind}, not with {_THRIFT}")
         self._in = memoryview(body)
@@ -398,7 +400,7 @@ class HttpTransport:
         """Return at least one and at most `size` bytes of the answer."""
         data, self._in = self._in[:size], self._in[size:]
         if not data:
-            raise self._half_an_answer()
+            raise self._incomplete()
         return bytes(data)
 
     def close(self) -> None:
@@ -406,7 +408,7 @@ class HttpTransport:
         with suppress(OSError):
             self._http.close()
 
-    def _posted(self, data: bytes) -> tuple[HTTPResponse, bytes]:
+    def _post(self, data: bytes) -> tuple[HTTPResponse, bytes]:
         headers = dict(self._headers)
         if self._cookies:
             headers["Cookie"] = "; ".join(f"{name}={value}" for name, value in self._cookies.items())
@@ -416,11 +418,11 @@ class HttpTransport:
             except KerberosFailure as failure:
                 if failure.passes:
                     raise ConnectionLost(str(failure)) from None
-                raise self._turned_away(f"it asks for Kerberos, and {failure}") from None
+                raise self._turned_away(f"it demands Kerberos, and {failure}") from None
         if self._http.sock is None:
             self._http.sock = self._connect()
         self._http.sock.settimeout(self._timeout_seconds)
-        # from here on the server may have the message, even if an error comes back
+        # from here on the server may have the message, even after an error
         self.sent = True
         try:
             self._http.request("POST", self._path, body=data, headers=headers)
@@ -437,20 +439,20 @@ class HttpTransport:
             raise UnreadableAnswer("the server does not speak HTTP") from None
         except OSError as error:
             raise ConnectionLost(f"the connection broke: {reason_of(error)}") from None
-        # what a server before the metastore wants back, so that it finds its session again
+        # a proxy in front of the metastore finds its session by its cookies
         for text in response.headers.get_all("Set-Cookie") or ():
-            found: SimpleCookie = SimpleCookie()
+            cookies: SimpleCookie = SimpleCookie()
             with suppress(CookieError):
-                found.load(text)
-            for name, cookie in found.items():
+                cookies.load(text)
+            for name, cookie in cookies.items():
                 self._cookies.pop(name, None)
                 if cookie["max-age"] != "0":
                     self._cookies[name] = cookie.coded_value
         return response, body
 
-    def _half_an_answer(self) -> ConnectionLost:
-        kind = UnreadableAnswer if self._ends_by_itself else ConnectionLost
-        return kind("the answer ends before it is whole")
+    def _incomplete(self) -> ConnectionLost:
+        kind = UnreadableAnswer if self._has_length else ConnectionLost
+        return kind("the answer is incomplete")
 
     def _turned_away(self, reason: str) -> TurnedAway:
         self.sent = False

@@ -313,7 +313,7 @@ def test_http_behind_a_gateway_that_asks_for_kerberos(
             with connect([uri], options, user="anna", host="here", sleep=time.sleep) as hms:
                 hms.abort_txn(hms.open_txn(TxnType.DEFAULT, "gateway"), TxnType.DEFAULT)
             assert set(gateway.users) == {f"anna@{realm.realm}"}
-            told = rf"^Cannot use the metastore {uri}: it asks for Kerberos, and there is no ticket; run kinit"
+            told = rf"^Cannot use the metastore {uri}: it demands Kerberos, and there is no ticket; run kinit"
             with pytest.raises(RefusedError, match=told):
                 connect([uri], replace(options, http=HttpOptions(login=KerberosLogin())), user="x", host="here")
         finally:

@@ -177,7 +177,7 @@ def test_a_token_over_tls(
             assert wrong not in line
         monkeypatch.delenv("HMS_JWT")
         assert "the variable HMS_JWT is not set" in only_line(service("show_compactions"))
-        with pytest.raises(RefusedError, match=r"^Cannot trust the metastore .*: its certificate does not pass"):
+        with pytest.raises(RefusedError, match=r"^Cannot trust the metastore .*: its certificate is not valid"):
             reach(metastore, OPTIONS, TlsOptions())
         with pytest.raises(RefusedError, match=r"^Cannot use .*: the server does not speak HTTP \(is it .* TLS"):
             reach(metastore)
@@ -269,7 +269,7 @@ def test_a_zookeeper_over_tls(
         found(replace(trusting, ca_file=None, **key), seconds=1)
     assert str(caught.value) == (
         f"Cannot trust the ZooKeeper {zookeeper.secure_server} below /secure: the certificate of "
-        f"{zookeeper.secure_server} does not pass: self-signed certificate"
+        f"{zookeeper.secure_server} is not valid: self-signed certificate"
     )
 
 

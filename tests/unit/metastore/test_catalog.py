@@ -66,7 +66,7 @@ def test_a_database_that_is_listed_but_not_given_is_no_missing_one(hive4: FakeMe
     with connected(hive4) as found:
         hive4.answers["get_database_req"] = raises(TYPES.NoSuchObjectException(message="database x: null pointer"))
         hive4.answers["get_all_databases"] = lambda: ["default", "x"]
-        with pytest.raises(RetryError, match="the metastore lists it but does not give it"):
+        with pytest.raises(RetryError, match="the metastore lists it but does not return it"):
             found.database("x")
         assert found.database("y") is None
 
@@ -120,7 +120,7 @@ def test_a_partition_that_was_not_asked_for_is_an_error(hive4: FakeMetastore) ->
     hive4.answers["get_partitions_by_names_req"] = lambda _: TYPES.GetPartitionsByNamesResult(partitions=[other])
     with (
         connected(hive4) as found,
-        pytest.raises(CorruptError, match=r"a partition of d\.t that was not asked for.*other"),
+        pytest.raises(CorruptError, match=r"a partition of d\.t that was not requested.*other"),
     ):
         found.partitions(TABLE, ["p=1"])
 

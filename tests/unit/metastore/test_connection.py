@@ -382,5 +382,5 @@ def test_only_what_is_known_to_be_harmless_is_repeated() -> None:
 
 
 def test_a_call_without_a_rule_is_a_defect() -> None:
-    with pytest.raises(DefectError, match=r"^Cannot call drop_table: it is not known what becomes of it"):
+    with pytest.raises(DefectError, match=r"^Cannot call drop_table: it is not known whether it may be repeated"):
         effect_of("drop_table")

@@ -50,7 +50,9 @@ def test_without_its_module(monkeypatch: pytest.MonkeyPatch) -> None:
         return real(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", missing)
-    with pytest.raises(RefusedError, match=r"the module kazoo is not installed.*'acidlib\[zookeeper\]'"):
+    with pytest.raises(
+        RefusedError, match=r"the module kazoo, which reads a ZooKeeper, is not installed.*'acidlib\[zookeeper\]'"
+    ):
         registered(ONE, timeout_seconds=1)
 
 

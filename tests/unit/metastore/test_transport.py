@@ -227,7 +227,9 @@ def test_who_asks(server: FakeHttpMetastore) -> None:
     assert server.posts[-1].headers["x-actor-username"] is None
     assert "a.b.c" not in repr(http)
     for name in ("j\u00f6", "a\r\nX: y"):
-        with pytest.raises(RefusedError, match=r"^Cannot tell a metastore behind HTTP who asks: no header can"):
+        with pytest.raises(
+            RefusedError, match=r"^Cannot send the user's name to a metastore behind HTTP: no header can"
+        ):
             client(server.uri, HttpOptions(username=name))
 
 
@@ -346,7 +348,7 @@ def test_what_is_turned_away_is_refused_at_first_and_never_counts_as_sent(
         (answer("200 OK", "<html>", "Content-Type: text/html; charset=utf-8"), "it answers with text/html, not with "),
         (answer("200 OK", "{}", "Content-Type: application/json"), "it answers with application/json, not with "),
         (answer("200 OK", "nonsense", "Content-Type: application/x-thrift"), "the answer of getVersion cannot be read"),
-        (answer("200 OK", "", "Content-Type: application/x-thrift"), "the answer ends before it is whole"),
+        (answer("200 OK", "", "Content-Type: application/x-thrift"), "the answer is incomplete"),
         (b"SSH-2.0-OpenSSH_9.6\r\n", "the server does not speak HTTP"),
     ],
 )
@@ -367,8 +369,8 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-thrift\r\n"
     [
         (HEAD + b"Content-Length: 100\r\n\r\n\x80\x01\x00\x02", "the connection broke in the middle of an answer"),
         (HEAD + b"Transfer-Encoding: chunked\r\n\r\n4\r\n\x80\x01", "the connection broke in the middle of an answer"),
-        (HEAD + b"Connection: close\r\n\r\n\x80\x01\x00\x02\x00", "the answer ends before it is whole"),
-        (HEAD + b"Conte", "the answer ends before it is whole"),
+        (HEAD + b"Connection: close\r\n\r\n\x80\x01\x00\x02\x00", "the answer is incomplete"),
+        (HEAD + b"Conte", "the answer is incomplete"),
         (b"", "the server closed the connection"),
         (answer("503 Service Unavailable", "later"), "the server answered 503 Service Unavailable: later"),
         (answer("500 Server Error", "<html>", "Content-Type: text/html"), "the server answered 500 Server Error"),
