@@ -1,4 +1,4 @@
-"""What surrounds every job: the services it works with, its output, and its exit status when it cannot be done."""
+"""The surroundings of every job: the services it uses, its output, and its exit status after an error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from acidlib import __version__
-from acidlib.cli.help import HelpedCommand
+from acidlib.cli.help import HELP_OPTIONS, HelpedCommand
 from acidlib.config.settings import Layer
 from acidlib.errors import AcidError, DefectError, RetryError, UsageError
 from acidlib.metastore.kerberos import keep_logged_in
@@ -35,74 +35,73 @@ from acidlib.stores.hadoop import DelegationTokens, Hadoop, HandedTokens, asks_f
 from acidlib.stores.stores import Stores
 
 Report = TypeVar("Report", bound=RunReport)
-HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 _RUN = "acidlib.run"
-_ONLY_JUDGED = "acidlib.only judged"
+_ONLY_CHECKING = "acidlib.only checking"
 
 
 def _of_spark(name: str) -> Callable[..., Any]:
-    """Return a function that calls one of `service.spark`, which is loaded then: to look at words needs no Spark."""
+    """Return a function that calls the one of this name in `service.spark`, which is loaded when it is called."""
 
-    def call(*given: Any, **named: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         from acidlib.service import spark
 
-        return getattr(spark, name)(*given, **named)
+        return getattr(spark, name)(*args, **kwargs)
 
     return call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What jobs take from the machine they run on. A caller in this process may give another one as `obj`.
+    """The machine that a job runs on. A caller in this process may hand in another one as `obj`.
 
-    session  makes what tasks run on, for the length of a run: by `name`, and `conf`, the settings of Spark
-    said     what is said to Spark
-    placed   tells that Spark chose it for the driver
-    jvm      py4j's view of the JVM of Spark, and the configuration of Hadoop in it
-    clock    epoch seconds
-    pause    waits for so many seconds
+    session        opens the session that runs tasks: by `name`, and `conf`, the settings of Spark
+    spark_options  the options that the caller gave to Spark
+    is_placed      whether Spark chose this machine for the driver
+    jvm            py4j's view of the JVM of Spark, and the configuration of Hadoop in it
+    clock          epoch seconds
+    pause          waits for so many seconds
     """
 
     session: Callable[..., AbstractContextManager[Runner]] = field(default=_of_spark("SparkRunner"))
-    said: Callable[[], SparkOptions] = field(default=_of_spark("said_to_spark"))
-    placed: Callable[[], bool] = field(default=_of_spark("driver_is_placed"))
+    spark_options: Callable[[], SparkOptions] = field(default=_of_spark("said_to_spark"))
+    is_placed: Callable[[], bool] = field(default=_of_spark("driver_is_placed"))
     jvm: Callable[[], tuple[Any, Any]] = field(default=_of_spark("hadoop_in_jvm"))
     clock: Callable[[], float] = time.time
     pause: Callable[[float], None] = time.sleep
 
     @classmethod
     def current(cls) -> Machine:
-        """Return the one of the command that runs."""
+        """Return the machine of the current command."""
         return click.get_current_context().find_object(cls) or cls()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """The run of the command: its id, unique, and when it began (epoch seconds)."""
+    """The run of a command: its unique id, and when it began (epoch seconds)."""
 
     id: str
     began: float
 
     @classmethod
     def current(cls) -> Run:
-        """Return the one of the command that runs."""
+        """Return the run of the current command."""
         meta = click.get_current_context().meta
-        found: Run = meta.setdefault(_RUN, cls(id=uuid.uuid4().hex[:16], began=Machine.current().clock()))
-        return found
+        run: Run = meta.setdefault(_RUN, cls(id=uuid.uuid4().hex[:16], began=Machine.current().clock()))
+        return run
 
     def worker_id(self, host: str) -> str:
-        """Return the id as the queue, the document and the log lines have it."""
+        """Return the id that the queue, the JSON document and the log lines show."""
         return f"{WORKER_PREFIX}{host}-{self.id}"
 
 
 def log_lines() -> LogLines:
-    """Return how lines of the command that runs are written: by --log-format, else by what standard error is."""
+    """Return the log lines of the current command: in the form of --log-format, else by the kind of standard error."""
     context = click.get_current_context()
-    given = context.params.get("log_format") or "auto"
-    if given == "auto":
-        given = LogFormat.WORDS.value if sys.stderr.isatty() else LogFormat.FULL.value
+    form = context.params.get("log_format") or "auto"
+    if form == "auto":
+        form = LogFormat.WORDS.value if sys.stderr.isatty() else LogFormat.FULL.value
     return LogLines(
-        format=LogFormat(given),
+        format=LogFormat(form),
         job=context.command.name or "",
         run_id=Run.current().worker_id(socket.gethostname()),
         clock=Machine.current().clock,
@@ -110,50 +109,50 @@ def log_lines() -> LogLines:
 
 
 def tell(text: str, *, level: str) -> None:
-    """Write a line to standard error, about the run as a whole."""
+    """Write a line about the run as a whole to standard error."""
     click.echo(log_lines().line(text, level=level), err=True)
 
 
 class JobCommand(HelpedCommand):
-    """A job: what goes wrong is reported in one line, on the real standard error, with the documented exit status.
+    """A job, which reports an error in one line on the real standard error, with the documented exit status.
 
-    With --output json it is a document on standard output as well. `name` is the job's. Its callback looks at the
-    words, calls `words_are_right`, and carries them out; what it loads for that it loads below that line. So whatever
-    starts Spark has the words judged before, by the same lines: see `judge`.
+    With --output json the error is a document on standard output as well. The callback of a job checks its command
+    line, calls `end_of_check`, and does the work; it imports below that call the modules that the work needs. So the
+    process that starts Spark checks the command line first, by the same code: see `check`.
     """
 
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **{"context_settings": HELP_OPTIONS} | named)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"context_settings": HELP_OPTIONS} | kwargs)
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """Understand the words of the command line."""
+        """Parse the command line; print an error document for a wrong one that has --output json."""
         words = list(args)
         try:
             return super().make_context(info_name, args, parent, **extra)
         except click.ClickException as error:
-            # the words are understood as far as they can be
+            # --output may stand beside the wrong word
             ctx = click.Context(self, resilient_parsing=True, ignore_unknown_options=True, allow_extra_args=True)
             if self.make_parser(ctx).parse_args(words)[0].get("output") == "json":
                 self.print_error_document(UsageError.kind, error.format_message())
             raise
 
-    def judge(self, name: str, words: Sequence[str], machine: Machine | None) -> dict[str, Any]:
-        """Return the options of words that are right. For others, and for a call for help, it ends as a run would.
+    def check(self, name: str, words: Sequence[str], machine: Machine | None) -> dict[str, Any]:
+        """Return the options of a right command line. For a wrong one, and for --help, end the process as a run would.
 
-        machine  what a run would find around it, as far as words need it; None, where that is not known here: then
-                 the words are judged by themselves alone
+        machine  the surroundings that a run would have; None if they are not known here, then the command line is
+                 checked without them
         """
         with self.make_context(name, list(words), obj=machine) as ctx:
             if machine is not None:
-                ctx.meta[_ONLY_JUDGED] = True
-                with suppress(_Judged):
+                ctx.meta[_ONLY_CHECKING] = True
+                with suppress(_Checked):
                     self.invoke(ctx)
             return ctx.params
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run what the options ask for, until that is done or a signal stops it."""
+        """Run the job, until it ends or a signal stops it."""
         lines = log_lines()
 
         def end_at_once(status: int) -> NoReturn:
@@ -168,7 +167,7 @@ class JobCommand(HelpedCommand):
         status = EXIT_NOT_DONE
         try:
             return super().invoke(ctx)
-        except (click.exceptions.Exit, SystemExit, _Judged):
+        except (click.exceptions.Exit, SystemExit, _Checked):
             raise
         except (click.ClickException, UsageError) as error:
             message = error.format_message() if isinstance(error, click.ClickException) else str(error)
@@ -181,7 +180,7 @@ class JobCommand(HelpedCommand):
             by = STOPPING.by or signal.SIGINT
             kind, status = "interrupted", exit_status(by)
             message = f"interrupted by {by.name}: {str(stop) or 'what was done stays, everything else is as it was'}"
-            with suppress(OSError):  # the terminal may have gone
+            with suppress(OSError):  # the terminal may be closed
                 tell(message, level=ERROR)
         except Exception as error:
             kind, message = DefectError.kind, f"unexpected {type(error).__name__}: {' '.join(str(error).split())}"
@@ -198,14 +197,14 @@ class JobCommand(HelpedCommand):
             self.print_error_document(kind, message)
         report = ctx.params.get("report")
         if report is not None:
-            with suppress(Exception):  # what went wrong has been reported, and may be just this
+            with suppress(Exception):  # the error is reported already, and may be that of this very page
                 page = error_page(self._error_document(kind, message))
                 write_page(html_of(page), report, unique=uuid.uuid4().hex[:16])
         raise SystemExit(status)
 
     def print_error_document(self, kind: str, message: str) -> None:
-        """Print what stands on standard output with --output json when the job could not be done."""
-        with suppress(OSError):  # whoever would read it has gone; the status tells as much
+        """Print the document that --output json puts on standard output after an error."""
+        with suppress(OSError):  # the reader of a pipe has ended; the exit status tells as much
             click.echo(json_text(self._error_document(kind, message)))
 
     def _error_document(self, kind: str, message: str) -> dict[str, Any]:
@@ -213,37 +212,37 @@ class JobCommand(HelpedCommand):
         return {"job": self.name, "version": __version__, "run_id": None, "error": error}
 
 
-class _Judged(Exception):  # noqa: N818 - it is no error
-    """The end of a judgement: the words are right."""
+class _Checked(Exception):  # noqa: N818 - it is no error
+    """The end of a check: the command line is right."""
 
 
-def words_are_right() -> None:
-    """End here where words are only judged: what a job does below this line needs more than them."""
-    if are_only_judged():
-        raise _Judged
+def end_of_check() -> None:
+    """Return if the job is to do its work, and end here if its command line is only checked."""
+    if is_only_checking():
+        raise _Checked
 
 
-def are_only_judged() -> bool:
-    """Return whether the words of the command line are judged, and not carried out."""
-    return _ONLY_JUDGED in click.get_current_context().meta
+def is_only_checking() -> bool:
+    """Return whether the command line is only checked, and no work follows."""
+    return _ONLY_CHECKING in click.get_current_context().meta
 
 
 _STORES = (
     *("fs.defaultFS", "fs.hdfs.impl", "fs.permissions.umask-mode", "fs.s3a.", "fs.viewfs.mounttable.", "dfs."),
     "hadoop.security.",
 )
-"""How the properties begin that stores go by; no others travel to tasks."""
+"""Prefixes of the properties that stores need; no others are sent to tasks."""
 
 
 def stores_of(environment: Environment) -> Stores:
-    """Return what opens the stores of tables, by Hadoop's configuration and Spark's, which wins.
+    """Return the stores of tables, with Hadoop's configuration and Spark's, which wins.
 
-    Where words are only judged it opens none, and logs in no user.
+    While a command line is only checked, they open no connection, and no user is logged in.
     """
     machine = Machine.current()
-    stated = {**environment.settings.hadoop, **machine.said().hadoop}
-    configuration = {name: text for name, text in stated.items() if name.startswith(_STORES)}
-    if are_only_judged():
+    properties = {**environment.settings.hadoop, **machine.spark_options().hadoop}
+    configuration = {name: text for name, text in properties.items() if name.startswith(_STORES)}
+    if is_only_checking():
         return Stores(configuration=configuration)
     tokens = HandedTokens()
     if asks_for_kerberos(configuration):
@@ -253,8 +252,8 @@ def stores_of(environment: Environment) -> Stores:
 
 
 @contextmanager
-def services(environment: Environment, *, job: str, about: str) -> Iterator[Services]:
-    """Make everything a service works with, for the length of one run: Spark and a progress bar."""
+def open_services(environment: Environment, *, job: str, about: str) -> Iterator[Services]:
+    """Open all that a service needs for one run, such as Spark and a progress bar."""
     host, machine = environment.host, Machine.current()
     progress = TerminalProgress(lines=log_lines())
     for warning in environment.settings.warnings:
@@ -283,7 +282,7 @@ def services(environment: Environment, *, job: str, about: str) -> Iterator[Serv
 def run_head(
     environment: Environment, run_id: str | None = None, application: Application | None = None
 ) -> dict[str, Any]:
-    """Return what the JSON document says first of the run, which ends now."""
+    """Return the first fields of the JSON document of the run, which ends now."""
     application = application or Application()
     return {
         "job": click.get_current_context().command.name,
@@ -301,18 +300,18 @@ def run_head(
     }
 
 
-def report_of(make: Callable[..., Report], environment: Environment, found: Services, **how: Any) -> Report:
-    """Return what gathers the results of a run, in the forms that were asked for."""
+def report_of(make: Callable[..., Report], environment: Environment, services: Services, **options: Any) -> Report:
+    """Return the report that collects the results of a run, in the forms that --output and --report ask for."""
     return make(
-        lambda: run_head(environment, found.worker_id, found.runner.application),
+        lambda: run_head(environment, services.worker_id, services.runner.application),
         as_json=environment.json,
         has_page=environment.report is not None,
-        **how,
+        **options,
     )
 
 
 def print_report(environment: Environment, report: RunReport, notes: Sequence[str]) -> None:
-    """Print notes for people on standard error, and the result on standard output."""
+    """Print the notes on standard error, and the result on standard output."""
     if not environment.json:
         for note in notes:
             tell(note, level=NOTE)
@@ -326,9 +325,9 @@ def print_result(
     *,
     metrics: Callable[[], None] | None = None,
 ) -> None:
-    """Print the result on standard output, then as a page and as metrics where asked for; none prevents another.
+    """Print the result on standard output, then write the page of --report and the metrics.
 
-    metrics  writes them
+    Each is tried, also after another has failed; the failures are raised together. `metrics` writes the metrics.
     """
     problems = []
     try:
@@ -336,15 +335,15 @@ def print_result(
     except _UnwrittenError as error:
         problems.append(str(error))
 
-    def write(what: str, to_file: Callable[[], None]) -> None:
+    def write(name: str, to_file: Callable[[], None]) -> None:
         try:
             to_file()
-        except Exception as error:  # a fault of ours in a drawing must not hide what the run has done
+        except Exception as error:  # a defect in a drawing must not hide the result of the run
             if click.get_current_context().params.get("debug"):
                 traceback.print_exception(error)
             text = str(error)
             if not isinstance(error, AcidError):
-                text = f"Cannot write {what}: unexpected {type(error).__name__}: {error}"
+                text = f"Cannot write {name}: unexpected {type(error).__name__}: {error}"
             problems.append(f"{text}; what was done is done")
 
     report = environment.report
@@ -357,18 +356,18 @@ def print_result(
 
 
 def print_pieces(pieces: Iterable[str]) -> None:
-    """Write the result to standard output, and nothing else there."""
+    """Write the result to standard output. Raise `_UnwrittenError` if that is not possible."""
     try:
         for piece in pieces:
             click.echo(piece, nl=False)
         click.echo()
     except (OSError, ValueError) as error:  # a closed pipe, a full disk, an encoding that lacks a character
         with suppress(OSError, ValueError):
-            # or it fails again when the process ends
+            # else the flush at the end of the process fails, too
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise _UnwrittenError(f"Cannot write the result to standard output: {reason}; what was done is done") from error
 
 
 class _UnwrittenError(RetryError):
-    """Standard output does not take the result, or no page or metrics can be written of it."""
+    """The result could not be written to standard output, or not to its page or metrics."""

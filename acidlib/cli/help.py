@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
+
 OPTION_GROUPS: Mapping[str, Sequence[str]] = {
     "Tables and partitions": (
         *("--table", "--partition", "--exclude", "--idle", "--if-exists"),

@@ -1,6 +1,6 @@
-"""The jobs: of each its options, what it looks at before it begins, and how its result is shown.
+"""The jobs: for each its options, the checks of its command line, and how its result is shown.
 
-What a job loads for its work it loads below `words_are_right()`: to judge words and to show help takes a moment.
+A job imports the modules of its work below `end_of_check()`, so that a check and help take only a moment.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from acidlib import __version__
 from acidlib.cli.command import (
     JobCommand,
     Machine,
+    end_of_check,
+    open_services,
     print_pieces,
     print_report,
     print_result,
     report_of,
     run_head,
-    services,
     stores_of,
     tell,
-    words_are_right,
 )
 from acidlib.cli.help import example
 from acidlib.cli.options import (
@@ -80,13 +80,13 @@ from acidlib.service.stopping import told_when_stopped
 from acidlib.stores.discover import named_at
 
 _EXAMPLES = {
-    CompactionType.MAJOR: example("major-compact --table sales.orders --partition 'ds=2026-01-*' --dry-run"),
+    CompactionType.MAJOR: example("major-compact --table sales.orders --partition 'ds=2026-*' --dry-run"),
     CompactionType.MINOR: example("minor-compact --time-budget 40m"),
 }
 
 
 def _compaction(kind: CompactionType, job: str) -> click.Command:
-    """Make the command of one kind of compaction; a rebalance is asked for as a major."""
+    """Return the command of one kind of compaction; a rebalance is an option of the major."""
 
     @click.command(
         job,
@@ -157,22 +157,22 @@ def _compaction(kind: CompactionType, job: str) -> click.Command:
         buckets: int | None = None,
     ) -> Any:
         del force  # so that one set of options serves all jobs of a workflow
-        by_options = {
+        texts = {
             "acidlib.lock.timeout": None if lock_timeout is None else f"{round(lock_timeout * 1000)}ms",
             "acidlib.minor.as.major.bytes": None if minor_as_major_bytes is None else str(minor_as_major_bytes),
             "acidlib.verify": verify,
         }
-        given = {name: text for name, text in by_options.items() if text is not None}
+        given = {name: text for name, text in texts.items() if text is not None}
         settings, _ = environment.settings.with_layer(Layer.COMMAND_LINE, given)
         environment = replace(environment, settings=settings)
         share = parse_verify_share(settings.text("acidlib.verify"))
         if release_held and not (selection.tables or selection.location is not None):
-            raise click.UsageError("--release-held is for what is named, by --table or --location")
+            raise click.UsageError("--release-held is for a named place: give --table or --location")
         if selection.warehouse is not None and not selection.tables:
             raise click.UsageError("--warehouse needs --table; without either, the queue is drained")
         if (rebalance or buckets is not None) and not (rebalance and selection.tables):
-            raise click.UsageError("--rebalance is for what is named by --table, and --buckets for --rebalance")
-        words_are_right()
+            raise click.UsageError("--rebalance needs --table, and --buckets needs --rebalance")
+        end_of_check()
         from acidlib.service.compact import run_compaction
         from acidlib.service.open import open_backend
         from acidlib.verify.files import require_reader
@@ -196,11 +196,11 @@ def _compaction(kind: CompactionType, job: str) -> click.Command:
             ",".join(selection.tables) or "queue" if selection.location is None else str(named_at(selection.location))
         )
         with (
-            services(environment, job=job, about=about) as found,
-            open_backend(environment, found, interpretation) as backend,
+            open_services(environment, job=job, about=about) as services,
+            open_backend(environment, services, interpretation) as backend,
         ):
-            report = report_of(CompactionsReport, environment, found, dry_run=dry_run)
-            notes = run_compaction(found, backend, run, lambda result: report.add(result.document()))
+            report = report_of(CompactionsReport, environment, services, dry_run=dry_run)
+            notes = run_compaction(services, backend, run, lambda result: report.add(result.document()))
         print_report(environment, report, notes)
         raise SystemExit(report.exit_status(is_named=run.is_named))
 
@@ -242,24 +242,24 @@ def initiator(
     *, environment: Environment, selection: Selection, interpretation: Interpretation, dry_run: bool, force: bool
 ) -> Any:
     """Run the initiator once."""
-    words_are_right()
+    end_of_check()
     from acidlib.service.initiate import run_initiator
     from acidlib.service.open import open_backend
 
     about = selection.location or selection.warehouse or ""
     with (
-        services(environment, job="initiator", about=f"initiator {about}".strip()) as found,
-        open_backend(environment, found, interpretation) as backend,
+        open_services(environment, job="initiator", about=f"initiator {about}".strip()) as services,
+        open_backend(environment, services, interpretation) as backend,
     ):
-        report = report_of(InitiatorReport, environment, found)
+        report = report_of(InitiatorReport, environment, services)
 
         def add(result: InitiatorResult) -> None:
             if result.outcome is Outcome.FAILED:
-                found.progress.note(result.reason, level=ERROR, place=str(result.ref))
+                services.progress.note(result.reason, level=ERROR, place=str(result.ref))
             report.add(result.document())
 
         with told_when_stopped(report.when_stopped):
-            notes = run_initiator(found, backend, selection, dry_run=dry_run, force=force, tell=add)
+            notes = run_initiator(services, backend, selection, dry_run=dry_run, force=force, tell=add)
     print_report(environment, report, [*notes, *report.notes()])
     raise SystemExit(report.exit_status())
 
@@ -320,25 +320,25 @@ def cleaner(
         raise click.UsageError("--delete excludes --trash and --dry-run")
     if orphans and not environment.metastore and selection.location is None and warehouse is None:
         raise click.UsageError("--orphans needs --metastore-uri, --warehouse or --location")
-    words_are_right()
+    end_of_check()
     from acidlib.service.clean import run_cleaner
     from acidlib.service.open import open_backend, open_cleaning
     from acidlib.service.orphans import DEFAULT_ORPHAN_SECONDS, run_orphans
 
     remove = delete or (trash and not dry_run)
-    with services(environment, job="cleaner", about="orphans" if orphans else "cleaner") as found:
-        report = report_of(CleanerReport, environment, found, dry_run=not remove if orphans else dry_run)
+    with open_services(environment, job="cleaner", about="orphans" if orphans else "cleaner") as services:
+        report = report_of(CleanerReport, environment, services, dry_run=not remove if orphans else dry_run)
 
         def add(result: CleaningResult) -> None:
             if result.state.is_bad and not orphans:
-                found.progress.note(f"{result.state.value}, {result.reason}", level=ERROR, place=str(result.ref))
+                services.progress.note(f"{result.state.value}, {result.reason}", level=ERROR, place=str(result.ref))
             report.add(result.document())
 
         if orphans:
             idle_seconds = DEFAULT_ORPHAN_SECONDS if older_than is None else older_than
-            with open_backend(environment, found, Interpretation()) as backend:
+            with open_backend(environment, services, Interpretation()) as backend:
                 notes = run_orphans(
-                    found, backend, selection, idle_seconds=idle_seconds, remove=remove, trash=trash, tell=add
+                    services, backend, selection, idle_seconds=idle_seconds, remove=remove, trash=trash, tell=add
                 )
         else:
             options = CleanerOptions(
@@ -348,7 +348,7 @@ def cleaner(
                 dry_run=dry_run,
                 trash=trash,
             )
-            with open_cleaning(environment, found, options) as cleaning:
+            with open_cleaning(environment, services, options) as cleaning:
                 with told_when_stopped(report.when_stopped):
                     run_cleaner(cleaning, add)
                 notes = [*cleaning.notes, *(cleaning.why_nothing() if report.is_empty else ())]
@@ -375,18 +375,18 @@ def undo(*, environment: Environment, request: int, nobody_reads: bool, dry_run:
     """Undo one compaction."""
     if environment.metastore and nobody_reads:
         raise click.UsageError("--nobody-reads is for directories: here the metastore knows")
-    words_are_right()
+    end_of_check()
     from acidlib.service import undo as service
     from acidlib.service.open import open_undoing
 
     with (
-        services(environment, job="undo", about="") as found,
-        open_undoing(environment, found, dry_run=dry_run) as backend,
+        open_services(environment, job="undo", about="") as services,
+        open_undoing(environment, services, dry_run=dry_run) as backend,
     ):
         result = service.undo(
-            found, backend, request, user=environment.user, dry_run=dry_run, nobody_reads=nobody_reads
+            services, backend, request, user=environment.user, dry_run=dry_run, nobody_reads=nobody_reads
         )
-    document = run_head(environment, found.worker_id) | {"undo": result.document()}
+    document = run_head(environment, services.worker_id) | {"undo": result.document()}
     print_pieces([json_text(document) if environment.json else undo_text(document["undo"])])
     raise SystemExit(EXIT_NOT_DONE if result.state.is_bad else EXIT_DONE)
 
@@ -403,15 +403,15 @@ def undo(*, environment: Environment, request: int, nobody_reads: bool, dry_run:
 @click.option("--dry-run", is_flag=True, help="Show what would be withdrawn; change nothing.")
 def cancel(*, environment: Environment, requests: tuple[int, ...], dry_run: bool) -> Any:
     """Withdraw the requests."""
-    words_are_right()
+    end_of_check()
     from acidlib.service import cancel as service
 
-    found = service.cancel(environment, requests, now_ms=int(Machine.current().clock() * 1000), dry_run=dry_run)
-    document = run_head(environment) | cancellations_document(found)
+    cancellations = service.cancel(environment, requests, now_ms=int(Machine.current().clock() * 1000), dry_run=dry_run)
+    document = run_head(environment) | cancellations_document(cancellations)
     print_pieces([json_text(document) if environment.json else cancellations_text(document["cancellations"])])
-    if all(one.state in (Outcome.PLANNED, Outcome.CANCELLED) for one in found):
+    if all(entry.state in (Outcome.PLANNED, Outcome.CANCELLED) for entry in cancellations):
         raise SystemExit(EXIT_DONE)
-    raise SystemExit(EXIT_NOT_DONE if len(found) == 1 else EXIT_SOME_FAILED)
+    raise SystemExit(EXIT_NOT_DONE if len(cancellations) == 1 else EXIT_SOME_FAILED)
 
 
 _STATES = [*(state.label.replace(" ", "-") for state in State), UNDONE]
@@ -456,8 +456,8 @@ def show_compactions(
     if hive and (show_blockers or environment.json):
         raise click.UsageError("--hive excludes --blockers and --output json")
     if show_blockers and not environment.metastore:
-        raise click.UsageError("--blockers needs a metastore: without one nobody knows who reads")
-    words_are_right()
+        raise click.UsageError("--blockers needs a metastore: without it readers are not known")
+    end_of_check()
     from acidlib.service.open import open_queued
     from acidlib.status.look import blockers
 
@@ -494,16 +494,16 @@ def show_compactions(
 @PLACE
 @selection_options(everything=True)
 def show_place(*, environment: Environment, selection: Selection, interpretation: Interpretation) -> Any:
-    """Look at the places once."""
-    words_are_right()
+    """Show the places once."""
+    end_of_check()
     from acidlib.service.open import open_backend
     from acidlib.status.show_place import show_places
 
     with (
-        services(environment, job="show_place", about="") as found,
-        open_backend(environment, found, interpretation) as backend,
+        open_services(environment, job="show_place", about="") as services,
+        open_backend(environment, services, interpretation) as backend,
     ):
-        shown = show_places(found, backend, selection)
+        shown = show_places(services, backend, selection)
     if environment.json:
         print_pieces([json_text({"job": "show_place", "version": __version__, "run_id": None} | shown)])
     else:
@@ -511,8 +511,8 @@ def show_place(*, environment: Environment, selection: Selection, interpretation
     raise SystemExit(EXIT_SOME_FAILED if shown["totals"]["damaged"] else EXIT_DONE)
 
 
-# the workers' own daemon would compile what is looked for
-_AS_THEY_ARE = {"spark.ui.showConsoleProgress": "false", "spark.python.daemon.module": "pyspark.daemon"}
+# the daemon of our workers compiles missing kernels, which the check is to report
+_UNCHANGED = {"spark.ui.showConsoleProgress": "false", "spark.python.daemon.module": "pyspark.daemon"}
 
 
 @click.command(
@@ -531,17 +531,17 @@ _AS_THEY_ARE = {"spark.ui.showConsoleProgress": "false", "spark.python.daemon.mo
     help="Directory of tables to check besides the metastore's warehouse; repeatable.",
 )
 def doctor(*, environment: Environment, locations: tuple[str, ...]) -> Any:
-    """Print all checks; exit status 1 when anything is wrong."""
-    words_are_right()
+    """Print all checks; exit status 1 if one of them fails."""
+    end_of_check()
     from acidlib.status.doctor import checks, checks_document
 
     machine = Machine.current()
     with ExitStack() as stack:
 
         def session() -> Runner:
-            return stack.enter_context(machine.session(name=f"{environment.host}-doctor", conf=_AS_THEY_ARE))
+            return stack.enter_context(machine.session(name=f"{environment.host}-doctor", conf=_UNCHANGED))
 
-        found = checks(
+        results = checks(
             environment,
             locations,
             session=session,
@@ -550,7 +550,7 @@ def doctor(*, environment: Environment, locations: tuple[str, ...]) -> Any:
             clock=machine.clock,
             unique=lambda: uuid.uuid4().hex[:16],
         )
-        document = checks_document(list(found))
+        document = checks_document(list(results))
     if environment.json:
         print_pieces([json_text(document)])
     else:
@@ -606,27 +606,27 @@ def status(
     metrics_file: str | None,
     **which: Any,
 ) -> Any:
-    """Look at all tables once."""
+    """Show all tables once."""
     if metrics_file is not None and not metrics_file.endswith(".prom"):
         raise click.UsageError("--metrics-file has to end in .prom: node exporter passes over other names")
     environment, selection = selected(environment, **which)
     stated = stated_of(
         environment, selection, write_ids=write_ids, write_ids_file=write_ids_file, all_committed=all_committed
     )
-    words_are_right()
+    end_of_check()
     from acidlib.status.look import look
     from acidlib.status.metrics import require_metrics, write_metrics
 
     if metrics_file is not None:
         require_metrics(metrics_file)
-    with services(environment, job="status", about="status") as found:
-        looked_ms = found.now_ms()
-        seen = look(environment, found, selection, Interpretation(write_ids=stated), most_places=places)
-    document = run_head(environment, found.worker_id) | seen
+    with open_services(environment, job="status", about="status") as services:
+        looked_ms = services.now_ms()
+        seen = look(environment, services, selection, Interpretation(write_ids=stated), most_places=places)
+    document = run_head(environment, services.worker_id) | seen
     metrics = None
     if metrics_file is not None:
         most = environment.settings.integer("acidlib.status.metrics.tables")
-        looked = {"looked_ms": looked_ms, "looked_seconds": found.clock() - looked_ms / 1000}
+        looked = {"looked_ms": looked_ms, "looked_seconds": services.clock() - looked_ms / 1000}
         metrics = partial(write_metrics, document | looked | {"tables": document["tables"][:most]}, metrics_file)
     if not environment.json:
         for note in document["notes"]:
@@ -647,8 +647,8 @@ def status(
 )
 @click.option("--keep", is_flag=True, help="Keep the directory of the copy and its queue, and print where it is.")
 def quickstart(*, keep: bool) -> None:
-    """Run the whole story; exit status 1 when anything is not as it has to be."""
-    words_are_right()
+    """Run all steps; exit status 1 if a result is not the expected one."""
+    end_of_check()
     from acidlib.cli.quickstart import show_all_steps
 
     home = Path(tempfile.mkdtemp(prefix="acidlib-quickstart-"))

@@ -1,7 +1,7 @@
-"""The jobs there are, and how one is started: the command line of its driver, a log of its output, its first moments.
+"""All jobs, and how a job is started: the command line of its driver, a log of its output, the start of its process.
 
-Nothing of a job, and nothing that a job loads, is loaded here: what fails when a driver loads it is told on standard
-error, and standard output is the job's result.
+This module imports no module of a job: the failure of such an import must be printed on standard error, which `begin`
+prepares, as standard output is for the job's result.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A job: a command, a line in `JOBS`, and unless it is for `acidlib` alone a file in jobs/.
+    """A job: a command of `acidlib`, and for most of them a file in jobs/.
 
     name     of the command, as in `acidlib NAME`
     group    of commands, under which `acidlib --help` lists it
-    module   of the file, and the name in the module `code`
-    summary  one line about it
-    spark    options of spark-submit mean something to it
-    stays    its driver is on this machine, whatever --deploy-mode says
-    file     a file in jobs/ of a checkout runs it, too
+    module   name of its file in jobs/, and of its command in the module `code`
+    summary  one line of help
+    spark    whether options of spark-submit have an effect on it
+    stays    whether its driver is on this machine, whatever --deploy-mode says
+    file     whether a file in jobs/ of a checkout runs it, too
     """
 
     name: str
@@ -66,7 +66,7 @@ class Job:
     code: str = "acidlib.cli.jobs"
 
     def load(self) -> click.Command:
-        """Return its command, loaded now."""
+        """Import the job, and return its command."""
         command: click.Command = getattr(importlib.import_module(self.code), self.module)
         return command
 
@@ -160,31 +160,31 @@ JOBS: Sequence[Job] = (
 
 
 def job_named(name: str) -> Job | None:
-    """Return the job of a name."""
+    """Return the job with this name, None if there is none."""
     return next((job for job in JOBS if job.name == name), None)
 
 
-# A driver on this machine is a Python process that starts Spark's JVM itself, as its child and when there are tasks: so
-# words are understood before that, and signals reach Python, which ends the JVM when it needs it no more. One whose
-# machine Spark chooses is started by spark-submit.
+# A driver on this machine is a Python process that starts Spark's JVM as its child, when there are tasks. So the
+# command line is checked before that, and signals reach Python, which ends the JVM when it is no longer needed.
+# spark-submit starts a driver whose machine Spark chooses.
 
 _EXECUTORS, _DRIVER, _PATH, _ADDRESS = "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYTHONPATH", "SPARK_LOCAL_IP"
 _WITH_SPARK_ENV = ("/bin/bash", "-c", '. "$0" >&2; exec "$@"')
-"""What stands before a command that is to have the variables of `spark-env.sh`, as all that Spark's scripts start."""
+"""The words before a command that give it the variables of `spark-env.sh`, as Spark's own scripts do."""
 
 
 def start_driver(spark: SparkOptions, words: Sequence[str]) -> NoReturn:
-    """Become the driver of a job, or what starts it. RefusedError where there is nothing to become.
+    """Replace this process by the driver of a job, or by spark-submit. Raises RefusedError if that cannot be started.
 
-    words  the file with the job, and what stands behind that
+    words  the file with the job, and the words behind it
     """
     queue = queue_of_yarn(spark, words)
     log4j = conf_file("log4j2.properties", os.environ)
     start(*driver(spark, words, os.environ, python=sys.executable, log4j=log4j, checkout=CHECKOUT, queue=queue))
 
 
-def is_what_a_job_finds(environment: Mapping[str, str]) -> bool:
-    """Return whether a driver that is started here has these variables: a spark-env.sh may give it others."""
+def driver_has_variables(environment: Mapping[str, str]) -> bool:
+    """Return whether a driver on this machine has just these variables: a spark-env.sh may give it others."""
     if environment.get("SPARK_ENV_LOADED"):
         return True
     conf_dir = environment.get("SPARK_CONF_DIR") or str(spark_home(environment) / "conf")
@@ -198,19 +198,19 @@ def is_what_a_job_finds(environment: Mapping[str, str]) -> bool:
 
 
 def queue_of_yarn(spark: SparkOptions, words: Sequence[str]) -> str:
-    """Return what `hive.compactor.job.queue` says to a run whose driver cannot choose its queue any more; else empty.
+    """Return the YARN queue of `hive.compactor.job.queue` for a driver that YARN starts; else an empty text.
 
-    words  of the job. Raises `RefusedError` where its settings cannot be read.
+    Any other driver chooses its queue itself. Raises `RefusedError` if the settings of the job cannot be read.
     """
     if not (spark.master.startswith("yarn") and spark.driver_is_placed) or spark.property(YARN_QUEUE):
         return ""
-    from acidlib.service.environment import read_settings  # much is loaded with it
+    from acidlib.service.environment import read_settings  # slow to import
 
     return read_settings(assignments(words), is_placed=False).text("hive.compactor.job.queue")
 
 
 def assignments(words: Sequence[str]) -> list[str]:
-    """Return the texts of `--set` among the words of a job."""
+    """Return the values of `--set` among the words of a job."""
     behind = [following for word, following in pairwise([*words, ""]) if word == "--set"]
     behind += [word.partition("=")[2] for word in words if word.startswith("--set=")]
     return [text for text in behind if text]
@@ -228,36 +228,36 @@ def driver(
 ) -> tuple[list[str], dict[str, str]]:
     """Return the command line that starts a job, and all variables of its environment.
 
-    words        the file with the job, and what stands behind that
-    environment  of the caller; what it says of Spark and Python wins
+    words        the file with the job, and the words behind it
+    environment  variables of the caller; those about Spark and Python win
     python       the interpreter of this environment
-    log4j        the file that says what Spark itself writes; None leaves that to Spark
-    checkout     where the package lies if nothing installed it there; None for an installed one
-    queue        of YARN, for a driver that it starts and for which no option names one; empty: that of YARN's choice
+    log4j        the file with Spark's logging; None: Spark's own default
+    checkout     the folder of the package in a checkout; None for an installed package
+    queue        of YARN, see `queue_of_yarn`; empty: YARN chooses
     """
     stated = dict(environment)
     java: list[str] = []
     if log4j is not None and not spark.driver_is_placed:
         java.append(f"-Dlog4j2.configurationFile=file:{log4j}")
     if spark.is_local:
-        # this JVM starts workers and passes bytes on: to optimise its code takes longer than to run it as it is
+        # this JVM only starts workers and passes bytes on: optimising its code would cost more than it saves
         java.append("-XX:TieredStopAtLevel=1")
-        # no other machine has to find this driver
+        # no other machine connects to this driver
         stated[_ADDRESS] = stated.get(_ADDRESS) or "127.0.0.1"
     options = ["--driver-java-options", " ".join(java)] if java else []
     stated["SPARK_HOME"] = stated.get("SPARK_HOME") or str(spark_home(environment))
     executors = spark.property(PYTHON) or stated.get(_EXECUTORS)
     if not executors and spark.has_environment and not spark.is_local:
         executors = f"./{ENVIRONMENT}/bin/python"
-        # by a property as well: variables do not reach a driver on Kubernetes
+        # as a property as well: variables do not reach a driver on Kubernetes
         options += ["--conf", f"{PYTHON}={executors}"]
     if not (spark.driver_is_placed and spark.has_environment):
-        # by a variable, which is all that PySpark looks at in a driver that it has not started
+        # as a variable, which is all that PySpark reads in a driver that spark-submit has not started
         stated[_EXECUTORS] = executors or python
     if queue:
         options += [QUEUE, queue]
     if checkout is not None:
-        # first in the path, or not in it at all: YARN's executors see it before what is in an archive
+        # first in the path, or with an archive not at all: executors of YARN search the path before the archive
         parts = [part for part in stated.pop(_PATH, "").split(os.pathsep) if part and part != str(checkout)]
         if not spark.archives:
             parts.insert(0, str(checkout))
@@ -268,13 +268,13 @@ def driver(
         return [f"{stated['SPARK_HOME']}/bin/spark-submit", *options, *words], stated
     stated[SUBMIT_ARGS] = shlex.join([*options, SHELL])
     command = [spark.property(DRIVER_PYTHON) or stated.get(_DRIVER) or python, *words]
-    if not is_what_a_job_finds(environment):
+    if not driver_has_variables(environment):
         command = [*_WITH_SPARK_ENV, f"{stated['SPARK_HOME']}/bin/load-spark-env.sh", *command]
     return command, stated
 
 
 def start(command: list[str], environment: Mapping[str, str]) -> NoReturn:
-    """Become that process. RefusedError where there is none to become."""
+    """Replace this process by the command. Raises RefusedError if it cannot be run."""
     try:
         os.execvpe(command[0], command, environment)  # noqa: S606 - no shell
     except OSError as error:
@@ -284,36 +284,37 @@ def start(command: list[str], environment: Mapping[str, str]) -> NoReturn:
         ) from error
 
 
-# With --log-file a run's output goes to a file, for cron: on standard error are its problems alone, a line for each.
+# With --log-file, for cron, all output goes to a file, and only problems to standard error, a line for each.
 
 _LOG_FILE = "--log-file"
-# as acidlib.report.progress writes them in each of its formats, and click what is wrong with a command line
+# lines about problems: of acidlib.report.progress in each of its formats, and of click
 _PROBLEM = re.compile(rb'\S+Z (WARNING|ERROR) |warning: |error: |Error: |\{"time": "[^"]*", "level": "(warning|error)"')
 _END_SECONDS = 10.0
-"""For so long the last lines are waited for, when others may still hold the stream."""
+"""How long to wait for the last lines, as another process may keep the stream open."""
 
 
 def log_file(words: Sequence[str]) -> tuple[list[str], Path | None]:
-    """Return the words without the option, and the file that it names. UsageError where it names none."""
+    """Return the words without --log-file, and its file. Raises UsageError if the name of the file is missing."""
     rest: list[str] = []
-    found = None
-    given = iter(words)
-    for word in given:
+    path = None
+    remaining = iter(words)
+    for word in remaining:
         if word == _LOG_FILE or word.startswith(f"{_LOG_FILE}="):
-            found = word.partition("=")[2] or next(given, "")
-            if not found:
+            name = word.partition("=")[2] or next(remaining, "")
+            if not name:
                 raise UsageError(f"{_LOG_FILE} needs the name of a file")
+            path = Path(name)
         else:
             rest.append(word)
-    return rest, None if found is None else Path(found)
+    return rest, path
 
 
 def run_logged(command: Sequence[str], path: Path) -> int:
-    """Run a command, append all that it writes to a file, tell its problems here, and return its exit status.
+    """Run a command, append its output to a file, print its problems on standard error, and return its exit status.
 
-    Signals are passed on to it, and it decides what they mean; what a terminal has sent to both is one signal to it.
-    Where it fails and has printed no problem in a line of its own, one is printed: also of a run that was killed, which
-    is why a process above it is needed. RetryError for a file that cannot be written.
+    Signals are passed on to the command; one that a terminal has sent to both counts as one. If the command fails
+    without a line about a problem, this process prints one: a command that is killed cannot. Raises RetryError for a
+    file that cannot be written.
     """
     try:
         log = path.open("ab", buffering=0)
@@ -342,12 +343,12 @@ def run_logged(command: Sequence[str], path: Path) -> int:
         status = ended if ended >= 0 else exit_status(-ended)
         copier.join(_END_SECONDS)
         if status and not printed:
-            _tell(f"error: the run ended with exit status {status}; {path} has what it said\n".encode())
+            _tell(f"error: the run ended with exit status {status}; {path} has its output\n".encode())
         return status
 
 
 def _copy(stream: IO[bytes], log: IO[bytes], printed: list[bytes]) -> None:
-    """Copy all lines to the log, and problems to standard error; of a log on a full disk the rest is not kept."""
+    """Copy all lines to the log, and problems to standard error. A line that the log does not take is dropped."""
     for line in stream:
         try:
             log.write(line)
@@ -361,7 +362,7 @@ def _copy(stream: IO[bytes], log: IO[bytes], printed: list[bytes]) -> None:
 
 
 def _tell(line: bytes) -> None:
-    """Write a line to standard error; where the terminal has gone, the log alone has it."""
+    """Write a line to standard error; after the terminal is closed, only the log has it."""
     with suppress(OSError):
         sys.stderr.buffer.write(line)
         sys.stderr.flush()
@@ -369,23 +370,23 @@ def _tell(line: bytes) -> None:
 
 _ERROR = 2
 IN_A_CONTAINER = "acidlib-stderr"
-"""Beside the streams of a container of YARN: a file with ours."""
+"""Name of the file with our lines, beside the streams of a container of YARN."""
 _LOG_DIRECTORIES = "LOG_DIRS"
-"""Set by YARN for its containers, several with a comma between them."""
+"""Variable that YARN sets for its containers: directories, separated by commas."""
 
 
 def run_file(path: str) -> None:
-    """Be the driver of the job that a file in jobs/ is for, to the end of this process."""
+    """Run the job of a file in jobs/ as the driver, to the end of this process."""
     begin()
     job = next(job for job in JOBS if job.module == Path(path).stem)
-    tell_starting(job.module)  # to load the job takes a second
+    tell_starting(job.module)  # importing the job takes a second
     job.load().main()
 
 
 def begin() -> None:
-    """Prepare the process of a driver: what it tells from here on, also of what fails to load, is seen where it should.
+    """Prepare the process of a driver, so that later errors, also of imports, go to the right standard error.
 
-    An interrupt ends the process without a word while a job is loaded: nothing has begun that could be told.
+    Until the job handles signals itself, an interrupt ends the process in silence: no work has begun.
     """
     restore_standard_error(os.environ)
     sys.path[:0] = [path for path in python_of_spark(os.environ) if path not in sys.path]
@@ -394,13 +395,13 @@ def begin() -> None:
 
 
 def restore_standard_error(environment: Mapping[str, str]) -> None:
-    """Lead descriptor 2 to where spark-submit's own standard error goes, if that can be opened.
+    """Lead descriptor 2 to spark-submit's own standard error, if that can be opened. Only under spark-submit.
 
-    Spark's PythonRunner merges the two streams of the driver, so that a line meant for people would stand in the middle
-    of a JSON document. The process above the driver still has both. Outside spark-submit nothing is done.
+    Spark's PythonRunner merges the two streams of the driver, so that a line for people would stand in the middle of a
+    JSON document. The process above the driver still has both streams.
 
-    In a container of YARN the JVM writes to a file from where it is in it, and over what another has appended: there
-    our lines go to a file of their own, which YARN keeps with the others.
+    In a container of YARN the JVM writes its file without O_APPEND, and so over lines that another process appends.
+    There our lines go to a file of their own, which YARN keeps with the others.
     """
     if "PYSPARK_GATEWAY_PORT" not in environment:
         return
@@ -410,14 +411,14 @@ def restore_standard_error(environment: Mapping[str, str]) -> None:
         if directory and _would_be_overwritten(parent):
             stream = os.open(Path(directory, IN_A_CONTAINER), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
         else:
-            # a log file is appended to, for the JVM writes to it as well
+            # appended, as the JVM writes to the same file
             stream = os.open(parent / "fd" / str(_ERROR), os.O_WRONLY | os.O_APPEND | os.O_NOCTTY)
         os.dup2(stream, _ERROR)
         os.close(stream)
 
 
 def _would_be_overwritten(process: Path) -> bool:
-    """Return whether its standard error is a file that it does not append to."""
+    """Return whether the standard error of a process is a file that it writes without O_APPEND."""
     if not stat.S_ISREG((process / "fd" / str(_ERROR)).stat().st_mode):
         return False
     lines = (process / "fdinfo" / str(_ERROR)).read_text().splitlines()
@@ -425,7 +426,7 @@ def _would_be_overwritten(process: Path) -> bool:
     return not int(flags, base=8) & os.O_APPEND
 
 
-def tell_starting(what: str) -> None:
-    """Tell the first word on a terminal: what follows takes seconds before it has one of its own."""
+def tell_starting(name: str) -> None:
+    """Print a first line on a terminal: the next one takes seconds."""
     if os.isatty(_ERROR):
-        print(f"starting {what} …", file=sys.stderr, flush=True)
+        print(f"starting {name} …", file=sys.stderr, flush=True)

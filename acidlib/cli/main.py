@@ -1,9 +1,10 @@
-"""The command `acidlib`, and ./spark-submit.sh: words are judged here, before anything is started for them.
+"""The command `acidlib`, and ./spark-submit.sh: command lines are checked here, before anything is started for them.
 
 acidlib [options of spark-submit] COMMAND [options of the command]
 ./spark-submit.sh [options of spark-submit] FILE [options of the job]
 
-What stands before the command is Spark's, what stands behind it is the command's.
+Options before the command are Spark's, options behind it are the command's. Modules that a job needs are imported where
+a job is checked, so that help is shown at once.
 """
 
 from __future__ import annotations
@@ -14,19 +15,18 @@ import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 from click.shell_completion import CompletionItem
 
 from acidlib import __version__
-from acidlib.cli.command import HELP_OPTIONS, JobCommand, Machine
-from acidlib.cli.help import HelpedCommand
+from acidlib.cli.help import HELP_OPTIONS, HelpedCommand
 from acidlib.cli.launch import (
     JOBS,
     Job,
     begin,
-    is_what_a_job_finds,
+    driver_has_variables,
     job_named,
     log_file,
     run_logged,
@@ -35,9 +35,6 @@ from acidlib.cli.launch import (
 )
 from acidlib.config.files import CHECKOUT
 from acidlib.errors import AcidError, RefusedError, UsageError
-from acidlib.report.results import EXIT_NOT_DONE
-from acidlib.report.text import one_line
-from acidlib.service.environment import QUEUE_IN_A_FILE
 from acidlib.service.spark_driver import (
     DEPLOY_MODE,
     KEYTAB,
@@ -50,19 +47,18 @@ from acidlib.service.spark_driver import (
 )
 
 ENTRY = Path(__file__).resolve().parent / "entry" / "acidlib_job.py"
-"""What is run as the driver, by Python here or by spark-submit elsewhere."""
-_ASKING = ("-h", "--help")
-_OURS = (*_ASKING, "--version")
-"""Before a command these are not handed to spark-submit."""
+"""The file that runs as the driver: under Python on this machine, under spark-submit elsewhere."""
+_HELP = ("-h", "--help")
+_OURS = (*_HELP, "--version")
+"""Options that stand before a command and are not spark-submit's."""
 _AGAIN = "from acidlib.cli.main import main; main()"
-"""This command, in a process whose output goes to a file."""
-_EXIT_USAGE = 2
-_NEARLY = 0.8
-"""So much alike (`difflib`) are an option and what was meant to be it."""
+"""The program of the child process whose output goes to the file of --log-file."""
+_SIMILARITY = 0.8
+"""The ratio of `difflib` from which a wrong option counts as a misspelling of a right one."""
 
 
 def main() -> None:
-    """Run the command line of this process; exit status 1 where Spark cannot be started."""
+    """Run the command line of this process; exit status 1 if Spark cannot be started."""
     begin()
     try:
         words, path = log_file(sys.argv[1:])
@@ -70,15 +66,14 @@ def main() -> None:
             sys.exit(run_logged([sys.executable, "-P", "-c", _AGAIN, *words], path))
         group.main(words, prog_name=group.name)
     except AcidError as error:
-        click.echo(f"error: {one_line(str(error))}", err=True)
-        sys.exit(_EXIT_USAGE if isinstance(error, UsageError) else EXIT_NOT_DONE)
+        _exit_with(error)
 
 
 class Commands(HelpedCommand, click.Group):
-    """The jobs of the table. None is loaded before it is asked for."""
+    """The jobs of `JOBS`. A job is loaded when its command is used."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keep what is Spark's for the command."""
+        """Keep the options of Spark for the command, as `ctx.obj`."""
         ours = next((position for position, word in enumerate(args) if word in _OURS), len(args))
         spark, rest = split_words(args[:ours])
         ctx.obj = spark
@@ -104,16 +99,16 @@ class Commands(HelpedCommand, click.Group):
         return [job.name for job in JOBS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return what runs a job, by its name; where words are completed, the job itself, which knows its options."""
+        """Return the command that starts a job; for a shell's completion the job itself, which knows its options."""
         job = job_named(cmd_name)
         if job is None:
             return None
         return job.load() if ctx.resilient_parsing else _Started(job)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Complete also what stands before a command."""
-        sparks = [CompletionItem(option) for option in OPTIONS if option.startswith(incomplete)]
-        return [*super().shell_complete(ctx, incomplete), *(sparks if incomplete.startswith("-") else ())]
+        """Complete the options of spark-submit as well."""
+        sparks = [CompletionItem(option) for option in OPTIONS if incomplete and option.startswith(incomplete)]
+        return [*super().shell_complete(ctx, incomplete), *sparks]
 
     def panels(self, ctx: click.Context) -> list[Any]:
         """Return a panel for each group of commands, and one for the options."""
@@ -126,12 +121,12 @@ class Commands(HelpedCommand, click.Group):
         return [*commands, *super().panels(ctx)]
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Show whose options stand where."""
+        """Show that options of spark-submit come first."""
         formatter.write_usage(ctx.command_path, "[OPTIONS OF SPARK-SUBMIT] COMMAND [OPTIONS]")
 
 
 class _Started(click.Command):
-    """A job as the group sees it: its words are its own."""
+    """The command of the group that starts a job, and leaves the words behind it to the job."""
 
     def __init__(self, job: Job) -> None:
         super().__init__(
@@ -148,12 +143,12 @@ class _Started(click.Command):
         return ctx.args
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Start the job with them."""
+        """Start the job with the words behind it."""
         run(self._job, spark=ctx.obj, words=ctx.args, name=ctx.command_path)
         ctx.exit()
 
     def get_short_help_str(self, limit: int = 45) -> str:
-        """Return the whole line of the table."""
+        """Return the whole summary."""
         del limit
         return self._job.summary
 
@@ -176,30 +171,30 @@ Completion in bash:
 )
 @click.version_option(__version__, prog_name="acidlib", message="%(prog)s %(version)s")
 def group() -> None:
-    """Hold all jobs."""
+    """Compact Hive ACID tables."""
 
 
 def run(job: Job, *, spark: Sequence[str], words: Sequence[str], name: str) -> None:
     """Start a job; its help needs no Spark."""
     if not job.spark and any(option not in (PRINCIPAL, KEYTAB) for option, _ in SparkOptions(tuple(spark)).given):
         raise click.UsageError(f"{job.name} needs no Spark: {' '.join(spark)} means nothing before it")
-    # what cannot be placed is a driver on this machine, whatever spark-defaults.conf says
+    # the driver of such a job stays on this machine, whatever spark-defaults.conf says
     options = spark_options([*spark, *([DEPLOY_MODE, "client"] if job.stays else [])], os.environ)
-    if not set(_ASKING) & set(words):
+    if not set(_HELP) & set(words):
         tell_starting("Spark" if options.driver_is_placed else job.name)
     if not job.spark:
-        os.environ[SUBMIT_ARGS] = shlex.join(options.words)  # who logs in
-        job.load().main(args=list(words), prog_name=name)  # which ends the process
-    _require_right_words(job, name, words, options)
+        os.environ[SUBMIT_ARGS] = shlex.join(options.words)  # for --principal and --keytab
+        job.load().main(args=list(words), prog_name=name)  # ends the process
+    _check_words(job, name, words, options)
     start_driver(options, [str(ENTRY), job.name, *words])
 
 
 def main_of_file(words: list[str]) -> None:
-    """Run a file as the driver of Spark; exit status 1 where that is not possible, 2 where the words are wrong."""
+    """Run a file as the driver of Spark; exit status 1 if that is not possible, 2 if the command line is wrong."""
     begin()
     options, behind = split_words(words)
     try:
-        if not behind and set(_ASKING) & set(options):
+        if not behind and set(_HELP) & set(options):
             click.echo("Usage: ./spark-submit.sh [OPTIONS OF SPARK-SUBMIT] jobs/JOB.py [OPTIONS OF THE JOB]\n")
             click.echo("  jobs/JOB.py -h shows the options of a job.\n\nJobs:")
             for job in JOBS:
@@ -212,11 +207,10 @@ def main_of_file(words: list[str]) -> None:
             sys.exit(run_logged([sys.executable, "-P", "-m", "acidlib.cli", *options, *rest], path))
         spark = spark_options(options, os.environ)
         if rest:
-            _judge_file(Path(rest[0]), rest[1:], spark)
+            _check_file(Path(rest[0]), rest[1:], spark)
         start_driver(spark, rest)
     except AcidError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(_EXIT_USAGE if isinstance(error, UsageError) else EXIT_NOT_DONE)
+        _exit_with(error)
     except click.exceptions.Exit as end:
         sys.exit(end.exit_code)
     except click.ClickException as error:
@@ -224,8 +218,17 @@ def main_of_file(words: list[str]) -> None:
         sys.exit(error.exit_code)
 
 
-def _judge_file(file: Path, words: Sequence[str], spark: SparkOptions) -> None:
-    """Refuse what the job would refuse; what another file makes of its words it alone knows."""
+def _exit_with(error: AcidError) -> NoReturn:
+    """Print the error on one line, and end the process with its exit status."""
+    from acidlib.report.results import EXIT_NOT_DONE
+    from acidlib.report.text import one_line
+
+    click.echo(f"error: {one_line(str(error))}", err=True)
+    sys.exit(click.UsageError.exit_code if isinstance(error, UsageError) else EXIT_NOT_DONE)
+
+
+def _check_file(file: Path, words: Sequence[str], spark: SparkOptions) -> None:
+    """Raise the error that a job would raise for its words. Words of another file are for that file to check."""
     names = {job.module.replace("_", "-"): job.module for job in JOBS if job.file}
     if ":/" not in str(file) and not file.exists():
         close = get_close_matches(file.stem.replace("_", "-"), list(names))
@@ -233,40 +236,42 @@ def _judge_file(file: Path, words: Sequence[str], spark: SparkOptions) -> None:
         raise click.UsageError(f"Cannot run {file}: there is no such file. Did you mean {' or '.join(meant)}?")
     if CHECKOUT is not None and file.resolve().parent == CHECKOUT / "jobs" and file.stem in names.values():
         job = next(job for job in JOBS if job.module == file.stem)
-        _require_right_words(job, file.name, words, spark)
+        _check_words(job, file.name, words, spark)
 
 
 def _require_sparks_options(spark: SparkOptions) -> None:
-    """Raise UsageError of click for an option that spark-submit lacks, where it is a job's or looks like another.
+    """Raise `click.UsageError` for an option that is a job's, or a misspelling of one of spark-submit's.
 
-    Any other is left to spark-submit: a later version may have it.
+    Any other unknown option is left to spark-submit, of which a later version may have it.
     """
     for option in spark.unknown:
-        if close := get_close_matches(option, OPTIONS, cutoff=_NEARLY):
+        if close := get_close_matches(option, OPTIONS, cutoff=_SIMILARITY):
             raise click.UsageError(f"spark-submit has no option {option!r}. Did you mean {' or '.join(close)}?")
-        having = next((job for job in JOBS if any(option in one.opts for one in job.load().params)), None)
-        if having is not None:
-            raise click.UsageError(f"{option} stands behind the command, as in: acidlib {having.name} {option} ...")
+        owner = next((job for job in JOBS if any(option in param.opts for param in job.load().params)), None)
+        if owner is not None:
+            raise click.UsageError(f"{option} stands behind the command, as in: acidlib {owner.name} {option} ...")
 
 
-def _require_right_words(job: Job, name: str, words: Sequence[str], spark: SparkOptions) -> None:
-    """End the process as the job would for words that are wrong, or ask for help.
+def _check_words(job: Job, name: str, words: Sequence[str], spark: SparkOptions) -> None:
+    """End the process as the job would, if its words are wrong or ask for help.
 
-    They are judged by themselves alone where the job reads other variables, such as `HIVE_CONF_DIR`, than stand here.
-    Raises `RefusedError` for a driver whose queue would lie in a file of a machine that Spark chooses.
+    Words are checked without their surroundings if the driver will have other variables, such as `HIVE_CONF_DIR`, than
+    this process. Raises `RefusedError` for a driver whose queue would be a file on a machine that Spark chooses.
     """
+    from acidlib.cli.command import JobCommand, Machine
+    from acidlib.service.environment import QUEUE_IN_A_FILE
+
     command = job.load()
     if not isinstance(command, JobCommand):
         return
     machine = None
-    if is_what_a_job_finds(os.environ) and not spark.driver_is_placed:
-        # of Spark what these options say, and Spark itself once it is asked
-        machine = Machine(said=lambda: spark, placed=lambda: False)
-    given = command.judge(name, words, machine)
-    # without a metastore the queue is in a file; whether a metastore needs one, the driver finds out
-    alone = given.get("location") or given.get("warehouse") or given.get("metastore_uri") == "none"
-    if spark.driver_is_placed and alone and not given.get("queue_url"):
+    if driver_has_variables(os.environ) and not spark.driver_is_placed:
+        machine = Machine(spark_options=lambda: spark, is_placed=lambda: False)
+    options = command.check(name, words, machine)
+    # without a metastore the queue is in a file; with one, the driver finds out whether it needs a file
+    has_no_metastore = options.get("location") or options.get("warehouse") or options.get("metastore_uri") == "none"
+    if spark.driver_is_placed and has_no_metastore and not options.get("queue_url"):
         error = RefusedError(QUEUE_IN_A_FILE)
-        if given.get("output") == "json":
+        if options.get("output") == "json":
             command.print_error_document(error.kind, str(error))
         raise error

@@ -1,4 +1,4 @@
-"""The options of the jobs: those of one job stand with it, those of several are here, with what they mean."""
+"""The options that several jobs share, and how their values become a selection and an interpretation of tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from acidlib.cli.command import Machine, are_only_judged, stores_of
+from acidlib.cli.command import Machine, is_only_checking, stores_of
 from acidlib.errors import RefusedError
 from acidlib.model.location import Location
 from acidlib.model.names import Generation
@@ -58,7 +58,7 @@ class Size(click.ParamType[int]):
 
 
 def _not_here(context: click.Context, option: click.Parameter, value: str | None) -> None:
-    """Refuse what only a process above this one can do: whatever starts Spark has done it, or no process has."""
+    """Refuse --log-file here: only a process above this one can redirect all output, and it takes the option away."""
     del context, option
     if value is not None:
         raise click.UsageError(
@@ -73,13 +73,14 @@ REPORT = click.option(
     type=click.Path(path_type=Path, readable=False),
     help="Also draw the result as a page for a browser there. Needs acidlib[report].",
 )
-"""An option that `common_options` understands where a job has it."""
+"""An option that some jobs add to the common ones; `common_options` handles it."""
 
 
 def common_options(function: _Command) -> _Command:
-    """Add what every job has that works with tables or requests; passes `environment`. Stands above all other options.
+    """Add the options of every job that works with tables or requests, and pass `environment`.
 
-    What would keep the page of --report from being written is refused here, as far as it can be told before the work.
+    Stands above all other options. A page of --report that cannot be written is refused here, before the work, as far
+    as that can be known.
     """
 
     @click.option(
@@ -146,8 +147,8 @@ def common_options(function: _Command) -> _Command:
             queue_url=queue_url,
             assignments=assignments,
             output=output,
-            said=machine.said(),
-            is_placed=machine.placed(),
+            said=machine.spark_options(),
+            is_placed=machine.is_placed(),
             jvm=machine.jvm,
         )
         if report is not None:
@@ -166,7 +167,7 @@ IF_EXISTS = click.option(
 
 
 def write_ids_options(function: _Command) -> _Command:
-    """Add what states which write ids are committed in directories; see `stated_of`."""
+    """Add the options that state which write ids of directories are committed; see `stated_of`."""
     for option in (
         click.option(
             "--all-committed",
@@ -192,16 +193,16 @@ YES = click.option("--yes", is_flag=True, help="Confirm that --all-committed hol
 POOL = click.option(
     "--pool", metavar="NAME", help="Take requests of this pool (Hive 4); default: hive.compactor.worker.pool."
 )
-"""With PLACE and YES: what `selection_options` understands where a job has it.
+"""With PLACE and YES: options that some jobs add, and that `selection_options` handles.
 
 PLACE is another way to give --location, or --table with --partition.
 """
 
 
 def selection_options(*, everything: bool) -> Callable[[_Command], _Command]:
-    """Add what says which tables, and how to read them; passes `selection` and `interpretation`.
+    """Add the options that select tables and say how to read them, and pass `selection` and `interpretation`.
 
-    everything  all tables are meant if none is named
+    everything  whether the job is about all tables if none is named
     """
 
     def decorate(function: _Command) -> _Command:
@@ -261,13 +262,13 @@ def selection_options(*, everything: bool) -> Callable[[_Command], _Command]:
                 else:
                     table, _, partition = place.partition("/")
                     tables, partitions = (table,), (*((partition,) if partition else ()), *partitions)
-            which = {name: options.pop(name) for name in ("warehouse", "exclude", "idle", "if_exists")}
+            filters = {name: options.pop(name) for name in ("warehouse", "exclude", "idle", "if_exists")}
             environment, selection = selected(
-                environment, location=location, tables=tables, partitions=partitions, **which
+                environment, location=location, tables=tables, partitions=partitions, **filters
             )
             _require_meaning(selection, everything=everything, has_metastore=bool(environment.metastore))
-            how = {name: options.pop(name) for name in _HOW}
-            interpretation = _interpretation(environment, selection, yes=options.pop("yes", False), **how)
+            stated = {name: options.pop(name) for name in _OF_DIRECTORIES}
+            interpretation = _interpretation(environment, selection, yes=options.pop("yes", False), **stated)
             if pool is not None and not environment.metastore:
                 raise click.UsageError("--pool needs a metastore")
             if pool is not None and not pool.strip():
@@ -291,9 +292,9 @@ def selected(
     if_exists: bool,
     idle: float | None = None,
 ) -> tuple[Environment, Selection]:
-    """Return what these options select; of a location or a warehouse it is without the metastore of hive-site.xml.
+    """Return the selection, and the environment without a metastore if a location or a warehouse is given.
 
-    Raises UsageError of click for options that exclude each other, or could never match anything.
+    Raises `click.UsageError` for options that exclude each other, or could never match anything.
     """
     if location is not None or warehouse is not None:
         if environment.names_metastore:
@@ -308,7 +309,7 @@ def selected(
             return None
         with _usage():
             stores = stores_of(environment)
-            return stores.named(uri) if are_only_judged() else stores.locate(uri)
+            return stores.named(uri) if is_only_checking() else stores.locate(uri)
 
     return environment, Selection(
         location=located(location),
@@ -322,11 +323,11 @@ def selected(
 
 
 def check_filters(tables: Sequence[str], exclude: Sequence[str], partitions: Sequence[str]) -> None:
-    """Refuse texts of --table, --exclude and --partition that could never match anything."""
+    """Raise `click.UsageError` for a value of --table, --exclude or --partition that could never match anything."""
     for option, names in (("--table", tables), ("--exclude", exclude)):
         for name in names:
             database, _, table = name.partition(".")
-            # a star may stand for the dot as well
+            # a star may match the dot as well
             if "*" not in name and not (database and table):
                 raise click.UsageError(f"{option} {name} is not of the form DB.NAME")
     with _usage():
@@ -335,7 +336,7 @@ def check_filters(tables: Sequence[str], exclude: Sequence[str], partitions: Seq
 
 
 def _require_meaning(selection: Selection, *, everything: bool, has_metastore: bool) -> None:
-    """Raise UsageError of click for a selection that lacks what it is about, or says more than is looked at."""
+    """Raise `click.UsageError` for a selection that names no tables, or has filters that would be ignored."""
     filters = "--table" if selection.tables else "--exclude" if selection.exclude else None
     if selection.location is not None and filters:
         raise click.UsageError(f"--location names the table already: {filters} goes with --warehouse or a metastore")
@@ -351,14 +352,14 @@ def _require_meaning(selection: Selection, *, everything: bool, has_metastore: b
 
 
 _STATED = ("write_ids", "write_ids_file", "all_committed")
-_HOW = (*_STATED, "table_kind", "columns", "visibility_txn", "hive_version")
+_OF_DIRECTORIES = (*_STATED, "table_kind", "columns", "visibility_txn", "hive_version")
 
 
-def _interpretation(environment: Environment, selection: Selection, *, yes: bool, **how: Any) -> Interpretation:
-    """Return what the options of `_HOW` state, which are for directories; `yes` is said of each of several tables."""
-    version = None if how["hive_version"] == "auto" else Generation(int(how["hive_version"]))
-    given = _for_directories(environment, how | {"hive_version": version})
-    stated = stated_of(environment, selection, **{name: how[name] for name in _STATED})
+def _interpretation(environment: Environment, selection: Selection, *, yes: bool, **options: Any) -> Interpretation:
+    """Return how to read directories by the options of `_OF_DIRECTORIES`; `yes` confirms them for several tables."""
+    version = None if options["hive_version"] == "auto" else Generation(int(options["hive_version"]))
+    given = _first_of_directories(environment, options | {"hive_version": version})
+    stated = stated_of(environment, selection, **{name: options[name] for name in _STATED})
     names_something = selection.location is not None or selection.warehouse is not None
     if stated is None and names_something:
         raise click.UsageError(
@@ -366,11 +367,11 @@ def _interpretation(environment: Environment, selection: Selection, *, yes: bool
         )
     if given is not None and not names_something:
         raise click.UsageError(f"{given} goes with --location or --warehouse: what is queued was stated before")
-    columns = how["columns"]
+    columns = options["columns"]
     if columns is not None:
         if selection.location is None and (len(selection.tables) != 1 or set("*?[") & set(selection.tables[0])):
             raise click.UsageError("--columns is for one table: give --location, or one --table")
-        from acidlib.orc.schema import row_type_of_columns  # much is loaded with it
+        from acidlib.orc.schema import row_type_of_columns  # slow to import
 
         with _usage():
             columns = row_type_of_columns(columns, where="the table of --columns")
@@ -381,14 +382,14 @@ def _interpretation(environment: Environment, selection: Selection, *, yes: bool
     return Interpretation(
         write_ids=stated,
         generation=version,
-        table_kind=how["table_kind"],
+        table_kind=options["table_kind"],
         columns=columns,
-        visibility_txn=how["visibility_txn"],
+        visibility_txn=options["visibility_txn"],
     )
 
 
-def _for_directories(environment: Environment, options: Mapping[str, Any]) -> str | None:
-    """Return the first of these options that is given, as it is written. UsageError of click with a metastore."""
+def _first_of_directories(environment: Environment, options: Mapping[str, Any]) -> str | None:
+    """Return the name of the first of these options that has a value. Raises `click.UsageError` with a metastore."""
     names = (f"--{name.replace('_', '-')}" for name, value in options.items() if value not in (None, False))
     given = next(names, None)
     if given is not None and environment.metastore:
@@ -404,12 +405,12 @@ def stated_of(
     write_ids_file: Path | None,
     all_committed: bool,
 ) -> StatedWriteIds | None:
-    """Return what the options of `write_ids_options` state, None where they do not.
+    """Return the write ids that the options of `write_ids_options` state, None without these options.
 
-    Only what the file says is no matter of usage.
+    Raises `click.UsageError` for wrong options, `RefusedError` for wrong contents of the file.
     """
-    given = {"write_ids": write_ids, "write_ids_file": write_ids_file, "all_committed": all_committed}
-    _for_directories(environment, given)
+    options = {"write_ids": write_ids, "write_ids_file": write_ids_file, "all_committed": all_committed}
+    _first_of_directories(environment, options)
     file_text = None
     if write_ids_file is not None:
         try:
@@ -423,8 +424,7 @@ def stated_of(
     except RefusedError as error:
         if write_ids_file is None or write_ids is not None or all_committed:
             raise click.UsageError(str(error)) from None
-        what = f"Cannot use the write-id lists {write_ids_file}"
-        raise RefusedError(f"{what}: one cannot be taken: {error}") from None
+        raise RefusedError(f"Cannot use the write-id lists {write_ids_file}: {error}") from None
     if stated is not None and stated.single is not None and selection.location is None:
         raise click.UsageError(
             "--write-ids is for one table: give --location, or --write-ids-file with a line per table"
@@ -434,7 +434,7 @@ def stated_of(
 
 @contextmanager
 def _usage() -> Iterator[None]:
-    """Let what is refused here be wrong usage."""
+    """Turn a `RefusedError` into a `click.UsageError`."""
     try:
         yield
     except RefusedError as error:

@@ -1,4 +1,4 @@
-"""What prepares an installation: `warm` compiles its kernels, `pack` makes one archive of it. Neither starts Spark."""
+"""Commands that prepare an installation: `warm` compiles its kernels, `pack` makes an archive of it. No Spark starts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from acidlib.wording import human_bytes
     epilog=example("warm"),
 )
 def warm() -> None:
-    """Compile what is not compiled yet; where that is kept, a line on standard error says."""
+    """Compile the kernels that are not compiled yet; a line on standard error names the directory that keeps them."""
     from acidlib.rewrite.warm import main as compile_all
 
     compile_all()
@@ -30,7 +30,7 @@ def warm() -> None:
 
 
 _NOT_PACKED = ("*/site-packages/pyspark/jars/*", "*/site-packages/pyspark/examples/*")
-"""A machine that unpacks the archive has a Spark."""
+"""Left out of the archive: the machine that unpacks it has its own Spark."""
 _ENDING = ".tar.gz"
 
 
@@ -48,7 +48,7 @@ _ENDING = ".tar.gz"
 )
 @click.option("--force", is_flag=True, help="Replace an archive that exists.")
 def pack(*, output: Path, python_prefix: str | None, force: bool) -> None:
-    """Make the archive, and tell how it is used."""
+    """Make the archive, and print a command line that uses it."""
     if not output.name.endswith(_ENDING):
         raise click.UsageError(f"{output} does not end in {_ENDING}")
     if output.exists() and not force:
@@ -59,7 +59,7 @@ def pack(*, output: Path, python_prefix: str | None, force: bool) -> None:
             "so the archive would lack it; install wheels into an environment of their own"
         )
     try:
-        import venv_pack  # missed here, before anything is compiled
+        import venv_pack  # before anything is compiled
     except ImportError:
         raise RefusedError(
             f"Cannot pack {sys.prefix}: venv-pack is not installed there: pip install 'acidlib[pack]'"
@@ -73,7 +73,7 @@ def pack(*, output: Path, python_prefix: str | None, force: bool) -> None:
         for pattern in _NOT_PACKED:
             environment = environment.exclude(pattern)
         environment.pack(str(half), format="tar.gz", python_prefix=python_prefix, force=True)
-        half.chmod(0o644)  # for whoever may read its directory, as the environment is
+        half.chmod(0o644)  # readable for all users, as the environment is
         half.replace(output)
     except venv_pack.VenvPackException as error:
         raise RefusedError(f"Cannot pack {sys.prefix}: {error}") from error
@@ -86,12 +86,12 @@ def pack(*, output: Path, python_prefix: str | None, force: bool) -> None:
 
 
 def _linked_packages() -> list[str]:
-    """Return the packages of the environment that lie somewhere else."""
-    import importlib.metadata  # takes a while, too
+    """Return the names of the packages that pip only linked into the environment."""
+    import importlib.metadata  # slow to import
 
-    found = set()
+    linked = set()
     for package in importlib.metadata.distributions(path=[sysconfig.get_path(name) for name in ("purelib", "platlib")]):
         text = package.read_text("direct_url.json")
         if text and json.loads(text).get("dir_info", {}).get("editable"):
-            found.add(str(package.name))
-    return sorted(found)
+            linked.add(str(package.name))
+    return sorted(linked)

@@ -1,8 +1,8 @@
 """The quickstart: the engine at work, step by step, on a copy of two tables that real Hive wrote.
 
-Everything happens in a temporary directory, with a queue of its own, through the functions that the jobs call, in one
-Spark session. The reader that tells what rows there are shares no code with the engine: files are read by pyarrow,
-directories are chosen and events merged here, so that it is a second opinion.
+All steps work in a temporary directory, with a queue of its own, through the functions that the jobs call, in one Spark
+session. The reader of the rows shares no code with the engine, as a second opinion: pyarrow reads the files, and this
+module chooses the directories and merges the events.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from acidlib.cli.command import services
+from acidlib.cli.command import open_services
 from acidlib.cli.launch import job_named
 from acidlib.config.files import CHECKOUT
 from acidlib.config.settings import load_settings
@@ -75,14 +75,14 @@ _NEXT = """Try it on a copy of a table of yours, or with --dry-run first, which 
 
 
 def show_all_steps(home: Path) -> None:
-    """Show the whole story in a directory of its own. AcidError when anything is not as it has to be."""
+    """Show all steps in the directory `home`. Raises AcidError if a result is not the expected one."""
     url = f"sqlite:///{home / 'queue.db'}"
     environment = Environment(queue_url=url, settings=load_settings(assignments=(THRESHOLD,)))
     warehouse = home / "warehouse"
     warehouse.mkdir()
-    with services(environment, job="quickstart", about="") as found:
+    with open_services(environment, job="quickstart", about="") as services:
         page = Page()
-        show = Quickstart(warehouse, replace(found, progress=TerminalProgress()), environment, page)
+        show = Quickstart(warehouse, replace(services, progress=TerminalProgress()), environment, page)
         ids = "--write-ids-file W/_write_ids.txt"
         page.step("Two tables that Hive 3.1.3 wrote", _OPENING)
         show.load(EARLY)
@@ -115,18 +115,18 @@ def show_all_steps(home: Path) -> None:
 
 
 class Quickstart:
-    """One showing: the warehouse it works on, and what a reader saw last."""
+    """One quickstart: its warehouse, and the places as the reader saw them last."""
 
-    def __init__(self, warehouse: Path, found: Services, where: Environment, page: Page) -> None:
+    def __init__(self, warehouse: Path, services: Services, where: Environment, page: Page) -> None:
         self.warehouse = warehouse
-        self.found = found
+        self.services = services
         self.where = where
         self.page = page
         self.tables: Tables = {}
         self.seen: tuple[Place, ...] = ()
 
     def load(self, tables: Tables) -> None:
-        """Add the directories that Hive wrote up to each table's mark, and show what a reader then sees."""
+        """Add the directories that Hive wrote up to each table's high-water mark, and show what a reader sees."""
         for table, ids in tables.items():
             source = DATA / table / "table"
             for directory in sorted(path for path in source.glob("**/*delta_*") if path.is_dir()):
@@ -145,7 +145,7 @@ class Quickstart:
         )
 
     def check(self) -> None:
-        """Show the directories, and that a reader sees what it saw before. Raises CorruptError when it does not."""
+        """Show the directories, and that a reader sees the same rows as before. Raises CorruptError if it does not."""
         before, self.seen = self.seen, look(self.warehouse, self.tables)
         self.page.directories(self.seen, before)
         same = [new.rows == old.rows for old, new in zip(before, self.seen, strict=True)]
@@ -163,9 +163,9 @@ class Quickstart:
     def scan(self, *, dry_run: bool) -> None:
         """Run the initiator over the whole warehouse."""
         selection = Selection(warehouse=local_location(str(self.warehouse)))
-        with open_backend(self.where, self.found, self._interpretation()) as backend:
+        with open_backend(self.where, self.services, self._interpretation()) as backend:
             results: list[InitiatorResult] = []
-            run_initiator(self.found, backend, selection, dry_run=dry_run, force=False, tell=results.append)
+            run_initiator(self.services, backend, selection, dry_run=dry_run, force=False, tell=results.append)
         self.page.table(
             ("Place", "Decision", "Request", "Why"),
             [(_short(item), item.type or "none", str(item.queued or "-"), item.reason) for item in results],
@@ -182,9 +182,9 @@ class Quickstart:
             Selection(warehouse=local_location(str(self.warehouse)), tables=("default.*",)) if named else Selection()
         )
         run = CompactionRun(kind=kind, selection=selection, rewrite=TINY)
-        with open_backend(self.where, self.found, self._interpretation()) as backend:
+        with open_backend(self.where, self.services, self._interpretation()) as backend:
             results: list[CompactionResult] = []
-            run_compaction(self.found, backend, run, results.append)
+            run_compaction(self.services, backend, run, results.append)
         self.page.table(
             ("Place", "Result", "Rows in", "Deleted", "Aborted", "Rows out", "Copied", "Rewritten"),
             [
@@ -212,7 +212,7 @@ class Quickstart:
     def clean(self) -> None:
         """Run the cleaner, which does not wait."""
         options = CleanerOptions(retention_seconds=0)
-        with open_cleaning(self.where, self.found, options) as cleaning:
+        with open_cleaning(self.where, self.services, options) as cleaning:
             results: list[CleaningResult] = []
             run_cleaner(cleaning, results.append)
         self.page.table(
@@ -304,11 +304,11 @@ class Place:
 
 def look(warehouse: Path, tables: Tables) -> tuple[Place, ...]:
     """Return all places, by name."""
-    found = []
+    places: list[Place] = []
     for table, ids in tables.items():
         partitions = sorted(path for path in (warehouse / table).iterdir() if "=" in path.name)
-        found += [_place(warehouse, path, ids) for path in partitions or [warehouse / table]]
-    return tuple(found)
+        places += [_place(warehouse, path, ids) for path in partitions or [warehouse / table]]
+    return tuple(places)
 
 
 def _place(warehouse: Path, path: Path, ids: ValidWriteIdList) -> Place:
@@ -354,7 +354,7 @@ def _current(names: Sequence[str]) -> list[str]:
 
 
 def differs_from_hive(places: Sequence[Place], table: str) -> bool:
-    """Return whether the rows or row ids of a table are others than Hive's own SELECT returned."""
+    """Return whether the rows or row ids of a table differ from those that Hive's own SELECT returned."""
     rows: set[str] = set()
     ids: set[tuple[str, ...]] = set()
     for place in places:
@@ -373,7 +373,7 @@ def _lines(table: str, name: str) -> list[str]:
 
 
 def called(name: str) -> str:
-    """Return how a job is started here: by the command of an installation, or by the script of a checkout."""
+    """Return the command line that starts a job here: of an installation, or of a checkout."""
     job = job_named(name)
     assert job is not None, name
     return f"acidlib {name}" if CHECKOUT is None else f"./spark-submit.sh jobs/{job.module}.py"
@@ -389,7 +389,7 @@ class Page:
         self._step = 1
 
     def step(self, title: str, why: str, *command: str) -> None:
-        """Print a heading, what will happen, and the command that does it on one's own tables."""
+        """Print a heading, an explanation, and the command that does the step on other tables."""
         self._console.print()
         self._console.rule(Text(f" {self._step}. {title} ", style="bold"), align="left", characters="─")
         self._step += 1
@@ -419,7 +419,7 @@ class Page:
         self._console.print(table)
 
     def directories(self, places: Sequence[Place], before: Sequence[Place] = ()) -> None:
-        """Print the directories of each place: new ones with +, those that went with -. Like places are shown once."""
+        """Print the directories of each place, new ones with +, removed ones with -. Equal places are shown once."""
         known = {place.name: {*place.read, *place.obsolete} for place in before}
         shown: dict[tuple[Any, ...], list[Place]] = {}
         for place in places:

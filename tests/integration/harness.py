@@ -78,8 +78,8 @@ class Surroundings:
 AROUND = Surroundings()
 IN_PROCESS = Machine(
     session=AROUND.session,
-    said=AROUND.said,
-    placed=lambda: AROUND.placed,
+    spark_options=AROUND.said,
+    is_placed=lambda: AROUND.placed,
     jvm=lambda: AROUND.jvm(),
     clock=lambda: AROUND.clock(),
     pause=lambda seconds: AROUND.pause(seconds),

@@ -229,7 +229,7 @@ def test_what_ends_in_silence_is_told_with_the_status_that_is_returned(
 ) -> None:
     log = tmp_path / "log"
     assert run_logged([sys.executable, "-c", f"import os, sys; {ends}"], log) == status
-    assert capfd.readouterr() == ("", f"error: the run ended with exit status {status}; {log} has what it said\n")
+    assert capfd.readouterr() == ("", f"error: the run ended with exit status {status}; {log} has its output\n")
 
 
 def test_a_log_that_cannot_be_written_is_refused_before_anything_is_done(tmp_path: Path) -> None:
