@@ -17,6 +17,7 @@ from acidlib.queue.sql import SqlQueue
 from acidlib.report.results import Cancellation, Outcome
 from acidlib.service.environment import Environment
 from acidlib.service.open import connect, open_queue
+from acidlib.service.surroundings.sql import surroundings_of
 
 
 def cancel(where: Environment, ids: Sequence[int], *, now_ms: int, dry_run: bool) -> list[Cancellation]:
@@ -48,8 +49,7 @@ def _cancel_in_sql(
         except CorruptError as error:
             return Cancellation(id=number, state=Outcome.REFUSED, reason=str(error))
         if row is not None and is_ours and row.facts.metastore != metastore:
-            owner = f"the metastore {row.facts.metastore}" if row.facts.metastore else "a directory alone"
-            return _refused(row, f"it is of {owner}: name that with --metastore-uri (or none)")
+            return _refused(row, f"it is {surroundings_of(row)}")
         if row is None and number in of_hive:
             reason = "it is in the metastore's own queue, which no call changes: give --queue-url of its database"
             return _refused(of_hive[number], reason)

@@ -1,4 +1,4 @@
-"""Without a metastore: tables are directories, what is committed is stated, the queue is our own."""
+"""Without a metastore: tables are directories, committed write ids are stated, the queue is our own."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def select_targets(
     may_be_empty: bool = False,
     known: Collection[TableRef] = (),
 ) -> Selected:
-    """Return the targets in path order, and notes about what was passed over.
+    """Return the targets in path order, and notes about tables that were passed over.
 
-    may_be_empty  what is known of the named location explains that nothing is in it
-    known         to the queue: it may have been dropped since
+    may_be_empty  the queue explains why the named location is empty
+    known         tables and partitions that the queue knows: a missing one may have been dropped since
 
-    Raises RefusedError when a named location or table is no ACID table, MissingError where it, a table or partitions
-    that are named do not exist, UsageError when the only write-id list that is stated is another table's, or no
-    directory is named.
+    Raises RefusedError when a named location or table is no ACID table, MissingError where a named location, table or
+    partition does not exist, UsageError when the only stated write-id list is another table's, or no directory is
+    named.
     """
     notes: list[str] = []
     if selection.location is not None:
@@ -93,15 +93,15 @@ class StandaloneBackend(SqlBackend):
         return row.facts.metastore is None
 
     def rows_at(self, target: Target) -> Sequence[CompactionRequest]:
-        """Go by the location: another run may have called the place by another name."""
+        """Return the rows of the location: another run may have called it by another name."""
         return self.queue.rows_at([target.location])
 
     def whereabouts(self, row: CompactionRequest) -> Location:
-        """Return the place as the request describes it; without a metastore nothing is renamed."""
+        """Return the location that the request states: without a metastore nothing is renamed."""
         return target_of(row).location
 
     def request_for(self, target: Target, kind: CompactionType, *, initiator: str) -> CompactionRequest:
-        """Return a request that says where the place lies."""
+        """Return a request that states the location."""
         return CompactionRequest(
             id=0,
             ref=target.ref,
@@ -111,45 +111,42 @@ class StandaloneBackend(SqlBackend):
         )
 
     def select(self, selection: Selection, *, automatic: bool) -> Selected:
-        """Return the ACID tables and partitions below the named directory.
-
-        All that was written there may have been rolled back and cleaned.
-        """
+        """Return the ACID tables and partitions below the named directory; an empty one may have been cleaned."""
         del automatic
         location = selection.location
         was_cleaned = location is not None and self.queue.has_succeeded_below(location)
         return select_targets(self.services, selection, self._interpretation, may_be_empty=was_cleaned)
 
     def waiting(self, kind: CompactionType) -> list[WaitingRequest]:
-        """Return what waits in our queue."""
-        found: list[WaitingRequest] = []
+        """Return the requests of our queue that wait."""
+        waiting: list[WaitingRequest] = []
         for request in filter(self.ours, self.queue.waiting(kind)):
             try:
-                found.append((request, target_of(request)))
+                waiting.append((request, target_of(request)))
             except AcidError as error:
-                found.append((request, error))
-        return found
+                waiting.append((request, error))
+        return waiting
 
     def submit(self, place: ListedPlace, kind: CompactionType, *, buckets: int | None = None) -> CompactionRequest:
-        """Queue it, understood as it is now, and take it."""
+        """Queue a request for the place as it is interpreted now, and take it."""
         del buckets
         if place.holds_staging:
             finish_publications(self.services, place.target.location)
         return self.queue_and_take(request_of(place, kind, initiator=f"{self.services.host}-manual"))
 
     def decided_request(self, decided: Decided) -> CompactionRequest:
-        """Return a request with all that a later worker and cleaner need."""
+        """Return a request with all facts that a later worker and cleaner need."""
         return with_figures(request_of(decided.place, decided.kind, initiator=self.services.initiator_id), decided)
 
     def hold(self, request: CompactionRequest, target: Target) -> StandaloneHold:
-        """Return what works on a request of our queue."""
+        """Return the hold of the directory for a request of our queue."""
         return StandaloneHold(self, request, target)
 
     def attempts(self, targets: Sequence[Target]) -> Attempts:
-        """Remember also where anything has failed."""
-        found = super().attempts(targets)
-        self._failed = found.failed
-        return found
+        """Remember also the places where a request has failed."""
+        attempts = super().attempts(targets)
+        self._failed = attempts.failed
+        return attempts
 
     def backoff_reason(self, target: Target, kind: CompactionType, *, dry_run: bool) -> str | None:
         """Ask the queue only where `attempts` saw a failure."""
@@ -158,11 +155,11 @@ class StandaloneBackend(SqlBackend):
         return super().backoff_reason(target, kind, dry_run=dry_run)
 
     def quarantining_request(self, target: Target, listing: Listing) -> CompactionRequest | None:
-        """Look through the rows about the place only where one may tell: this is asked of every place."""
+        """Judge the rows about the place only if one of them may be unverified: this is asked of every place."""
         return quarantining_request(self.queue.rows_noting(target.location, UNVERIFIED), listing.top_directories())
 
     def undo_target(self, request: CompactionRequest) -> Target:
-        """Return the place as the request describes it."""
+        """Return the place as the request states it."""
         target = target_of(request)
         if not self.services.fs(target.location).is_directory(str(target.location)):
             raise RefusedError(f"Cannot undo the compaction of {target.ref}: {target.location} does not exist any more")
@@ -173,7 +170,7 @@ class StandaloneBackend(SqlBackend):
         return Hold(self.services, request, self.undo_target(request))
 
     def require_no_reader(self, request: CompactionRequest, target: Target) -> None:
-        """Ask that the result is the one that was published; files do not tell whether a query reads it."""
+        """Check that the result is still the published one; files do not tell whether a query reads it."""
         if not is_still_there(self.services.fs(target.location), target.location, request.facts.witness or ""):
             raise RefusedError(
                 f"Cannot undo the compaction of {target.ref}: its result is not there any more: it was "
@@ -181,7 +178,7 @@ class StandaloneBackend(SqlBackend):
             )
 
     def is_dropped(self, target: Target) -> bool:
-        """Return whether the directory is gone and the one above it is not, as where a mount is missing."""
+        """Return whether the directory is gone while the one above it exists: else a mount may be missing."""
         fs, location = self.services.fs(target.location), target.location
         return not fs.exists(str(location)) and fs.exists(str(location.parent))
 
@@ -192,8 +189,8 @@ class StandaloneHold(SqlHold):
     def begin(self) -> None:
         """Claim the place.
 
-        RefusedError where it was dropped since it was queued: no failed attempt that would hold back a partition of
-        that name later. With the directory above it gone as well a mount may be missing, and the claim fails.
+        RefusedError where it was dropped since it was queued: a failure would put a back-off on a later partition of
+        that name. Where the directory above it is gone as well, a mount may be missing, and the claim fails.
         """
         target = self.target
         if self._backend.is_dropped(target):
@@ -204,12 +201,12 @@ class StandaloneHold(SqlHold):
         super().begin()
         if not is_still_there(self._services.fs(target.location), target.location, self.request.facts.witness or ""):
             raise RefusedError(
-                f"Cannot compact {target.ref}: the table was made anew, or what the request was made for was "
-                "compacted and cleaned, since then; the initiator queues it again where that is due"
+                f"Cannot compact {target.ref}: the table was made anew, or the files that the request was "
+                "made for were compacted and cleaned since; the initiator queues it again where that is due"
             )
 
-    def _facts(self, directories: tuple[str, ...]) -> RequestFacts:
-        """Note a file by which the cleaner knows that the result is still there."""
+    def _publication_facts(self, directories: tuple[str, ...]) -> RequestFacts:
+        """Return a file by which the cleaner knows that the result is still there."""
         if not directories:
             return NO_FACTS
         try:
@@ -217,32 +214,32 @@ class StandaloneHold(SqlHold):
                 witness=identity_file_in(self._services.fs(self.target.location), self.target.location, directories[0])
             )
         except ConflictError:
-            return NO_FACTS  # replaced and cleaned already: what the request was made for is not there either
+            return NO_FACTS  # the result was replaced and cleaned already, and so is the file that the request states
 
 
 class StandaloneCleaning(SqlCleaning):
-    """The requests of our own queue, with a location only those there or below it.
+    """The requests of our own queue; with a location only those of places there or below it.
 
-    What is obsolete waits for a retention, counted from the newest publication there. Nothing can tell what queries
-    read; the retention is the caller's statement that no query lasts longer.
+    Obsolete directories wait for a retention, counted from the newest publication there. Nothing tells which queries
+    read; the retention is the operator's statement that no query lasts longer.
     """
 
     must_exist = False  # a directory that is missing was dropped
     together = 16
-    """To ask an SQLite file costs as much as all else that is done at a small place."""
+    """A statement to an SQLite file costs as much as everything else at a small place."""
 
     def __init__(self, backend: StandaloneBackend, options: CleanerOptions) -> None:
         super().__init__(backend, options)
-        given = options.retention_seconds
-        self._retention = self.services.settings.integer("acidlib.retention") / 1000 if given is None else given
+        default = self.services.settings.integer("acidlib.retention") / 1000
+        self._retention = default if options.retention_seconds is None else options.retention_seconds
 
     def is_wanted(self, request: CompactionRequest) -> bool:
-        """Return whether a request is ours and lies where the cleaner is asked to look."""
+        """Return whether a request is of these surroundings, and at the location that is named, if one is."""
         place, where = request.facts.location, self.options.selection.location
         return self.backend.ours(request) and (where is None or (place is not None and where.holds(place)))
 
     def place(self, request: CompactionRequest, *, anew: bool = False) -> tuple[CompactionRequest, Target]:
-        """Return the place as the request describes it; without a metastore nothing is renamed."""
+        """Return the place as the request states it: without a metastore nothing is renamed."""
         del anew
         return request, target_of(request)
 
@@ -263,7 +260,7 @@ class StandaloneCleaning(SqlCleaning):
         request, target, listing = listed.request, listed.target, listed.listing
         if not is_still_there(self.services.fs(target.location), target.location, request.facts.witness or ""):
             raise NothingToCleanError(
-                "what it was made for is not there any more: the table was made anew, or something newer replaced it"
+                "its files are not there any more: the table was made anew, or a newer result replaced them"
             )
         published: dict[str, float] = {}
         newest: float | None = None
@@ -298,7 +295,7 @@ class StandaloneCleaning(SqlCleaning):
         ids = [listed.request.id for listed in cleaned]
         try:
             return [*self.backend.queue.mark_cleaned(ids, self.services.now_ms())]
-        except (CorruptError, RefusedError) as error:  # it is about one of them
+        except (CorruptError, RefusedError) as error:  # it concerns one of them
             return [error] if len(ids) == 1 else [answer for listed in cleaned for answer in self.end_cleaned([listed])]
         except AcidError as error:
             return [error] * len(ids)
@@ -308,7 +305,7 @@ class StandaloneCleaning(SqlCleaning):
         self.backend.queue.end(request.id, State.SUCCEEDED, self.services.now_ms())
 
     def why_nothing(self) -> list[str]:
-        """Say which queue was asked in vain, and what a cleaner could free at the location if it knew the compaction.
+        """Name the queue that was read, and the bytes that a cleaner could free if a queue knew the compaction.
 
         Raises MissingError for a location that does not exist, RefusedError for one that is no ACID table, unless
         requests are known about it.
@@ -323,18 +320,18 @@ class StandaloneCleaning(SqlCleaning):
         everything = Interpretation(write_ids=StatedWriteIds(everything=True))
         named = {row.ref for row in known}
         try:
-            found = select_targets(
+            selected = select_targets(
                 self.services, self.options.selection, everything, may_be_empty=bool(known), known=named
             )
-            looked, _ = list_places(self.services, found.targets, None)
+            outcomes, _ = list_places(self.services, selected.targets, None)
         except AcidError as error:
             if not known:
-                why = str(error).replace("Cannot compact", "Cannot clean", 1)
-                raise type(error)(f"{why}; {note}") from None
-            return [note]  # what cannot be looked at cannot be cleaned either
-        if found.notes:
-            return [f"{one}; {note}" for one in found.notes]
-        sizes = [size for one in looked if isinstance(one, ListedPlace) for size in one.obsolete.values()]
+                reason = str(error).replace("Cannot compact", "Cannot clean", 1)
+                raise type(error)(f"{reason}; {note}") from None
+            return [note]  # a place that cannot be listed cannot be cleaned either
+        if selected.notes:
+            return [f"{missing}; {note}" for missing in selected.notes]
+        sizes = [size for place in outcomes if isinstance(place, ListedPlace) for size in place.obsolete.values()]
         if not sizes:
             return [f"{note}; nothing there is obsolete"]
         left = f"{plural(len(sizes), 'directory or file', 'directories and files')} there, {human_bytes(sum(sizes))}"

@@ -317,10 +317,10 @@ class Hive3Hold(SqlHold):
         updater = StatisticsUpdater(self._services, self._hive3.hms, self._hive3.database)
         return updater.update(self.target, known_since=self._since, results=directories, rows=rows)
 
-    def _identity(self) -> RequestFacts:
+    def _identity_facts(self) -> RequestFacts:
         return RequestFacts(table_id=table_id(self.target))
 
-    def _facts(self, directories: tuple[str, ...]) -> RequestFacts:
+    def _publication_facts(self, directories: tuple[str, ...]) -> RequestFacts:
         """Note what the cleaner needs: which transactions and locks existed once the results were visible."""
         hms = self._hive3.hms
         evidence = evidence_now(hms.open_txns(), hms.show_locks(), self._services.now_ms())

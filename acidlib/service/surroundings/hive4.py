@@ -48,7 +48,7 @@ from acidlib.service.surroundings.catalog import (
     Catalog,
     run_as_user,
 )
-from acidlib.service.surroundings.sql import in_the_way, not_accepted, taken_by_another
+from acidlib.service.surroundings.sql import ALREADY_QUEUED, in_the_way, taken_by_another
 from acidlib.stores.listing import list_location
 from acidlib.stores.store import STALE_SECONDS
 
@@ -190,7 +190,7 @@ class Hive4Backend(Backend):
                 raise
             answer = Enqueued(id=row.id, accepted=True)
         if not answer.accepted:
-            reason = answer.reason or "it is already queued"
+            reason = answer.reason or ALREADY_QUEUED
             if State.READY_FOR_CLEANING.label in reason:  # the answer has no field for the state of the other request
                 raise RefusedError(
                     f"Cannot compact {target.ref}: nothing was written to it since it was compacted last ({reason}); "
@@ -259,7 +259,7 @@ class Hive4Backend(Backend):
             answer = self.hms.compact(replace(request, facts=decided.figures))
         except AcidError as error:
             return error
-        return answer.id if answer.accepted else not_accepted(answer.reason)
+        return answer.id if answer.accepted else ConflictError(answer.reason or ALREADY_QUEUED)
 
     def purge_history(self) -> None:
         """Do nothing: the metastore purges its own history."""

@@ -1,4 +1,4 @@
-"""Requests in a SQL queue: taking and queueing them, what dead runs left, and the hold on the place of one."""
+"""Requests in a SQL queue: queueing and taking them, recovery after dead runs, holds of places, and cleaning."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from acidlib.wording import plural, utc_words
 
 
 class SqlBackend(Backend):
-    """Requests in a SQL queue, of which some are `ours`: others may be of other metastores."""
+    """Requests in a SQL queue; those of other metastores, which are not `ours`, are left alone."""
 
     knows_readers = True
     """A metastore tells which queries may read a place."""
@@ -52,7 +52,7 @@ class SqlBackend(Backend):
 
     @abstractmethod
     def ours(self, row: CompactionRequest) -> bool:
-        """Return whether a request is of these surroundings."""
+        """Return whether a request was made with these surroundings: the same metastore, or none."""
 
     @abstractmethod
     def rows_at(self, target: Target) -> Sequence[CompactionRequest]:
@@ -60,7 +60,7 @@ class SqlBackend(Backend):
 
     @abstractmethod
     def whereabouts(self, row: CompactionRequest) -> Location:
-        """Return where the place of a request lies; RefusedError where it is gone."""
+        """Return the location of the place of a request; RefusedError where it is gone."""
 
     @abstractmethod
     def request_for(self, target: Target, kind: CompactionType, *, initiator: str) -> CompactionRequest:
@@ -72,13 +72,13 @@ class SqlBackend(Backend):
         return nullcontext()
 
     def finish(self, target: Target) -> None:
-        """Finish the publications of dead runs, as they would have been published."""
+        """Finish the publications of dead runs, while readers are kept away as far as possible."""
         finish_publications(self.services, target.location, partial(self.exclusive, target.ref))
 
     def recover(self, is_wanted: Callable[[CompactionRequest], bool] = lambda _: True) -> list[str]:
-        """Give back requests whose worker timed out (Hive Worker revocation), and of those wanted what dead runs have.
+        """Give back requests whose worker timed out (Hive Worker revocation), and wanted ones that a dead run took.
 
-        First is made whole what one of two renames may have made visible.
+        The publication of a dead run is finished first: one of its two renames may have been made.
         """
         timeout = self.services.settings.integer("hive.compactor.worker.timeout")
         revoked = self.queue.revoke_timed_out(self.services.now_ms(), timeout)
@@ -92,15 +92,15 @@ class SqlBackend(Backend):
                     finish_publications(self.services, self.whereabouts(row), partial(self.exclusive, row.ref))
                 self.queue.give_back(row.id, row.worker_id)
             except (ConflictError, RetryError):
-                continue  # it has ended meanwhile, or is left to another run
+                continue  # it has ended meanwhile, or another run works there
             notes.append(f"request {row.id} for {row.ref} was given back: its run is dead")
         return notes
 
     def _is_dead(self, row: CompactionRequest) -> bool:
-        """Return whether the run that took a request is dead, as far as its process and its claim on the place tell.
+        """Return whether the run that took a request is dead, as far as its process and its claim on the place show.
 
-        Dead is one whose process is known to have ended, or whose claim on the place is stale, or that took the request
-        longer ago than a claim may be silent and holds none: a worker tells the queue how a request ended before it
+        It is dead if its process has ended on this machine, if its claim on the place is stale, or if it has no claim
+        and took the request longer ago than a claim may be silent: for a worker ends the request in the queue before it
         releases the claim.
         """
         if not (row.worker_id or "").startswith(WORKER_PREFIX):
@@ -121,7 +121,7 @@ class SqlBackend(Backend):
                 return False
             holder = self.services.store(location).holder(location, now=self.services.clock())
         except AcidError:
-            return False  # what cannot be looked at from here proves nothing
+            return False  # a place that is out of reach from here proves nothing
         is_stale = holder is None or holder.is_stale
         return is_stale and (took_long or (holder is not None and holder.owner == row.worker_id))
 
@@ -136,9 +136,9 @@ class SqlBackend(Backend):
             self.queue.end(request.id, State.REFUSED, now_ms, worker_id=worker, reason=reason)
 
     def queue_and_take(self, request: CompactionRequest) -> CompactionRequest:
-        """Queue a request for a named place, and return it: it is ours now, and ends with this run.
+        """Queue a request for a named place, take it, and return it: it ends with this run.
 
-        One of its kind that waits already is taken over. ConflictError for any other one in the way.
+        A waiting request of the same kind is taken over. ConflictError where any other request is in the way.
         """
         queue, worker, now_ms = self.queue, self.services.worker_id, self.services.now_ms()
         request = replace(request, facts=request.facts.updated(RequestFacts(process=process_identity())))
@@ -155,20 +155,20 @@ class SqlBackend(Backend):
         claimed = queue.claim_id(answer.id, worker, now_ms)
         if claimed is None:
             raise taken_by_another(str(request.ref), answer.id)
-        # what is stated now is newer than what the waiting request was made with
+        # the facts stated now are newer than those of the waiting request
         queue.change(answer.id, worker, facts=request.facts)
         return replace(claimed, facts=claimed.facts.updated(request.facts))
 
     def attempts(self, targets: Sequence[Target]) -> Attempts:
-        """Return what our requests and their history say, whichever queue it is."""
+        """Read the queue and its history: at the places in a queue of our own, else everywhere."""
         if self.queue.schema_version is None:
             rows = self.queue.rows_at((target.location for target in targets), states=COUNTED)
-        else:  # its rows have no locations
+        else:  # a metastore's rows have no locations
             rows = self.queue.in_states(*COUNTED)
         return Attempts(filter(self.ours, rows), self.services.settings)
 
     def backoff_reason(self, target: Target, kind: CompactionType, *, dry_run: bool) -> str | None:
-        """Ask the queue's rule about failed attempts."""
+        """Apply the queue's rule of failed attempts."""
         request, now_ms = self.request_for(target, kind, initiator=self.services.initiator_id), self.services.now_ms()
         settings = self.services.settings
         reason = self.queue.failed_attempts(
@@ -182,26 +182,26 @@ class SqlBackend(Backend):
         return reason
 
     def quarantining_request(self, target: Target, listing: Listing) -> CompactionRequest | None:
-        """Look through the rows about the place."""
+        """Judge the rows about the place."""
         return quarantining_request(self.rows_at(target), listing.top_directories())
 
     @abstractmethod
     def decided_request(self, decided: Decided) -> CompactionRequest:
-        """Return the request for what the initiator decided."""
+        """Return the request for a compaction that the initiator wants."""
 
     def enqueue(self, decided: Sequence[Decided]) -> list[int | AcidError]:
         """Queue all in one transaction, or each by itself where one is refused."""
         try:
-            requests = [self.decided_request(one) for one in decided]
+            requests = [self.decided_request(decision) for decision in decided]
             answers = self.queue.enqueue_all(requests, now_ms=self.services.now_ms())
-        except RefusedError as error:  # it is about one of them
-            return [error] if len(decided) == 1 else [self.enqueue([one])[0] for one in decided]
+        except RefusedError as error:  # it concerns one of them
+            return [error] if len(decided) == 1 else [self.enqueue([decision])[0] for decision in decided]
         except AcidError as error:
             return [error] * len(decided)
-        return [answer.id if answer.accepted else not_accepted(answer.reason) for answer in answers]
+        return [answer.id if answer.accepted else ConflictError(answer.reason or ALREADY_QUEUED) for answer in answers]
 
     def find_own(self, request_id: int) -> CompactionRequest:
-        """Return the request of an id; MissingError where there is none, RefusedError where it is not one of ours."""
+        """Return the request of an id; MissingError where there is none, RefusedError unless it is `ours`."""
         row = self.queue.find(request_id)
         if row is None:
             raise MissingError(
@@ -209,35 +209,33 @@ class SqlBackend(Backend):
                 "or name the queue with --queue-url"
             )
         if not self.ours(row):
-            of = f"the metastore {row.facts.metastore}" if row.facts.metastore else "a directory alone"
             raise RefusedError(
-                f"Cannot undo the compaction of {row.ref}: request {request_id} is of {of}: name that with "
-                "--metastore-uri (or none)"
+                f"Cannot undo the compaction of {row.ref}: request {request_id} is {surroundings_of(row)}"
             )
         return row
 
     @abstractmethod
     def undo_target(self, request: CompactionRequest) -> Target:
-        """Return the place of a request, understood as of now; RefusedError where it is another than was compacted."""
+        """Return the place of a request, interpreted as of now; RefusedError unless it is the place compacted then."""
 
     @abstractmethod
     def undo_hold(self, request: CompactionRequest) -> Hold:
-        """Return the hold under which a compaction is undone, which is not begun yet."""
+        """Return the hold for undoing a compaction, which is not begun yet."""
 
     @abstractmethod
     def require_no_reader(self, request: CompactionRequest, target: Target) -> None:
-        """Raise ConflictError while a query reads there, as far as that can be known, or a compactor is about to work.
+        """Raise ConflictError while a query is known to read there, or a compactor is about to work there.
 
-        RefusedError where the result is known not to be the one that was published.
+        RefusedError where the result is known to be another than was published.
         """
 
     def purge_history(self) -> None:
-        """Delete from the history what the settings do not keep."""
+        """Delete the rows of the history that the settings do not keep."""
         self.queue.purge_history(history_retention(self.services.settings), self.services.now_ms())
 
 
 def with_figures(request: CompactionRequest, decided: Decided) -> CompactionRequest:
-    """Return a request with what the initiator saw, which the tables of our own queue have room for."""
+    """Return a request with the figures of the initiator, for which only the tables of our own queue have room."""
     mark = decided.place.write_ids.for_compactor().high_water_mark
     return replace(request, highest_write_id=mark, facts=request.facts.updated(decided.figures))
 
@@ -247,15 +245,20 @@ def is_known_dead(request: CompactionRequest) -> bool:
     return has_ended(request.facts.process or "")
 
 
-def not_accepted(reason: str | None) -> ConflictError:
-    """Return why a request is not queued."""
-    return ConflictError(reason or "it is already queued")
+def surroundings_of(row: CompactionRequest) -> str:
+    """Return the surroundings of a request that is not `ours`, and how to name them."""
+    owner = f"the metastore {row.facts.metastore}" if row.facts.metastore else "a directory alone"
+    return f"of {owner}: name that with --metastore-uri (or none)"
+
+
+ALREADY_QUEUED = "it is already queued"
+"""The reason where a queue says no more of a request that it does not accept."""
 
 
 def in_the_way(name: str, reason: str | None) -> ConflictError:
-    """Return the error for what is named while another request for it is in the queue."""
+    """Return the error for a named place while another request for it is in the queue."""
     return ConflictError(
-        f"Cannot compact {name}: {reason or 'it is already queued'}; acidlib show has it: a run that drains the queue "
+        f"Cannot compact {name}: {reason or ALREADY_QUEUED}; acidlib show has it: a run that drains the queue "
         "does it, and acidlib cancel withdraws it while it waits"
     )
 
@@ -268,7 +271,7 @@ def taken_by_another(name: str, number: int) -> ConflictError:
 
 
 def history_retention(settings: Settings) -> Retention:
-    """Return how much of the history is kept, by Hive's settings `metastore.compactor.history.retention.*`."""
+    """Return the limits of the history by Hive's settings `metastore.compactor.history.retention.*`."""
     return Retention(
         succeeded=settings.integer("metastore.compactor.history.retention.succeeded"),
         failed=settings.integer("metastore.compactor.history.retention.failed"),
@@ -280,7 +283,7 @@ def history_retention(settings: Settings) -> Retention:
 
 
 class SqlHold(CompactionHold):
-    """The place of a request in a SQL queue. A request that this run does not work on is only read."""
+    """The place of a request in a SQL queue; a request that this run has not taken is only read."""
 
     def __init__(self, backend: SqlBackend, request: CompactionRequest, target: Target) -> None:
         super().__init__(backend.services, request, target)
@@ -289,49 +292,49 @@ class SqlHold(CompactionHold):
         self._mark: int | None = None
         self._inputs: str | None = None
         self._noted_unverified = bool(request.facts.unverified)
-        self._releases = False
+        self._lifts_quarantine = False
 
     def assert_mine(self) -> None:
-        """Ask for the claim, and for a request that this run works on."""
+        """Check the claim, and that a request that this run works on is still its own."""
         super().assert_mine()
         if self.request.state is State.WORKING:
             self._queue.assert_owned(self.request.id, self._services.worker_id)
 
     def quarantining_request(self, listing: Listing) -> CompactionRequest | None:
-        """Read the rows about the place as they are now: a run that verified it held it until its end was noted."""
-        found = self._backend.quarantining_request(self.target, listing)
-        self._releases = found is not None and shows_unverified(found)
-        return found
+        """Judge the rows as they are now, under the hold: a run that verifies a result holds its place to the end."""
+        request = self._backend.quarantining_request(self.target, listing)
+        self._lifts_quarantine = request is not None and shows_unverified(request)
+        return request
 
     def will_verify(self, directories: tuple[str, ...]) -> None:
-        """Note it in the request, where later runs look for it until the result is said to be verified."""
+        """Note it in the request, where later runs look for it until the request notes that the result is verified."""
         self._noted_unverified = True
-        facts = replace(self._identity(), unverified=directories, inputs=self._inputs)
+        facts = replace(self._identity_facts(), unverified=directories, inputs=self._inputs)
         self._queue.change(self.request.id, self._services.worker_id, facts=facts)
 
     def start(self, high_water_mark: int, inputs: str | None = None) -> None:
-        """Remember both: the queue is told of them with the result, for they do not count before there is one."""
+        """Remember both until the result is noted in the queue, for without a result they do not count."""
         self._mark, self._inputs = high_water_mark, inputs
 
     def awaited_marks(self) -> tuple[int, ...]:
-        """Ask the queue; none where the place is released, for that is done by the cleaning of a newer request."""
-        return () if self._releases else awaited_marks(self._backend.rows_at(self.target))
+        """Ask the queue; none where this run lifts a quarantine, which takes the cleaning of a newer request."""
+        return () if self._lifts_quarantine else awaited_marks(self._backend.rows_at(self.target))
 
     def only_clean(self, high_water_mark: int) -> None:
         """Make it a request to clean only.
 
-        Obsolete may be what a run made so that died before it could tell the queue. What covers it counts as published
-        now, for it is not known when it was.
+        The run that made the directories obsolete may have died before it could tell the queue. The covering ones count
+        as published now, for the queue does not know when they were.
         """
         self.start(high_water_mark)
         self._mark_compacted(())
 
     def transactions_now(self) -> ValidTxnList:
-        """No transaction has to do with what lies there."""
+        """Return a list in which everything has committed: transactions do not matter there."""
         return ALL_COMMITTED
 
     def published(self, directories: tuple[str, ...]) -> None:
-        """Make the request ready for cleaning, with what the cleaner needs."""
+        """Make the request ready for cleaning, with the facts that the cleaner needs."""
         try:
             self._mark_compacted(directories)
         except AcidError as error:
@@ -342,7 +345,9 @@ class SqlHold(CompactionHold):
 
     def _mark_compacted(self, directories: tuple[str, ...]) -> None:
         now_ms = self._services.now_ms()
-        facts = replace(self._facts(directories), outputs=directories, published_ms=now_ms, inputs=self._inputs)
+        facts = replace(
+            self._publication_facts(directories), outputs=directories, published_ms=now_ms, inputs=self._inputs
+        )
         if self._noted_unverified:
             facts = replace(facts, unverified=())
         self._queue.mark_compacted(
@@ -350,19 +355,19 @@ class SqlHold(CompactionHold):
         )
         reach(Point.MARKED)
 
-    def _identity(self) -> RequestFacts:
-        """Return what tells the place from another one of its name, also before anything is published there."""
+    def _identity_facts(self) -> RequestFacts:
+        """Return facts that tell the place from another one of its name, also before anything is published there."""
         return NO_FACTS
 
     @abstractmethod
-    def _facts(self, directories: tuple[str, ...]) -> RequestFacts:
-        """Return what else the cleaner has to know of this publication."""
+    def _publication_facts(self, directories: tuple[str, ...]) -> RequestFacts:
+        """Return the facts of this publication that the cleaner needs besides."""
 
     def end(self, outcome: Outcome, reason: str, *, named: bool, noted: RequestFacts) -> str | None:
-        """Put refused and failed requests into the history, conflicts back into the queue unless they were named.
+        """Put refused and failed requests into the history; give a conflict back unless the place was named.
 
-        So does what was left to another run. A request for a place that is compact already leaves nothing that a status
-        would count.
+        A request that was left to another run is given back as well. One for a place that is compact already leaves
+        nothing that a status would count.
         """
         number = self.request.id
         worker, now_ms = self._services.worker_id, self._services.now_ms()
