@@ -59,7 +59,7 @@ from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList, ValidWriteIdLis
 from acidlib.model.tables import TableRef
 from acidlib.planning.inputs import UNION_SUBDIRECTORY
 from acidlib.planning.state import acid_state
-from acidlib.wording import age_words, retention_words
+from acidlib.wording import age_words, plural, retention_words
 
 _KEPT = "covered, but it is no directory of Hive's, and another table or partition may lie there"
 COMMIT_MS = 3_600_000
@@ -306,7 +306,8 @@ def due_cleanings(notes: Iterable[NotedWrite], *, most: int, longest_ms: int, no
             continue
         age_ms = now_ms - min(note.started_ms for note in rolled_back)
         if len(rolled_back) > most:
-            reason = f"{len(rolled_back)} rolled back transactions are more than {most}"
+            number = plural(len(rolled_back), "rolled back transaction is", "rolled back transactions are")
+            reason = f"{number} more than {most}"
         elif 0 <= longest_ms < age_ms:
             since, limit = age_words(age_ms / 1000), age_words(longest_ms / 1000)
             reason = f"a rolled back transaction was begun {since} ago, more than {limit}"

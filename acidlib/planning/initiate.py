@@ -20,7 +20,7 @@ from acidlib.model.requests import CompactionType
 from acidlib.model.tables import EXTERNAL_TABLE, ORC_INPUT_FORMAT, VIRTUAL_VIEW, Partition, Table
 from acidlib.planning.inputs import single_write_id
 from acidlib.planning.state import AcidState
-from acidlib.wording import size_words
+from acidlib.wording import plural, size_words
 
 ORC_SERDE = "org.apache.hadoop.hive.ql.io.orc.OrcSerde"
 FIRST_INCREMENTAL_PENDING = "hive.repl.first.inc.pending"
@@ -162,7 +162,8 @@ def decide(
     figures = _figures(state, listing, generation)
     limit = thresholds[ABORTED_TXN_KEY]
     if aborted_txn_count > limit.value:
-        reason = f"{aborted_txn_count} aborted transactions are more than {limit.value}"
+        aborted = plural(aborted_txn_count, "aborted transaction is", "aborted transactions are")
+        reason = f"{aborted} more than {limit.value}"
         return replace(figures, kind=CompactionType.MAJOR, reason=reason, threshold=limit)
     if figures.base_bytes > 0:
         ratio = _float32(_float32(figures.delta_bytes) / _float32(figures.base_bytes))
@@ -176,14 +177,15 @@ def decide(
             return replace(figures, kind=CompactionType.MAJOR, reason=reason, threshold=limit)
     if figures.delta_bytes == 0 and any(path.startswith(BASE_PREFIX) for path in state.obsolete):
         return replace(figures, kind=CompactionType.MAJOR, reason="an obsolete base is left to be cleaned")
-    count, limit = figures.delta_count, thresholds[DELTA_NUM_KEY]
-    if count <= limit.value:
-        reason = f"{count} delta directories are not more than {limit.value}"
+    limit = thresholds[DELTA_NUM_KEY]
+    deltas = plural(figures.delta_count, "delta directory is", "delta directories are")
+    if figures.delta_count <= limit.value:
+        reason = f"{deltas} not more than {limit.value}"
         if figures.ratio is not None:
             share = thresholds[DELTA_PCT_KEY].value
             reason += f", and their bytes, {figures.ratio:.2%} of the base, not more than {share:.2%}"
         return replace(figures, kind=None, reason=reason, threshold=limit)
-    reason = f"{count} delta directories are more than {limit.value}"
+    reason = f"{deltas} more than {limit.value}"
     kind: CompactionType | None = CompactionType.MINOR
     if figures.base_bytes == 0 and figures.delta_bytes > 0:
         kind, reason = CompactionType.MAJOR, f"{reason}, and there is no base"

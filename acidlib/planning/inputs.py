@@ -54,7 +54,7 @@ from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList
 from acidlib.model.units import DataFile, FileForm, FlushLength
 from acidlib.planning.state import AcidState, NotTaken
-from acidlib.wording import size_words
+from acidlib.wording import plural, size_words
 
 _REFUSED_MESSAGE = "None of the compaction thresholds met, compaction request is refused!"
 
@@ -80,15 +80,16 @@ def not_enough_reason(
     automatic  the request is an initiator's; for any other request a single delta is enough by the rules of Hive 3.1
     """
     count = len(state.deltas)
+    deltas = plural(count, "delta directory", "delta directories")
     if kind is CompactionType.REBALANCE:
         is_empty = not (state.base or state.originals or state.deltas)
         return "there is nothing to rebalance: no base and no delta" if is_empty else None
     if kind is CompactionType.MINOR:
         if count <= 1:
-            return f"there is nothing to merge: {count} delta directories"
+            return f"there is nothing to merge: {deltas}"
         if (write_id := single_write_id(state)) is not None:
             return (
-                f"there is nothing to merge: all {count} delta directories are of write id {write_id}, and a minor "
+                f"there is nothing to merge: all {deltas} are of write id {write_id}, and a minor "
                 "compaction would lose their order"
             )
         if count == 2 and sum(delta.name.is_delete for delta in state.deltas) == 1:
@@ -97,7 +98,7 @@ def not_enough_reason(
     one_delta_is_enough = generation is Generation.HIVE3 and not (insert_only or automatic)
     if (one_delta_is_enough and count) or state.originals or count + (state.base is not None) > 1:
         return None
-    there = "a base and no delta" if state.base is not None else f"{count} delta directories and no base"
+    there = "a base and no delta" if state.base is not None else f"{deltas} and no base"
     return f"there is nothing to merge: {there}"
 
 

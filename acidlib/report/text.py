@@ -19,7 +19,7 @@ Entry = Mapping[str, Any]
 """A document, or an entry of one, as JSON has it."""
 
 WIDTH = 80
-"""The columns of a terminal that nobody has widened: lines fit there where words allow it."""
+"""Columns of a terminal of the usual width: lines fit into it where words allow it."""
 _BREAKS = re.compile(r"\s*[\r\n\t]\s*")
 
 
@@ -36,15 +36,16 @@ def one_line(text: str) -> str:
 
 
 def json_text(document: Mapping[str, Any]) -> str:
-    """Return a JSON document for people and programs: text as it is, but without anything that a terminal interprets.
+    """Return a JSON document for people and programs, in which everything that a terminal interprets is escaped.
 
-    JSON escapes the first 32 control characters only: not the others, nor marks that turn the direction of a line.
+    JSON itself escapes the first 32 control characters only: not the others, nor marks that turn the direction of a
+    line.
     """
     return "\n".join(map(json_characters, json.dumps(document, indent=2, ensure_ascii=False).split("\n")))
 
 
 def json_characters(line: str) -> str:
-    """Return a line of JSON in which everything that a terminal interprets is escaped."""
+    """Return a line of JSON with escapes for everything that a terminal interprets."""
     if line.isprintable():
         return line
     return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in line)
@@ -65,7 +66,7 @@ def aligned(rows: Sequence[Sequence[str]], *, right: Iterable[int] = ()) -> list
 
 
 def fitted(rows: Sequence[Sequence[str]], *, right: Iterable[int] = (), indent: str = "") -> list[str]:
-    """Return a text for each row, as `aligned` does; where one is too wide, each has its first cell on a line alone."""
+    """Return a text for each row, as `aligned` does; if a row is too wide, first cells stand on lines of their own."""
     to_right = tuple(right)
     lines = [indent + line for line in aligned(rows, right=to_right)]
     if max(map(cell_len, lines), default=0) <= WIDTH:
@@ -75,7 +76,7 @@ def fitted(rows: Sequence[Sequence[str]], *, right: Iterable[int] = (), indent: 
 
 
 def wrapped(text: str, indent: str = "", hanging: str | None = None) -> list[str]:
-    """Return lines of at most so many columns where words allow it; those after the first are indented by `hanging`."""
+    """Return lines of at most `WIDTH` columns where words allow it; those after the first are indented by `hanging`."""
     return textwrap.wrap(
         one_line(text),
         WIDTH,
@@ -87,12 +88,12 @@ def wrapped(text: str, indent: str = "", hanging: str | None = None) -> list[str
 
 
 def field(label: str, text: str) -> list[str]:
-    """Return the lines of a fact in the block of a place."""
+    """Return the lines of a labelled fact in the block of a place."""
     return wrapped(text, f"  {label:<13}", " " * 15)
 
 
 def shortened(items: Sequence[str], shown: int) -> list[str]:
-    """Return all items, or the first of them and the number of the others, unless that is a single one."""
+    """Return all items, or the first of them and the number of the others (of two or more)."""
     if len(items) <= shown + 1:
         return list(items)
     return [*items[:shown], f"and {len(items) - shown:,} more"]
@@ -104,12 +105,12 @@ def by_state(counts: Mapping[str, int]) -> str:
 
 
 def aged(words: str, seconds: float | None) -> str:
-    """Return an age behind words; nothing where it is not known."""
+    """Return words with an age behind them; nothing if the age is unknown."""
     return "" if seconds is None else f"{words} {age_words(seconds)}"
 
 
 def name_of(entry: Entry) -> str:
-    """Return the name of an entry's table or partition; nothing where it is about none."""
+    """Return the name of an entry's table or partition; an empty text where it has none."""
     return str(TableRef(entry["database"], entry["table"], entry["partition"]))
 
 
@@ -122,7 +123,7 @@ _NAMES_SHOWN, _PATHS_SHOWN = 6, 20
 
 
 def compaction_lines(entry: Entry, *, dry_run: bool) -> Iterator[str]:
-    """Yield the block of one compaction. That of a dry run shortens no list, and says what becomes of each stripe."""
+    """Yield the block of a compaction. That of a dry run shortens no list, and has the action for each stripe."""
     request = "" if entry["id"] is None else f" (request {entry['id']})"
     yield from wrapped(f"{name_of(entry)}: {entry['type']}, {entry['state']}{request}", "", "    ")
     yield from field("reason", entry["reason"])
@@ -137,7 +138,9 @@ def compaction_lines(entry: Entry, *, dry_run: bool) -> Iterator[str]:
         yield from field("write ids", f"{span}high-water mark {mark}")
     if publication := entry["publication"]:
         has_gap = publication == "two renames" and dry_run
-        yield from field("publication", publication + (": nobody may read or write between them" if has_gap else ""))
+        yield from field(
+            "publication", publication + (": the table must not be read or written between them" if has_gap else "")
+        )
     files = entry["files"]
     if files is not None:
         yield from _figures(entry, dry_run=dry_run)
@@ -146,27 +149,27 @@ def compaction_lines(entry: Entry, *, dry_run: bool) -> Iterator[str]:
     if entry["seconds"] is not None:
         inside = f", {entry['rewrite_seconds']:.2f} s inside the tasks" if entry["rewrite_seconds"] else ""
         yield from field("time", f"{entry['seconds']:.2f} s{inside}")
-    if (found := entry["verification"]) is not None:
-        looked = f"all {plural(found['of_buckets'], 'bucket')}"
-        if len(found["buckets"]) < found["of_buckets"]:
-            numbers = ", ".join(shortened([str(number) for number in found["buckets"]], _NAMES_SHOWN))
-            looked = f"{len(found['buckets'])} of {plural(found['of_buckets'], 'bucket')} ({numbers})"
-        times = "" if found["ratio"] is None else f", {found['ratio']:.1f} times the rewriting"
-        compared = f"{plural(found['rows'], 'row')} and {plural(found['events'], 'delete event')} as before"
-        yield from field("verified", f"{looked}: {compared}; {found['seconds']:.2f} s inside the tasks{times}")
-    if (found := entry["statistics"]) is not None:
-        rows = "" if found["rows"] is None else f", {plural(found['rows'], 'row')}"
-        told = f"{', '.join(found['written'])} updated" if found["written"] else "right already"
-        size = f"{plural(found['files'] or 0, 'file')}, {human_bytes(found['bytes'] or 0)}{rows}: {told}"
-        yield from field("statistics", size if found["reason"] is None else f"not updated: {found['reason']}")
+    if (check := entry["verification"]) is not None:
+        looked = f"all {plural(check['of_buckets'], 'bucket')}"
+        if len(check["buckets"]) < check["of_buckets"]:
+            numbers = ", ".join(shortened([str(number) for number in check["buckets"]], _NAMES_SHOWN))
+            looked = f"{len(check['buckets'])} of {plural(check['of_buckets'], 'bucket')} ({numbers})"
+        times = "" if check["ratio"] is None else f", {check['ratio']:.1f} times the rewriting"
+        compared = f"{plural(check['rows'], 'row')} and {plural(check['events'], 'delete event')} as before"
+        yield from field("verified", f"{looked}: {compared}; {check['seconds']:.2f} s inside the tasks{times}")
+    if (statistics := entry["statistics"]) is not None:
+        rows = "" if statistics["rows"] is None else f", {plural(statistics['rows'], 'row')}"
+        state = f"{', '.join(statistics['written'])} updated" if statistics["written"] else "right already"
+        size = f"{plural(statistics['files'] or 0, 'file')}, {human_bytes(statistics['bytes'] or 0)}{rows}: {state}"
+        yield from field("statistics", size if statistics["reason"] is None else f"not updated: {statistics['reason']}")
     for file in files if files and dry_run else ():
         is_delete = file["directory"].startswith("delete_delta_")
         kept = f"{plural(file['events_out'], 'event')} out" if is_delete else _rows(file["rows_out"], " out")
         written = "" if file["bytes"] is None else f", {human_bytes(file['bytes'])}"
         yield from wrapped(f"{file['directory']}/{file['file_name']}: {kept}{written}", "  ", "      ")
-        for one in file["actions"]:
-            text = f"{_stripes(one, _relative(one['file'], entry))}, {_rows(one['rows'])}: {one['reason']}"
-            yield from wrapped(text, f"    {one['action']:<7}  {human_bytes(one['bytes']):>10}  ", " " * 25)
+        for action in file["actions"]:
+            text = f"{_stripes(action, _relative(action['file'], entry))}, {_rows(action['rows'])}: {action['reason']}"
+            yield from wrapped(text, f"    {action['action']:<7}  {human_bytes(action['bytes']):>10}  ", " " * 25)
 
 
 def _figures(entry: Entry, *, dry_run: bool) -> Iterator[str]:
@@ -204,12 +207,12 @@ def _stripes(action: Entry, path: str) -> str:
         return f"stripe {first} of {path}"
     if action["action"] == "copy":
         return f"stripes {first} to {first + stripes - 1} of {path}"
-    # what is joined may go on into the next input file
+    # a joined stripe may go on into the next input file
     return f"{stripes:,} stripes joined, from stripe {first} of {path} on"
 
 
 def decision_lines(entries: Sequence[Entry]) -> Iterator[str]:
-    """Yield a table of what the initiator decided, with the reason and the threshold below each place."""
+    """Yield a table of the initiator's decisions, with the reason and the threshold below each place."""
 
     def known(value: Any, words: str = "{:,}") -> str:
         return "-" if value is None else words.format(value)
@@ -218,25 +221,25 @@ def decision_lines(entries: Sequence[Entry]) -> Iterator[str]:
         return "-" if value is None else human_bytes(value)
 
     rows = [("Place", "Decision", "Request", "Deltas", "In deltas", "In base", "Ratio")]
-    for one in entries:
-        decision = {"due": one["type"], "left alone": None}.get(one["outcome"], one["outcome"]) or "none"
-        request, deltas = known(one["queued"], "{}"), known(one["deltas"])
-        sizes = (size(one["delta_bytes"]), size(one["base_bytes"]), known(one["ratio"], "{:,.2%}"))
-        rows.append((one_line(name_of(one)), decision, request, deltas, *sizes))
+    for entry in entries:
+        decision = {"due": entry["type"], "left alone": None}.get(entry["outcome"], entry["outcome"]) or "none"
+        request, deltas = known(entry["queued"], "{}"), known(entry["deltas"])
+        sizes = (size(entry["delta_bytes"]), size(entry["base_bytes"]), known(entry["ratio"], "{:,.2%}"))
+        rows.append((one_line(name_of(entry)), decision, request, deltas, *sizes))
     head, *shown = fitted(rows, right=(2, 3, 4, 5, 6))
     yield head
-    for one, row in zip(entries, shown, strict=True):
+    for entry, row in zip(entries, shown, strict=True):
         yield row
-        why = one["reason"]
-        if one["outcome"] == "failed" and one["location"] not in why:
-            why = f"{why} ({one['location']})"
-        elif one["outcome"] in ("due", "left alone") and (threshold := threshold_of(one)):
-            why = f"{why} ({threshold})"
-        yield from wrapped(why, "    ")
+        reason = entry["reason"]
+        if entry["outcome"] == "failed" and entry["location"] not in reason:
+            reason = f"{reason} ({entry['location']})"
+        elif entry["outcome"] in ("due", "left alone") and (threshold := threshold_of(entry)):
+            reason = f"{reason} ({threshold})"
+        yield from wrapped(reason, "    ")
 
 
 def threshold_of(decision: Entry) -> str:
-    """Return which threshold decided, as it is set, and where that stands; nothing where none did."""
+    """Return the threshold that decided, with its value and source; an empty text where none did."""
     key, limit, source = (decision[name] for name in ("threshold_key", "threshold", "threshold_source"))
     if not key or limit is None:
         return ""
@@ -244,26 +247,26 @@ def threshold_of(decision: Entry) -> str:
 
 
 def cleaning_lines(entry: Entry, *, dry_run: bool) -> Iterator[str]:
-    """Yield the block of one cleaning: what went, or would go, what stays, and why."""
+    """Yield the block of a cleaning: the paths that were or would be removed, those that stay, and why."""
     request = "" if entry["id"] is None else f" (request {entry['id']})"
     yield from wrapped(f"{name_of(entry)}: {entry['state']}{request}", "", "    ")
     yield from field("reason", entry["reason"])
     yield from field("location", entry["location"])
-    deleted = [one for one in entry["removed"] if one["moved_to"] is None]
-    moved = [one for one in entry["removed"] if one["moved_to"] is not None]
+    deleted = [path for path in entry["removed"] if path["moved_to"] is None]
+    moved = [path for path in entry["removed"] if path["moved_to"] is not None]
     trash = f", to {moved[0]['moved_to'].rpartition('/')[0]}; they take space until that is emptied" if moved else ""
     for label, removed, where in (("would go" if dry_run else "removed", deleted, ""), ("moved", moved, trash)):
         if not removed:
             continue
         yield from field(label, f"{plural(len(removed), 'path')}, {human_bytes(_bytes(removed))}{where}")
         shown = removed if len(removed) <= _PATHS_SHOWN + 1 else removed[:_PATHS_SHOWN]
-        for one in shown:
-            text = f"{_relative(one['path'], entry)}: {one['reason']}"
-            yield from wrapped(text, f"    {human_bytes(one['bytes']):>10}  ", " " * 16)
+        for path in shown:
+            text = f"{_relative(path['path'], entry)}: {path['reason']}"
+            yield from wrapped(text, f"    {human_bytes(path['bytes']):>10}  ", " " * 16)
         if rest := removed[len(shown) :]:
             yield f"    and {plural(len(rest), 'more path')}, {human_bytes(_bytes(rest))}"
     label = "blocked"
-    # each text has its path first; those that stay for one and the same reason are told together
+    # each text has its path first; the paths that stay for the same reason share a line
     blocked = shortened(entry["blocked"], _PATHS_SHOWN)
     for reason, texts in groupby(blocked, key=lambda text: text.partition(": ")[2]):
         paths = ", ".join(text.partition(": ")[0] for text in texts)
@@ -272,7 +275,7 @@ def cleaning_lines(entry: Entry, *, dry_run: bool) -> Iterator[str]:
 
 
 def _bytes(entries: Iterable[Entry]) -> int:
-    return sum(one["bytes"] for one in entries)
+    return sum(entry["bytes"] for entry in entries)
 
 
 def undo_text(undo: Entry) -> str:
@@ -282,18 +285,18 @@ def undo_text(undo: Entry) -> str:
     is_planned = undo["state"] == "planned"
     if undo["moved_to"] is not None and undo["result"]:
         lines += field("would move" if is_planned else "moved", f"{', '.join(undo['result'])}, to {undo['moved_to']}")
-    again = [*undo["inputs"], *([f"{len(undo['originals'])} original files"] if undo["originals"] else [])]
+    again = [*undo["inputs"], *([plural(len(undo["originals"]), "original file")] if undo["originals"] else [])]
     if again:
         lines += field("would read" if is_planned else "read again", ", ".join(again))
     return "\n".join(lines)
 
 
 def cancellations_text(cancellations: Iterable[Entry]) -> str:
-    """Return a line or more for each request, in the order in which they were named."""
+    """Return the end of each cancellation, in the order in which the requests were named."""
     lines = []
-    for one in cancellations:
-        of = "" if one["database"] is None else f", {one['type']} of {name_of(one)}"
-        lines += wrapped(f"request {one['id']}{of}: {one['state']}, {one['reason']}", "", "    ")
+    for entry in cancellations:
+        of = "" if entry["database"] is None else f", {entry['type']} of {name_of(entry)}"
+        lines += wrapped(f"request {entry['id']}{of}: {entry['state']}, {entry['reason']}", "", "    ")
     return "\n".join(lines)
 
 
@@ -301,7 +304,7 @@ _MOST_IDS = 20
 
 
 def places_text(places: Iterable[Entry]) -> str:
-    """Return a block for each place that was looked into."""
+    """Return a block for each place that `acidlib show` was given."""
     return "\n\n".join("\n".join(_place_lines(place)) for place in places)
 
 
@@ -310,9 +313,9 @@ def _place_lines(place: Entry) -> Iterator[str]:
     yield from wrapped(place["location"], "  ")
     if place["high_water_mark"] is not None:
         ids = f"rules of Hive {place['hive_version']}; write ids up to {place['high_water_mark']:,}"
-        for what, some in (("open", place["open_write_ids"]), ("rolled back", place["aborted_write_ids"])):
-            more = f" and {len(some) - _MOST_IDS:,} more" if len(some) > _MOST_IDS else ""
-            ids += f"; {what}: {', '.join(map(str, some[:_MOST_IDS]))}{more}" if some else ""
+        for state, listed in (("open", place["open_write_ids"]), ("rolled back", place["aborted_write_ids"])):
+            more = f" and {len(listed) - _MOST_IDS:,} more" if len(listed) > _MOST_IDS else ""
+            ids += f"; {state}: {', '.join(map(str, listed[:_MOST_IDS]))}{more}" if listed else ""
         yield from wrapped(ids, "  ")
     yield from wrapped(place["error"] or "", "  ")
     if not (parts := place["parts"]):
@@ -340,8 +343,10 @@ _TABLES_SHOWN, _WORST_SHOWN, _SHOWN_OF_A_KIND = 20, 3, 5
 
 
 def status_text(document: Entry) -> str:
-    """Return the status of all tables: what is wrong in all, the figures, each finding, and the tables."""
-    counts = {level: sum(one["level"] == level for one in document["findings"]) for level in ("error", "warning")}
+    """Return the status of all tables: a summary, the figures, each finding, and the tables."""
+    counts = {
+        level: sum(finding["level"] == level for finding in document["findings"]) for level in ("error", "warning")
+    }
     wrong = ", ".join(plural(count, level) for level, count in counts.items() if count)
     summary = (
         f"{document['level'].upper()}: {wrong or 'nothing is wrong'} in {plural(len(document['tables']), 'table')}"
@@ -363,15 +368,15 @@ def status_text(document: Entry) -> str:
 
 
 def _requests(totals: Entry) -> Iterator[str]:
-    by_name = dict(zip(State, totals["requests"], strict=True))
-    for one in (by_name[state] for state in (State.INITIATED, State.WORKING, State.READY_FOR_CLEANING)):
-        oldest = aged(", the oldest since", one["oldest_age"])
-        yield f"{one['count']:,} {one['state']}" + (f"{oldest}: {one['oldest_place']}" if oldest else "")
-    ended = [by_name[state] for state in (State.FAILED, State.REFUSED, State.ATTEMPTED, State.SUCCEEDED)]
-    yield "in the history: " + ", ".join(f"{one['count']:,} {one['state']}" for one in ended)
-    for kind, what in (("failed", "failed"), ("refused", "were refused")):
+    by_state = dict(zip(State, totals["requests"], strict=True))
+    for figures in (by_state[state] for state in (State.INITIATED, State.WORKING, State.READY_FOR_CLEANING)):
+        oldest = aged(", the oldest since", figures["oldest_age"])
+        yield f"{figures['count']:,} {figures['state']}" + (f"{oldest}: {figures['oldest_place']}" if oldest else "")
+    ended = [by_state[state] for state in (State.FAILED, State.REFUSED, State.ATTEMPTED, State.SUCCEEDED)]
+    yield "in the history: " + ", ".join(f"{figures['count']:,} {figures['state']}" for figures in ended)
+    for kind, verb in (("failed", "failed"), ("refused", "were refused")):
         if (count := totals[f"{kind}_in_a_row"]) > 1:
-            yield f"the last {count} {what} at {totals[f'{kind}_place']}"
+            yield f"the last {count} {verb} at {totals[f'{kind}_place']}"
 
 
 def _transactions(document: Entry) -> Iterator[str]:
@@ -389,19 +394,19 @@ def _transactions(document: Entry) -> Iterator[str]:
 
 
 def holders_of(blockers: Iterable[Entry] | None) -> list[Entry]:
-    """Return an entry for each transaction or lock, with how many `cleanings` it blocks, those of most first."""
+    """Return an entry for each transaction or lock with the number of `cleanings` that it blocks, most first."""
     holders: dict[tuple[str, int], dict[str, Any]] = {}
-    for one in blockers or ():
-        holder = holders.setdefault((one["kind"], one["id"]), {**one, "cleanings": 0})
+    for blocker in blockers or ():
+        holder = holders.setdefault((blocker["kind"], blocker["id"]), {**blocker, "cleanings": 0})
         holder["cleanings"] += 1
-    return sorted(holders.values(), key=lambda one: (-one["cleanings"], one["id"]))
+    return sorted(holders.values(), key=lambda holder: (-holder["cleanings"], holder["id"]))
 
 
 def _blockers(holders: Sequence[Entry]) -> Iterator[str]:
-    for one in holders[:_SHOWN_OF_A_KIND]:
-        since = aged(", there since", one["age"])
-        more = f" and {one['cleanings'] - 1:,} more" if one["cleanings"] > 1 else ""
-        yield f"{one['kind']} {one['id']} of {one['user']} at {one['host']}{since}: of cleaning {name_of(one)}{more}"
+    for holder in holders[:_SHOWN_OF_A_KIND]:
+        name = f"{holder['kind']} {holder['id']} of {holder['user']} at {holder['host']}"
+        more = f" and {holder['cleanings'] - 1:,} more" if holder["cleanings"] > 1 else ""
+        yield f"{name}{aged(', there since', holder['age'])}: of cleaning {name_of(holder)}{more}"
     if len(holders) > _SHOWN_OF_A_KIND:
         yield f"and {len(holders) - _SHOWN_OF_A_KIND:,} more; --output json tells of each"
 
@@ -411,61 +416,60 @@ def _worst(totals: Entry) -> Iterator[str]:
         yield "none was looked at"
         return
     yield f"{totals['looked_at']:,} of {totals['places'] or 0:,} were looked at"
-    for what, most, figure, words in (
+    for title, most, figure, words in (
         ("most deltas", "most_deltas", "deltas", "{:,}".format),
         ("worst ratio of deltas to base", "worst_ratio", "ratio", "{:,.2f}".format),
         ("most that waits for cleaning", "most_obsolete", "obsolete_bytes", human_bytes),
     ):
         for number, place in enumerate(totals[most][:_WORST_SHOWN]):
-            yield f"{'then' if number else what}: {words(place[figure])} at {name_of(place)}"
+            yield f"{'then' if number else title}: {words(place[figure])} at {name_of(place)}"
     if totals["obsolete_bytes"]:
         yield f"{human_bytes(totals['obsolete_bytes'])} wait for cleaning in all"
 
 
 def _findings(findings: Sequence[Entry]) -> Iterator[str]:
-    """Yield findings by kind, the worst kinds first; the line of each says what it is about."""
+    """Yield findings by kind, errors before warnings."""
 
-    def kind(one: Entry) -> tuple[str, str]:
-        return one["level"], one["trouble"]  # an error stands before a warning
+    def kind(finding: Entry) -> tuple[str, str]:
+        return finding["level"], finding["trouble"]
 
     for (level, trouble), group in groupby(sorted(findings, key=kind), key=kind):
-        some = list(group)
-        shown = some if len(some) <= _SHOWN_OF_A_KIND + 1 else some[:_SHOWN_OF_A_KIND]
-        for one in shown:
-            name, location = name_of(one), one["location"]
+        of_kind = list(group)
+        shown = of_kind if len(of_kind) <= _SHOWN_OF_A_KIND + 1 else of_kind[:_SHOWN_OF_A_KIND]
+        for finding in shown:
+            name, location = name_of(finding), finding["location"]
             about = f"{name}: " if name else ""
-            where = "" if location is None or location in one["reason"] else f" ({location})"
-            yield from wrapped(f"{level:<8}{about}{trouble}: {one['reason']}{where}", "", " " * 8)
-        if len(shown) < len(some):
-            yield f"{'':<8}and {len(some) - len(shown):,} more: {trouble}"
+            where = "" if location is None or location in finding["reason"] else f" ({location})"
+            yield from wrapped(f"{level:<8}{about}{trouble}: {finding['reason']}{where}", "", " " * 8)
+        if len(shown) < len(of_kind):
+            yield f"{'':<8}and {len(of_kind) - len(shown):,} more: {trouble}"
 
 
 def _tables(tables: Sequence[Entry]) -> Iterator[str]:
-    rows = [("Table", "Level", "Init", "Work", "Ready", "Failed", "Deltas", "Ratio", "To clean", "Aborted")]
-    for one in tables[:_TABLES_SHOWN]:
-        obsolete, aborted = one["obsolete_bytes"], one["aborted_write_ids"]
+    rows: list[tuple[str, ...]] = [
+        ("Table", "Level", "Init", "Work", "Ready", "Failed", "Deltas", "Ratio", "To clean", "Aborted")
+    ]
+    for table in tables[:_TABLES_SHOWN]:
+        obsolete, aborted = table["obsolete_bytes"], table["aborted_write_ids"]
         listed = ("-", "-", "-")
         if obsolete is not None:
-            deltas = one["most_deltas"][0]["deltas"] if one["most_deltas"] else 0
-            ratio = one["worst_ratio"][0]["ratio"] if one["worst_ratio"] else 0
+            deltas = table["most_deltas"][0]["deltas"] if table["most_deltas"] else 0
+            ratio = table["worst_ratio"][0]["ratio"] if table["worst_ratio"] else 0
             listed = str(deltas), f"{ratio:.1f}", human_bytes(obsolete)
-        waiting, working, ready, *_ = (str(some["count"]) for some in one["requests"])
-        failed = str(one["failed_in_a_row"])
-        table = str(TableRef(one["database"], one["table"]))
-        rows.append(
-            (table, one["level"], waiting, working, ready, failed, *listed, "-" if aborted is None else str(aborted))
-        )
+        queue = [str(state["count"]) for state in table["requests"][:3]]  # waiting, working, ready for cleaning
+        name, failed = str(TableRef(table["database"], table["table"])), str(table["failed_in_a_row"])
+        rows.append((name, table["level"], *queue, failed, *listed, "-" if aborted is None else str(aborted)))
     yield from fitted(rows, right=range(2, len(rows[0])))
     if len(tables) > _TABLES_SHOWN:
         yield f"and {plural(len(tables) - _TABLES_SHOWN, 'more table')}; --output json tells of each"
 
 
 def checks_text(document: Entry) -> str:
-    """Return each check of a doctor, with what to do below it."""
+    """Return each check of a doctor, with its advice below it."""
     checks = document["checks"]
-    width = max(len(one["name"]) for one in checks)
+    width = max(len(check["name"]) for check in checks)
     lines, below = [], " " * (width + 13)
-    for one in checks:
-        lines += wrapped(one["found"] or "-", f"{one['state']:<9}  {one['name']:<{width}}  ", below)
-        lines += wrapped(one["advice"], f"{below}-> ", f"{below}   ")
+    for check in checks:
+        lines += wrapped(check["found"] or "-", f"{check['state']:<9}  {check['name']:<{width}}  ", below)
+        lines += wrapped(check["advice"], f"{below}-> ", f"{below}   ")
     return "\n".join([*lines, "", f"{plural(len(checks), 'check')}, {document['totals']['wrong']} wrong"])

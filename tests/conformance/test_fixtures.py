@@ -132,11 +132,11 @@ def test_major_after_our_minor(table: HiveTable, compacted: Compaction, tmp_path
     if case.compacted.directories == ("delta_0000001_0000002_v9000001",):
         # one delta and no base, nothing deleted: there is nothing that a major could merge
         assert str(table) == "hive4/open_txn"
-        with pytest.raises(RefusedPlanError, match="nothing to merge: 1 delta directories and no base"):
+        with pytest.raises(RefusedPlanError, match="nothing to merge: 1 delta directory and no base"):
             compact(table, location, MAJOR, txn=1)
         return
     if str(table) == "hive4/merge_compactor":
-        with pytest.raises(RefusedPlanError, match="nothing to merge: 1 delta directories and no base"):
+        with pytest.raises(RefusedPlanError, match="nothing to merge: 1 delta directory and no base"):
             compact(table, location, MAJOR, txn=1)
         return
     result = compact(table, location, MAJOR, txn=1)
@@ -242,7 +242,7 @@ def test_a_minor_of_a_minors_result_alone_is_refused(table: HiveTable, compacted
 
 
 def test_a_minor_has_nothing_to_do_for_one_delta(compacted: Compaction) -> None:
-    with pytest.raises(RefusedPlanError, match="nothing to merge: 1 delta directories"):
+    with pytest.raises(RefusedPlanError, match="nothing to merge: 1 delta directory"):
         compacted(STREAMING, MINOR)
 
 

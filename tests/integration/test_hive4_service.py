@@ -318,7 +318,7 @@ def test_a_request_that_is_not_needed_is_refused_in_hives_words(lake: Lake, serv
     assert row.error_message is not None
     assert row.state is State.REFUSED
     assert row.error_message.startswith("None of the compaction thresholds met, compaction request is refused!")
-    assert row.error_message.endswith("(there is nothing to merge: 1 delta directories and no base)")
+    assert row.error_message.endswith("(there is nothing to merge: 1 delta directory and no base)")
     for again in range(3):  # what is obsolete waits for the cleaner
         ran = service.good("major_compact", "--table", needed.full, *(("--dry-run",) if again == 1 else ()))
         assert (ran.states, ran.told) == (["already compact"], "there is nothing to merge: a base and no delta")

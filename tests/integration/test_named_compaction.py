@@ -326,7 +326,7 @@ def test_a_major_of_a_single_delta_is_made_for_who_asks(jobs: Jobs, tmp_path: Pa
     low = ("--set", "hive.compactor.delta.num.threshold=0")
     scanned = jobs.good("initiator", "--warehouse", tmp_path, "--write-ids-file", tmp_path / "ids", *low)
     assert scanned.document["totals"]["queued"] == 0
-    assert "1 delta directories and no base" in scanned.document["decisions"][0]["reason"]
+    assert "1 delta directory and no base" in scanned.document["decisions"][0]["reason"]
     named = ("--location", stream, "--write-ids", write_ids)
     (entry,) = jobs.good("major_compact", *named).compactions
     assert (entry["state"], entry["output_directories"]) == ("ready for cleaning", ["base_0000005"])

@@ -230,4 +230,4 @@ def test_aborted_transactions() -> None:
     sizes = {"base_200": 1000}
     assert decision(sizes, aborted_txn_count=1000).kind is None
     found = decision(sizes, aborted_txn_count=1001)
-    assert (found.kind, found.reason) == (MAJOR, "1001 aborted transactions are more than 1000")
+    assert (found.kind, found.reason) == (MAJOR, "1,001 aborted transactions are more than 1000")

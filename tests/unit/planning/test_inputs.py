@@ -218,7 +218,7 @@ def test_attempt_suffixes_are_all_read() -> None:
     [
         (MAJOR, ["base_5"], "a base and no delta"),
         (MAJOR, [], "0 delta directories and no base"),
-        (MINOR, ["base_5", "delta_6_6_0"], "1 delta directories"),
+        (MINOR, ["base_5", "delta_6_6_0"], "1 delta directory"),
         (MINOR, ["000000_0"], "0 delta directories"),
         (MINOR, ["delta_1_5", "delete_delta_1_5"], "one delta and one delete delta"),
         (MINOR, ["delta_1_1_0", "delete_delta_2_2_0"], "one delta and one delete delta"),
@@ -244,7 +244,7 @@ def test_a_base_of_a_single_delta_is_made_only_where_hive_3_makes_it_and_was_ask
         planned(alone, MAJOR, HIVE3, insert_only=True),
     ):
         assert isinstance(refused, Refusal)
-        assert "nothing to merge: 1 delta directories and no base" in refused.reason
+        assert "nothing to merge: 1 delta directory and no base" in refused.reason
 
 
 def test_refused_but_something_to_clean() -> None:
