@@ -1,4 +1,4 @@
-"""Commands that prepare an installation: `warm` compiles its kernels, `pack` makes an archive of it. No Spark starts."""
+"""Commands that prepare an installation: `warm` compiles its kernels, `pack` makes an archive. Neither starts Spark."""
 
 from __future__ import annotations
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shlex
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -147,6 +150,15 @@ def test_links_lead_somewhere(document: Path) -> None:
     for target, anchor in links(document):
         assert target.exists(), target
         assert not anchor or anchor in anchors(target), f"{in_checkout(target)}#{anchor}"
+
+
+def test_the_site_is_built_without_a_dead_link_or_a_visit_elsewhere(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+    page = (tmp_path / "index.html").read_text()
+    assert re.findall(r'<(?:link|script|img)[^>]* (?:href|src)="?(?:https?:)?//[^ >]*', page) == []
 
 
 def test_every_page_is_reached_from_the_readme() -> None:
