@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from acidlib.stores.filesystem import RenameFileSystem
-from acidlib.stores.renaming.claims import ClaimInfo
+from acidlib.stores.renaming.claims import ClaimRecord
 from acidlib.stores.renaming.local import LocalFileSystem
 from acidlib.stores.store import CLAIM
 
@@ -28,7 +28,7 @@ def lay_claim(location: Path, owner: str = "acidlib-other-host", *, age: float =
     path, token = location / CLAIM, "theirs"
     (path / f"7.{token}").mkdir(parents=True)
     beat = time.time() - age
-    info = ClaimInfo(owner=owner, token=token, start=beat, beat=beat, process=process)
+    info = ClaimRecord(owner=owner, token=token, start=beat, beat=beat, process=process)
     (path / f"{token}.json").write_bytes(info.encode())
     os.utime(path, (beat, beat))
     return path

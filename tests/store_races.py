@@ -27,7 +27,7 @@ from acidlib.errors import AcidError, ConflictError, RetryError
 from acidlib.model.location import Location
 from acidlib.stores.filesystem import FileSystem
 from acidlib.stores.removing import find_litter, remove_paths
-from acidlib.stores.renaming.claims import ClaimInfo
+from acidlib.stores.renaming.claims import ClaimRecord
 from acidlib.stores.store import STAGING_MARKER, STAGING_PREFIX, Attempt, Claim, Store, attempt_path
 
 DAY = 86_400
@@ -262,11 +262,11 @@ def believe_dead() -> None:
     """Let this process take whom it looks at first for dead, until there is a newer sign of life."""
     first: list[float] = []
 
-    def is_stale(self: ClaimInfo, now: float) -> bool:
+    def is_stale(self: ClaimRecord, now: float) -> bool:
         first.append(self.beat)
         return self.beat <= first[0]
 
-    ClaimInfo.is_stale = is_stale  # type: ignore[method-assign]
+    ClaimRecord.is_stale = is_stale  # type: ignore[method-assign]
 
 
 def seen(opened: Opened, place: Location) -> Seen:

@@ -1,10 +1,9 @@
 """File systems behind one small interface.
 
-Everything that touches a table's files goes through `FileSystem`, which every store has. Publication and claims by
-renames need more of it, `RenameFileSystem`: renames that are atomic and fail on an existing target, files that are
-created whole and by one of several creators only, empty directories whose removal spares what has come into them, and
-that what was synced survives a loss of power. A store without these things must be published to in another way, or
-not at all.
+All access to a table's files goes through `FileSystem`, which every store has. Publication and claims by renames need
+more of it, `RenameFileSystem`: renames that are atomic and fail on an existing target, files that are created whole and
+by one of several creators only, a removal of directories that spares one that is no longer empty, and synced data that
+survive a loss of power. To a store without these, results must be published in another way, or not at all.
 """
 
 from __future__ import annotations
@@ -56,18 +55,18 @@ class FileSystem(Protocol):
     """
 
     def exists(self, path: str) -> bool:
-        """Tell whether anything has this name; a dangling symbolic link does."""
+        """Tell whether a file, directory or symbolic link has this name; a dangling link does."""
 
     def is_directory(self, path: str) -> bool:
         """Tell whether the path is a directory itself, not a symbolic link to one."""
 
     def entry(self, path: str, *, missing: type[AcidError] = CorruptError) -> Entry:
-        """Return what the path is; a symbolic link is not followed."""
+        """Return the kind, length and time of a path; a symbolic link is not followed."""
 
     def names_changed(self, path: str, *, missing: type[AcidError] = CorruptError) -> float:
-        """Return when a name in a directory last came or went, in seconds since the epoch.
+        """Return the time at which a name in a directory last came or went, in seconds since the epoch.
 
-        0 where the store does not keep that; then nothing is asked, and what is missing raises nothing.
+        0 where the store does not keep that; then it is not asked, and a missing directory raises nothing.
         """
 
     def owner(self, path: str) -> str | None:
@@ -92,13 +91,13 @@ class FileSystem(Protocol):
     def remove_tree(self, root: str, relative: str) -> None:
         """Remove a file or directory below `root` with all it holds; symbolic links are never followed.
 
-        `relative` must stay below `root` and pass through no symbolic link, else `RefusedError`. What is already
-        missing raises `ConflictError`. A loss of power may bring some of it back.
+        `relative` must stay below `root` and pass through no symbolic link, else `RefusedError`. A path that is already
+        gone raises `ConflictError`. A loss of power may bring some of it back.
         """
 
 
 class RenameFileSystem(FileSystem):
-    """What publication and claims by renames need besides; failures are those of `FileSystem`.
+    """A file system that publication and claims by renames can rest on; failures are those of `FileSystem`.
 
     Every change in a directory (a name that comes, goes or changes) moves its time of modification, by one clock for
     all who use the file system.
@@ -112,7 +111,7 @@ class RenameFileSystem(FileSystem):
     def list_tree(
         self, path: str, *, enter_hidden: bool, missing: type[AcidError] = CorruptError
     ) -> tuple[TreeEntry, ...]:
-        found: list[TreeEntry] = []
+        entries: list[TreeEntry] = []
         waiting = [""]
         while waiting:
             prefix = waiting.pop()
@@ -123,16 +122,16 @@ class RenameFileSystem(FileSystem):
                     if hidden:
                         continue
                     raise RefusedError(
-                        f"Cannot list {path}: {prefix}{entry.name} is a symbolic link, and what lies behind it is not "
-                        "part of the table; have a metastore name its target, or remove it"
+                        f"Cannot list {path}: {prefix}{entry.name} is a symbolic link, and its target is not part "
+                        "of the table; have a metastore name the target, or remove the link"
                     )
                 below, is_directory = prefix + entry.name, entry.is_directory
-                found.append(
+                entries.append(
                     TreeEntry(path=below, is_directory=is_directory, length=entry.length, modified=entry.modified)
                 )
                 if is_directory and not hidden:
                     waiting.append(f"{below}/")
-        return tuple(sorted(found, key=lambda item: item.path))
+        return tuple(sorted(entries, key=lambda entry: entry.path))
 
     @abstractmethod
     def create(self, path: str, data: bytes, *, durable: bool = True) -> None:
@@ -147,7 +146,7 @@ class RenameFileSystem(FileSystem):
 
     @abstractmethod
     def inherit(self, path: str, like: str) -> None:
-        """Give what is at a path, and all below it, the owner, group and mode of the directory `like`.
+        """Give a file or directory, and all below it, the owner, group and mode of the directory `like`.
 
         As far as this process is allowed to and the file system supports it; files do not become executable.
         """
@@ -167,8 +166,8 @@ class RenameFileSystem(FileSystem):
         """Rename a file or directory atomically and durably; an existing target raises `ConflictError`.
 
         Without `durable` a loss of power may undo it, until the directories of both names are synced. An empty
-        directory that is made as the target in this very moment may be replaced; nothing else ever is. After a
-        `RetryError` it may have been done, where an answer can be lost; after a `ConflictError` it was not.
+        directory that is made as the target in this very moment may be replaced; nothing else ever is. Where an answer
+        can be lost, it may have been done in spite of a `RetryError`, never in spite of a `ConflictError`.
         """
 
     @abstractmethod
@@ -177,7 +176,7 @@ class RenameFileSystem(FileSystem):
 
     @abstractmethod
     def remove_empty_directory(self, path: str) -> bool:
-        """Remove a directory only if it is empty, atomically; return whether it went. False of a missing one, too."""
+        """Remove a directory only if it is empty, atomically; return whether it went. False if it is missing, too."""
 
 
 def safe_parts(root: str, relative: str) -> tuple[str, ...]:
@@ -208,7 +207,7 @@ _FAILURES: dict[int, tuple[type[AcidError], str]] = {
     errno.ELOOP: (RefusedError, "it is, or passes through, a symbolic link"),
     errno.EROFS: (RetryError, "the file system is read-only"),
 }
-"""What the operating system says by a number."""
+"""Errors of the operating system, by their numbers."""
 _RIGHTS = {"r": "read", "w": "write", "x": "enter"}
 _MODES = {"r": os.R_OK, "w": os.W_OK, "x": os.X_OK}
 
@@ -221,24 +220,24 @@ def as_acid_error(
     Missing paths become `missing`, existing targets `ConflictError`, symbolic links and impossible names
     `RefusedError`, everything that may pass (space, permission, input/output) `RetryError`.
     """
-    what = f"Cannot {action} {path}" + (f" to {target}" if target else "")
+    cannot = f"Cannot {action} {path}" + (f" to {target}" if target else "")
     code = error.errno
     if code in _ABSENT:
-        return missing(f"{what}: {_ABSENT[code]}")
+        return missing(f"{cannot}: {_ABSENT[code]}")
     if code in _FAILURES:
         kind, why = _FAILURES[code]
-        return kind(f"{what}: {why}")
+        return kind(f"{cannot}: {why}")
     if code in (errno.ENAMETOOLONG, errno.EILSEQ):
-        return RefusedError(f"{what}: the file system does not take that name ({os.strerror(code)})")
+        return RefusedError(f"{cannot}: the file system does not take that name ({os.strerror(code)})")
     if code in (errno.EACCES, errno.EPERM):
         refusal = f"the operating system said to user {_name_of_user(os.geteuid())}: {os.strerror(code)}"
-        return permission_missing(what, _missing_right(action, path, target) or refusal)
-    return RetryError(f"{what}: the operating system said: {error.strerror or error}")
+        return permission_missing(cannot, _missing_right(action, path, target) or refusal)
+    return RetryError(f"{cannot}: the operating system said: {error.strerror or error}")
 
 
-def permission_missing(what: str, why: str) -> AcidError:
-    """Return the error for what was denied ("Cannot list /t"); `why` says to whom, which right, and on which path."""
-    return RetryError(f"{what}: the permission is missing: {why}")
+def permission_missing(cannot: str, why: str) -> AcidError:
+    """Return the error for a denied action ("Cannot list /t"); `why` names the user, the right and the path."""
+    return RetryError(f"{cannot}: the permission is missing: {why}")
 
 
 def needs(user: str, rights: str, path: str, *, mode: str, owner: str) -> str:
@@ -248,34 +247,35 @@ def needs(user: str, rights: str, path: str, *, mode: str, owner: str) -> str:
 
 
 def _missing_right(action: str, path: str, target: str) -> str | None:
-    """Return which right the user of this process lacks on which path, as far as it can be found out afterwards."""
+    """Return the right that the user of this process lacks, and on which path, as far as can be seen afterwards."""
     with suppress(OSError):
-        for one, rights in _wanted(action, path, target):
-            lacking = "".join(right for right in rights if not os.access(one, _MODES[right], effective_ids=True))
+        for needed, rights in _needed_rights(action, path, target):
+            lacking = "".join(right for right in rights if not os.access(needed, _MODES[right], effective_ids=True))
             if lacking:
-                status = os.lstat(one)
+                status = os.lstat(needed)
                 try:
                     group = grp.getgrgid(status.st_gid).gr_name
                 except KeyError:
                     group = str(status.st_gid)
                 owner = f"{_name_of_user(status.st_uid)}:{group}"
-                return needs(_name_of_user(os.geteuid()), lacking, one, mode=stat.filemode(status.st_mode), owner=owner)
+                user, mode = _name_of_user(os.geteuid()), stat.filemode(status.st_mode)
+                return needs(user, lacking, needed, mode=mode, owner=owner)
     return None
 
 
-def _wanted(action: str, path: str, target: str) -> Iterator[tuple[str, str]]:
+def _needed_rights(action: str, path: str, target: str) -> Iterator[tuple[str, str]]:
     """Yield the paths that an action goes through, or changes, from the outermost on, with the rights that it takes."""
-    ways = [Path(one) for one in (path, target) if one]
-    for way in ways:
-        yield from ((str(directory), "x") for directory in reversed(way.parents))
+    paths = [Path(text) for text in (path, target) if text]
+    for changed in paths:
+        yield from ((str(directory), "x") for directory in reversed(changed.parents))
     if action.startswith(("read", "list")):
-        yield path, "rx" if ways[0].is_dir() else "r"
+        yield path, "rx" if paths[0].is_dir() else "r"
         return
     if action in ("write", "create", "rename", "remove"):
-        yield from ((str(way.parent), "wx") for way in ways)
-    if action == "write" and ways[0].is_file():
+        yield from ((str(changed.parent), "wx") for changed in paths)
+    if action == "write" and paths[0].is_file():
         yield path, "w"
-    if action == "remove" and ways[0].is_dir():
+    if action == "remove" and paths[0].is_dir():
         yield from ((directory, "rwx") for directory, _, _ in os.walk(path))
 
 
@@ -286,7 +286,7 @@ def _name_of_user(number: int) -> str:
         return str(number)
 
 
-class raising_acid_errors:  # noqa: N801 - used as a function; a generator would take longer than what it guards
+class raising_acid_errors:  # noqa: N801 - used as a function; a generator would take longer than the guarded call
     """Guard of a block; an `OSError` in it is raised as the error that `as_acid_error` names."""
 
     __slots__ = ("_action", "_missing", "_path")
@@ -303,14 +303,14 @@ class raising_acid_errors:  # noqa: N801 - used as a function; a generator would
 
 
 UNREACHABLE_SECONDS = 60.0
-"""For how long after a wait in vain nothing is asked: a run never waits for more than about half of its time."""
+"""For how long a server is not asked after a wait in vain: so a run waits for at most about half of its time."""
 
 
 class UnreachableServers:
     """The servers that one run has waited for in vain; threads share it.
 
-    A run waits for each of them once, and not at every place that lies there: later questions are told at once what the
-    first one was told. Pickled it knows of none: a task waits for itself.
+    A run waits for each of them once, and not at every place that lies there: later requests fail at once, with the
+    reason of the first. Pickled it knows of none: a task waits for itself.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -326,6 +326,6 @@ class UnreachableServers:
         self._noted[server] = self._clock() + UNREACHABLE_SECONDS, reason
 
     def reason(self, server: str) -> str | None:
-        """Return why a server is not to be asked now; None when it is."""
+        """Return why a server must not be asked now; None when it may be."""
         until, reason = self._noted.get(server, (0.0, ""))
         return reason if reason and self._clock() < until else None

@@ -1,4 +1,4 @@
-"""What opens the store of a location, in the driver and in tasks: the one place that knows how each kind is opened."""
+"""Opening the store of a location, in the driver and in tasks: the only module that knows each kind of store."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stores:
-    """Opens stores. It may be pickled: what is open stays behind.
+    """Opens stores. It may be pickled: open connections stay behind.
 
-    configuration  Hadoop's properties, as core-site.xml, hdfs-site.xml and Spark tell them
+    configuration  Hadoop's properties, out of core-site.xml, hdfs-site.xml and Spark's configuration
     unreachable    the servers that were waited for in vain
     hadoop         Hadoop itself, for mount tables that nothing else can follow; the driver's alone
     secrets        Hadoop's credential providers, where keys of buckets may be
-    tokens         what tasks show to name nodes that ask for Kerberos
+    tokens         delegation tokens, by which tasks log in to name nodes that ask for Kerberos
     """
 
     configuration: Mapping[str, str] = field(default_factory=dict)
@@ -44,55 +44,57 @@ class Stores:
         """Return the location of a URI or a bare path, which is local; RefusedError for one that cannot be opened.
 
         Symbolic links in a local path itself are resolved here, once, so that everything below can refuse them. So are
-        the names of mount tables: what is known by several names has one here, in the queue and in results.
+        the names of mount tables: a place with several names has one here, in the queue and in results.
         """
         return _resolved(self._opened_by(uri))
 
     def named(self, uri: str) -> Location:
         """Return the location by its name alone: no mount table is asked, no store opened.
 
-        RefusedError for what names no location, or one of a kind that nothing here opens.
+        RefusedError for a URI that names no location, or one of a kind that has no store here.
         """
         return self._whole(parse_location(uri))
 
     def locate_below(self, uri: str, above: str) -> Location:
-        """Return what `locate` does, for a location that may be named below another one: then it has to lie there.
+        """Locate a URI that may be named below another one: then it has to lie there.
 
         Every user who may write to the table may make a partition's directory. Raises `RefusedError` where a symbolic
         link between the two leads elsewhere; a location that is named elsewhere is taken by its name.
         """
-        found = self.locate(uri)
+        location = self.locate(uri)
         try:
             root = _normal(self._opened_by(above))
         except RefusedError:
-            return found  # that one lies in a store that we cannot open
+            return location  # the other one lies in a store that cannot be opened here
         named = _normal(self._opened_by(uri))
-        if root.holds(named) and found.path != _resolved(root).path + named.path[len(root.path) :]:
-            raise RefusedError(f"Cannot use {named}: a symbolic link below {root} leads from there to {found}")
-        return found
+        if root.holds(named) and location.path != _resolved(root).path + named.path[len(root.path) :]:
+            raise RefusedError(f"Cannot use {named}: a symbolic link below {root} leads from there to {location}")
+        return location
 
     def _opened_by(self, uri: str) -> Location:
-        """Return the location by its name, or what a mount table has there, in a store that can be opened."""
-        found = parse_location(uri)
-        if found.kind == VIEWFS:
-            found = resolve_viewfs(found, self.configuration, lambda uri: self.hadoop.resolve(uri, self.unreachable))
-        found = self._whole(found)
-        if found.kind != LOCAL:
-            self.store(found)  # or what cannot be opened would be noticed late
-        return found
+        """Return the location by its name, or its target in a mount table, in a store that can be opened."""
+        location = parse_location(uri)
+        if location.kind == VIEWFS:
+            location = resolve_viewfs(
+                location, self.configuration, lambda uri: self.hadoop.resolve(uri, self.unreachable)
+            )
+        location = self._whole(location)
+        if location.kind != LOCAL:
+            self.store(location)  # raises now, not only when the place is used
+        return location
 
-    def _whole(self, found: Location) -> Location:
+    def _whole(self, location: Location) -> Location:
         """Return a location with the authority that is left out, and as an absolute path."""
-        if found.kind == HDFS:
-            authority = found.authority or default_authority(self.configuration)
-            return replace(found, authority=whole_authority(authority, self.configuration))
-        if found.kind != LOCAL:
-            return found
-        path = found.path if found.path.startswith("/") else str(Path(found.path).expanduser().absolute())
-        return local_location(path)
+        if location.kind == HDFS:
+            authority = location.authority or default_authority(self.configuration)
+            return replace(location, authority=whole_authority(authority, self.configuration))
+        if location.kind != LOCAL:
+            return location
+        path = location.path
+        return local_location(path if path.startswith("/") else str(Path(path).expanduser().absolute()))
 
     def fs(self, location: Location) -> FileSystem:
-        """Return what reads and removes there."""
+        """Return the file system that reads and removes there."""
         return self.store(location).fs
 
     def renaming_files(self, location: Location) -> RenameFileSystem:
@@ -100,7 +102,7 @@ class Stores:
         return LocalFileSystem() if location.kind == LOCAL else self._hdfs(location)
 
     def store(self, location: Location) -> Store:
-        """Return what publishes there."""
+        """Return the store that publishes there."""
         if location.kind == LOCAL:
             return RenameStore(LocalFileSystem())
         if location.kind == HDFS:
@@ -108,7 +110,7 @@ class Stores:
         return self._in_bucket(location)[0]
 
     def data(self, location: Location) -> TaskFiles:
-        """Return what opens and creates data files there, for one task."""
+        """Return the data files there, which one task opens and creates."""
         if location.kind == LOCAL:
             return LocalDataFiles()
         if location.kind == HDFS:
@@ -117,7 +119,7 @@ class Stores:
         return self._in_bucket(location)[1]
 
     def require_conditions(self, location: Location, *, unique: str) -> None:
-        """Try what publication in a bucket rests on, with a hidden object; RefusedError for what it ignores."""
+        """Try the conditions of publication in a bucket, with a hidden object; RefusedError for an ignored one."""
         if location.kind == S3:
             self._in_bucket(location)[0].require_conditions(location, unique=unique)
 
@@ -133,7 +135,7 @@ class Stores:
     def _in_bucket(self, location: Location) -> tuple[S3Store, S3DataFiles]:
         """Open a bucket; RefusedError where its client is not installed, or does not understand its settings."""
         if location.kind != S3:
-            raise RefusedError(f"Cannot open {location}: it is the name of a mount table, not of what lies behind")
+            raise RefusedError(f"Cannot open {location}: it is a name in a mount table, not the location behind it")
         try:
             from acidlib.stores.s3.client import Bucket, bucket_options, with_stored_keys
             from acidlib.stores.s3.files import S3DataFiles

@@ -1,25 +1,25 @@
 """The claim on a place, made and taken over by renames: one compactor at a time, whatever queue it came from.
 
-A claim is a directory in the place that is changed by renames only, because these are what local disks, mounts and HDFS
-do atomically for one of several callers:
+A claim is a directory in the place that is changed by renames only, because local disks, mounts and HDFS do a rename
+atomically for one of several callers:
 
-    _acidlib_claim/<generation>.<token>/   empty; whose token it bears holds the claim
-    _acidlib_claim/<token>.json            who that is, since when, and in which process
+    _acidlib_claim/<generation>.<token>/   empty; the run with this token holds the claim
+    _acidlib_claim/<token>.json            its record: the owner, since when, and in which process
 
 It is made whole beside its place, as `_acidlib_claim.<token>`, and renamed there. Renewing renames the generation to
 the next one, taking over renames it to the next one with the taker's token. Both name the generation that they have
-seen, so of two takers exactly one wins, and an owner that was taken over while it slept can neither renew nor release
-the claim of its successor. Generations come into the directory only with the directory itself: one that has none is
-an orphan for ever, and any run may remove it. A generation is a directory and no file, because a rename of a file has
-to reserve the new name where a mount knows no rename that never replaces, and then there would be two.
+seen, so of two takers exactly one wins, and an owner that was taken over while it was paused can neither renew nor
+release the claim of its successor. Generations come into the directory only with the directory itself: one that has
+none is an orphan for ever, and any run may remove it. A generation is a directory and no file, because a rename of a
+file has to reserve the new name where a mount knows no rename that never replaces, and then there would be two.
 
-The last sign of life is the time of modification of the directory, which every rename in it moves. What time it is now
-the taker reads off a directory that it has just made. So the clock of the file system alone decides what is stale, not
-those of the machines. An owner counts as dead after `STALE_SECONDS` without a sign of life, and at once when it ran on
-this machine and its process has ended.
+The last sign of life is the time of modification of the directory, which every rename in it moves. The taker reads the
+present time off a directory that it has just made. So the clock of the file system alone decides which claim is stale,
+not those of the machines. An owner counts as dead after `STALE_SECONDS` without a sign of life, and at once when it ran
+on this machine and its process has ended.
 
 Nothing of a claim is synced to disk. A loss of power ends its owner as well; or, where the disk is another machine's,
-it undoes a rename, and whose rename that was finds its generation missing when it renews the claim the next time.
+it undoes a rename, and the run that had renamed finds its generation missing when it renews the claim the next time.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _LOOKS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimInfo:
-    """The owner of a claim, by the file about it.
+class ClaimRecord:
+    """The owner of a claim, by the claim's record.
 
     `start` and `beat`, the last sign of life, are seconds since the epoch by the clock of the file system; `token` is
     unique to one claim; `process` is the identity of the owner's process, empty when it is not known (see `processes`).
@@ -58,7 +58,7 @@ class ClaimInfo:
     process: str = ""
 
     def is_stale(self, now: float) -> bool:
-        """Tell whether the owner counts as dead, as one does that was last alive in the future: the clock was reset."""
+        """Tell whether the owner counts as dead; so does one with a last sign of life in the future: a reset clock."""
         return abs(now - self.beat) > STALE_SECONDS or has_ended(self.process)
 
     def encode(self) -> bytes:
@@ -75,7 +75,7 @@ class _SeenClaim:
     Without a holder there is no generation: the claim is an orphan.
     """
 
-    holder: ClaimInfo | None
+    holder: ClaimRecord | None
     generation: int
     names: tuple[str, ...]
 
@@ -84,8 +84,8 @@ def claim(fs: RenameFileSystem, location: Location, *, owner: str, token: str) -
     """Claim a place for `owner` (a name for people) under the unique `token`.
 
     Raises `ConflictError` naming the holder while its claim is alive, or when other runs are always faster;
-    `RefusedError` for a location that is no directory or a symbolic link, and for what is no claim under its name;
-    `CorruptError` without a location.
+    `RefusedError` for a location that is no directory or a symbolic link, and where the claim's name is not that of a
+    claim; `CorruptError` without a location.
     """
     if fs.exists(str(location)) and not fs.is_directory(str(location)):
         raise RefusedError(f"Cannot claim {location}: it is a file or a symbolic link")
@@ -97,7 +97,7 @@ def claim(fs: RenameFileSystem, location: Location, *, owner: str, token: str) -
 
 
 def _try_to_claim(fs: RenameFileSystem, location: Location, owner: str, token: str) -> int | None:
-    """Return the generation of our claim; None when another run was faster: then it has to be looked at again."""
+    """Return the generation of our claim; None when another run was faster, so that it has to be looked at again."""
     path = f"{location}/{CLAIM}"
     seen = _look(fs, path)
     own = f"{path}.{token}"
@@ -109,14 +109,14 @@ def _try_to_claim(fs: RenameFileSystem, location: Location, owner: str, token: s
                 f"Cannot claim {location}: {seen.holder.owner} has worked on it since {instant(seen.holder.start)} "
                 f"(last sign of life {instant(seen.holder.beat)}); {WHEN_FREE}"
             )
-        info = ClaimInfo(owner=owner, token=token, start=now, beat=now, process=process_identity())
-        fs.create(f"{own}/{token}.json", info.encode(), durable=False)
+        record = ClaimRecord(owner=owner, token=token, start=now, beat=now, process=process_identity())
+        fs.create(f"{own}/{token}.json", record.encode(), durable=False)
         if seen is not None and seen.holder is not None:
             return _take_over(fs, path, token, seen.generation, seen.holder.token)
         if seen is not None:
             _clear(fs, path, seen.names)
         fs.make_directory(_generation_path(own, _FIRST_GENERATION, token))
-        fs.inherit(own, str(location))  # others who may write there can take it over
+        fs.inherit(own, str(location))  # every user who may write there can take it over
         proof = _generation_path(path, _FIRST_GENERATION, token)
         return _FIRST_GENERATION if renamed(fs, own, path, proof=proof, durable=False) else None
     finally:
@@ -127,17 +127,17 @@ def _try_to_claim(fs: RenameFileSystem, location: Location, owner: str, token: s
 
 def _take_over(fs: RenameFileSystem, path: str, token: str, stale: int, stale_token: str) -> int | None:
     """Rename a stale generation to our own; None when it was renewed, released or taken meanwhile."""
-    about_us = f"{path}/{token}.json"
-    if not renamed(fs, f"{path}.{token}/{token}.json", about_us, durable=False):
+    our_record = f"{path}/{token}.json"
+    if not renamed(fs, f"{path}.{token}/{token}.json", our_record, durable=False):
         return None
     ours = _generation_path(path, stale + 1, token)
-    taken = False
+    is_taken = False
     try:
-        taken = renamed(fs, _generation_path(path, stale, stale_token), ours, durable=False)
+        is_taken = renamed(fs, _generation_path(path, stale, stale_token), ours, durable=False)
     finally:
         with suppress(AcidError):
-            fs.remove_file(f"{path}/{stale_token}.json" if taken else about_us, missing=ConflictError)
-    return stale + 1 if taken else None
+            fs.remove_file(f"{path}/{stale_token}.json" if is_taken else our_record, missing=ConflictError)
+    return stale + 1 if is_taken else None
 
 
 class RenameClaim(Claim):
@@ -152,28 +152,26 @@ class RenameClaim(Claim):
     def renew(self) -> bool:
         """Rename the generation to the next one.
 
-        Where a loss of power undoes that, the claim looks older than it is: who takes it over by the generation before
-        leaves us none to rename.
+        Where a loss of power undoes that, the claim looks older than it is: a run that takes it over by the generation
+        before leaves us none to rename.
         """
-        mine, following = (
-            _generation_path(self._path, number, self.token) for number in (self._generation, self._generation + 1)
-        )
-        if not renamed(self._fs, mine, following, durable=False):
+        following = _generation_path(self._path, self._generation + 1, self.token)
+        if not renamed(self._fs, self._own_path, following, durable=False):
             return False
         self._generation += 1
         return True
 
     def give_up(self) -> None:
-        """Remove our generation, whose name no other claim has, and then what is left if it is an orphan."""
-        fs, path, mine = self._fs, self._path, _generation_path(self._path, self._generation, self.token)
-        removed = False
+        """Remove our generation, whose name no other claim has, and then the rest if it is an orphan."""
+        fs, path, own = self._fs, self._path, self._own_path
+        is_removed = False
         try:
-            removed = fs.remove_empty_directory(mine)
+            is_removed = fs.remove_empty_directory(own)
         except AcidError:
-            if fs.exists(mine):
+            if fs.exists(own):
                 raise
         with suppress(AcidError):  # it is free: the next run removes the rest
-            if removed and _clear(fs, path, (f"{self.token}.json",)):
+            if is_removed and _clear(fs, path, (f"{self.token}.json",)):
                 return
             seen = _look(fs, path, looks=1)
             if seen is not None and seen.holder is not None and seen.holder.token == self.token:
@@ -183,21 +181,26 @@ class RenameClaim(Claim):
             if seen is not None and seen.holder is None:
                 _clear(fs, path, seen.names)
 
+    @property
+    def _own_path(self) -> str:
+        return _generation_path(self._path, self._generation, self.token)
 
-def read_claim(fs: FileSystem, location: Location) -> ClaimInfo | None:
+
+def read_claim(fs: FileSystem, location: Location) -> ClaimRecord | None:
     """Return the holder of the claim on a place, alive or not; None without one.
 
-    An owner whose file is missing or damaged is not known, but lives as long as the claim is renewed. Raises
-    `RefusedError` for what no run leaves: a link, a file, or two generations.
+    An owner whose record is missing or damaged is not known, but lives as long as the claim is renewed. Raises
+    `RefusedError` for a link, a file, or two generations, which no run leaves.
     """
     seen = _look(fs, f"{location}/{CLAIM}")
     return None if seen is None else seen.holder
 
 
 def _look(fs: FileSystem, path: str, *, looks: int = _LOOKS) -> _SeenClaim | None:
-    """Return what has the name of the claim; ConflictError when it always changes while it is looked at.
+    """Return the directory with the name of the claim; ConflictError when it changes during each look.
 
-    A listing may miss what is renamed meanwhile, or show it twice: so what no run leaves is looked at again.
+    A listing may miss a directory that is renamed meanwhile, or show it twice: so a state that no run leaves is looked
+    at again.
     """
     for again in reversed(range(looks)):
         try:
@@ -208,11 +211,11 @@ def _look(fs: FileSystem, path: str, *, looks: int = _LOOKS) -> _SeenClaim | Non
             raise RefusedError(f"Cannot look at the claim {path}: it is a symbolic link")
         if not entry.is_directory:
             raise RefusedError(
-                f"Cannot look at the claim {path}: it is a file, which no run leaves. Remove it if nobody works there"
+                f"Cannot look at the claim {path}: it is a file, which no run leaves. Remove it if no run works there"
             )
         try:
             entries = fs.list_directory(path, missing=ConflictError)
-            # after the generation: what is renewed in between is fresh, what is renewed later has another generation
+            # after the generation: a claim renewed in between is fresh, one renewed later has another generation
             beat = fs.entry(path, missing=ConflictError).modified
         except ConflictError as error:
             if again:
@@ -222,23 +225,22 @@ def _look(fs: FileSystem, path: str, *, looks: int = _LOOKS) -> _SeenClaim | Non
         generations = [entry.name for entry in entries if entry.is_directory]
         parsed = _GENERATION.fullmatch(generations[0]) if len(generations) == 1 else None
         if parsed is not None:
-            return _SeenClaim(holder=_holder(fs, path, parsed[2], beat), generation=int(parsed[1]), names=names)
+            return _SeenClaim(holder=_read_record(fs, path, parsed[2], beat), generation=int(parsed[1]), names=names)
         if again:
             continue
         if generations:
             raise RefusedError(
                 f"Cannot look at the claim {path}: it holds {' and '.join(generations)}, which no run leaves. "
-                "Remove it if nobody works there"
+                "Remove it if no run works there"
             )
         return _SeenClaim(holder=None, generation=0, names=names)
     raise ValueError("a claim is looked at once at least")
 
 
-def _holder(fs: FileSystem, path: str, token: str, beat: float) -> ClaimInfo:
-    """Return what its file says of the owner of a claim."""
+def _read_record(fs: FileSystem, path: str, token: str, beat: float) -> ClaimRecord:
     try:
         document = json.loads(fs.read(f"{path}/{token}.json", missing=ConflictError))
-        return ClaimInfo(
+        return ClaimRecord(
             owner=str(document["owner"]),
             token=token,
             start=float(document["start"]),
@@ -246,14 +248,14 @@ def _holder(fs: FileSystem, path: str, token: str, beat: float) -> ClaimInfo:
             process=str(document["process"]),
         )
     except (AcidError, ValueError, KeyError, TypeError):
-        return ClaimInfo(owner="an unknown run (its claim is damaged)", token=token, start=beat, beat=beat)
+        return ClaimRecord(owner="an unknown run (its claim is damaged)", token=token, start=beat, beat=beat)
 
 
 def _clear(fs: RenameFileSystem, path: str, names: tuple[str, ...]) -> bool:
     """Remove a claim directory that had no generation; return whether it went.
 
-    Its files go by their names: those of a claim that has taken its place meanwhile have others, and the removal of the
-    directory spares one that holds something.
+    Its files are removed by their names: those of a claim that has taken its place meanwhile have others, and the
+    removal of the directory spares one that is not empty.
     """
     for name in names:
         with suppress(ConflictError):
@@ -266,10 +268,10 @@ def _generation_path(directory: str, number: int, token: str) -> str:
 
 
 def renamed(fs: RenameFileSystem, source: str, target: str, *, proof: str | None = None, durable: bool = True) -> bool:
-    """Rename where an answer may be lost; return False when the source is gone, or something else has the target.
+    """Rename where an answer may be lost; return False when the source is gone, or the target exists.
 
     After an error it counts as done if the source is gone and `proof` is there, by default the target: so no other run
-    may make that. Then it is made durable once more, if it is to be.
+    may make that. Then a durable rename is made durable once more.
     """
     try:
         fs.rename_noreplace(source, target, missing=ConflictError, durable=durable)

@@ -27,10 +27,10 @@ from acidlib.stores.store import TaskFiles, require_inside
 _COPY_AT_MOST = 1 << 30
 
 AT_ONCE = 64 * 1024
-"""Bytes that are read or written at once where less is asked for: each call costs more than so many bytes do."""
+"""Bytes of the smallest read or write: each call of the system costs more than so many bytes do."""
 
 MOST_OPEN = 32
-"""Input files that are open at a time. A bucket may have thousands, above what a process may open (often 1024)."""
+"""Input files that are open at a time. A bucket may have thousands, and a process may often open only 1,024."""
 
 
 class _OpenSources:
@@ -41,23 +41,23 @@ class _OpenSources:
     def __init__(self) -> None:
         self._sources: OrderedDict[LocalSource, None] = OrderedDict()
 
-    def used(self, source: LocalSource) -> None:
-        """Note that a source has a descriptor and needs it now; another one may have to give its own back."""
+    def add(self, source: LocalSource) -> None:
+        """Put a source that uses its descriptor now last; release the first one if there are too many."""
         self._sources[source] = None
         self._sources.move_to_end(source)
         if len(self._sources) > MOST_OPEN:
             next(iter(self._sources)).release()
 
-    def released(self, source: LocalSource) -> None:
-        """Note that a source has no descriptor any more."""
+    def remove(self, source: LocalSource) -> None:
+        """Drop a source that has no descriptor any more."""
         self._sources.pop(source, None)
 
 
 class LocalSource:
-    """An open local file of a known logical length. One of at most `AT_ONCE` bytes is read as a whole.
+    """An open local file of a known logical length. A file of at most `AT_ONCE` bytes is read as a whole.
 
-    Of those that share `others` only so many hold a descriptor; one that had to give it back opens the file again when
-    it is read next, and it has to be the same file then.
+    Of the sources that share `others` at most `MOST_OPEN` hold a descriptor; one that had to give it back opens the
+    file again when it is read next, and it has to be the same file then.
     """
 
     __slots__ = ("_closed", "_descriptor", "_identity", "_others", "_whole", "length", "name")
@@ -78,16 +78,16 @@ class LocalSource:
             # without blocking: a pipe would wait for its writer
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
             status = os.fstat(self._descriptor)
-        found = status.st_dev, status.st_ino
-        if not stat.S_ISREG(status.st_mode) or status.st_size < length or self._identity not in (None, found):
+        identity = status.st_dev, status.st_ino
+        if not stat.S_ISREG(status.st_mode) or status.st_size < length or self._identity not in (None, identity):
             self.release()
-            if self._identity not in (None, found):
+            if self._identity not in (None, identity):
                 raise CorruptError(f"Cannot read {path}: another file took its place while it was read")
             if not stat.S_ISREG(status.st_mode):
                 raise RefusedError(f"Cannot read {path}: it is not a regular file")
             raise CorruptError(f"Cannot read {path}: it has {status.st_size} bytes and was listed with {length}")
-        self._identity = found
-        self._others.used(self)
+        self._identity = identity
+        self._others.add(self)
 
     @property
     def descriptor(self) -> int:
@@ -97,7 +97,7 @@ class LocalSource:
         if self._descriptor < 0:
             self._open()
         else:
-            self._others.used(self)
+            self._others.add(self)
         return self._descriptor
 
     def read(self, offset: int, size: int) -> bytes:
@@ -121,11 +121,11 @@ class LocalSource:
         return data
 
     def release(self) -> None:
-        """Give the descriptor back until the next read, and what was read."""
+        """Give back the descriptor until the next read, and the bytes that were read."""
         self._whole = None
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
-            self._others.released(self)
+            self._others.remove(self)
             os.close(descriptor)
 
     def close(self) -> None:
@@ -135,7 +135,7 @@ class LocalSource:
 
 
 class LocalSink:
-    """A new local file, written from start to end, of what is small `AT_ONCE` bytes at a time."""
+    """A new local file, written from start to end; small pieces are gathered to `AT_ONCE` bytes."""
 
     __slots__ = ("_descriptor", "_waiting", "name", "position")
 
@@ -155,16 +155,13 @@ class LocalSink:
             self._waiting += view
             return
         self._write_waiting()
-        self._write(view)
+        with raising_acid_errors("write", self.name):
+            _write_all(self._descriptor, view)
 
     def _write_waiting(self) -> None:
         waiting, self._waiting = self._waiting, bytearray()
-        self._write(memoryview(waiting))
-
-    def _write(self, view: memoryview) -> None:
         with raising_acid_errors("write", self.name):
-            while view:
-                view = view[os.write(self._descriptor, view) :]
+            _write_all(self._descriptor, memoryview(waiting))
 
     def copy(self, source: Any, offset: int, size: int) -> None:
         """Append a range of another local file, inside the kernel where it can do that."""
@@ -179,7 +176,7 @@ class LocalSink:
                 try:
                     copied = os.copy_file_range(source.descriptor, self._descriptor, count, offset)
                 except OSError:
-                    # not between these two file systems: a plain copy raises again whatever is really wrong
+                    # not between these two file systems: a plain copy raises any other error again
                     copied = os.write(self._descriptor, os.pread(source.descriptor, min(count, 1 << 22), offset))
                 if copied == 0:
                     raise CorruptError(f"Cannot copy from {source.name}: it became shorter while it was read")
@@ -188,7 +185,7 @@ class LocalSink:
                 size -= copied
 
     def close(self, *, durable: bool = True) -> None:
-        """Make the bytes durable, if that is wanted, and close."""
+        """Close the file, and with `durable` sync it before."""
         self._write_waiting()
         with raising_acid_errors("write", self.name):
             if durable:
@@ -207,8 +204,13 @@ class LocalSink:
             Path(self.name).unlink(missing_ok=True)
 
 
+def _write_all(handle: int, view: memoryview) -> None:
+    while view:
+        view = view[os.write(handle, view) :]
+
+
 class LocalDataFiles(TaskFiles):
-    """Local data files, for one task. It may be pickled: what is open stays behind."""
+    """Local data files, for one task. It may be pickled: open files stay behind."""
 
     __slots__ = ("_open",)
 
@@ -275,7 +277,7 @@ class LocalFileSystem(RenameFileSystem):
             return _entry(directory, name, os.lstat(path))
 
     def owner(self, path: str) -> str | None:
-        """Return it by the machine's table of users; None for a number without a name, as Hive knows no such user."""
+        """Return the owner's name on this machine; None for a number without a name, as Hive knows no such user."""
         with raising_acid_errors("look at", path):
             number = Path(path).stat().st_uid
         try:
@@ -284,18 +286,18 @@ class LocalFileSystem(RenameFileSystem):
             return None
 
     def list_directory(self, path: str, *, missing: type[AcidError] = CorruptError) -> tuple[Entry, ...]:
-        found = []
+        entries = []
         with (
             raising_acid_errors("list", path, missing=missing),
             _opened(path, os.O_RDONLY | os.O_DIRECTORY) as handle,  # not a link that has taken its place since
-            os.scandir(handle) as entries,
+            os.scandir(handle) as items,
         ):
-            for item in entries:
+            for item in items:
                 try:
-                    found.append(_entry(path, item.name, item.stat(follow_symlinks=False)))
+                    entries.append(_entry(path, item.name, item.stat(follow_symlinks=False)))
                 except FileNotFoundError as error:  # removed since the directory was read
                     raise ConflictError(f"Cannot list {path}: {item.name} vanished while it was listed") from error
-        return tuple(sorted(found, key=attrgetter("name")))
+        return tuple(sorted(entries, key=attrgetter("name")))
 
     def read(self, path: str, *, missing: type[AcidError] = CorruptError) -> bytes:
         with raising_acid_errors("read", path, missing=missing), _opened(path, os.O_RDONLY) as handle:
@@ -309,9 +311,7 @@ class LocalFileSystem(RenameFileSystem):
         try:
             with raising_acid_errors("write", path):
                 with _opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as handle:
-                    view = memoryview(data)
-                    while view:
-                        view = view[os.write(handle, view) :]
+                    _write_all(handle, memoryview(data))
                     if durable:
                         os.fsync(handle)
                 code = _renameat2(temporary, path)
@@ -332,10 +332,10 @@ class LocalFileSystem(RenameFileSystem):
 
     def inherit(self, path: str, like: str) -> None:
         with raising_acid_errors("change the rights of", path):
-            wanted = Path(like).stat()
+            model = Path(like).stat()
             for entry in self.list_tree(path, enter_hidden=True):
-                _inherit(f"{path}/{entry.path}", wanted, is_directory=entry.is_directory)
-            _inherit(path, wanted, is_directory=True)
+                _inherit(f"{path}/{entry.path}", model, is_directory=entry.is_directory)
+            _inherit(path, model, is_directory=True)
 
     def sync(self, path: str) -> None:
         with raising_acid_errors("write", path), _opened(path, os.O_RDONLY) as handle:
@@ -372,9 +372,9 @@ class LocalFileSystem(RenameFileSystem):
             try:
                 Path(path).rmdir()
             except OSError as error:
-                if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
-                    return False
-                raise
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
+                    raise
+                return False
             return True
 
     def remove_tree(self, root: str, relative: str) -> None:
@@ -399,9 +399,9 @@ def _renameat2(source: str, target: str) -> int:
 def _rename_without_flag(source: str, target: str) -> None:
     """Rename where the file system does not know the flag that keeps it from replacing anything.
 
-    The name of a file is reserved by creating it. That of a directory cannot be, since readers would see it empty; but
-    a plain rename fails on everything that holds something. All that it can replace is an empty directory that came
-    after the look at the target. No run makes one under the names that are published, and an empty claim is an orphan.
+    The name of a file is reserved by creating it. The name of a directory cannot be, since readers would see it empty;
+    but a plain rename fails on a directory that is not empty. It can only replace an empty directory that came after
+    the look at the target. No run makes one under the names that are published, and an empty claim is an orphan.
     """
     before = os.lstat(source)
     reserved = not stat.S_ISDIR(before.st_mode)
@@ -414,7 +414,7 @@ def _rename_without_flag(source: str, target: str) -> None:
         Path(source).rename(target)
     except OSError as error:
         if not os.path.lexists(source) and _is_same_file(target, before):
-            return  # the server had done it; the request was repeated because its first answer was lost
+            return  # the server has renamed it: its first answer was lost, and the request was repeated
         if reserved:
             _unlink_quietly(target)
         elif os.path.lexists(target):  # it was created meanwhile; for a file or a link the error is ENOTDIR
@@ -428,7 +428,7 @@ def _link(source: str, target: str) -> None:
         os.link(source, target, follow_symlinks=False)
     except FileExistsError:
         linked = os.lstat(source)
-        if linked.st_nlink < 2 or not _is_same_file(target, linked):  # else as above: what exists is our own link
+        if linked.st_nlink < 2 or not _is_same_file(target, linked):  # else as above: the target is our own link
             raise
     except OSError as error:
         if error.errno not in _NO_LINKS:
@@ -439,23 +439,23 @@ def _link(source: str, target: str) -> None:
         ) from error
 
 
-def _is_same_file(path: str, wanted: os.stat_result) -> bool:
+def _is_same_file(path: str, status: os.stat_result) -> bool:
     try:
-        return os.path.samestat(os.lstat(path), wanted)
+        return os.path.samestat(os.lstat(path), status)
     except OSError:
         return False
 
 
 def _mount(path: str) -> str:
     """Return the mount point that a path lies below and the kind of its file system, for people."""
-    found = "/", "of a kind that is not known"
+    mount, kind = "/", "of a kind that is not known"
     with suppress(OSError):
         for line in Path("/proc/self/mountinfo").read_text().splitlines():
             mounted, _, about = line.partition(" - ")
             point = re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), mounted.split()[4])
-            if len(point) >= len(found[0]) and f"{path}/".startswith(f"{point.rstrip('/')}/"):
-                found = point, about.split()[0]
-    return f"{found[0]} ({found[1]})"
+            if len(point) >= len(mount) and f"{path}/".startswith(f"{point.rstrip('/')}/"):
+                mount, kind = point, about.split()[0]
+    return f"{mount} ({kind})"
 
 
 def _entry(directory: str, name: str, status: os.stat_result) -> Entry:
@@ -476,7 +476,7 @@ def _entry(directory: str, name: str, status: os.stat_result) -> Entry:
     )
 
 
-class _opened:  # noqa: N801 - used as a function; a generator would take longer than what is done in it
+class _opened:  # noqa: N801 - used as a function; a generator would take longer than the work in its block
     """Handle of a file or directory, by a path whose last component is no symbolic link."""
 
     __slots__ = ("_flags", "_handle", "_path")
@@ -496,7 +496,7 @@ def _unlink_quietly(path: str) -> None:
     try:
         Path(path).unlink(missing_ok=True)
     except OSError:
-        return  # what is left is hidden, and the first error is the one to report
+        return  # the file is hidden, and the first error is the one to report
 
 
 @contextmanager
@@ -507,7 +507,7 @@ def _descended(root: str, parts: tuple[str, ...]) -> Iterator[int]:
         for part in parts:
             try:
                 following = os.open(part, _DIRECTORY, dir_fd=handle)
-            except NotADirectoryError as error:  # what Linux answers for a symbolic link to a directory
+            except NotADirectoryError as error:  # Linux's answer for a symbolic link to a directory, too
                 raise RefusedError(
                     f"Cannot touch {'/'.join((root, *parts))}: {part} is a symbolic link or not a directory"
                 ) from error
@@ -519,12 +519,12 @@ def _descended(root: str, parts: tuple[str, ...]) -> Iterator[int]:
 
 
 def _remove_directory(name: str, parent: int) -> None:
-    """Remove as shutil.rmtree does, without following any link: but that looks at each directory four times."""
+    """Remove without following any link, as shutil.rmtree does, which looks at each directory four times."""
     handle = os.open(name, _DIRECTORY, dir_fd=parent)
     try:
         with os.scandir(handle) as entries:
-            found = [(item.name, item.is_dir(follow_symlinks=False)) for item in entries]
-        for inner, is_directory in found:
+            children = [(item.name, item.is_dir(follow_symlinks=False)) for item in entries]
+        for inner, is_directory in children:
             if is_directory:
                 _remove_directory(inner, handle)
             else:
@@ -534,13 +534,13 @@ def _remove_directory(name: str, parent: int) -> None:
     os.rmdir(name, dir_fd=parent)
 
 
-def _inherit(path: str, wanted: os.stat_result, *, is_directory: bool) -> None:
-    mode = stat.S_IMODE(wanted.st_mode) & (0o7777 if is_directory else 0o666)
+def _inherit(path: str, model: os.stat_result, *, is_directory: bool) -> None:
+    mode = stat.S_IMODE(model.st_mode) & (0o7777 if is_directory else 0o666)
     with _opened(path, os.O_RDONLY) as handle:
-        found = os.fstat(handle)
-        if (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (wanted.st_uid, wanted.st_gid, mode):
+        status = os.fstat(handle)
+        if (status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)) == (model.st_uid, model.st_gid, mode):
             return
-        for owner, group in ((wanted.st_uid, wanted.st_gid), (-1, wanted.st_gid)):
+        for owner, group in ((model.st_uid, model.st_gid), (-1, model.st_gid)):
             with suppress(PermissionError):  # only root gives files away, others may set a group of their own
                 os.fchown(handle, owner, group)
                 break

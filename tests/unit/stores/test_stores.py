@@ -122,7 +122,7 @@ def test_a_mount_table_for_hdfs_itself() -> None:
 
 
 def test_the_name_of_a_mount_table_is_the_location_of_nothing() -> None:
-    with pytest.raises(RefusedError, match="the name of a mount table, not of what lies behind"):
+    with pytest.raises(RefusedError, match="it is a name in a mount table, not the location behind it"):
         Stores(configuration=TABLE).fs(parse_location("viewfs://c/w/t"))
 
 

@@ -146,7 +146,7 @@ def test_two_generations_are_damage(tmp_path: Path, other: str) -> None:
     path = lay_claim(tmp_path, age=STALE)
     (path / other).mkdir()
     for work in (lambda: taken(tmp_path, "t"), lambda: read_claim(FS, str(tmp_path))):
-        with pytest.raises(RefusedError, match=rf"it holds .*{other}.*Remove it if nobody works there"):
+        with pytest.raises(RefusedError, match=rf"it holds .*{other}.*Remove it if no run works there"):
             work()
     assert names(path) == sorted([other, "7.theirs", "theirs.json"])
     assert names(tmp_path) == [CLAIM]
