@@ -2,7 +2,7 @@
 
 A location is a table only if it, or a partition below it, holds an ACID directory: original files alone do not prove
 that a table is transactional. A `k=v` directory is a partition level only if its parent holds no files and no ACID
-directories. What is skipped is returned with the reason.
+directories. Skipped directories are returned with the reason.
 """
 
 import re
@@ -30,7 +30,7 @@ _NOTHING = "neither it nor a partition below it holds a base_, delta_ or delete_
 class TableLocation:
     """A table proven to be ACID; names are lower case, as Hive's identity is.
 
-    partitions  names and locations in path order; of a table without partitions one without a name
+    partitions  names and locations in path order; without a name for a table without partitions
     """
 
     ref: TableRef
@@ -39,12 +39,12 @@ class TableLocation:
 
 
 Skipped = dict[Location, str]
-"""Directories that are not taken, and why."""
+"""Directories that hold no table of Hive's or cannot be read, with the reasons."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Content:
-    """The entries of one directory that readers see, by kind."""
+    """The entries of a directory that readers see, by kind."""
 
     has_acid: bool
     has_files: bool
@@ -91,22 +91,22 @@ def discover_location(fs: FileSystem, location: Location, *, may_be_empty: bool 
 
     A location with ACID directories is one place to compact: a partition if its path ends in `k=v` directories (whose
     parent holds neither files nor ACID directories), else a table without partitions. Otherwise the `k=v` directories
-    below are its partitions. The table is called by the last component of the path before the partition, its database
-    by the one before, if that ends in `.db`, else `default`. Raises `RefusedError` when it is no ACID table, and
-    `MissingError` when nothing is there. With `may_be_empty` it and its partitions may hold nothing: the caller knows
-    that it is a table, and everything in it may have been cleaned.
+    below are its partitions. The last component of the path before the partition is the table's name; the component
+    before is its database, if it ends in `.db`, else that is `default`. Raises `RefusedError` when it is no ACID table,
+    and `MissingError` when it is missing or empty. With `may_be_empty` it and its partitions may be empty: the caller
+    knows that it is a table, and a cleaner may have removed all its files.
     """
     content = _content(fs, location, missing=RefusedError if fs.exists(str(location)) else MissingError)
     if not content.has_acid and not (may_be_empty and content.is_empty):
         if content.levels:
-            found: TableLocation | str = _partitioned(fs, location, content, {}, may_be_empty=may_be_empty)
+            table_or_reason: TableLocation | str = _partitioned(fs, location, content, {}, may_be_empty=may_be_empty)
         elif content.has_files or content.others or content.links:
-            found = _NOT_PROVEN if content.has_files else _tables_below(fs, location, content) or _NOTHING
+            table_or_reason = _NOT_PROVEN if content.has_files else _tables_below(fs, location, content) or _NOTHING
         else:
             raise MissingError(f"Cannot compact {location}: it is empty")
-        if isinstance(found, TableLocation):
-            return found
-        raise RefusedError(f"Cannot compact {location}: {found}")
+        if isinstance(table_or_reason, TableLocation):
+            return table_or_reason
+        raise RefusedError(f"Cannot compact {location}: {table_or_reason}")
     values: list[str] = []
     table = location
     while not table.parent.is_root and is_partition_directory(table.name):
@@ -122,7 +122,7 @@ def discover_location(fs: FileSystem, location: Location, *, may_be_empty: bool 
 
 
 def _tables_below(fs: FileSystem, location: Location, content: _Content) -> str | None:
-    """Return what a directory is that holds tables, or databases, and what to do then; None for any other."""
+    """Return that a directory holds tables, or databases, and what to name instead; None for any other directory."""
     databases = [name for name in content.others if name.lower().endswith(_DATABASE_SUFFIX)]
     if databases:
         return f"it is a directory of databases, such as {databases[0]}; name a table, or use --warehouse and --table"
@@ -137,21 +137,21 @@ def _tables_below(fs: FileSystem, location: Location, content: _Content) -> str 
 
 
 def _take(fs: FileSystem, path: Location, tables: list[TableLocation], skipped: Skipped) -> None:
-    """Add the table at a path to the tables, or the path to what is skipped."""
+    """Add the table at a path to the tables, or the path to the skipped directories."""
     try:
         content = _content(fs, path)
         if content.has_acid:
             tables.append(TableLocation(ref=_named(path), location=path, partitions=((None, path),)))
             return
-        table: TableLocation | str = _NOT_PROVEN if content.has_files else _NOTHING
+        table_or_reason: TableLocation | str = _NOT_PROVEN if content.has_files else _NOTHING
         if content.levels:
-            table = _partitioned(fs, path, content, skipped)
+            table_or_reason = _partitioned(fs, path, content, skipped)
     except AcidError as error:
-        table = str(error)
-    if isinstance(table, TableLocation):
-        tables.append(table)
+        table_or_reason = str(error)
+    if isinstance(table_or_reason, TableLocation):
+        tables.append(table_or_reason)
     else:
-        skipped[path] = table
+        skipped[path] = table_or_reason
 
 
 def _partitioned(
@@ -162,7 +162,7 @@ def _partitioned(
     *,
     may_be_empty: bool = False,
 ) -> TableLocation | str:
-    """Return a partitioned table, or why it is none."""
+    """Return a partitioned table, or why the directory is none."""
     leaves: list[tuple[tuple[str, ...], _Content | AcidError]] = []
 
     def look(below: Location) -> _Content | AcidError:
@@ -223,11 +223,11 @@ def _walk_levels(
         return
     for name in content.others:
         skipped[here.child(name)] = "it lies beside partitions and is none itself"
-    for name, found in zip(content.levels, look([here.child(name) for name in content.levels]), strict=True):
-        if isinstance(found, AcidError):
-            leaves.append(((*values, name), found))
+    for name, below in zip(content.levels, look([here.child(name) for name in content.levels]), strict=True):
+        if isinstance(below, AcidError):
+            leaves.append(((*values, name), below))
         else:
-            _walk_levels(look, root, (*values, name), found, leaves, skipped)
+            _walk_levels(look, root, (*values, name), below, leaves, skipped)
 
 
 def _content(fs: FileSystem, path: Location, *, missing: type[AcidError] = RefusedError) -> _Content:

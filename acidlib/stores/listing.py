@@ -1,8 +1,8 @@
-"""One listing of a location as a value, with what its few small marker files say, and a table's identity file.
+"""One listing of a location as a value, with the contents of its few small marker files, and a table's identity file.
 
-That is a file which shows whether a place is still the same table, and not one of that name that was created since.
-Without a metastore nothing else shows that a request was made for the table before: its list of committed write ids,
-and what it knows to be published, would be applied to rows that it was not made for.
+The identity file shows whether a place is still the same table, and not another of that name that was created since.
+Without a metastore nothing else shows that a request was made for the earlier table: its list of committed write ids,
+and its published directories, would be applied to rows that it was not made for.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def list_location(
     # with its staging gone no run finishes it, and people have to know
     leave_out = without_unfinished and any(entry.path.startswith(STAGING_PREFIX) for entry in entries)
     formats = _base_formats(fs, location, entries, may_be_unfinished=leave_out)
-    entries = tuple(one for one in entries if formats.get(one.path.partition("/")[0]) != UNFINISHED_FORMAT)
+    entries = tuple(entry for entry in entries if formats.get(entry.path.partition("/")[0]) != UNFINISHED_FORMAT)
     return Listing(
         location=location,
         modified=modified,
@@ -84,19 +84,19 @@ def _listed(fs: FileSystem, location: Location, missing: type[AcidError]) -> tup
 def _base_formats(
     fs: FileSystem, location: Location, entries: tuple[TreeEntry, ...], *, may_be_unfinished: bool
 ) -> dict[str, str]:
-    """Return what the `_metadata_acid` of each base says that has one."""
+    """Return the `dataFormat` of each base with a `_metadata_acid`."""
     files = {entry.path for entry in entries if not entry.is_directory}
-    found = {}
+    formats = {}
     for entry in entries:
         if not entry.is_directory or "/" in entry.path or not entry.path.startswith(BASE_PREFIX):
             continue
         path = f"{location}/{entry.path}/{METADATA_ACID_FILE}"
         if f"{entry.path}/{METADATA_ACID_FILE}" in files:
-            found[entry.path] = _data_format(fs, path, may_be_unfinished=may_be_unfinished)
-        # hidden links are not listed; one that is left out here would make a compacted base an overwrite
+            formats[entry.path] = _data_format(fs, path, may_be_unfinished=may_be_unfinished)
+        # hidden links are not listed; a link overlooked here would make a compacted base an overwrite
         elif fs.exists(path) and fs.entry(path, missing=ConflictError).is_symlink:
             raise RefusedError(f"Cannot list {location}: {path} is a symbolic link; put the file there")
-    return found
+    return formats
 
 
 def _data_format(fs: FileSystem, path: str, *, may_be_unfinished: bool) -> str:
@@ -116,8 +116,8 @@ def _data_format(fs: FileSystem, path: str, *, may_be_unfinished: bool) -> str:
     if value == UNFINISHED_FORMAT:
         raise CorruptError(
             f"Cannot read {path}: the base is still being published, and readers fail at it until a run on "
-            "this place finishes it. If no staging directory (_tmp_...) is left there, none can: while all that the "
-            "base was made of is still there, remove the base"
+            "this place finishes it. If no staging directory (_tmp_...) is left there, none can: while all its "
+            "inputs are still there, remove the base"
         )
     if not isinstance(value, str) or value.lower() not in _FORMATS:
         raise CorruptError(f"Cannot read {path}: its dataFormat is {value!r}, which is not known")
@@ -147,8 +147,7 @@ def flush_length(fs: FileSystem, path: str, physical_length: int) -> int:
 
 
 def identity_file_of(listing: Listing, high_water_mark: int, generation: Generation) -> str:
-    """Return the newest data file up to the mark, as text; empty where there is none. No writer changes it any more."""
-
+    """Return the newest data file up to the mark, as text; empty without one. No writer changes it any more."""
     files = []
     for file in listing.files:
         if has_hidden_part(file.path) or file.name.endswith(SIDE_FILE_SUFFIX):

@@ -1,8 +1,8 @@
-"""Removing what a plan names, below one location, and finding what dead runs, ours and Hive's, left besides.
+"""Removing the paths of a plan below one location, and finding files that dead runs, ours and Hive's, have left.
 
-Nothing here ever follows a symbolic link. Litter is what a run of this engine must have left; every cleaning removes
-it. Orphans are looked for on request: they are staging directories of any compactor, and results whose transaction was
-aborted.
+Nothing here ever follows a symbolic link. Litter was left by a dead run of this engine for certain; every cleaning
+removes it. Orphans are looked for on request: they are staging directories of any compactor, and results whose
+transaction was aborted.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from acidlib.stores.renaming.claims import read_claim
 from acidlib.stores.store import CLAIM, OUT_OF_SIGHT, PUBLISH_RECORD, STAGING_MARKER, STAGING_PREFIX, TRASH, UNDONE
 
 LITTER_SECONDS = 86_400.0
-"""How long nothing must have been modified in what is called litter."""
+"""The time for which nothing must have been modified in litter."""
 
 HIVE_STAGING_PREFIX = ".hive-staging"
-"""What Hive's queries write to before their results have a name (`hive.exec.stagingdir`)."""
+"""Begins the names of directories that Hive's queries write to before they publish (`hive.exec.stagingdir`)."""
 
 _UNFINISHED_TRASH = re.compile(re.escape(TRASH) + r"\.[0-9a-f]{32}\.tmp")
-_NAMED_SO = (OUT_OF_SIGHT, UNDONE, f"{CLAIM}.", STAGING_PREFIX, f"{TRASH}.")
+_LITTER_PREFIXES = (OUT_OF_SIGHT, UNDONE, f"{CLAIM}.", STAGING_PREFIX, f"{TRASH}.")
 _FOREIGN = ("staging of a compaction", "staging of a query")
 TAKEN_BACK = "the result of a compaction that was undone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removed:
-    """One file or directory that is gone from its place: how many files and bytes it held.
+    """A file or directory that is gone from its place, with the number of its files and their bytes.
 
-    moved_to  where it lies now; None when it was deleted
+    moved_to  its path now; None when it was deleted
     """
 
     path: str
@@ -50,7 +50,7 @@ class Removed:
 class RemovalReport:
     """The outcome for every path of the plan but those that were missing already.
 
-    failed  the paths that could not be removed, or not wholly, and why
+    failed  paths that could not be removed, or not wholly, with the reasons
     """
 
     removed: tuple[Removed, ...]
@@ -69,12 +69,14 @@ def remove_paths(
 ) -> RemovalReport:
     """Remove files and directories, each given by its path relative to `location`.
 
-    `remove` is called for each, to delete it, or to move it to the trash and say where it is then. A path that fails
-    does not stop the others. A path that leads out of the location, or through a symbolic link, is refused and
-    reported; nothing it leads to is touched. With `known` (the files of the listing that the plan was made from) so is
-    one that holds a file which readers see and which is not among them: another writer is at work there. `before_each`
-    raises ConflictError when another run works there now: then nothing more is removed. `after_each` may pause, so that
-    a file system is not flooded.
+    remove       deletes a path, or moves it to the trash and returns its path from then on
+    known        the files of the listing that the plan was made from
+    before_each  raises ConflictError when another run works there now: then nothing more is removed
+    after_each   may pause, so that a file system is not flooded
+
+    A path that fails does not stop the others. A path that leads out of the location, or through a symbolic link, is
+    refused and reported; its target is not touched. So is a path with a file that readers see and that is not `known`:
+    another writer is at work there.
     """
     removed: list[Removed] = []
     failed: dict[str, str] = {}
@@ -99,9 +101,10 @@ def remove_paths(
 
 
 def measure(fs: FileSystem, location: Location, relative: str, known: Collection[ListedFile] | None) -> Removed | None:
-    """Return what removing a path would remove; None when it is missing. Raises what forbids it, see `remove_paths`.
+    """Return the files and bytes that removing a path would remove; None when it is missing.
 
-    That is RefusedError for a path that is, holds or passes through a symbolic link, ConflictError for an unknown file.
+    Raises RefusedError for a path that is, holds or passes through a symbolic link, ConflictError for an unknown file;
+    see `remove_paths`.
     """
     path = str(location)
     for part in safe_parts(str(location), relative):
@@ -129,7 +132,7 @@ def measure(fs: FileSystem, location: Location, relative: str, known: Collection
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Litter:
-    """Something in a place that no reader will ever need; `idle_seconds` since anything in it was modified."""
+    """A file or directory that no reader will ever need; nothing in it was modified for `idle_seconds`."""
 
     name: str
     bytes: int
@@ -138,19 +141,19 @@ class Litter:
 
 
 def may_be_litter(name: str) -> bool:
-    """Tell whether `find_litter` looks at what has this name in a place; the claim's own name apart."""
-    return name.startswith(_NAMED_SO)
+    """Tell whether `find_litter` looks at a file or directory of this name; the claim's own name apart."""
+    return name.startswith(_LITTER_PREFIXES)
 
 
 def find_litter(fs: FileSystem, location: Location, *, now: float) -> tuple[Litter, ...]:
     """Return staging directories and unfinished claims of dead runs in a place that may be removed, and undone results.
 
-    Only what carries our marker or the name of a claim, or is empty, and in which nothing was modified for
-    `LITTER_SECONDS` (a result that was undone: since then); and what a cleaner took out of sight, at once. Never one
-    with the record of a publication that is to be finished. The caller has made sure that no other run holds a live
+    They carry our marker or the name of a claim, or are empty, and were not modified for `LITTER_SECONDS` (a result
+    that was undone: since then). Directories that a cleaner has hidden are litter at once. A staging directory with the
+    record of a publication, which is to be finished, is none. The caller has made sure that no other run holds a live
     claim on the place.
     """
-    found = []
+    litter = []
     for entry in fs.list_directory(str(location), missing=ConflictError):
         is_claim = entry.name == CLAIM and entry.is_directory
         if entry.is_symlink or not (is_claim or may_be_litter(entry.name)):
@@ -164,17 +167,17 @@ def find_litter(fs: FileSystem, location: Location, *, now: float) -> tuple[Litt
         if contents is None or not (is_hidden or is_claim or _is_litter(entry.name, contents[0])):
             continue
         reason = TAKEN_BACK if entry.name.startswith(UNDONE) else "left by a dead run"
-        litter = Litter(name=entry.name, bytes=contents[1], idle_seconds=now - contents[2], reason=reason)
-        if is_hidden or litter.idle_seconds > LITTER_SECONDS:
-            found.append(litter)
-    return tuple(found)
+        idle_seconds = now - contents[2]
+        if is_hidden or idle_seconds > LITTER_SECONDS:
+            litter.append(Litter(name=entry.name, bytes=contents[1], idle_seconds=idle_seconds, reason=reason))
+    return tuple(litter)
 
 
 def _is_litter(name: str, contents: set[str]) -> bool:
     if name.startswith(STAGING_PREFIX):
         # a run that died before its marker was whole leaves at most the marker's first half
         return STAGING_MARKER in contents or all(path.startswith(f"{STAGING_MARKER}.") for path in contents)
-    if name.startswith(f"{TRASH}."):  # of making the trash where that takes a rename: nothing was ever moved into it
+    if name.startswith(f"{TRASH}."):  # left by making the trash where that takes a rename; it was never used
         return _UNFINISHED_TRASH.fullmatch(name) is not None and not contents
     return True
 
@@ -182,16 +185,16 @@ def _is_litter(name: str, contents: set[str]) -> bool:
 def find_orphans(
     fs: FileSystem, location: Location, *, now: float, idle_seconds: float, txns: ValidTxnList
 ) -> tuple[Litter, ...]:
-    """Return the orphans in a place in which nothing was modified for `idle_seconds`; in the order of names.
+    """Return the orphans in a place in which nothing was modified for `idle_seconds`, in the order of names.
 
-    Staging is recognised by its name: `_tmp_…` is what compactors write to, Hive's and this one, `.hive-staging…` what
-    Hive's queries do. A result is an orphan when the transaction of its `_vT` is known to be aborted, or when it was
+    Staging is recognised by its name: compactors, Hive's and this one, write to `_tmp_…`, Hive's queries to
+    `.hive-staging…`. A result is an orphan when the transaction of its `_vT` is known to be aborted, or when it was
     undone. Staging with the record of a publication, which the next run finishes, is none. The caller has made sure
     that no other run holds a live claim on the place. Raises ConflictError when the place is gone.
     """
-    found = []
+    orphans = []
     for entry in fs.list_directory(str(location), missing=ConflictError):
-        reason = None if entry.is_symlink or not entry.is_directory else _why_orphan(entry.name, txns)
+        reason = None if entry.is_symlink or not entry.is_directory else _orphan_reason(entry.name, txns)
         contents = None if reason is None else _contents(fs, location, entry)
         if reason is None or contents is None:
             continue
@@ -200,11 +203,11 @@ def find_orphans(
         # only Hive knows whether its query or compactor still lives: its staging is left for a day at least
         patience = max(idle_seconds, LITTER_SECONDS) if reason in _FOREIGN else idle_seconds
         if now - contents[2] > patience:
-            found.append(Litter(name=entry.name, bytes=contents[1], idle_seconds=now - contents[2], reason=reason))
-    return tuple(found)
+            orphans.append(Litter(name=entry.name, bytes=contents[1], idle_seconds=now - contents[2], reason=reason))
+    return tuple(orphans)
 
 
-def _why_orphan(name: str, txns: ValidTxnList) -> str | None:
+def _orphan_reason(name: str, txns: ValidTxnList) -> str | None:
     if name.startswith(STAGING_PREFIX):
         return _FOREIGN[0]
     if name.startswith(HIVE_STAGING_PREFIX):
@@ -218,7 +221,7 @@ def _why_orphan(name: str, txns: ValidTxnList) -> str | None:
 
 
 def _contents(fs: FileSystem, location: Location, entry: Entry) -> tuple[set[str], int, float] | None:
-    """Return the paths below a directory that may not be needed any more, their bytes, and when it was modified last.
+    """Return the paths below a directory, their bytes, and the time of its last change in seconds since the epoch.
 
     None when it must not be touched: another run is at work in it, it cannot be read, or it holds the record of a
     publication, which the next run finishes.
@@ -228,6 +231,6 @@ def _contents(fs: FileSystem, location: Location, entry: Entry) -> tuple[set[str
     except AcidError:
         return None
     names = {item.path for item in tree}
-    if PUBLISH_RECORD in names and not entry.name.startswith(UNDONE):  # no run finishes that one
+    if PUBLISH_RECORD in names and not entry.name.startswith(UNDONE):  # an undone result keeps its record
         return None
     return names, sum(item.length for item in tree), max([entry.modified, *(item.modified for item in tree)])
