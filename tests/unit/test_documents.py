@@ -153,10 +153,10 @@ def test_links_lead_somewhere(document: Path) -> None:
 
 
 def test_the_site_is_built_without_a_dead_link_or_a_visit_elsewhere(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+    assert ran.returncode == 0, ran.stderr
     page = (tmp_path / "index.html").read_text()
     assert re.findall(r'<(?:link|script|img)[^>]* (?:href|src)="?(?:https?:)?//[^ >]*', page) == []
 
