@@ -15,7 +15,7 @@ _HEADER = 3
 _MOST_IN_CHUNK = (1 << 23) - 1
 _DEFLATE_LEVEL = 1
 _ZSTD_LEVEL = 3
-# How much larger than its input a stream is taken to be before it has shown more.
+# The ratio of a stream to its compressed bytes that is assumed until it proves larger.
 _USUAL_RATIO = 4
 _DAMAGE: tuple[type[Exception], ...] = (
     ValueError,
@@ -25,8 +25,8 @@ _DAMAGE: tuple[type[Exception], ...] = (
 )
 
 
-def decompress(buf: bytes | bytearray | memoryview | Bytes, codec: Compression, block_size: int, *, what: str) -> Bytes:
-    """Return all bytes of a stream. `what` names the stream in errors (file, stripe, column, kind).
+def decompress(buf: bytes | bytearray | memoryview | Bytes, codec: Compression, block_size: int, *, name: str) -> Bytes:
+    """Return all bytes of a stream, which errors call by its `name`.
 
     Memory is bounded by block_size for each chunk. Raises CorruptError if a chunk is cut, damaged, or larger than
     block_size (in bytes, before compression), RefusedError for a codec that is not supported.
@@ -34,9 +34,9 @@ def decompress(buf: bytes | bytearray | memoryview | Bytes, codec: Compression, 
     if codec == Compression.NONE:
         return np.frombuffer(buf, dtype=np.uint8)
     if codec not in _INFLATE:
-        raise RefusedError(f"Cannot read {what}: compression {Compression(codec).name} is not supported")
+        raise RefusedError(f"Cannot read {name}: compression {Compression(codec).name} is not supported")
     view = np.frombuffer(buf, dtype=np.uint8).data
-    chunks = _chunks(view, what)
+    chunks = _chunks(view, name)
     out = np.empty(min(len(chunks) * block_size, _USUAL_RATIO * len(view) + block_size), dtype=np.uint8)
     done = 0
     for start, end, original in chunks:
@@ -51,24 +51,24 @@ def decompress(buf: bytes | bytearray | memoryview | Bytes, codec: Compression, 
                 size = int(_INFLATE[codec](view[start:end], out[done : done + block_size]))
         except _DAMAGE as problem:
             raise CorruptError(
-                f"Cannot read {what}: its chunk at byte {start - _HEADER} is damaged ({problem})"
+                f"Cannot read {name}: its chunk at byte {start - _HEADER} is damaged ({problem})"
             ) from problem
         done += size
-    # what is kept of a small stream is not to keep the room for a whole block
+    # a small stream must not hold memory for a whole block
     return out[:done] if _USUAL_RATIO * done > len(out) else out[:done].copy()
 
 
-def _chunks(view: memoryview, what: str) -> list[tuple[int, int, bool]]:
-    """Return start and end of each chunk's contents, and whether it is stored as it is."""
+def _chunks(view: memoryview, name: str) -> list[tuple[int, int, bool]]:
+    """Return start and end of the contents of each chunk, and whether they are stored uncompressed."""
     chunks = []
     pos = 0
     while pos < len(view):
         if len(view) - pos < _HEADER:
-            raise CorruptError(f"Cannot read {what}: it ends within the chunk header at byte {pos}")
+            raise CorruptError(f"Cannot read {name}: it ends within the chunk header at byte {pos}")
         header = int.from_bytes(view[pos : pos + _HEADER], "little")
         end = pos + _HEADER + (header >> 1)
         if end > len(view):
-            raise CorruptError(f"Cannot read {what}: it ends within the chunk at byte {pos}")
+            raise CorruptError(f"Cannot read {name}: it ends within the chunk at byte {pos}")
         chunks.append((pos + _HEADER, end, bool(header & 1)))
         pos = end
     return chunks
@@ -108,9 +108,9 @@ _DEFLATE: dict[Compression, Callable[[memoryview], Any]] = {
 
 
 def compress(data: Bytes | bytes, codec: Compression, block_size: int) -> tuple[bytes | memoryview, Longs | None]:
-    """Return a stream as it lies in a file, and where the headers of its chunks are; None without a codec.
+    """Return a stream as it lies in a file, and the offsets of its chunk headers; None for these without a codec.
 
-    Chunks are of block_size bytes each but the last; one that would not shrink is stored as it is.
+    Chunks hold block_size bytes each but the last; a chunk that would not shrink is stored uncompressed.
     Raises RefusedError for a codec that is not supported, ValueError for a block size that a chunk header cannot hold.
     """
     view = np.frombuffer(data, dtype=np.uint8).data
@@ -132,12 +132,13 @@ def compress(data: Bytes | bytes, codec: Compression, block_size: int) -> tuple[
 
 
 def positions_in(chunks: Longs | None, length: int, block_size: int, offsets: Longs) -> tuple[Longs, ...]:
-    """Return the numbers a row index records for bytes of a stream of `length` bytes before it was compressed.
+    """Return the numbers that a row index records for offsets in a stream of `length` bytes before compression.
 
-    One array for each number. With a codec: the offset of the chunk's header, by `compress`, and the offset within the
-    chunk before compression. Without: the offset alone. A position at the end of the stream is moved before it: a row
-    group there reads nothing, but readers seek to it. Java's has only the bytes of the row groups it selected, and
-    fails to seek to the end of a stream (InStream.seek); Trino's refuses a chunk that begins there.
+    There is one array for each number. With a codec these are the offset of the chunk's header, by `compress`, and the
+    offset within the chunk before compression; without a codec the offset alone. A position at the end of the stream is
+    moved before it: a row group there reads nothing, but readers seek to it. Java's reader has only the bytes of the
+    row groups that it selected, and fails to seek to the end of a stream (InStream.seek); Trino's refuses a chunk that
+    begins there.
     """
     if chunks is None:
         return (np.minimum(offsets, max(length - 1, 0)),)

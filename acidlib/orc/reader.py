@@ -1,4 +1,4 @@
-"""Reading an ORC file: its tail, its stripes and their columns. Encodings are undone, and no value is interpreted.
+"""Reading an ORC file: its tail, its stripes and their columns. Encodings are undone, values are not interpreted.
 
 Source: ORC specification, "File Tail", "Stripes", "Column Encodings".
 """
@@ -35,7 +35,7 @@ from acidlib.orc.schema import TypeNode, parse_types
 JAVA_WRITER = 0
 CPP_WRITER = 1
 ORC_135 = 6
-"""First Java writer version whose timestamp statistics are in UTC."""
+"""First Java writer version with timestamp statistics in UTC."""
 ORC_517 = 7
 """The newest Java writer version that Hive 3.1 (ORC 1.5) knows."""
 ORC_14 = 9
@@ -57,7 +57,7 @@ _VALUE_TYPES: dict[Kind, np.dtype[Any]] = {
     Kind.FLOAT: np.dtype("<u4"),
     Kind.DOUBLE: np.dtype("<u8"),
 }
-"""Of `Column.values`; int64 where it is not given."""
+"""Of `Column.values`; int64 for other kinds."""
 
 _GMT = frozenset({"GMT", "UTC", "Etc/UTC", "Etc/GMT", "Z", "Zulu", "Universal", "UCT", "Greenwich"})
 
@@ -118,7 +118,7 @@ def read_tail(source: SourceFile) -> Tail:
         raise CorruptError(f"Cannot read {where}: {source.length} bytes are too few for an ORC file")
     end = source.read(source.length - size, size)
     postscript = _postscript(end, where)
-    version = tuple(postscript.version) or (0, 11)  # so the specification reads a file without one
+    version = tuple(postscript.version) or (0, 11)  # the specification's default
     if version not in ((0, 11), (0, 12)):
         text = ".".join(map(str, version))
         raise RefusedError(f"Cannot read {where}: file version {text} is newer than 0.12")
@@ -148,12 +148,14 @@ def read_tail(source: SourceFile) -> Tail:
     root = parse_types(footer.types, where=where)
     columns = root.columns
     stripes = _stripes(footer, source.length - tail_size, where)
-    if not all(isinstance(item.name, str) for item in footer.metadata):  # what is no UTF-8 comes as bytes
+    if not all(isinstance(item.name, str) for item in footer.metadata):  # protobuf gives bytes that are not UTF-8
         raise CorruptError(f"Cannot read {where}: a name in its metadata is not UTF-8")
-    found = metadata.stripe_stats
-    if found and len(found) != len(stripes):
-        raise CorruptError(f"Cannot read {where}: it has {len(stripes)} stripes and statistics of {len(found)} stripes")
-    for statistics in (footer.statistics, *(stripe.col_stats for stripe in found)):
+    by_stripe = metadata.stripe_stats
+    if by_stripe and len(by_stripe) != len(stripes):
+        raise CorruptError(
+            f"Cannot read {where}: it has {len(stripes)} stripes and statistics of {len(by_stripe)} stripes"
+        )
+    for statistics in (footer.statistics, *(stripe.col_stats for stripe in by_stripe)):
         if len(statistics) not in (0, columns):
             raise CorruptError(
                 f"Cannot read {where}: it has statistics of {len(statistics)} columns and {columns} columns"
@@ -174,12 +176,12 @@ def read_tail(source: SourceFile) -> Tail:
         calendar=int(footer.calendar),
         user_metadata={item.name: bytes(item.value) for item in footer.metadata},
         file_statistics=tuple(footer.statistics),
-        stripe_statistics=tuple(tuple(stripe.col_stats) for stripe in found),
+        stripe_statistics=tuple(tuple(stripe.col_stats) for stripe in by_stripe),
     )
 
 
 def _postscript(end: bytes, where: str) -> Any:
-    """Parse the postscript at the end of a file; its codec has to be known."""
+    """Parse the postscript at the end of a file. Raises RefusedError for an unknown codec."""
     length = end[-1]
     if not 0 < length < len(end):
         raise CorruptError(f"Cannot read {where}: its last byte is no postscript length")
@@ -194,13 +196,13 @@ def _postscript(end: bytes, where: str) -> Any:
     return postscript
 
 
-def parse_message(message: Any, data: bytes, codec: Compression, block: int, what: str) -> Any:
-    """Decompress and parse one protobuf message of the file; CorruptError names `what`."""
-    plain = decompress(data, codec, block, what=what)
+def parse_message(message: Any, data: bytes, codec: Compression, block: int, name: str) -> Any:
+    """Decompress and parse a protobuf message of the file. Raises CorruptError that calls it by the `name`."""
+    plain = decompress(data, codec, block, name=name)
     try:
         return message.FromString(bytes(plain))
     except DecodeError:
-        raise CorruptError(f"Cannot read {what}: it is not a valid message") from None
+        raise CorruptError(f"Cannot read {name}: it is not a valid message") from None
 
 
 def _stripes(footer: Any, limit: int, where: str) -> tuple[Stripe, ...]:
@@ -233,7 +235,7 @@ def _stripes(footer: Any, limit: int, where: str) -> tuple[Stripe, ...]:
 
 
 class StripeReader:
-    """One stripe of one file, open for reading columns. What its footer says is checked when it is opened.
+    """One stripe of one file, open for reading columns. Its footer is checked when it is opened.
 
     Raises CorruptError and RefusedError that name the file, the stripe and the column.
     """
@@ -246,11 +248,12 @@ class StripeReader:
         self.where = f"stripe {number} of {tail.name}"
         self._footer = self._read_footer()
         self.writer_timezone: str = self._footer.writer_timezone
-        # one name for all spellings of UTC; a missing one means the reader's
+        # a single name for all spellings of UTC; no name means the reader's zone
         self.timezone = "UTC" if self.writer_timezone in _GMT else self.writer_timezone
         self._streams = self._place_streams()
 
     def _read_footer(self) -> Any:
+        """Return the StripeFooter message. Raises RefusedError for encryption and unknown column encodings."""
         stripe = self.stripe
         offset = stripe.offset + stripe.index_length + stripe.data_length
         data = self.source.read(offset, stripe.footer_length)
@@ -274,7 +277,7 @@ class StripeReader:
         return footer
 
     def _place_streams(self) -> list[dict[StreamKind, tuple[int, int]]]:
-        """Return for each column offset and length of its streams, in the order in which they lie there."""
+        """Return offset and length of the streams of each column, in the order in which they lie in the file."""
         places: list[dict[StreamKind, tuple[int, int]]] = [{} for _ in range(self.tail.columns)]
         offset = self.stripe.offset
         end = offset + self.stripe.index_length + self.stripe.data_length
@@ -284,7 +287,7 @@ class StripeReader:
                     f"Cannot read column {stream.column} in {self.where}: stream kind {stream.kind} is not known"
                 )
             outside = stream.column >= self.tail.columns or offset + stream.length > end
-            # without a kind ORC C++ passes over it, and others take it for a PRESENT stream
+            # a stream without a kind is skipped by ORC C++, and other readers take it for a PRESENT stream
             if outside or stream.kind in places[stream.column] or not stream.HasField("kind"):
                 raise CorruptError(
                     f"Cannot read column {stream.column} in {self.where}: its stream directory is damaged"
@@ -297,8 +300,8 @@ class StripeReader:
 
     def streams(self, column: int, *, index: bool) -> list[tuple[StreamKind, int, int]]:
         """Return kind, offset and length of a column's streams, of its index or its data, in their order."""
-        found = self._streams[column].items()
-        return [(kind, offset, length) for kind, (offset, length) in found if (kind in INDEX_STREAMS) is index]
+        streams = self._streams[column].items()
+        return [(kind, offset, length) for kind, (offset, length) in streams if (kind in INDEX_STREAMS) is index]
 
     def encoding(self, column: int) -> Any:
         """Return the ColumnEncoding message of a column."""
@@ -331,7 +334,7 @@ class StripeReader:
         )
 
     def prove_rows(self) -> None:
-        """Decode the smallest of the root's columns: CorruptError unless it has as many rows as the file's footer says.
+        """Decode the smallest of the root's columns. Raises CorruptError unless it has the footer's number of rows.
 
         For callers that allocate by the number of rows before they decode any. Nulls are bits, eight to a byte: up to
         seven rows too many are not noticed.
@@ -343,17 +346,17 @@ class StripeReader:
             self.column(replace(root, children=(smallest,)), self.stripe.rows)
 
     def column(self, node: TypeNode, slots: int) -> Column:
-        """Return one column with all below it, as the file's own type has it."""
+        """Return one column with all below it, of the file's own type."""
         try:
-            return self._column(node, slots)
+            column, sizes = self._decoded(node, slots)
         except AcidError as error:
-            if self.where in str(error):
-                raise
             raise type(error)(f"Cannot read column {node.column} in {self.where}: {error}") from None
         except MemoryError:
             raise CorruptError(
                 f"Cannot read column {node.column} in {self.where}: its sizes do not fit in memory"
             ) from None
+        column.children = tuple(self.column(child, size) for child, size in zip(node.children, sizes, strict=True))
+        return column
 
     def aligned(self, alignment: Alignment, slots: int) -> Column:
         """Return one column with all below it, converted, widened and padded to the output's type."""
@@ -370,7 +373,8 @@ class StripeReader:
                 "(INSERT OVERWRITE)"
             ) from None
 
-    def _column(self, node: TypeNode, slots: int) -> Column:
+    def _decoded(self, node: TypeNode, slots: int) -> tuple[Column, list[int]]:
+        """Return one column alone, and the number of slots of each column below it. Errors have the reason alone."""
         if slots > MAX_SLOTS:
             raise CorruptError(f"{slots} values are more than a stripe can have")
         present, count = None, slots
@@ -378,6 +382,7 @@ class StripeReader:
             present = decode_bits(self._bytes(node, StreamKind.PRESENT), slots).view(np.bool_)
             count = int(np.count_nonzero(present))
         column = Column(kind=node.kind, slots=slots, present=None if count == slots else present)
+        sizes: list[int] = []
         if node.kind in INTEGER_KINDS:
             column.values = self._ints(node, StreamKind.DATA, count, signed=True)
         elif node.kind is Kind.BOOLEAN:
@@ -397,12 +402,7 @@ class StripeReader:
         elif node.kind in TIMESTAMP_KINDS:
             column.values = self._ints(node, StreamKind.DATA, count, signed=True)
             column.secondary = self._ints(node, StreamKind.SECONDARY, count, signed=False)
-        else:
-            self._nested(node, column, count)
-        return column
-
-    def _nested(self, node: TypeNode, column: Column, count: int) -> None:
-        if node.kind is Kind.STRUCT:
+        elif node.kind is Kind.STRUCT:
             sizes = [count] * len(node.children)
         elif node.kind is Kind.UNION:
             column.values = decode_bytes(self._bytes(node, StreamKind.DATA), count)
@@ -412,7 +412,7 @@ class StripeReader:
         else:
             column.lengths = self._lengths(node, count)
             sizes = [int(column.lengths.sum())] * len(node.children)
-        column.children = tuple(self.column(child, size) for child, size in zip(node.children, sizes, strict=True))
+        return column, sizes
 
     def _strings(self, node: TypeNode, column: Column, count: int) -> None:
         encoding = self.encoding(node.column)
@@ -449,13 +449,12 @@ class StripeReader:
         offset, length = self._streams[node.column].get(kind, (0, 0))
         if length == 0:
             return np.zeros(0, dtype=np.uint8)
-        what = f"the {kind.name} stream of column {node.column} in {self.where}"
         data = self.source.read(offset, length)
-        return decompress(data, self.tail.compression, self.tail.block_size, what=what)
+        return decompress(data, self.tail.compression, self.tail.block_size, name=f"its {kind.name} stream")
 
 
 def null_column(node: TypeNode, slots: int) -> Column:
-    """Return a column of which every slot is null; those below it have no slots."""
+    """Return a column with a null in every slot; the columns below it have no slots."""
     return Column(
         kind=node.kind,
         slots=slots,
@@ -468,8 +467,9 @@ def null_column(node: TypeNode, slots: int) -> Column:
 def under_target(column: Column, alignment: Alignment, source: TypeNode, *, calendar: int) -> Column:
     """Return a column of the source's type under the output's: converted, integers widened, fields in order or null.
 
-    Raises CorruptError for values to convert that are none of the input's type, RefusedError for those that readers
-    do not convert alike. `calendar`: that of the file, for dates.
+    Raises CorruptError for values outside the input's type, RefusedError for values that readers convert differently.
+
+    calendar  of the file, for dates
     """
     target = alignment.target
     if alignment.converted is not None:

@@ -31,7 +31,7 @@ from acidlib.orc.writer import FileOptions, OrcWriter
 from acidlib.points import Point, reach
 from acidlib.rewrite.deletes import DeleteEvents, overlaps, read_deletes
 from acidlib.rewrite.inputs import InputFiles, OpenInput, OpenInputs, acid_metadata, key_index, open_inputs
-from acidlib.rewrite.keys import Keys, StripeKeys, aborted_rows
+from acidlib.rewrite.keys import Ids, Keys, StripeKeys, aborted_rows
 from acidlib.rewrite.output import (
     InputStripe,
     file_options,
@@ -319,9 +319,6 @@ def planned_result(
         notes=inputs.notes,
     )
 
-
-Ids = tuple[Keys, Longs]
-"""Keys and currentTransaction of rows."""
 
 ExpectedIds = Callable[[int, int], Ids]
 """Returns the ids that rows of a result must have, by the number of the first row and the number of rows."""

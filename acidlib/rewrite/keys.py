@@ -210,6 +210,9 @@ def _match(
             is_match[i] = True
 
 
+Ids = tuple[Keys, Longs]
+"""Keys and currentTransaction of rows."""
+
 OPERATION, WRITE_ID, BUCKET, ROW_ID, CURRENT = 1, 2, 3, 4, 5
 INSERT, DELETE = 0, 2
 
@@ -222,7 +225,7 @@ class StripeKeys:
         self.number = number
         self.rows = file.tail.stripes[number].rows
         self.where = f"stripe {number} of {file.tail.name}"
-        self._ids: tuple[Keys, Longs] | None = None
+        self._ids: Ids | None = None
         # known once the id columns have been decoded: the first and the last key, and the range of currentTransaction
         self._bounds: tuple[KeyRange, tuple[int, int]] | None = None
         self._rows_proved = False
@@ -240,7 +243,7 @@ class StripeKeys:
         """Whether the stripe's statistics may be believed."""
         return self._ranges is not None
 
-    def ids(self) -> tuple[Keys, Longs]:
+    def ids(self) -> Ids:
         """Return the keys and currentTransaction of the rows; decoded at the first call. `forget` drops them."""
         return self._ids if self._ids is not None else self._load()[0]
 
@@ -248,7 +251,7 @@ class StripeKeys:
         """Free the decoded columns."""
         self._ids = None
 
-    def _load(self) -> tuple[tuple[Keys, Longs], tuple[KeyRange, tuple[int, int]]]:
+    def _load(self) -> tuple[Ids, tuple[KeyRange, tuple[int, int]]]:
         """Decode the id columns, or make those of rows without ACID columns; return them with their bounds."""
         keys, current = ids = self._decode() if self.file.acid else self._synthetic()
         bounds = (keys.key(0), keys.key(-1)), (int(current.min()), int(current.max()))
@@ -263,7 +266,7 @@ class StripeKeys:
         self.forget()
         return bounds
 
-    def _synthetic(self) -> tuple[Keys, Longs]:
+    def _synthetic(self) -> Ids:
         file = self.file.file
         if not self._rows_proved:
             self.file.stripe(self.number).prove_rows()
@@ -272,7 +275,7 @@ class StripeKeys:
         keys = Keys.sequence(file.write_id, encode_bucket(file.bucket, file.statement_id), first_row, self.rows)
         return keys, keys.write_ids
 
-    def _decode(self) -> tuple[Keys, Longs]:
+    def _decode(self) -> Ids:
         reader = self.file.stripe(self.number)
         arrays = []
         for column in range(OPERATION, CURRENT + 1):

@@ -31,7 +31,6 @@ from acidlib.orc.writer import FileOptions
 from acidlib.points import Point, reach
 from acidlib.rewrite.bucket import (
     AlignedFile,
-    Ids,
     bucket_file,
     check_calendar,
     container_difference,
@@ -47,7 +46,7 @@ from acidlib.rewrite.bucket import (
 )
 from acidlib.rewrite.deletes import read_deletes
 from acidlib.rewrite.inputs import InputFiles, OpenInput, open_inputs
-from acidlib.rewrite.keys import Keys, StripeKeys
+from acidlib.rewrite.keys import Ids, Keys, StripeKeys
 from acidlib.rewrite.output import InputStripe, file_options, input_stripe, plan_actions, result_of_actions, row_counts
 from acidlib.rewrite.recode import KeptRows, may_be_spliced
 
@@ -164,7 +163,7 @@ class RebalanceUnit:
         """Name of the result's file."""
         return self.unit.file_name
 
-    def ids(self, start: int, rows: int) -> tuple[Keys, Longs]:
+    def ids(self, start: int, rows: int) -> Ids:
         """Return keys and currentTransaction of a number of rows of the result, from the row `start` on."""
         ends = np.cumsum(self.runs["live_to"] - self.runs["live_from"])
         counts = np.diff(np.clip(ends, start, start + rows), prepend=start)

@@ -21,7 +21,7 @@ from acidlib.orc.schema import ROW_COLUMN
 from acidlib.orc.statistics import copied_statistics, stripe_statistics_are_true
 from acidlib.orc.writer import CopiedColumn, EncodedColumn, FileOptions, OrcWriter, encode_column
 from acidlib.rewrite.inputs import OpenInput
-from acidlib.rewrite.keys import DELETE, INSERT, Keys, StripeKeys
+from acidlib.rewrite.keys import DELETE, INSERT, Ids, Keys, StripeKeys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -163,7 +163,7 @@ def copy_unchanged(writer: OrcWriter, file: OpenInput, number: int) -> None:
     writer.copy_stripe(file.source, file.tail, number, statistics)
 
 
-def splice_columns(writer: OrcWriter, stripe: StripeKeys, ids: tuple[Keys, Longs] | None = None) -> None:
+def splice_columns(writer: OrcWriter, stripe: StripeKeys, ids: Ids | None = None) -> None:
     """Append a stripe column by column: one with `column_changes`, or with new `ids`."""
     options, file = writer.options, stripe.file
     reader = file.stripe(stripe.number)

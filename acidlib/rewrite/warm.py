@@ -1,8 +1,8 @@
-"""Compiles every kernel, so that no job has to wait for it: run once when an environment is made.
+"""Compiles every kernel, so that no job has to wait for it: run once while an environment is set up.
 
     python -m acidlib.rewrite.warm
 
-It writes a small file with a column of each kind, in memory, and reads it back; the result has to be the same.
+It writes a small file with a column of each kind, in memory, reads it back and compares.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Memory:
         return len(self._data)
 
     def write(self, data: object) -> None:
-        """Append."""
+        """Append a buffer."""
         self._data += memoryview(data).cast("B")  # type: ignore[arg-type] # any buffer
 
     def copy(self, source: SourceFile, offset: int, size: int) -> None:
@@ -69,19 +69,19 @@ class Memory:
         self.write(source.read(offset, size))
 
     def read(self, offset: int, size: int) -> bytes:
-        """A range."""
+        """Return a range."""
         return bytes(self._data[offset : offset + size])
 
     def close(self, *, durable: bool = True) -> None:
-        """Keep what was written."""
+        """Keep the content."""
 
     def abort(self) -> None:
-        """Drop what was written."""
+        """Drop the content."""
         self._data.clear()
 
 
 def main() -> None:
-    """Compile everything; DefectError when what is read back is not what was written."""
+    """Compile everything. Raises DefectError when the columns read back differ from those written."""
     nodes = tuple(_node(column + 1, kind) for column, kind in enumerate(_KINDS))
     root = TypeNode(column=0, kind=Kind.STRUCT, children=nodes, field_names=tuple(f"c{node.column}" for node in nodes))
     options = FileOptions(
@@ -107,21 +107,21 @@ def main() -> None:
         after = reader.column(node, _ROWS)
         _compare(node, before, after)
         filter_column(concat_columns([after, before]), np.concatenate((keep, keep)))
-    _convert_and_decode()
+    _compile_conversions()
     keys = Keys.sequence(1, 536870912, 0, _ROWS)
     if not keys.ascending() or int(np.count_nonzero(keys.matches(keys.select(keep)))) != int(keep.sum()):
         raise DefectError("Cannot use the compiled kernels: a search of keys went wrong")
     keys.between((1, 536870912, 5), (1, 536870912, 9))
     order = event_order(keys, np.ones(_ROWS, np.int64))
     if not np.array_equal(gather(keys.row_ids, order), keys.row_ids):
-        raise DefectError("Cannot use the compiled kernels: delete events were not left in their order")
+        raise DefectError("Cannot use the compiled kernels: delete events in order were moved")
 
 
-def _convert_and_decode() -> None:
-    """Do what a file made here does not need.
+def _compile_conversions() -> None:
+    """Compile the kernels that writing and reading the file did not need.
 
     Numbers are converted to padded texts, these to texts without their padding, and decimals, dates and real numbers to
-    texts; a dictionary is put in its order, and integers are decoded as the first writers had them.
+    texts; a dictionary is sorted, and integers are decoded from run-length encoding version 1.
     """
     number, char, text = (TypeNode(column=1, kind=k, maximum_length=20) for k in (Kind.LONG, Kind.CHAR, Kind.VARCHAR))
     decimal, wider = (TypeNode(column=1, kind=Kind.DECIMAL, precision=p, scale=p - 28) for p in (30, 38))
@@ -130,7 +130,7 @@ def _convert_and_decode() -> None:
     after = as_direct(as_hive(as_hive(before, char, number), text, char))
     texts = b"" if after.data is None else after.data.tobytes()
     if before.values is None or texts.decode() != "".join(map(str, before.values.tolist())):
-        raise DefectError("Cannot use the compiled kernels: numbers are not written as they are")
+        raise DefectError("Cannot use the compiled kernels: numbers are converted to wrong texts")
     as_hive(_column(decimal, 1), wider, decimal)
     for kind in (Kind.DATE, Kind.DOUBLE):
         node = TypeNode(column=1, kind=kind)
@@ -138,8 +138,8 @@ def _convert_and_decode() -> None:
     as_hive(_column(decimal, 1), text, decimal)
     two_texts = Dictionary(offsets=np.arange(3), data=np.array([1, 2], np.uint8))
     column = Column(kind=Kind.STRING, slots=_ROWS, values=np.arange(_ROWS) % 2, dictionary=two_texts)
-    one = decode_ints(np.array([0xFF, 2], np.uint8), 1, signed=True, version=1)
-    if canonical(column).dictionary is not two_texts or one.tolist() != [1]:
+    decoded = decode_ints(np.array([0xFF, 2], np.uint8), 1, signed=True, version=1)
+    if canonical(column).dictionary is not two_texts or decoded.tolist() != [1]:
         raise DefectError("Cannot use the compiled kernels: a dictionary or integers went wrong")
 
 
@@ -176,24 +176,19 @@ def _column(node: TypeNode, position: int) -> Column:
 
 
 def _strings(node: TypeNode, numbers: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Column:
-    # unsorted on purpose: the dictionary has to be put in order
-    offsets = np.arange(0, 51, 5, dtype=np.int64)
+    # unsorted on purpose, so that the dictionary is sorted
     data = np.arange(50, 0, -1, dtype=np.uint8) + 64
-    column = Column(
-        kind=node.kind,
-        slots=_ROWS,
-        values=numbers % 9,
-        dictionary=Dictionary(offsets=offsets, data=data),
-    )
+    dictionary = Dictionary(offsets=np.arange(0, 51, 5, dtype=np.int64), data=data)
+    column = Column(kind=node.kind, slots=_ROWS, values=numbers % 9, dictionary=dictionary)
     return as_direct(column) if node.kind is not Kind.STRING else column
 
 
 def _compare(node: TypeNode, before: Column, after: Column) -> None:
-    one, other = (as_direct(column) if column.dictionary else column for column in (before, after))
+    pair = [as_direct(column) if column.dictionary else column for column in (before, after)]
     for name in ("values", "high", "secondary", "lengths", "data"):
-        written, read = getattr(one, name), getattr(other, name)
+        written, read = (getattr(column, name) for column in pair)
         if (written is None) != (read is None) or (written is not None and not np.array_equal(written, read)):
-            raise DefectError(f"Cannot use the compiled kernels: a column of {node} is read as it was not written")
+            raise DefectError(f"Cannot use the compiled kernels: a column of {node} is not read as it was written")
 
 
 if __name__ == "__main__":
