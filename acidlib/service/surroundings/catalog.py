@@ -1,7 +1,7 @@
-"""Targets out of a metastore: which tables and partitions there are, which of them concern a compactor, and as of when.
+"""The tables and partitions of a metastore as targets: those that are selected, and those of requests.
 
-One snapshot of the transactions is taken for everything that is selected, before any directory is listed: what is
-written after it is not committed.
+One snapshot of the transactions is taken for everything that is selected, before any directory is listed: a write after
+it is not committed.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class Catalog:
         busy: Collection[TableRef] = (),
         known: Collection[TableRef] = (),
     ) -> Selected:
-        """Return what is selected, as of one snapshot.
+        """Return the selected tables and partitions, as of one snapshot.
 
-        automatic  for the initiator, which passes over what must not be compacted automatically and what is `busy` (a
-                   request for it waits or works already)
-        known      to the queue: it may have been dropped since
+        automatic  for the initiator, which passes over tables that must not be compacted automatically
+        busy       places with a request that waits or works, which are passed over
+        known      tables and partitions that the queue knows: a missing one may have been dropped since
 
-        Raises MissingError when a named table, or any partition that is named, does not exist, RefusedError when one is
-        no ACID table.
+        Raises MissingError when a named table does not exist, or none of the named partitions, RefusedError when a
+        named table is no ACID table.
         """
         chosen: list[Target] = []
         passed_over: list[PassedOver] = []
@@ -79,11 +79,11 @@ class Catalog:
         for reason, count in sorted(passed.items()):
             notes.append(f"{plural(count, 'table is', 'tables are')} skipped: {reason}")
         notes += self._warnings(chosen)
-        targets = tuple(self._as_of_now(chosen))
+        targets = tuple(self._as_of(chosen))
         return Selected(targets=targets, passed_over=tuple(passed_over), notes=tuple(notes))
 
     def require_named(self, selection: Selection, known: Collection[TableRef]) -> list[str]:
-        """Return notes about what --table and --partition name and does not exist; raise as `select` does."""
+        """Return notes about missing tables and partitions of --table and --partition; raise as `select` does."""
         tables, notes = self._named(selection, known)
         if (
             selection.partitions
@@ -97,7 +97,7 @@ class Catalog:
     def _named(
         self, selection: Selection, known: Collection[TableRef]
     ) -> tuple[list[tuple[Database, Table]], list[str]]:
-        """Return the tables that are selected, and notes about names that none has."""
+        """Return the selected tables, and notes about names that no table has."""
         tables = list(self._tables(selection))
         for _, table in tables:
             if selection.names_table(str(table.ref)) and (reason := not_acid_reason(table)) is not None:
@@ -112,10 +112,8 @@ class Catalog:
     def places(
         self, requests: Sequence[CompactionRequest], txns: ValidTxnList | None = None
     ) -> list[Target | AcidError]:
-        """Return the place of each request, as of a snapshot or of now, or why there is none, in Hive's words
-        where it has some.
-        """
-        found: dict[TableRef, Target | AcidError] = {}
+        """Return for each request its place, as of a snapshot or of now, or the error, if possible in Hive's words."""
+        places: dict[TableRef, Target | AcidError] = {}
         wanted: dict[str, dict[str, set[TableRef]]] = {}
         for request in requests:
             wanted.setdefault(request.ref.database, {}).setdefault(request.ref.table, set()).add(request.ref)
@@ -123,29 +121,28 @@ class Catalog:
             known = {table.ref.table: table for table in self._hms.tables(database, list(tables))}
             others = self._hms.of_other_catalogs(database, list(tables))
             for name, refs in tables.items():
-                found.update(self._of_table(refs, known.get(name.lower()), others.get(name.lower())))
-        good = [place for place in found.values() if isinstance(place, Target)]
-        for place in self._as_of_now(good, txns):
-            found[place.ref] = place
-        return [found[request.ref] for request in requests]
+                places.update(self._of_table(refs, known.get(name.lower()), others.get(name.lower())))
+        targets = [place for place in places.values() if isinstance(place, Target)]
+        places.update((target.ref, target) for target in self._as_of(targets, txns))
+        return [places[request.ref] for request in requests]
 
     def place(self, request: CompactionRequest, txns: ValidTxnList | None = None) -> Target:
-        """Return what one request is about, as of a snapshot or of now; raises RefusedError in Hive's words.
+        """Return the place of one request, as of a snapshot or of now.
 
-        Also refused is what a compactor must not touch.
+        Raises RefusedError, in Hive's words if it has any, where there is none, or no compactor must touch it.
         """
-        (target,) = self._as_of_now([self.whereabouts(request)], txns)
+        (target,) = self._as_of([self.whereabouts(request)], txns)
         return replace(target, request_properties=dict(request.properties))
 
     def whereabouts(self, request: CompactionRequest) -> Target:
-        """Do as `place`, without what is committed there: which table it is, and where it lies."""
+        """Return the table and location of one request, as `place` does, without its committed write ids."""
         ref = request.ref
         return value_or_raise(self._of_table({ref}, self._hms.table(ref), self._other_catalog(ref))[ref])
 
     def table_itself(self, ref: TableRef) -> Target | None:
-        """Return a table with its own directory, whether it has partitions or not; None where there is none.
+        """Return a table with its own directory, also a partitioned one; None where it does not exist.
 
-        Raises RefusedError, too, for a table that a compactor must not touch.
+        RefusedError for a table that a compactor must not touch.
         """
         table = self._hms.table(ref)
         if table is None:
@@ -157,11 +154,11 @@ class Catalog:
         return self._target(owner, table, None, None)
 
     def partitions_of(self, table: Target) -> list[Target]:
-        """Return the partitions of a table; RefusedError where one of them must not be touched."""
+        """Return the partitions of a table; RefusedError where a compactor must not touch one of them."""
         assert table.facts is not None
         names = self._hms.partition_names(table.ref)
-        found = self._hms.partitions(table.facts.table, names)
-        return [self._target(table.facts.database, table.facts.table, name, one) for name, one in found.items()]
+        partitions = self._hms.partitions(table.facts.table, names)
+        return [self._target(table.facts.database, table.facts.table, *item) for item in partitions.items()]
 
     def is_dropped(self, target: Target) -> bool:
         """Return whether a table or partition of a selection does not exist any more."""
@@ -172,18 +169,15 @@ class Catalog:
         return self._database(table.ref.database) or Database(name=table.ref.database)
 
     def _database(self, name: str) -> Database | None:
-        """Return a database, asked for once in a run: its properties are settings and say nothing of places."""
-        found = self._known_databases.get(name)
-        if found is None:
-            found = self._hms.database(name)
-            if found is not None:
-                self._known_databases[name] = found
-        return found
+        """Return a database, read once in a run: its properties are settings and say nothing of places."""
+        if name not in self._known_databases and (database := self._hms.database(name)) is not None:
+            self._known_databases[name] = database
+        return self._known_databases.get(name)
 
     def _of_table(
         self, refs: Collection[TableRef], table: Table | None, other: str | None
     ) -> dict[TableRef, Target | AcidError]:
-        """Return the places of one table, or why there are none; `other` is a catalog with a table of this name."""
+        """Return the places of one table, or the errors; `other` is a catalog with a table of this name, too."""
         name = next(iter(refs)).whole_table
         if table is None:
             gone: AcidError = GoneError(f"Unable to find table {name}, assuming it was dropped and moving on.")
@@ -198,21 +192,21 @@ class Catalog:
             return dict.fromkeys(refs, RefusedError(reason))
         named = [ref.partition for ref in refs if ref.partition is not None]
         known = self._hms.partitions(table, named) if named else {}
-        found: dict[TableRef, Target | AcidError] = {}
+        places: dict[TableRef, Target | AcidError] = {}
         for ref in refs:
             if ref.partition is not None and ref.partition not in known:
-                found[ref] = GoneError(f"Unable to find partition {ref}, assuming it was dropped and moving on.")
+                places[ref] = GoneError(f"Unable to find partition {ref}, assuming it was dropped and moving on.")
             elif ref.partition is None and table.partition_keys:
-                found[ref] = RefusedError(
+                places[ref] = RefusedError(
                     f"Cannot compact {table.ref}: it is partitioned and the request names no partition; ask for "
                     "each partition, or by --table"
                 )
             else:
                 try:
-                    found[ref] = self._target(owner, table, ref.partition, known.get(ref.partition or ""))
+                    places[ref] = self._target(owner, table, ref.partition, known.get(ref.partition or ""))
                 except AcidError as error:
-                    found[ref] = error
-        return found
+                    places[ref] = error
+        return places
 
     def _other_catalog(self, ref: TableRef) -> str | None:
         """Return a catalog that has a transactional table of this name, too."""
@@ -247,13 +241,13 @@ class Catalog:
         for name in sorted(databases):
             database = self._database(name)
             if database is None:
-                continue  # dropped meanwhile, or never there: the caller tells
+                continue  # dropped meanwhile, or never there: `_named` notes that
             names = [table for table in self._hms.table_names(name) if selection.wants_table(TableRef(name, table))]
             for table in self._hms.tables(name, sorted(names)):
                 yield database, table
 
     def _others(self, tables: Iterable[tuple[Database, Table]]) -> dict[TableRef, str]:
-        """Return those whose name a transactional table of another catalog has, too, with that catalog."""
+        """Return the tables whose name a transactional table of another catalog has, too, with that catalog."""
         names: dict[str, list[str]] = {}
         for _, table in tables:
             names.setdefault(table.ref.database, []).append(table.ref.table)
@@ -266,14 +260,12 @@ class Catalog:
     def _places(
         self, database: Database, table: Table, selection: Selection, busy: Collection[TableRef]
     ) -> Iterable[Target | PassedOver]:
-        found: Mapping[str | None, Partition | None]
+        partitions: Mapping[str | None, Partition | None] = {} if selection.partitions else {None: None}
         if table.partition_keys:
-            wanted = self._wanted_partitions(table, selection)
-            partitions = self._hms.partitions(table, wanted)
-            found = {name: partitions[name] for name in wanted if name in partitions}
-        else:
-            found = {} if selection.partitions else {None: None}
-        for name, partition in found.items():
+            names = self._wanted_partitions(table, selection)
+            known = self._hms.partitions(table, names)
+            partitions = {name: known[name] for name in names if name in known}
+        for name, partition in partitions.items():
             try:
                 target = self._target(database, table, name, partition)
             except AcidError as error:
@@ -304,36 +296,36 @@ class Catalog:
 
     def _warnings(self, targets: Iterable[Target]) -> list[str]:
         """Return warnings about properties that look like settings of a compactor and are none."""
-        found: dict[str, None] = {}
+        warnings: dict[str, None] = {}
         by_table = {target.ref.whole_table: target.facts for target in targets if target.facts is not None}
         for ref, facts in by_table.items():
             settings, of_database = self._services.settings.with_layer(Layer.DATABASE, facts.database.properties)
             _, of_table = settings.with_layer(Layer.TABLE, facts.table.properties)
-            found.update((f"database {ref.database}: {warning}", None) for warning in of_database)
-            found.update((f"table {facts.table.ref}: {warning}", None) for warning in of_table)
-        return list(found)
+            warnings.update((f"database {ref.database}: {warning}", None) for warning in of_database)
+            warnings.update((f"table {facts.table.ref}: {warning}", None) for warning in of_table)
+        return list(warnings)
 
-    def _as_of_now(self, targets: Sequence[Target], txns: ValidTxnList | None = None) -> list[Target]:
-        """Return the targets with what is committed as of one snapshot, which precedes every listing."""
+    def _as_of(self, targets: Sequence[Target], txns: ValidTxnList | None = None) -> list[Target]:
+        """Return the targets with their committed write ids as of one snapshot, which precedes every listing."""
         if not targets:
             return []
         if txns is None:
             txns = self._hms.open_txns()
-        lists = self._hms.valid_write_ids(sorted({one.ref.whole_table for one in targets}), txns)
+        lists = self._hms.valid_write_ids(sorted({target.ref.whole_table for target in targets}), txns)
         is_hive4 = self._hms.generation is Generation.HIVE4
 
-        def understood(target: Target) -> Target:
+        def interpreted(target: Target) -> Target:
             interpretation = replace(
                 target.interpretation,
                 write_ids=StatedWriteIds(single=lists[target.ref.whole_table]),
                 txns=txns if is_hive4 else ALL_COMMITTED,
-                # what a transaction opened now would have; a compaction puts its own there
+                # the id that a transaction opened now would have; a compaction puts its own there
                 visibility_txn=txns.high_water_mark + 1 if is_hive4 else None,
                 visible_on_commit=is_hive4,
             )
             return replace(target, interpretation=interpretation)
 
-        return [understood(target) for target in targets]
+        return [interpreted(target) for target in targets]
 
 
 def _passed_over(
@@ -345,9 +337,9 @@ def _passed_over(
 
 
 def require_no_cleaner_of_another_catalog(hms: Hms) -> None:
-    """Raise RefusedError where Hive's own cleaner would forget what was aborted in tables of the catalog.
+    """Raise RefusedError where Hive's own cleaner would forget aborted write ids in tables of the catalog.
 
-    It looks into the default catalog of its metastore alone, and what it does not find there it marks as cleaned: rows
+    It looks into the default catalog of its metastore alone, and marks a request for any other table as cleaned: rows
     of aborted transactions that still lie in the table are then committed to every reader. Source: Hive `Cleaner`, from
     4 on `CompactionCleaner`; in Hive 3.1 the switch of the initiator is that of the cleaner, too.
     """
@@ -360,16 +352,16 @@ def require_no_cleaner_of_another_catalog(hms: Hms) -> None:
     if hms.config_value(switch, "unknown").strip().lower() != "false":
         raise RefusedError(
             f"Cannot compact tables of the catalog {hms.catalog}: the metastore's {switch} is not false, and "
-            "Hive's own cleaner takes tables of this catalog for dropped and forgets what was aborted in them"
+            "Hive's own cleaner takes tables of this catalog for dropped and forgets which rows in them are aborted"
         )
 
 
 def require_unchanged(before: Target, now: Target, doing: str) -> None:
-    """Raise ConflictError, cannot do that, unless the table is still the one that was looked at, at the same place."""
+    """Raise ConflictError unless it is the same table, at the same location; `doing` is the verb of the message."""
     same_table = before.table_identity == now.table_identity
     if not same_table or before.location != now.location:
-        what = "moved" if same_table else "dropped and made again"
-        raise ConflictError(f"Cannot {doing} {before.ref}: it was {what} meanwhile")
+        change = "moved" if same_table else "dropped and made again"
+        raise ConflictError(f"Cannot {doing} {before.ref}: it was {change} meanwhile")
 
 
 def run_as_user(services: Services, target: Target) -> str:
@@ -377,13 +369,13 @@ def run_as_user(services: Services, target: Target) -> str:
 
     `metastore.compactor.run.as.user`, else the owner of the table's directory, else the table's owner.
     """
-    given = services.settings.text("metastore.compactor.run.as.user")
-    owner = given or services.fs(target.location).owner(str(target.location))
+    configured = services.settings.text("metastore.compactor.run.as.user")
+    owner = configured or services.fs(target.location).owner(str(target.location))
     if not owner and target.facts is not None:
         owner = target.facts.table.owner
     if not owner:
         raise RefusedError(
-            f"Cannot compact {target.ref}: {target.location} has no owner, whom it would run as; set "
+            f"Cannot compact {target.ref}: {target.location} has no owner to run as; set "
             "metastore.compactor.run.as.user"
         )
     return owner

@@ -1,8 +1,8 @@
 """A metastore of Hive 3.1: transactions and locks over thrift, requests in a SQL queue.
 
-The queue is the metastore's own, in its database, where its URL is given; then ALTER TABLE … COMPACT and SHOW
-COMPACTIONS work. Else it is ours, and Hive's queue is only read: a place that Hive itself works on is left alone.
-Results become visible by a rename (Hive 3.1 knows no visibility suffix), under a lock for these seconds.
+The queue is the metastore's own, in its database, where the URL of that is given; then ALTER TABLE … COMPACT and SHOW
+COMPACTIONS work. Else it is ours, and Hive's queue is only read: a place where Hive's own compactor works is left
+alone. Results become visible by a rename (Hive 3.1 knows no visibility suffix), which is made under a lock.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Hive3Backend(SqlBackend):
         """Work with one metastore.
 
         name      of the metastore, for requests in a queue of our own
-        database  that was named for the queue, and may be this metastore's; None where none was
+        database  named for the queue, and perhaps this metastore's; None where none is named
         """
         super().__init__(services, queue)
         self.hms = hms
@@ -75,11 +75,11 @@ class Hive3Backend(SqlBackend):
         self.catalog = Catalog(services, hms)
 
     def ours(self, row: CompactionRequest) -> bool:
-        """Return whether a request is of this metastore: in its own queue each is, in ours those with its name."""
+        """Return whether a request is of this metastore: all in its own queue, in ours those with its name."""
         return not self.own_queue or row.facts.metastore == self.name
 
     def rows_at(self, target: Target) -> Sequence[CompactionRequest]:
-        """Go by the names: rows of a metastore's queue state no location."""
+        """Return the rows of the names: rows of a metastore's queue state no location."""
         about = CompactionRequest(id=0, ref=target.ref, type=CompactionType.MAJOR)
         return [row for row in self.queue.of_entity(about) if self.ours(row)]
 
@@ -88,7 +88,7 @@ class Hive3Backend(SqlBackend):
         return self.catalog.whereabouts(row).location
 
     def request_for(self, target: Target, kind: CompactionType, *, initiator: str) -> CompactionRequest:
-        """Return a request that tells its metastore, where the queue is ours."""
+        """Return a request that states its metastore, where the queue is ours."""
         own = RequestFacts(metastore=self.name, location=target.location)
         return CompactionRequest(
             id=0,
@@ -100,7 +100,7 @@ class Hive3Backend(SqlBackend):
         )
 
     def lock(self, ref: TableRef, *, exclusive: bool) -> CompactorLock:
-        """Lock a table or partition for readers, or only against ALTER and DROP; ConflictError when not in time."""
+        """Lock out readers of a table or partition, or only ALTER and DROP; ConflictError when not granted in time."""
         return publication_lock(
             self.hms,
             self.beats,
@@ -111,52 +111,56 @@ class Hive3Backend(SqlBackend):
         )
 
     def exclusive(self, ref: TableRef) -> AbstractContextManager[object]:
-        """Keep readers away by an exclusive lock."""
+        """Lock out readers by an exclusive lock."""
         return self.lock(ref, exclusive=True)
 
     def require_no_compactor(self, row: CompactionRequest, doing: str) -> None:
-        """Raise ConflictError, cannot do that, where Hive's own compactor is at work at a place, or about to be.
+        """Raise ConflictError where Hive's own compactor works at the place of a request, or is about to.
 
-        Hive's own committer deletes an existing target before it renames: never be there at the same time. In its
-        queue a request that this run works on is the only one.
+        Hive's committer deletes an existing target before it renames: this engine must never be there at the same time.
+        In Hive's queue, a request that this run works on is the only one of its place.
+
+        doing  the verb of the message
         """
         if self.own_queue:
             shown: Sequence[CompactionRequest] = self.hms.show_compactions()
         else:
             shown = () if row.state is State.WORKING else self.queue.of_entity(row)
-        for one in shown:
-            if one.ref == row.ref and one.state in _BUSY:
-                what, then = "request", ""
+        for other in shown:
+            if other.ref == row.ref and other.state in _BUSY:
+                owner, advice = "", ""
                 if doing == Hive3Hold.doing:
-                    what, then = "Hive's own request", "; call again when it is done"
-                raise ConflictError(f"Cannot {doing} {one.ref}: {what} {one.id} for it is {one.state.label}{then}")
+                    owner, advice = "Hive's own ", "; call again when it is done"
+                raise ConflictError(
+                    f"Cannot {doing} {other.ref}: {owner}request {other.id} for it is {other.state.label}{advice}"
+                )
 
-    def passed_over(self) -> list[str]:
-        """Return notes about requests of other metastores in our queue; of this one too, if other URIs named it."""
+    def left_alone_notes(self) -> list[str]:
+        """Return notes about requests of other metastores in our queue, or of this one by other URIs."""
         if not self.own_queue:
             return []
         rows = self.queue.in_states(State.INITIATED, State.WORKING, State.READY_FOR_CLEANING)
-        left = Counter(row.facts.metastore for row in rows if row.facts.metastore is not None and not self.ours(row))
+        counts = Counter(row.facts.metastore for row in rows if row.facts.metastore is not None and not self.ours(row))
         return [
             f"left alone in this queue: requests of the metastore {name} ({count}); this run's is {self.name}"
-            for name, count in sorted(left.items())
+            for name, count in sorted(counts.items())
         ]
 
     def recover(self, is_wanted: Callable[[CompactionRequest], bool] = lambda _: True) -> list[str]:
-        """Drop locks of dead runs, too: before one that keeps readers away goes, what it keeps from them is whole."""
-        notes = self.passed_over() + super().recover(is_wanted)
+        """Drop locks of dead runs, too; one that locks readers out only when the publication under it is finished."""
+        notes = self.left_alone_notes() + super().recover(is_wanted)
         dead = release_dead_locks(
             self.hms,
             timeout_seconds=self.beats.timeout_seconds,
             agent=self.services.worker_id,
-            may_go=self._is_mended,
+            may_go=self._may_drop,
         )
         return notes + [f"lock {lock.lock_id} of a dead run ({lock.agent}) was dropped" for lock in dead]
 
-    def _is_mended(self, lock: HeldLock) -> bool:
-        """Make whole what a dead run was about to make visible, or to take back, under an exclusive lock on a place.
+    def _may_drop(self, lock: HeldLock) -> bool:
+        """Finish the publication or undo of a dead run under its exclusive lock; return whether the lock may go.
 
-        No request that is being worked on tells where an undo died. False where it is not whole.
+        A run that died in an undo has no request in the state working: only its lock tells the place.
         """
         if lock.type is not LockType.EXCLUSIVE or lock.database == PLACES or lock.table is None:
             return True
@@ -171,7 +175,7 @@ class Hive3Backend(SqlBackend):
         return True
 
     def select(self, selection: Selection, *, automatic: bool) -> Selected:
-        """Return tables and partitions of the metastore, by one snapshot."""
+        """Return tables and partitions of the metastore, as of one snapshot."""
         busy: set[TableRef] = set()
         if automatic:
             rows: list[CompactionRequest] = [*self.hms.show_compactions()]
@@ -181,39 +185,39 @@ class Hive3Backend(SqlBackend):
         return self.catalog.select(selection, automatic=automatic, busy=busy)
 
     def waiting(self, kind: CompactionType) -> list[WaitingRequest]:
-        """Return the requests of this kind that no run works on."""
+        """Return the requests of this kind that wait."""
         rows = list(filter(self.ours, self.queue.waiting(kind)))
         return list(zip(rows, self.catalog.places(rows), strict=True))
 
     def submit(self, place: ListedPlace, kind: CompactionType, *, buckets: int | None = None) -> CompactionRequest:
-        """Queue it and take it."""
+        """Queue a request and take it."""
         del buckets
         request = self.request_for(place.target, kind, initiator=f"{self.services.host}-manual")
         return self.queue_and_take(request)
 
     def decided_request(self, decided: Decided) -> CompactionRequest:
-        """Return a request with its figures only where the queue is ours, for Hive's has little room."""
+        """Return a request, with the figures where the queue is ours: Hive's has little room."""
         request = self.request_for(decided.place.target, decided.kind, initiator=self.services.initiator_id)
         return with_figures(request, decided) if self.own_queue else request
 
     def hold(self, request: CompactionRequest, target: Target) -> Hive3Hold:
-        """Return the hold of a request that is ours, whose place is looked up once it is locked."""
+        """Return the hold of a request that this run has taken; its place is looked up once it is locked."""
         del target
         return Hive3Hold(self, request)
 
     def undo_target(self, request: CompactionRequest) -> Target:
-        """Return the very table that was compacted, where it lay."""
+        """Return the place; RefusedError unless it is the very table that was compacted, at the same location."""
         target = self.catalog.place(request)
         if request.facts.table_id != table_id(target):
             raise RefusedError(f"Cannot undo the compaction of {target.ref}: the table was made anew or moved since")
         return target
 
     def undo_hold(self, request: CompactionRequest) -> Hold:
-        """Return the lock of a compactor with a claim of the place; see `Hive3UndoHold`."""
+        """Return a hold with the lock of a compactor and a claim; see `Hive3UndoHold`."""
         return Hive3UndoHold(self, request)
 
     def require_no_reader(self, request: CompactionRequest, target: Target) -> None:
-        """Ask that no query holds a lock there, or waits for one: then none has to wait for us for long, either."""
+        """Check that no query holds a lock there or waits for one: then none will wait long for the undo, either."""
         self.require_no_compactor(request, Hive3UndoHold.doing)
         locks = [lock for lock in self.hms.show_locks() if concerns(lock, request.ref)]
         if locks:
@@ -221,7 +225,7 @@ class Hive3Backend(SqlBackend):
             raise ConflictError(f"Cannot undo the compaction of {target.ref}: its result may be read: {held}")
 
     def is_dropped(self, target: Target) -> bool:
-        """Return whether the metastore does not know it any more."""
+        """Ask the metastore."""
         return self.catalog.is_dropped(target)
 
     def purge_history(self) -> None:
@@ -231,10 +235,10 @@ class Hive3Backend(SqlBackend):
 
 
 class Hive3Hold(SqlHold):
-    """A place that is claimed, and locked against other compactors in the metastore."""
+    """A place with a claim, and with a lock in the metastore that keeps other compactors away."""
 
     doing = "compact"
-    """The verb in messages about what cannot be done."""
+    """The verb of messages."""
 
     def __init__(self, backend: Hive3Backend, request: CompactionRequest) -> None:
         super().__init__(backend, request, nowhere(request))
@@ -243,7 +247,7 @@ class Hive3Hold(SqlHold):
         self._since = 0.0
 
     def begin(self) -> None:
-        """Lock, claim, and take the snapshot by which everything is understood from here on."""
+        """Lock, claim, and take the snapshot by which everything is interpreted from here on."""
         hive3, request = self._hive3, self.request
         lock = lock_place(
             hive3.hms,
@@ -261,7 +265,7 @@ class Hive3Hold(SqlHold):
         return self._hive3.catalog.place(self.request)
 
     def assert_mine(self) -> None:
-        """Ask for locks, claim and request, whether Hive's own compactor is there, and for the table and its place."""
+        """Check locks, claim and request, that Hive's own compactor is not there, and that the table is the same."""
         for lock in self._locks:
             lock.assert_alive()
         super().assert_mine()
@@ -269,7 +273,7 @@ class Hive3Hold(SqlHold):
         require_unchanged(self.target, self._hive3.catalog.whereabouts(self.request), self.doing)
 
     def close(self) -> None:
-        """Give claim and locks back."""
+        """Release claim and locks."""
         try:
             super().close()
         finally:
@@ -301,11 +305,11 @@ class Hive3Hold(SqlHold):
             try:
                 lock.release()
             except AcidError as error:
-                # what was published, or taken back, stays so
+                # the publication or undo stands
                 self._services.progress.note(str(error), place=str(self.target.ref))
 
     def start(self, high_water_mark: int, inputs: str | None = None) -> None:
-        """Record the mark, and whom this runs as where Hive shows it."""
+        """Record the mark, and in Hive's queue the user that this runs as."""
         super().start(high_water_mark, inputs)
         if self.request.run_as is None and not self._hive3.own_queue:
             self._queue.change(
@@ -313,7 +317,7 @@ class Hive3Hold(SqlHold):
             )
 
     def update_statistics(self, directories: tuple[str, ...], rows: int | None) -> Statistics | None:
-        """Write them in the metastore's database, where that is named."""
+        """Write the statistics in the metastore's database, where that is named."""
         updater = StatisticsUpdater(self._services, self._hive3.hms, self._hive3.database)
         return updater.update(self.target, known_since=self._since, results=directories, rows=rows)
 
@@ -321,16 +325,16 @@ class Hive3Hold(SqlHold):
         return RequestFacts(table_id=table_id(self.target))
 
     def _publication_facts(self, directories: tuple[str, ...]) -> RequestFacts:
-        """Note what the cleaner needs: which transactions and locks existed once the results were visible."""
+        """Return as evidence for the cleaner the transactions and locks that exist now that the results are visible."""
         hms = self._hive3.hms
         evidence = evidence_now(hms.open_txns(), hms.show_locks(), self._services.now_ms())
         return RequestFacts(evidence=dict.fromkeys(directories or ("",), evidence), table_id=table_id(self.target))
 
 
 class Hive3UndoHold(Hive3Hold):
-    """A place that is held to undo a compaction: under the lock of a compactor, and an exclusive one for the change.
+    """A place that is held to undo a compaction: with the lock of a compactor, and an exclusive one for the change.
 
-    A reader without a lock yet waits for it, lists the place after that, and reads the inputs: by any snapshot, for
+    A reader that has no lock yet waits for one, lists the place after that, and reads the inputs, with any snapshot:
     they are directories of single writes. So open transactions that hold no lock there do not matter.
     """
 
@@ -341,19 +345,20 @@ class Hive3UndoHold(Hive3Hold):
 
 
 def evidence_now(txns: ValidTxnList, locks: Iterable[HeldLock], now_ms: int) -> Evidence:
-    """Return what exists now. Ids of both kinds only grow, so whatever exists has at most these."""
+    """Return the highest ids of now. Ids of both kinds only grow: nothing that exists now has a higher one."""
     return Evidence(txn=txns.high_water_mark, lock=max((lock.lock_id for lock in locks), default=0), ms=now_ms)
 
 
 def table_id(target: Target) -> str:
-    """Return what tells a table from another one of its name, and its place from an earlier one."""
+    """Return a text that tells a table from another one of its name, and its location from an earlier one."""
     created, _ = target.table_identity
     return f"{created} {target.location}"
 
 
 def concerns(lock: HeldLock, ref: TableRef) -> bool:
-    """Return whether a lock may be that of a reader of a place: on it, on its table, on its database, or on a partition
-    of the table where the place is the whole table.
+    """Return whether the holder of a lock may read a place.
+
+    The lock is on the place, on its table or its database, or on a partition if the place is a whole table.
     """
     if lock.database.lower() != ref.database:
         return False

@@ -45,7 +45,7 @@ class Hive3Cleaning(SqlCleaning, MetastoreCleaning):
     def ready(self) -> list[CompactionRequest]:
         """Return the requests of this metastore, an earlier mark of a place before a later one."""
         if self.options.dry_run:  # else `recover` has returned these notes
-            for line in self.backend.passed_over():
+            for line in self.backend.left_alone_notes():
                 self.services.progress.note(line)
         rows = [with_mark(row) for row in super().ready()]
         self.expect(rows)
@@ -62,7 +62,7 @@ class Hive3Cleaning(SqlCleaning, MetastoreCleaning):
         self.backend.require_no_compactor(request, Hive3CleaningHold.doing)
 
     def hold(self, request: CompactionRequest, target: Target) -> Hold:
-        """Return a claim of the place, which is lost as soon as Hive's own compactor works there."""
+        """Return a claim of the place; its check also asks whether Hive's own compactor works there."""
         return Hive3CleaningHold(self.backend, request, target)
 
     def requests_at(self, places: Sequence[ListedRequest]) -> list[Sequence[CompactionRequest] | AcidError]:
