@@ -1,8 +1,8 @@
-"""Heartbeats: one thread that keeps the transactions and locks of a run alive, and says when one of them is lost.
+"""Heartbeats: a thread that keeps the transactions and locks of a run alive, and notices when one of them is lost.
 
-The metastore aborts a transaction, and drops a lock without one, that had no heartbeat for its timeout (Hive
+The metastore aborts a transaction, and drops a lock without a transaction, after its timeout without a heartbeat (Hive
 `AcidHouseKeeperService`). A heartbeat that arrives while it looks for dead ones may come too late, hence an interval of
-at most half of the timeout. `Lease.assert_alive` is to be asked right before anything becomes visible.
+at most half of the timeout. Call `Lease.assert_alive` right before anything becomes visible.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Clock = Callable[[], float]
 
 
 class Lease:
-    """One transaction or lock that is ours for a timeout after each heartbeat. Once lost, it stays lost."""
+    """A transaction or lock that is ours for a timeout after each heartbeat. Once lost, it stays lost."""
 
     def __init__(
         self,
@@ -38,12 +38,12 @@ class Lease:
         timeout_seconds: float,
         clock: Clock,
     ) -> None:
-        """Made by `Heartbeater.register`. Transaction and lock were alive at `since`, a time of `clock`."""
+        """Use `Heartbeater.register`. Transaction and lock were alive at `since`, a time of `clock`."""
         self.name = name
         self.timeout_seconds = timeout_seconds
         self.txn_id = txn_id
         self.lock_id = lock_id
-        """Heartbeats are for this lock, too; that of a transaction is set once it is granted."""
+        """The lock in the heartbeats; the lock of a transaction is set once it is granted."""
         self._clock = clock
         self._mutex = threading.Lock()
         self._extended_at = since
@@ -53,16 +53,16 @@ class Lease:
 
     @property
     def stopped(self) -> bool:
-        """Whether no more heartbeats are sent for it, because it was stopped or lost."""
+        """Whether no more heartbeats are sent, because the lease was stopped or lost."""
         with self._mutex:
             return self._stopped or self._lost is not None
 
     def assert_alive(self) -> None:
-        """Raise ConflictError, from then on always, when the metastore has said that transaction or lock do not exist.
+        """Raise ConflictError once the metastore has reported that transaction or lock do not exist any more.
 
-        Raises RetryError when no heartbeat has reached the metastore for longer than its timeout: then they may not
-        exist any more either. For a lock without transaction that is final too, because another compactor may by then
-        have taken its place; a transaction is asked again, because its commit is what decides.
+        Raises RetryError when no heartbeat has reached the metastore for longer than its timeout: they may not exist
+        any more. For a lock without a transaction that is final, since another compactor may have locked the place by
+        then; the heartbeats of a transaction go on, since its commit decides.
         """
         with self._mutex:
             if self._lost is not None:
@@ -73,12 +73,12 @@ class Lease:
                 raise RetryError(self._silence(silent))
 
     def stop(self) -> None:
-        """Send no further heartbeats; to be called after commit, abort or unlock have returned. May be called again."""
+        """Send no further heartbeats; to be called after commit, abort or unlock has returned. May be called again."""
         with self._mutex:
             self._stopped = True
 
     def extend(self, sent_at: float) -> None:
-        """Note that a heartbeat that was sent at this moment has arrived."""
+        """Note that the heartbeat sent at this time has arrived."""
         with self._mutex:
             if self._stopped or self._lost is not None:
                 return
@@ -90,12 +90,12 @@ class Lease:
             self._last_failure = ""
 
     def note_failure(self, error: BaseException) -> None:
-        """Note that a heartbeat failed, which says nothing about transaction and lock."""
+        """Note that a heartbeat failed, which does not mean that the lease is lost."""
         with self._mutex:
             self._last_failure = f" ({reason_of(error)})"
 
     def mark_lost(self, kind: type[AcidError], reason: str) -> None:
-        """Note that transaction or lock do not exist any more. The first such error counts, and none after `stop`."""
+        """Note that the lease is lost. The first error counts, and none after `stop`."""
         with self._mutex:
             if not self._stopped and self._lost is None:
                 self._lost = (kind, f"Cannot go on with {self.name}: {reason}")
@@ -113,11 +113,11 @@ def reason_of(error: BaseException) -> str:
 
 
 class Heartbeater:
-    """Sends the heartbeats of all that is registered, from one daemon thread over one connection of its own.
+    """Sends the heartbeats of all leases from one daemon thread over one connection of its own.
 
-    Use it as a context manager. Thread and connection are made when first needed. The heartbeat that is due for longest
-    is sent first. One that fails goes behind all others that are due, so that one which hangs for as long as a call may
-    does not keep the others waiting for more than that.
+    Use it as a context manager. Thread and connection are made when first needed. The heartbeat that has been due for
+    longest is sent first. A failed one is tried again after all others that are due, so that a heartbeat which hangs
+    delays the others by the limit of one call at most.
     """
 
     def __init__(
@@ -128,10 +128,11 @@ class Heartbeater:
         timeout_seconds: float,
         clock: Clock,
     ) -> None:
-        """`timeout_seconds` is the metastore's for transactions, `clock` gives seconds that never go back.
+        """Send nothing yet.
 
-        connect  opens a connection whose calls end by themselves and soon, and are not repeated: see
-                 `heartbeat_options`
+        connect          opens a connection with `heartbeat_options`, whose calls end soon and are not repeated
+        timeout_seconds  the metastore's timeout of transactions
+        clock            returns seconds that never go back
 
         Raises RefusedError when the interval is more than half of the timeout.
         """
@@ -148,17 +149,16 @@ class Heartbeater:
         self._connection: Hms | None = None
         self._mutex = threading.Lock()
         self._order = count()
-        self._due: list[tuple[float, int, Lease]] = []  # a heap; the one that is being sent stays on its top
+        self._due: list[tuple[float, int, Lease]] = []  # a heap; the lease whose heartbeat is being sent stays on top
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._ended: str | None = None
 
     def register(self, *, txn_id: int | None, lock_id: int | None, name: str, since: float | None = None) -> Lease:
-        """Keep a transaction, a lock, or a transaction with its lock alive; `name` is what messages call it.
+        """Keep a transaction, a lock, or a transaction with its lock alive; `name` is its name in messages.
 
-        `since` is the time of `clock` before the metastore was asked for it: opening and locking count as heartbeats
-        (Hive `TxnHandler.openTxns`, `lock`), so the first one follows an interval later. Raises DefectError after
-        `close`.
+        `since` is the time of `clock` before the call that opened or locked, which counts as a heartbeat (Hive
+        `TxnHandler.openTxns`, `lock`): the first heartbeat follows an interval later. Raises DefectError after `close`.
         """
         since = self.clock() if since is None else since
         lease = Lease(
@@ -173,17 +173,17 @@ class Heartbeater:
             if self._ended is not None:
                 raise DefectError(f"Cannot keep {name} alive: {self._ended}")
             heappush(self._due, (since + self._interval, next(self._order), lease))
-            self._have_thread()
+            if self._thread is None:
+                self._start_thread()
         self._wake.set()
         return lease
 
-    def _have_thread(self) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="acidlib-heartbeat", daemon=True)
-            self._thread.start()
+    def _start_thread(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="acidlib-heartbeat", daemon=True)
+        self._thread.start()
 
     def _run(self) -> None:
-        """Send heartbeats until the end, when all leases are lost."""
+        """Send heartbeats until the end; then all leases are lost."""
         kind: type[AcidError] = RetryError
         try:
             while True:
@@ -205,7 +205,7 @@ class Heartbeater:
                 lease.mark_lost(kind, self._ended or "")
 
     def send_due(self) -> float | None:
-        """Send the heartbeat that is due and return 0; else return the seconds until one is, None without any lease."""
+        """Send a due heartbeat and return 0; else return the seconds until the next is due, None without any lease."""
         with self._mutex:
             while self._due and self._due[0][2].stopped:
                 heappop(self._due)
@@ -219,17 +219,17 @@ class Heartbeater:
         return 0.0
 
     def _send(self, lease: Lease) -> None:
-        """A lease is lost when the metastore says that its transaction or lock does not exist; all else is retried."""
+        """Send a heartbeat. The lease is lost if its transaction or lock does not exist; after other errors, retry."""
         try:
             if self._connection is None:
                 self._connection = self._connect()
-        except Exception as error:  # whatever is wrong in there must not end the heartbeats of everything else
-            with self._mutex:  # no heartbeat is sent before the next attempt to make a connection
+        except Exception as error:  # no error may end the heartbeats of the other leases
+            with self._mutex:  # no heartbeat is sent before the next attempt to connect
                 now = self.clock()
                 for due, _, waiting in self._due:
                     if due <= now:
                         waiting.note_failure(error)
-                self._due = [(max(due, now + self._retry), order, one) for due, order, one in self._due]
+                self._due = [(max(due, now + self._retry), order, waiting) for due, order, waiting in self._due]
                 heapify(self._due)
             return
         sent_at = self.clock()
@@ -252,11 +252,11 @@ class Heartbeater:
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            with suppress(Exception):  # it is given up anyway
+            with suppress(Exception):  # it is not used any more
                 connection.close()
 
     def close(self) -> None:
-        """End the thread and its connection. What is still registered counts as lost from now on."""
+        """End the thread and its connection. Leases that are still registered are lost."""
         with self._mutex:
             self._ended = self._ended or "its heartbeats were ended"
         self._wake.set()
@@ -271,9 +271,9 @@ class Heartbeater:
 
 
 def heartbeat_options(options: ConnectionOptions, timeout_seconds: float) -> ConnectionOptions:
-    """Return the options for the heartbeats' connection to a metastore with this timeout: calls end soon and only once.
+    """Return the options of the heartbeats' connection to a metastore with this timeout: short calls, not repeated.
 
-    While one call hangs no other heartbeat is sent, and repeating is done by `Heartbeater`.
+    While a call hangs no other heartbeat is sent, and `Heartbeater` itself repeats.
     """
     longest = timeout_seconds / CALLS_PER_TIMEOUT
     return replace(

@@ -1,13 +1,13 @@
-"""What a compaction holds at a metastore while it runs: locks on Hive 3.1, a transaction with its lock on Hive 4.
+"""The locks of a compaction at a Hive 3.1 metastore, and its transaction with a lock at a Hive 4 metastore.
 
-Two compactors must never work on one place. On Hive 4 the queue sees to that; on Hive 3.1 it is an exclusive lock under
-a name that no user's table has, so that it blocks no query. A short lock on the table itself makes sure that it is not
+Two compactors must never work on the same place. On Hive 4 the queue prevents that; on Hive 3.1 an exclusive lock does,
+under a name that no user's table has, so that it blocks no query. A short lock on the table itself keeps it from being
 dropped or changed while results are renamed into place.
 
-On Hive 4 what a compaction writes becomes visible when its transaction commits. Source: Hive 4 `Worker`
-(`CompactionTxn`): opened before the inputs are looked at, a shared lock that is not waited for, heartbeats that stop
-only after commit or abort has returned. A rebalance gives rows other ids: its lock keeps those out that change rows,
-and counts as an update.
+On Hive 4 the result of a compaction becomes visible when its transaction commits. Source: Hive 4 `Worker`
+(`CompactionTxn`): the transaction is opened before the inputs are listed, its shared lock is not waited for, and
+heartbeats stop only after commit or abort has returned. A rebalance gives rows other ids: its lock keeps writers that
+change rows out, and counts as an update.
 
 Source of the rules of locks: Hive `TxnHandler.lock`, and the widths of table HIVE_LOCKS in Hive 3.1.
 """
@@ -32,7 +32,7 @@ from acidlib.errors import (
     RetryError,
     UnknownOutcomeError,
 )
-from acidlib.metastore.heartbeat import Heartbeater, Lease, reason_of
+from acidlib.metastore.heartbeat import Heartbeater, Lease
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.transactions import HeldLock, LockComponent, LockState, LockType, TxnType
 from acidlib.model.names import LONG_MAX
@@ -40,26 +40,26 @@ from acidlib.model.tables import TableRef
 from acidlib.processes import has_ended, process_identity
 
 PLACES = "acidlib.places"
-"""The database of the locks by which a compactor holds the place it works on; no Hive database can have this name."""
+"""The database in the locks of compactors on the places they work on; no Hive database can have this name."""
 
 AGENT = "acidlib"
-"""The agent of every lock of ours begins with it."""
+"""The beginning of the agent in every lock of this engine."""
 
 AGENT_WIDTH, TABLE_WIDTH, PARTITION_WIDTH = 128, 128, 767
 DEAD_AFTER_TIMEOUTS = 2
-"""A lock counts as dead after so many timeouts without a heartbeat; its owner has stopped relying on it after one."""
+"""A lock is dead after so many timeouts without a heartbeat; its owner does not rely on it after one."""
 
 SHOWN_LOCKS = 5
 
 
 def agent_text(agent: str, token: str = "") -> str:
-    """Return the agent that Hive shows for a lock: at most 128 characters, of which `token` makes it unique."""
+    """Return the agent that Hive shows for a lock: at most 128 characters, ending in `token`, which makes it unique."""
     named = agent if agent.startswith(AGENT) else f"{AGENT} {agent}"
     return f"{named[: AGENT_WIDTH - len(token) - 1]} {token}".rstrip()
 
 
 def place_table(ref: TableRef) -> str:
-    """Return the name under `PLACES` that stands for a table; the same for equal tables only."""
+    """Return a table's name in the database `PLACES`; equal for equal tables only."""
     name = str(ref.whole_table).lower()
     if name.isascii() and len(name) <= TABLE_WIDTH:
         return name
@@ -68,10 +68,10 @@ def place_table(ref: TableRef) -> str:
 
 
 def place_partition(partition: str | None) -> str | None:
-    """Return the name that stands for a partition; the same for equal partitions only.
+    """Return a partition's name in the database `PLACES`; equal for equal partitions only.
 
-    Hive 3.1 puts the whole name of a partition into lower case in its locks, values included, so two partitions that
-    differ in case alone would be one. The result has to look like a partition's name, because Hive 4 parses it.
+    Hive 3.1 stores the whole name of a partition in lower case in its locks, values included, so two partitions that
+    differ in case alone would share a lock. The result has to have the form of a partition's name: Hive 4 parses it.
     """
     if partition is None:
         return None
@@ -86,15 +86,15 @@ def _digest(text: str) -> str:
 
 
 def blocking_locks(locks: Iterable[HeldLock], wanted: LockComponent, *, lock_id: int) -> tuple[HeldLock, ...]:
-    """Return the locks that a wanted SHARED_READ, EXCL_WRITE or EXCLUSIVE lock, of this id, has to wait for, by id.
+    """Return the locks for which a SHARED_READ, EXCL_WRITE or EXCLUSIVE lock with this id has to wait, by id.
 
-    Only older locks count, waiting ones too. A shared lock of the whole database blocks nobody.
+    Only older locks count, including waiting ones. A shared lock of the whole database blocks no other.
     """
-    # an EXCLUSIVE one excludes all others
+    # an EXCLUSIVE lock excludes all others
     excluded = {LockType.EXCLUSIVE}
     if wanted.type is LockType.EXCL_WRITE:
         excluded |= {LockType.EXCL_WRITE, LockType.SHARED_WRITE}
-    found = {
+    blocking = {
         lock.lock_id: lock
         for lock in locks
         if lock.lock_id < lock_id
@@ -103,7 +103,7 @@ def blocking_locks(locks: Iterable[HeldLock], wanted: LockComponent, *, lock_id:
         and (wanted.type is LockType.EXCLUSIVE or lock.type in excluded)
         and not (lock.table is None and lock.type is LockType.SHARED_READ)
     }
-    return tuple(found[one] for one in sorted(found))
+    return tuple(blocking[number] for number in sorted(blocking))
 
 
 def _overlaps(lock: HeldLock, wanted: LockComponent) -> bool:
@@ -117,7 +117,7 @@ def _overlaps(lock: HeldLock, wanted: LockComponent) -> bool:
 
 
 def _comparable(partition: str) -> str:
-    """Return a partition's name of either generation: Hive 3.1 has it in lower case, Hive 4 escapes escapes again."""
+    """Return a comparable form of a partition's name in locks: lower case as in Hive 3.1, without Hive 4's escapes."""
     return unquote(unquote(partition)).lower()
 
 
@@ -126,8 +126,8 @@ def dead_locks(
 ) -> tuple[HeldLock, ...]:
     """Return our locks without a transaction whose owners are dead: no heartbeat for two timeouts, or no process.
 
-    `now_ms` is by the clock of the server's database; `has_ended` is asked with the identity of a process. Hive 3.1
-    drops such locks by itself only where its initiator runs.
+    `now_ms` is by the clock of the server's database; `has_ended` takes the identity of a process. Hive 3.1 drops such
+    locks by itself only where its initiator runs.
     """
     limit = DEAD_AFTER_TIMEOUTS * timeout_seconds * 1000
     return tuple(
@@ -144,9 +144,9 @@ def dead_locks(
 
 
 def refusal(begin: str, blocking: Sequence[HeldLock]) -> ConflictError:
-    """Return the error for a lock that is not granted: `BusyError` where runs of this engine alone are in the way.
+    """Return the error for a lock that is not granted: `BusyError` if all blocking locks are of this engine.
 
-    begin  what cannot be done, as far as `: `
+    begin  the beginning of the message, without the `: ` after it
     """
     if blocking and all((lock.agent or "").startswith(AGENT) for lock in blocking):
         return BusyError(f"{begin}: held by {describe_holders(blocking)}; {WHEN_FREE}")
@@ -154,7 +154,7 @@ def refusal(begin: str, blocking: Sequence[HeldLock]) -> ConflictError:
 
 
 def describe_holders(locks: Sequence[HeldLock]) -> str:
-    """Return who holds these locks, for messages; at most five of them."""
+    """Return the holders of these locks, for messages; at most five of them."""
     described = []
     for lock in locks[:SHOWN_LOCKS]:
         parts = [f"{lock.type.name} by {lock.user} on {lock.host}"]
@@ -172,10 +172,10 @@ FIRST_POLL_SECONDS, LONGEST_POLL_SECONDS = 0.05, 1.0
 
 
 def lock_place(hms: Hms, heartbeater: Heartbeater, *, ref: TableRef, agent: str) -> CompactorLock:
-    """Take the right to compact one table or partition, which one compactor at a time has (Hive 3.1).
+    """Take the lock that lets only one compactor of this engine at a time work on a table or partition (Hive 3.1).
 
-    Queries and Hive's own compactor do not notice it. A holder counts as dead when its heartbeats are overdue, or when
-    its process ran on this machine and has ended; its lock is then dropped. Raises ConflictError naming the holder.
+    It does not affect queries and Hive's own compactor. The lock of a dead holder is dropped: one whose heartbeats are
+    overdue, or whose process ran on this machine and has ended. Raises ConflictError naming the holder.
     """
     return _acquire(
         hms,
@@ -203,10 +203,10 @@ def publication_lock(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> CompactorLock:
-    """Lock the table or partition itself for the seconds of a publication; it is waited for `timeout_seconds`.
+    """Lock the table or partition itself for the seconds of a publication; wait up to `timeout_seconds` for it.
 
-    Shared: it is not dropped or altered. Exclusive: it is not read or written either; while it waits, all later locks
-    wait behind it. Raises ConflictError naming the holders when it was not granted in time.
+    A shared lock prevents that it is dropped or altered, an exclusive one also that it is read or written; while that
+    waits, all later locks wait behind it. Raises ConflictError naming the holders when it is not granted in time.
     """
     kind = LockType.EXCLUSIVE if exclusive else LockType.SHARED_READ
     return _acquire(
@@ -234,9 +234,10 @@ def _acquire(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> CompactorLock:
-    """Return the lock, granted; ConflictError when it is not in time. After any error it is not left behind.
+    """Return a granted lock; raise ConflictError when it is not granted in time. After any error the request is ended.
 
-    `name` is what messages call it, `refused` begins the message when it is not granted in time.
+    name     the lock's name in messages
+    refused  the beginning of the message when it is not granted in time
     """
     since = heartbeater.clock()
     lock_id, state = _request_lock(hms, wanted, agent)
@@ -247,7 +248,7 @@ def _acquire(
         if state is LockState.WAITING:
             locks = hms.show_locks(wanted.database)
             blocking = blocking_locks(locks, wanted, lock_id=lock_id)
-            # it may be free by now, or once the locks of dead compactors are dropped
+            # it may be grantable by now, or after the locks of dead compactors are dropped
             if not blocking or _drop_dead_locks(
                 hms, blocking, locks, lock_id=lock_id, timeout_seconds=heartbeater.timeout_seconds
             ):
@@ -272,11 +273,11 @@ def _acquire(
 
 
 def _request_lock(hms: Hms, component: LockComponent, agent: str) -> tuple[int, LockState]:
-    """Ask for a lock. When no answer comes, a lock that may exist all the same is found by its agent and withdrawn.
+    """Request a lock. If no answer comes, or the server failed, end the request if it exists by then.
 
-    That is also so when the server failed: Hive 3.1 stores a request first and looks whether it is free after that.
+    The agent in the lock identifies it. Hive 3.1 stores a request before it checks whether it can grant the lock.
     """
-    # told apart from all others, and with the process that asks for it
+    # unique, and with our process, for `dead_locks`
     process, unique = process_identity(), uuid.uuid4().hex[:12]
     own = agent_text(agent, f"{process}:{unique}" if process else unique)
     try:
@@ -294,14 +295,14 @@ class CompactorLock:
     """A lock without a transaction, kept alive until it is released. As a context manager it is released at the end."""
 
     def __init__(self, hms: Hms, lease: Lease, lock_id: int) -> None:
-        """Made by `lock_place` and `publication_lock`."""
+        """Use `lock_place` or `publication_lock`."""
         self.lock_id = lock_id
         self._hms = hms
         self._lease = lease
         self._released = False
 
     def assert_alive(self) -> None:
-        """Raise what `Lease.assert_alive` does, and ConflictError after the release."""
+        """Raise the errors of `Lease.assert_alive`, and ConflictError after the release."""
         if self._released:
             raise ConflictError(f"Cannot go on with {self._lease.name}: it was released")
         self._lease.assert_alive()
@@ -309,24 +310,11 @@ class CompactorLock:
     def release(self) -> None:
         """Unlock; may be called again.
 
-        Raises RetryError when the metastore could not be asked (it drops the lock by itself after its timeout), but not
-        while another error is being handled.
+        Raises RetryError when the call fails (the metastore drops the lock by itself after its timeout), but not while
+        another error is being handled.
         """
-        if self._released:
-            return
-        earlier = sys.exception()
-        try:
-            self._hms.unlock(self.lock_id)
-        except AcidError as error:
-            if earlier is None:
-                raise RetryError(
-                    f"Cannot release {self._lease.name}: {reason_of(error)}; the metastore drops it by itself "
-                    f"after {self._lease.timeout_seconds:g} s without a heartbeat"
-                ) from error
-        else:
-            self._released = True
-        finally:
-            self._lease.stop()
+        if not self._released:
+            self._released = _end(self._lease, lambda: self._hms.unlock(self.lock_id), "release", "drops")
 
     def __enter__(self) -> CompactorLock:
         return self
@@ -335,21 +323,45 @@ class CompactorLock:
         self.release()
 
 
-def release_dead_locks(
-    hms: Hms, *, timeout_seconds: float, agent: str, may_go: Callable[[HeldLock], bool] = lambda _: True
-) -> tuple[HeldLock, ...]:
-    """Drop the locks that killed compactors left, on whatever table; they are returned.
+def _end(lease: Lease, call: Callable[[], None], verb: str, by_itself: str) -> bool:
+    """End a lock or transaction by a call, and its heartbeats in any case; return whether it has ended.
 
-    `may_go` is asked of each first, and may mend what it keeps others from. For Hive 3.1, which drops them by itself
-    only while its initiator is on (`hive.compactor.initiator.on`). `timeout_seconds` is the metastore's for
-    transactions.
+    Raises RetryError when the call fails, but not while another error is being handled: `verb` and `by_itself` complete
+    the message with our act and the metastore's.
+    """
+    earlier = sys.exception()
+    try:
+        call()
+    except ConflictError:  # it has ended before
+        return True
+    except AcidError as error:
+        if earlier is None:
+            raise RetryError(
+                f"Cannot {verb} {lease.name}: {error.reason}; the metastore {by_itself} it by itself after "
+                f"{lease.timeout_seconds:g} s without a heartbeat"
+            ) from error
+        return False
+    finally:
+        lease.stop()
+    return True
+
+
+def release_dead_locks(
+    hms: Hms, *, timeout_seconds: float, agent: str, may_drop: Callable[[HeldLock], bool] = lambda _: True
+) -> tuple[HeldLock, ...]:
+    """Drop the locks that killed compactors left on any table; return them.
+
+    may_drop         decides on each lock before it is dropped, and may first finish what the lock protects
+    timeout_seconds  the metastore's timeout of transactions
+
+    For Hive 3.1, which drops them by itself only while its initiator is on (`hive.compactor.initiator.on`).
     """
     probe = LockComponent(type=LockType.SHARED_READ, database=PLACES, table="clock")
-    # its first heartbeat has the time of the metastore's database, by which those of the other locks are judged
+    # its first heartbeat has the time of the metastore's database, with which those of the other locks are compared
     probe_id = _request_lock(hms, probe, agent)[0]
     try:
         locks = hms.show_locks()
-        return _drop_dead_locks(hms, locks, locks, lock_id=probe_id, timeout_seconds=timeout_seconds, may_go=may_go)
+        return _drop_dead_locks(hms, locks, locks, lock_id=probe_id, timeout_seconds=timeout_seconds, may_drop=may_drop)
     finally:
         with suppress(AcidError):  # the server drops it, or the next call of this function
             hms.unlock(probe_id)
@@ -362,29 +374,29 @@ def _drop_dead_locks(
     *,
     lock_id: int,
     timeout_seconds: float,
-    may_go: Callable[[HeldLock], bool] = lambda _: True,
+    may_drop: Callable[[HeldLock], bool] = lambda _: True,
 ) -> tuple[HeldLock, ...]:
-    """Drop those of the suspects that are dead, by the database's time: that of the heartbeat of our own lock."""
+    """Drop the dead locks among the suspects; return them. The database's time is the heartbeat of our own lock."""
     now_ms = next((lock.heartbeat_ms for lock in locks if lock.lock_id == lock_id), None)
     if now_ms is None:
         return ()
-    found = dead_locks(suspects, now_ms=now_ms, timeout_seconds=timeout_seconds, has_ended=has_ended)
-    dead = tuple(lock for lock in found if may_go(lock))
-    for dead_id in {lock.lock_id for lock in dead}:
-        hms.unlock(dead_id)
-    return dead
+    dead = dead_locks(suspects, now_ms=now_ms, timeout_seconds=timeout_seconds, has_ended=has_ended)
+    dropped = tuple(filter(may_drop, dead))
+    for dropped_id in {lock.lock_id for lock in dropped}:
+        hms.unlock(dropped_id)
+    return dropped
 
 
 def begin_compaction(
     hms: Hms, heartbeater: Heartbeater, *, ref: TableRef, agent: str, rebalances: bool = False
 ) -> CompactionTransaction:
-    """Open a transaction for a compaction of one table or partition, keep it alive, and lock the place for it (Hive 4).
+    """Open a transaction for a compaction of a table or partition, keep it alive, and lock the place for it (Hive 4).
 
-    rebalances  rows get other ids: they must not be changed meanwhile
+    rebalances  rows get other ids: no writer may change them meanwhile
 
     Raises ConflictError when the lock is not granted at once; the transaction is aborted then, as after any error.
     """
-    # but for a rebalance it names no operation that writes, for the server would note one as a change of the data
+    # only a rebalance names an operation that writes: the server notes that as a change of the data
     wanted = LockComponent(
         type=LockType.EXCL_WRITE if rebalances else LockType.SHARED_READ,
         database=ref.database,
@@ -395,8 +407,8 @@ def begin_compaction(
     )
     not_granted = f"Cannot compact {ref}: its lock was not granted"
     if rebalances:
-        # what asks for an update and is aborted is never forgotten: Hive 4 `MarkCleanedFunction` looks at write ids,
-        # and a rebalance has none
+        # checked before the transaction is opened: Hive 4 never forgets an aborted transaction that requested an
+        # update and has no write id (`MarkCleanedFunction`), as a rebalance
         blocking = blocking_locks(hms.show_locks(wanted.database), wanted, lock_id=LONG_MAX)
         if blocking:
             raise refusal(not_granted, blocking)
@@ -404,17 +416,16 @@ def begin_compaction(
     since = heartbeater.clock()
     kind = TxnType.REBALANCE_COMPACTION if rebalances else TxnType.COMPACTION
     txn_id = hms.open_txn(kind, text)
-    name = f"transaction {txn_id} for {ref}"
     lease: Lease | None = None
     try:
+        name = f"transaction {txn_id} for {ref}"
         lease = heartbeater.register(txn_id=txn_id, lock_id=None, name=name, since=since)
         lock_id, state = hms.lock([wanted], txn_id=txn_id, agent=text, zero_wait=True, may_have_committed=False)
         if state is not LockState.ACQUIRED:
             try:
                 blocking = blocking_locks(hms.show_locks(wanted.database), wanted, lock_id=lock_id)
             except AcidError as error:
-                why = f"by whom it is held is not known, {reason_of(error)}; call again"
-                raise ConflictError(f"{not_granted}: {why}") from error
+                raise ConflictError(f"{not_granted}: its holder is not known, {error.reason}; call again") from error
             raise refusal(not_granted, blocking)
         lease.lock_id = lock_id
     except BaseException:
@@ -423,7 +434,7 @@ def begin_compaction(
         if lease is not None:
             lease.stop()
         raise
-    return CompactionTransaction(hms, lease, txn_id=txn_id, lock_id=lock_id, name=name, kind=kind)
+    return CompactionTransaction(hms, lease, txn_id=txn_id, lock_id=lock_id, kind=kind)
 
 
 class _State(enum.Enum):
@@ -434,79 +445,68 @@ class _State(enum.Enum):
 
 
 class CompactionTransaction:
-    """An open transaction with its lock. As a context manager: leaving it without a commit aborts.
+    """An open transaction with its lock. As a context manager it is aborted at the end unless it was committed.
 
     `txn_id` is the T of the `_vT` names.
     """
 
-    def __init__(self, hms: Hms, lease: Lease, *, txn_id: int, lock_id: int, name: str, kind: TxnType) -> None:
-        """Made by `begin_compaction`."""
+    def __init__(self, hms: Hms, lease: Lease, *, txn_id: int, lock_id: int, kind: TxnType) -> None:
+        """Use `begin_compaction`."""
         self._kind = kind
         self.txn_id = txn_id
         self.lock_id = lock_id
         self._hms = hms
         self._lease = lease
-        self._name = name
         self._state = _State.OPEN
         self._commit_attempted = False
 
     def assert_alive(self) -> None:
-        """Raise what `Lease.assert_alive` does, and ConflictError after the end."""
+        """Raise the errors of `Lease.assert_alive`, and ConflictError after the end."""
         if self._state is not _State.OPEN:
-            raise ConflictError(f"Cannot go on with {self._name}: it has ended")
+            raise ConflictError(f"Cannot go on with {self._lease.name}: it has ended")
         self._lease.assert_alive()
 
     def commit(self) -> None:
         """Commit; may be called again.
 
-        Raises ConflictError when the transaction was aborted. Raises UnknownOutcomeError when that cannot be found out:
-        heartbeats go on, commit may be tried again, and the request's `next_txn_id`, which only the commit sets (but
-        not that of a rebalance), shows whether it has committed.
+        Raises ConflictError when the transaction was aborted. Raises UnknownOutcomeError when that is unknown: the
+        heartbeats go on and commit may be called again; the request's `next_txn_id`, which only a commit sets (but not
+        that of a rebalance), shows whether it has committed.
         """
         if self._state is _State.COMMITTED:
             return
         if self._state is not _State.OPEN:
-            raise ConflictError(f"Cannot commit {self._name}: it has ended")
+            raise ConflictError(f"Cannot commit {self._lease.name}: it has ended")
         if not self._commit_attempted:
-            # later on "no such transaction" may mean that it has committed: Hive forgets those within seconds
+            # not later: then "no such transaction" may mean that it has committed, since Hive forgets those in seconds
             try:
                 self._lease.assert_alive()
             except ConflictError:
-                self._end(_State.ENDED)
+                self._set_ended(_State.ENDED)
                 raise
             except RetryError:
-                pass  # no heartbeat for long: the commit itself will show
+                pass  # no heartbeat has arrived for long: the commit itself will show whether it is alive
         self._commit_attempted = True
         error = self._attempt_commit()
         if error is not None:
-            # Hive 4 takes a second commit of a transaction without an error
+            # Hive 4 accepts a second commit of a transaction
             error = self._attempt_commit()
         if error is not None:
-            raise UnknownOutcomeError(f"Cannot tell whether {self._name} was committed: {reason_of(error)}") from error
+            raise UnknownOutcomeError(
+                f"Cannot tell whether {self._lease.name} was committed: {error.reason}"
+            ) from error
 
     def abort(self) -> None:
-        """Abort; nothing after the end, and it may be called again. After an uncertain commit it settles the matter.
+        """Abort unless the transaction has ended; may be called again, also after a commit of unknown outcome.
 
-        Raises RetryError when the metastore could not be asked (it aborts by itself after its timeout), but not while
-        another error is being handled.
+        Raises RetryError when the call fails (the metastore aborts by itself after its timeout), but not while another
+        error is being handled.
         """
         if self._state in (_State.COMMITTED, _State.ENDED):
             return
         self._state = _State.ABORTING
-        earlier = sys.exception()
-        try:
-            self._hms.abort_txn(self.txn_id, self._kind)
-        except ConflictError:  # aborted or committed: it has ended anyhow
-            self._end(_State.ENDED)
-        except AcidError as error:
-            self._lease.stop()  # or it would stay open for as long as we live
-            if earlier is None:
-                raise RetryError(
-                    f"Cannot abort {self._name}: {reason_of(error)}; the metastore aborts it by itself after "
-                    f"{self._lease.timeout_seconds:g} s"
-                ) from error
-        else:
-            self._end(_State.ENDED)
+        if _end(self._lease, lambda: self._hms.abort_txn(self.txn_id, self._kind), "abort", "aborts"):
+            self._state = _State.ENDED
 
     def __enter__(self) -> CompactionTransaction:
         return self
@@ -515,7 +515,7 @@ class CompactionTransaction:
         self.abort()
 
     def _attempt_commit(self) -> AcidError | None:
-        """Return None when it is committed, the error when that is not known; ConflictError when it was aborted."""
+        """Return None once it is committed, the error if that is unknown; raise ConflictError when it was aborted."""
         try:
             self._hms.commit_txn(self.txn_id, self._kind)
         except AcidError as error:
@@ -524,11 +524,11 @@ class CompactionTransaction:
                 is_aborted = self._hms.open_txns().is_txn_aborted(self.txn_id)
             if not is_aborted:
                 return error
-            self._end(_State.ENDED)
-            raise ConflictError(f"Cannot commit {self._name}: it was aborted: {reason_of(error)}") from error
-        self._end(_State.COMMITTED)
+            self._set_ended(_State.ENDED)
+            raise ConflictError(f"Cannot commit {self._lease.name}: it was aborted: {error.reason}") from error
+        self._set_ended(_State.COMMITTED)
         return None
 
-    def _end(self, state: _State) -> None:
+    def _set_ended(self, state: _State) -> None:
         self._state = state
         self._lease.stop()

@@ -153,7 +153,7 @@ class Hive3Backend(SqlBackend):
             self.hms,
             timeout_seconds=self.beats.timeout_seconds,
             agent=self.services.worker_id,
-            may_go=self._may_drop,
+            may_drop=self._may_drop,
         )
         return notes + [f"lock {lock.lock_id} of a dead run ({lock.agent}) was dropped" for lock in dead]
 

@@ -57,7 +57,7 @@ class Connection:
 class Stepped(Heartbeater):
     """A heartbeater without a thread."""
 
-    def _have_thread(self) -> None:
+    def _start_thread(self) -> None:
         pass
 
 
