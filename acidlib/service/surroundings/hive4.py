@@ -1,6 +1,6 @@
-"""A metastore of Hive 4: tables and requests, what dead runs left, and one request under its transaction.
+"""A metastore of Hive 4: tables, requests, recovery after dead runs, and one request under its transaction.
 
-Requests are handed out by the metastore, in their order. Source: Hive 4 `CompactionTxnHandler`.
+The metastore hands out requests in their order. Source: Hive 4 `CompactionTxnHandler`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from acidlib.service.backend import Backend, CompactionHold, Decided, WaitingReq
 from acidlib.service.places import ListedPlace, Target
 from acidlib.service.plan import require_rebalanceable
 from acidlib.service.selection import Selected, Selection
-from acidlib.service.services import WORKER_PREFIX, Services
+from acidlib.service.services import WORKER_PREFIX, Services, attempt
 from acidlib.service.statistics import StatisticsUpdater
 from acidlib.service.surroundings.catalog import (
     Catalog,
@@ -76,9 +76,9 @@ class Hive4Backend(Backend):
         """Work with one metastore.
 
         pool         the pool whose requests are taken; None = the default one
-        into_pool    the pool that new requests are put into, whatever the tables say; None = as they say
-        min_history  whether the server counts readers by write id, so that we have to register
-        database     that was named for the queue, and may be this metastore's; None where none was
+        into_pool    the pool for new requests, whatever the tables say; None = as they say
+        min_history  the server counts readers by write id, so that this run has to register
+        database     named for the queue, and perhaps this metastore's; None where none is named
         """
         super().__init__(services)
         self.hms = hms
@@ -92,7 +92,7 @@ class Hive4Backend(Backend):
         self._mutex = threading.Lock()
 
     def rows_at(self, target: Target) -> Sequence[CompactionRequest]:
-        """Return the requests about a place as this run has read them last: once for all places."""
+        """Return the requests about a place as this run has last read them, for all places together."""
         with self._mutex:
             rows = self._rows
             if rows is None:
@@ -107,9 +107,9 @@ class Hive4Backend(Backend):
         return rows
 
     def recover(self, is_wanted: Callable[[CompactionRequest], bool] = lambda _: True) -> list[str]:
-        """End what dead runs of this engine left of the requests wanted, and any result whose transaction was aborted.
+        """End wanted requests of dead runs of this engine, and those whose transaction was aborted after the result.
 
-        Hive's own initiator gives back what timed out, but only after `hive.compactor.worker.timeout`, and where it
+        Hive's own initiator gives timed out requests back, but only after `hive.compactor.worker.timeout`, and where it
         runs.
         """
         notes = []
@@ -126,7 +126,7 @@ class Hive4Backend(Backend):
                 else:
                     if row.state is State.WORKING and row.txn_id is not None:
                         rebalances = row.type is CompactionType.REBALANCE
-                        with suppress(AcidError):  # it ends by itself, but later, and keeps cleaners waiting until then
+                        with suppress(AcidError):  # it times out by itself, but cleaners wait until then
                             self.hms.abort_txn(
                                 row.txn_id, TxnType.REBALANCE_COMPACTION if rebalances else TxnType.COMPACTION
                             )
@@ -138,7 +138,7 @@ class Hive4Backend(Backend):
         return notes
 
     def select(self, selection: Selection, *, automatic: bool) -> Selected:
-        """Return tables and partitions of the metastore, by one snapshot."""
+        """Return tables and partitions of the metastore, as of one snapshot."""
         busy: set[TableRef] = set()
         if automatic:
             shown, others = self.hms.show_all_compactions()
@@ -148,9 +148,9 @@ class Hive4Backend(Backend):
         return self.catalog.select(selection, automatic=automatic, busy=busy)
 
     def waiting(self, kind: CompactionType) -> list[WaitingRequest]:
-        """Return the requests of our pool up to the last one of this kind, for they are handed out by their order.
+        """Return the requests of our pool up to the last one of this kind, as they are handed out in their order.
 
-        A run that does majors does rebalances, too.
+        A run for majors carries out rebalances, too.
         """
         rows: list[CompactionRequest] = [
             row
@@ -162,7 +162,7 @@ class Hive4Backend(Backend):
         return list(zip(rows, self.catalog.places(rows), strict=True))
 
     def queue_warnings(self) -> list[str]:
-        """Warn that in the default pool requests are taken that only Hive's own workers can do."""
+        """Warn that the default pool may have requests that only Hive's own workers can carry out."""
         if self._pool is not None:
             return []
         return [
@@ -171,14 +171,14 @@ class Hive4Backend(Backend):
         ]
 
     def take(self, request: CompactionRequest) -> CompactionRequest | None:
-        """Take whatever request the metastore hands out next."""
+        """Take the request that the metastore hands out next."""
         del request
         return self.hms.find_next_compaction(self.services.worker_id, __version__, self._pool)
 
     def submit(self, place: ListedPlace, kind: CompactionType, *, buckets: int | None = None) -> CompactionRequest:
-        """Queue it in a pool that only this run takes from, so that what is handed out is what was asked for."""
+        """Queue a request in a pool that only this run takes from, so that this very request is handed out."""
         target = place.target
-        # one of its own for each request: after a lost answer nothing else can be handed out for it
+        # a pool for each request: after a lost answer no other request can be handed out from it
         pool = f"{WORKER_PREFIX}{process_identity()}-{self.services.unique()}"
         request = self._request(target, kind, initiator=f"{self.services.host}-manual", pool=pool)
         request = replace(request, bucket_count=buckets)
@@ -198,14 +198,14 @@ class Hive4Backend(Backend):
                 )
             raise in_the_way(str(target.ref), reason)
         try:
-            found = self.hms.find_next_compaction(self.services.worker_id, __version__, pool)
+            taken = self.hms.find_next_compaction(self.services.worker_id, __version__, pool)
         except UnknownOutcomeError:
-            found = self._in_pool(pool)
-            if found is None or found.worker_id != self.services.worker_id:
+            taken = self._in_pool(pool)
+            if taken is None or taken.worker_id != self.services.worker_id:
                 raise
-        if found is None or found.id != answer.id:
+        if taken is None or taken.id != answer.id:
             raise taken_by_another(str(target.ref), answer.id)
-        return found
+        return taken
 
     def _in_pool(self, pool: str) -> CompactionRequest | None:
         return next((row for row in self.hms.show_compactions() if row.pool == pool), None)
@@ -214,12 +214,12 @@ class Hive4Backend(Backend):
         """Do nothing: only a request that was handed out can be refused."""
 
     def hold(self, request: CompactionRequest, target: Target) -> Hive4Hold:
-        """Return the hold of a request that was handed out to us, whose place is looked up once it is locked."""
+        """Return the hold of a request that was handed out to this run; its place is looked up once it is locked."""
         del target
         return Hive4Hold(self, request)
 
     def attempts(self, targets: Sequence[Target]) -> Attempts:
-        """Ask the metastore's queue and its history."""
+        """Read the metastore's queue and its history."""
         del targets
         return Attempts(self.hms.show_compactions(), self.services.settings)
 
@@ -239,27 +239,26 @@ class Hive4Backend(Backend):
         return reason
 
     def quarantining_request(self, target: Target, listing: Listing) -> CompactionRequest | None:
-        """Go by the metastore's history: what was found wrong was taken back, but it would be made again."""
+        """Judge the metastore's history: a wrong result was taken back, but a compaction would make it again."""
         del listing
         return quarantining_request(self.rows_at(target))
 
     def is_dropped(self, target: Target) -> bool:
-        """Return whether the metastore does not know it any more."""
+        """Ask the metastore."""
         return self.catalog.is_dropped(target)
 
     def enqueue(self, decided: Sequence[Decided]) -> list[int | AcidError]:
-        """Queue each decision by compact2, which refuses duplicates by itself."""
-        return [self._queued(one) for one in decided]
+        """Queue each request by compact2, which refuses duplicates by itself."""
+        return [attempt(self._enqueue, decision) for decision in decided]
 
-    def _queued(self, decided: Decided) -> int | AcidError:
-        target = decided.place.target
+    def _enqueue(self, decision: Decided) -> int:
+        target = decision.place.target
         pool = self._into_pool or target.settings(self.services.settings).text(POOL) or None
-        try:
-            request = self._request(target, decided.kind, initiator=self.services.initiator_id, pool=pool)
-            answer = self.hms.compact(replace(request, facts=decided.figures))
-        except AcidError as error:
-            return error
-        return answer.id if answer.accepted else ConflictError(answer.reason or ALREADY_QUEUED)
+        request = self._request(target, decision.kind, initiator=self.services.initiator_id, pool=pool)
+        answer = self.hms.compact(replace(request, facts=decision.figures))
+        if not answer.accepted:
+            raise ConflictError(answer.reason or ALREADY_QUEUED)
+        return answer.id
 
     def purge_history(self) -> None:
         """Do nothing: the metastore purges its own history."""
@@ -276,15 +275,15 @@ class Hive4Backend(Backend):
 
 
 def _dead_reason(services: Services, row: CompactionRequest, txns: ValidTxnList) -> str | None:
-    """Return why the run that began a request can never finish it; None while it is alive, or not known to be dead.
+    """Return why the run of a request can never finish it; None while that is alive, or not known to be dead.
 
     ready for cleaning  its transaction was aborted after it was marked as compacted
     waiting             in a private pool whose process has ended, or for longer than a worker waits for it there
-    worked on           the process of its private pool has ended; or its worker is of this engine, took it long ago
-                        and has no open transaction, of which a worker tells soon after it took a request
+    working             the process of its private pool has ended; or its worker is of this engine, took it long ago and
+                        has no open transaction, though a worker records one soon after it took a request
 
-    Times are the server's, and now is ours: with a clock that is ahead a request may be ended whose worker is about to
-    tell its transaction, which then notices it.
+    Times are the server's, and now is this machine's: with a clock that is ahead a request may be ended whose worker is
+    about to record its transaction, which the worker then notices.
     """
     if row.state is State.READY_FOR_CLEANING:
         lost = row.txn_id is not None and row.next_txn_id is None and txns.is_txn_aborted(row.txn_id)
@@ -306,7 +305,7 @@ def _dead_reason(services: Services, row: CompactionRequest, txns: ValidTxnList)
 
 
 class RequestEnd(enum.Enum):
-    """The end of a request that did not end by the commit of its transaction."""
+    """The end of a request whose transaction has not committed."""
 
     FAILED = enum.auto()
     REFUSED = enum.auto()
@@ -327,8 +326,8 @@ def request_end(
 
     row          the request as the metastore has it now, after the transaction has ended
     txn_id       that transaction; None where none was opened
-    is_marked    it is marked as compacted, or perhaps: the answer may have been lost
-    is_returned  it goes back to the queue after a conflict, for it was asked for by others
+    is_marked    it is marked as compacted, or may be: the answer may have been lost
+    is_returned  it goes back to the queue after a conflict, as this run did not queue it for itself
     """
     if (
         is_marked
@@ -348,15 +347,15 @@ def request_end(
 
 
 def is_worked_on(row: CompactionRequest | None, worker_id: str) -> bool:
-    """Return whether a row of the queue is one that this worker works on."""
+    """Return whether this worker works on a row of the queue."""
     return row is not None and row.state is State.WORKING and row.worker_id == worker_id
 
 
 class Hive4Hold(CompactionHold):
-    """A place that is locked by an open transaction of ours, and claimed, for a request that was handed out to us.
+    """A place with a lock of our open transaction and a claim, for a request that was handed out to this run.
 
-    The result becomes visible, and the request ready for cleaning, by the commit of that transaction, which is open and
-    heartbeating from before the inputs are listed until then. Source: Hive 4 `Worker.findNextCompactionAndExecute`.
+    The commit of that transaction makes the result visible and the request ready for cleaning. From before the inputs
+    are listed until then it is open, with heartbeats. Source: Hive 4 `Worker.findNextCompactionAndExecute`.
     """
 
     def __init__(self, backend: Hive4Backend, request: CompactionRequest) -> None:
@@ -366,7 +365,7 @@ class Hive4Hold(CompactionHold):
         self._taken_at = self._held_since = self._services.clock()
         self._txn: CompactionTransaction | None = None
         self._marked = False
-        """The request is marked as compacted, or perhaps: the answer may have been lost."""
+        """The request is marked as compacted, or may be: the answer may have been lost."""
         self._outcome_unknown = False
         """It is not known whether the transaction has committed."""
 
@@ -377,13 +376,13 @@ class Hive4Hold(CompactionHold):
         return self._txn
 
     def begin(self) -> None:
-        """Open the transaction, lock, claim, and take the snapshot by which everything is understood from here on."""
+        """Open the transaction, lock, claim, and take the snapshot by which everything is interpreted from here on."""
         request = self.request
         rebalances = request.type is CompactionType.REBALANCE
         if request.type is CompactionType.ABORT_TXN_CLEANUP or (rebalances and request.order_by):
-            what = f"a {request.type.label}" if not rebalances else "a REBALANCE with ORDER BY, which compares values,"
+            kind = f"a {request.type.label}" if not rebalances else "a REBALANCE with ORDER BY, which compares values,"
             raise RefusedError(
-                f"Cannot compact {request.ref}: {what} is not done by this engine, only by Hive's own "
+                f"Cannot compact {request.ref}: {kind} is not done by this engine, only by Hive's own "
                 "worker; give this engine a pool of its own"
             )
         txn = self._txn = begin_compaction(
@@ -408,13 +407,13 @@ class Hive4Hold(CompactionHold):
             lowest = min(write_ids.min_open, write_ids.high_water_mark + 1)
             self._hms.add_write_ids_to_min_history(txn.txn_id, {str(place.ref.whole_table): lowest})
         self.request = replace(request, run_as=request.run_as or run_as_user(self._services, place))
-        self._tell_mark(write_ids.for_compactor().high_water_mark)
+        self._record_mark(write_ids.for_compactor().high_water_mark)
         self._held_since = self._services.clock()
 
     def _allocate_empty_write_id(self, txn: CompactionTransaction) -> None:
-        """Have a write id that nothing is written under, where a rebalance lacks one, by an empty transaction.
+        """Allocate an empty write id by a transaction of its own, where a rebalance lacks one.
 
-        Other takers of the request are kept out by the lock; if a lower write id is open the plan is refused later.
+        The lock keeps other workers of the request out; if a lower write id is open the plan is refused later.
         """
         place = self._backend.catalog.place(self.request, self._hms.open_txns(exclude_readers=True).without(txn.txn_id))
         listed = place.listed(list_location(self._services.fs(place.location), place.location, missing=RefusedError))
@@ -430,52 +429,54 @@ class Hive4Hold(CompactionHold):
                 self._hms.abort_txn(empty, TxnType.DEFAULT)
             raise
 
-    def _tell_mark(self, high_water_mark: int) -> None:
-        """Tell the metastore mark and transaction: from now on it remembers aborted results of this transaction, and
-        other runs see that this one is alive.
+    def _record_mark(self, high_water_mark: int) -> None:
+        """Record mark and transaction in the metastore.
+
+        From then on it remembers an aborted result of this transaction, and other runs see that this one is alive.
         """
         self.request = replace(self.request, highest_write_id=high_water_mark)
         self._assert_request_ours()
         self._hms.update_compactor_state(self.request, self._transaction.txn_id)
 
     def _assert_request_ours(self) -> None:
-        """Raise ConflictError unless this run works on the request: mark_compacted, which tests the id alone, would
-        succeed on the claim of another.
+        """Raise ConflictError unless this run works on the request.
+
+        mark_compacted tests the id alone: it would succeed on a request that another worker has taken.
         """
         row = self._hms.find_compaction(self.request.id)
         if not is_worked_on(row, self._services.worker_id):
-            held = "it is not in the queue" if row is None else f"it is {row.state.label}, of worker {row.worker_id}"
+            state = "it is not in the queue" if row is None else f"it is {row.state.label}, of worker {row.worker_id}"
             raise ConflictError(
-                f"Cannot go on with {self.request.ref}: request {self.request.id} is not ours any more: {held}; "
+                f"Cannot go on with {self.request.ref}: request {self.request.id} is not ours any more: {state}; "
                 "see acidlib show"
             )
 
     def quarantining_request(self, listing: Listing) -> CompactionRequest | None:
-        """Ask the metastore's history, as this run has read it."""
+        """Judge the metastore's history, as this run has read it."""
         return self._backend.quarantining_request(self.target, listing)
 
     def will_verify(self, directories: tuple[str, ...]) -> None:
-        """Note nothing: before the commit no reader sees it, and a run that dies before has made nothing."""
+        """Note nothing: before the commit no reader sees the result, and a run that dies before that leaves none."""
 
     def start(self, high_water_mark: int, inputs: str | None = None) -> None:
-        """Tell another mark than the metastore knows from the beginning on; it does not keep what is read."""
+        """Record a mark other than that of `begin`; the metastore has no place for the digest of the inputs."""
         del inputs
         if high_water_mark != self.request.highest_write_id:
-            self._tell_mark(high_water_mark)
+            self._record_mark(high_water_mark)
 
     def awaited_marks(self) -> tuple[int, ...]:
-        """Ask the metastore's queue as it is now."""
+        """Read the metastore's queue as it is now."""
         return awaited_marks(row for row in self._hms.show_compactions() if row.ref == self.request.ref)
 
     def only_clean(self, high_water_mark: int) -> None:
-        """Mark it as Hive's worker does: compacted without a result, so that the cleaner comes."""
+        """Mark it as Hive's worker does: compacted without a result, so that the cleaner takes it."""
         self.start(high_water_mark)
         self.published(())
 
     def assert_mine(self) -> None:
-        """Ask for transaction and claim, and that the server does not take us for dead before we have ended.
+        """Check transaction and claim, and that the server will not take this run for dead before its end.
 
-        Whose the request is, `published` asks: no reader sees before a commit what is renamed.
+        `published` checks the request: renamed results are invisible before the commit.
         """
         self._transaction.assert_alive()
         super().assert_mine()
@@ -491,14 +492,14 @@ class Hive4Hold(CompactionHold):
         return self._hms.open_txns()
 
     def published(self, directories: tuple[str, ...]) -> None:
-        """Make the request ready for cleaning, then commit, which shows the results."""
+        """Make the request ready for cleaning, then commit, which makes the results visible."""
         del directories
         txn, request = self._transaction, self.request
         self._assert_request_ours()
         try:
             self._hms.mark_compacted(request)
         except AcidError as error:
-            self._marked = True  # perhaps: the answer may have been lost
+            self._marked = True  # or may be: the answer may have been lost
             txn.abort()
             raise RetryError(
                 f"Cannot note that {request.ref} is compacted: {error}; transaction {txn.txn_id} is "
@@ -513,9 +514,9 @@ class Hive4Hold(CompactionHold):
         reach(Point.COMMITTED)
 
     def _find_out_whether_committed(self, txn: CompactionTransaction, error: UnknownOutcomeError) -> None:
-        """Find out whether a transaction has committed after all; the metastore refuses to abort what has.
+        """Return if a transaction has committed after all; the metastore refuses to abort a committed one.
 
-        ConflictError when it has not and never will; the same error again when even that cannot be found out.
+        ConflictError when it was aborted; the same error again when even that cannot be found out.
         """
         self._outcome_unknown = True
         try:
@@ -527,27 +528,27 @@ class Hive4Hold(CompactionHold):
         if row is not None and (row.next_txn_id is not None or row.state is State.SUCCEEDED):
             return  # only the commit sets it
         if self.request.type is CompactionType.REBALANCE and txns.is_txn_valid(txn.txn_id):
-            return  # it sets nothing; one that was aborted is remembered while its request is there
+            return  # it sets nothing; an aborted one is remembered while its request is there
         if not txns.is_txn_aborted(txn.txn_id):
             raise error
         self._outcome_unknown = False
         raise ConflictError(f"Cannot commit transaction {txn.txn_id} for {self.request.ref}: {error}")
 
     def update_statistics(self, directories: tuple[str, ...], rows: int | None) -> Statistics | None:
-        """Write them by a call where one is safe, or in the metastore's database where that is named."""
+        """Write the statistics by a call where one is safe, or in the metastore's database where that is named."""
         updater = StatisticsUpdater(self._services, self._hms, self._backend.database)
         return updater.update(self.target, known_since=self._held_since, results=directories, rows=rows)
 
     def end(self, outcome: Outcome, reason: str, *, named: bool, noted: RequestFacts) -> str | None:
-        """Tell the metastore what it does not know from the commit.
+        """Tell the metastore an end that the commit has not told it.
 
-        It has no state for what is compact already: Hive's own worker refuses that, and its words tell it.
+        It has no state for a place that is compact already: Hive's own worker refuses the request in certain words.
         """
         if outcome is Outcome.READY_FOR_CLEANING or self._outcome_unknown:
             return None
         txn, hms = self._txn, self._hms
         if txn is not None and not self._marked and outcome in (Outcome.REFUSED, Outcome.ALREADY_COMPACT):
-            # nothing, as Hive's worker: an aborted transaction would be remembered here until a cleaner came
+            # an empty commit, as Hive's worker: an aborted transaction would be remembered until a cleaner came
             try:
                 txn.commit()
             except AcidError:
@@ -580,13 +581,13 @@ class Hive4Hold(CompactionHold):
         return None
 
     def abandon(self, *, may_be_visible: bool = False) -> None:
-        """Queue it again, as a new request: nothing in the protocol undoes a claim."""
-        del may_be_visible  # a transaction decides it
+        """Queue the request again, as a new one: no call gives a taken request back."""
+        del may_be_visible  # that depends on the transaction alone
         if not self._marked:
             self.end(Outcome.CONFLICT, "the run was interrupted", named=False, noted=NO_FACTS)
 
     def close(self) -> None:
-        """Abort what was not committed, and release the claim."""
+        """Abort the transaction unless it has committed, and release the claim."""
         try:
             if self._txn is not None and not self._outcome_unknown:
                 self._txn.abort()
