@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 from located import at
 
@@ -20,8 +20,8 @@ from acidlib.model.units import ColumnMatching, DataFile, FileForm, JoinUnit, Jo
 from acidlib.planning.inputs import CompactionInputs, Publication, Refusal
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.rewrite.join import run_join
-from acidlib.service.places import CASE_SENSITIVE, FULL, POSITIONAL, Interpretation, Target
-from acidlib.service.plan import Prepared, collect_results, files_to_make, prepare
+from acidlib.service.places import CASE_SENSITIVE, FULL, POSITIONAL, Interpretation, ListedPlace, Target
+from acidlib.service.plan import collect_results, files_to_make, prepare
 from acidlib.service.schedule import Steps
 from acidlib.service.services import Task, attempt
 from acidlib.service.tasks import AnyUnit, run_unit_task
@@ -51,6 +51,13 @@ def place_of(location: Path | str | Location) -> Location:
     return location if isinstance(location, Location) else at(location)
 
 
+class Prepared(NamedTuple):
+    """A listed place and the inputs of its compaction."""
+
+    place: ListedPlace
+    inputs: CompactionInputs
+
+
 def prepared(
     location: Path | str | Location,
     kind: CompactionType,
@@ -78,16 +85,17 @@ def prepared(
             visible_on_commit=visibility_txn is not None,
         ),
     )
-    found = prepare(
+    place = target.listed(list_location(stores.fs(target.location), target.location))
+    inputs = prepare(
         stores,
-        target.listed(list_location(stores.fs(target.location), target.location)),
+        place,
         kind,
         minor_as_major_bytes=minor_as_major_bytes,
         automatic=False,
     )
-    if isinstance(found, Refusal):
-        raise RefusedPlanError(found.reason)
-    return found
+    if isinstance(inputs, Refusal):
+        raise RefusedPlanError(inputs.reason)
+    return Prepared(place, inputs)
 
 
 def units_of(
@@ -109,7 +117,7 @@ def files_of(
 ) -> tuple[AnyUnit, ...]:
     """The files to make; with `matching` for readers that find columns otherwise than Hive's."""
     steps = files_to_make(
-        stores or Stores(), found, settings or RewriteSettings(), site_settings(matching), buckets=buckets
+        stores or Stores(), *found, settings or RewriteSettings(), site_settings(matching), buckets=buckets
     )
     return to_its_end(steps)
 

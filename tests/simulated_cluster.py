@@ -17,8 +17,8 @@ from typing import Any
 
 from acidlib.model.units import MEBIBYTE
 from acidlib.planning.units import MOST_PARTS, part_bytes_on
-from acidlib.service.compact import places_in_flight
 from acidlib.service.plan import JOINING, PLANNING
+from acidlib.service.run import places_in_flight
 from acidlib.service.schedule import MOST_JOBS, THREADS, DriverThreads, Scheduler, run_tasks
 from acidlib.service.services import Task
 

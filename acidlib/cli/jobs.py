@@ -173,8 +173,8 @@ def _compaction(kind: CompactionType, job: str) -> click.Command:
         if (rebalance or buckets is not None) and not (rebalance and selection.tables):
             raise click.UsageError("--rebalance needs --table, and --buckets needs --rebalance")
         end_of_check()
-        from acidlib.service.compact import run_compaction
         from acidlib.service.open import open_backend
+        from acidlib.service.run import run_compaction
         from acidlib.verify.files import require_reader
 
         if share is not None:

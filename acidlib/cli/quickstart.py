@@ -37,11 +37,11 @@ from acidlib.report.progress import TerminalProgress
 from acidlib.report.results import CleaningResult, CompactionResult, InitiatorResult, Outcome
 from acidlib.report.show import show_document
 from acidlib.service.clean import run_cleaner
-from acidlib.service.compact import run_compaction
 from acidlib.service.environment import Environment
 from acidlib.service.initiate import run_initiator
 from acidlib.service.open import open_backend, open_cleaning
 from acidlib.service.places import Interpretation
+from acidlib.service.run import run_compaction
 from acidlib.service.run_queue import CompactionRun
 from acidlib.service.selection import CleanerOptions, Selection
 from acidlib.service.services import Services

@@ -160,6 +160,7 @@ class CompactionInputs:
     outputs       the possible results, the insert half first. An empty one is not written, but at least one always is,
                   as its name covers the inputs
     min_write_id, max_write_id  of the deltas; None when only original files are merged
+    schema        the file whose columns are the table's where these are not stated, as far as files were read
     """
 
     kind: CompactionType
@@ -171,6 +172,7 @@ class CompactionInputs:
     min_write_id: int | None
     max_write_id: int | None
     high_water_mark: int
+    schema: DataFile | None = None
 
     @property
     def empty_files(self) -> tuple[str, ...]:

@@ -1,10 +1,10 @@
-"""From a place and its one listing to a plan, and from its units to tasks."""
+"""The plan of a compaction: from a listed place to its inputs, to the files to make, and to the tasks of each."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import cast
 
@@ -51,19 +51,6 @@ _FORMATS = {b"PAR1": "Parquet", b"Obj\x01": "Avro", b"SEQ": "a sequence file", b
 """Formats by the first bytes of their files."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
-    """The inputs of one compaction, and all they were derived from.
-
-    inputs  with the logical lengths of files that have a side file
-    schema  the file whose columns are the table's where these are not stated
-    """
-
-    place: ListedPlace
-    inputs: CompactionInputs
-    schema: DataFile | None
-
-
 def prepare(
     stores: Stores,
     place: ListedPlace,
@@ -71,27 +58,31 @@ def prepare(
     *,
     minor_as_major_bytes: int,
     automatic: bool,
-) -> Prepared | Refusal:
-    """Return what a compaction of a place, as it is listed, would read and write, or why there is none.
+) -> CompactionInputs | Refusal:
+    """Return the inputs and outputs of a compaction of a listed place, or the reason why there is nothing to do.
 
-    automatic  an initiator asked for it, not a person
+    Files have their logical lengths if they have side files.
 
-    RefusedError for what no compaction can be made of until its owner changes it.
+    automatic  the initiator asks, not the operator
+
+    Raises RefusedError for a place that cannot be compacted until its owner changes it.
     """
     target = place.target
     if kind is CompactionType.REBALANCE:
         require_rebalanceable(target, place.generation)
     columns = None if target.is_insert_only else target.row_type()
     if columns is not None:
-        parse_row_type(columns, where=str(target.ref))  # what cannot be written is refused before anything is read
-    understood, files = target.interpretation, InputFiles(target.location, stores.data(target.location))
+        parse_row_type(
+            columns, where=str(target.ref)
+        )  # refuses types before anything is read
+    interpretation, files = target.interpretation, InputFiles(target.location, stores.data(target.location))
     inputs = compaction_inputs(
         place.state,
         place.listing,
         kind,
         generation=place.generation,
-        visibility_txn=understood.visibility_txn,
-        visible_on_commit=understood.visible_on_commit,
+        visibility_txn=interpretation.visibility_txn,
+        visible_on_commit=interpretation.visible_on_commit,
         minor_as_major_bytes=minor_as_major_bytes,
         shows_at_once=stores.store(target.location).shows_at_once,
         insert_only=target.is_insert_only,
@@ -100,17 +91,16 @@ def prepare(
     if isinstance(inputs, Refusal):
         unproven = inputs.cleaning_only and not (target.is_insert_only or _holds_events(place, files))
         return replace(inputs, cleaning_only=False) if unproven else inputs
-    schema = None
-    if not target.is_insert_only:
-        directories = with_logical_lengths(stores.fs(target.location), target.location, inputs.directories)
-        inputs = replace(inputs, directories=directories)
-        _prove_full_acid(target, inputs, files)
-        schema = schema_file(inputs.directories, lambda file: columns is not None or files.tail(file).rows > 0)
-    return Prepared(place=place, inputs=inputs, schema=schema)
+    if target.is_insert_only:
+        return inputs
+    directories = with_logical_lengths(stores.fs(target.location), target.location, inputs.directories)
+    _prove_full_acid(target, directories, files)
+    schema = schema_file(directories, lambda file: columns is not None or files.tail(file).rows > 0)
+    return replace(inputs, directories=directories, schema=schema)
 
 
 def require_rebalanceable(target: Target, generation: Generation) -> None:
-    """Refuse what has no implicit buckets (Hive 4 `Worker`, `CompactorFactory`)."""
+    """Raise RefusedError for a table without implicit buckets (Hive 4 `Worker`, `CompactorFactory`)."""
     if generation is not Generation.HIVE4:
         raise RefusedError(f"Cannot rebalance {target.ref}: only Hive 4 has rebalances")
     if target.is_insert_only:
@@ -122,9 +112,9 @@ def require_rebalanceable(target: Target, generation: Generation) -> None:
 def with_logical_lengths(
     fs: FileSystem, location: Location, directories: tuple[InputDirectory, ...]
 ) -> tuple[InputDirectory, ...]:
-    """Return the same directories with each file as long as readers take it to be."""
+    """Return the same directories with the length of each file as readers see it."""
 
-    def as_readers_take_it(file: DataFile) -> DataFile:
+    def with_logical_length(file: DataFile) -> DataFile:
         if file.flush_length is None:
             return file
         try:
@@ -132,18 +122,20 @@ def with_logical_lengths(
         except CorruptError:
             if not file.aborted:
                 raise
-            return replace(file, length=0)  # its writer died before it noted a length, and its rows are left out anyway
+            return replace(file, length=0)  # its writer died before it wrote a length; its rows are left out anyway
 
     for directory in directories:
         for side in () if directory.wholly_aborted else directory.lone_side_files:
             data = side.removesuffix(SIDE_FILE_SUFFIX)
             if flush_length(fs, f"{location}/{side}", 1 << 62):
                 raise CorruptError(f"Cannot compact {location}: {side} is there and {data} is missing")
-    return tuple(replace(one, files=tuple(map(as_readers_take_it, one.files))) for one in directories)
+    return tuple(
+        replace(directory, files=tuple(map(with_logical_length, directory.files))) for directory in directories
+    )
 
 
 def _holds_events(place: ListedPlace, files: InputFiles) -> bool:
-    """Return True if a file proves the table full ACID, or the caller says so: else nothing of it may be removed."""
+    """Return whether a file proves that the table is full ACID, or the caller says so; else nothing may be removed."""
     if place.target.interpretation.table_kind == FULL:
         return True
     for file in place.listing.files:
@@ -155,11 +147,11 @@ def _holds_events(place: ListedPlace, files: InputFiles) -> bool:
     return False
 
 
-def _prove_full_acid(target: Target, inputs: CompactionInputs, place: InputFiles) -> None:
-    """Refuse what is not proven to hold ACID events: the engine must not treat an insert-only table as another."""
+def _prove_full_acid(target: Target, directories: Sequence[InputDirectory], place: InputFiles) -> None:
+    """Raise RefusedError unless the files are proven to hold ACID events: those of an insert-only table hold none."""
     cannot = f"Cannot compact {target.ref}:"
     instead = "if the table is insert-only, give --table-kind insert-only"
-    files = [file for directory in inputs.directories for file in directory.files]
+    files = [file for directory in directories for file in directory.files]
     for file in files:
         if file.form is FileForm.EVENTS and file.length and not file.aborted:
             if is_acid(place.tail(file).root):
@@ -170,49 +162,49 @@ def _prove_full_acid(target: Target, inputs: CompactionInputs, place: InputFiles
     first = next((file for file in files if file.length), None)
     if first is None:
         return
-    # rows of a table that is said to be full ACID can only be in ORC files
+    # the caller says full ACID, and such rows are in ORC files only
     with closing(place.open(first)) as source:
         head = source.read(0, min(first.length, 4))
-    found = next((name for magic, name in _FORMATS.items() if head.startswith(magic)), None)
-    if found is not None:
-        raise RefusedError(f"{cannot} {first.path} is {found}, and a full ACID table is ORC; {instead}")
+    other_format = next((name for magic, name in _FORMATS.items() if head.startswith(magic)), None)
+    if other_format is not None:
+        raise RefusedError(f"{cannot} {first.path} is {other_format}, and a full ACID table is ORC; {instead}")
     if not head.startswith(MAGIC):
         raise CorruptError(f"{cannot} {first.path} does not begin as an ORC file does; {instead}")
 
 
 async def files_to_make(
     stores: Stores,
-    plan: Prepared,
+    place: ListedPlace,
+    inputs: CompactionInputs,
     settings: RewriteSettings,
     common: Settings,
     *,
     buckets: int | None = None,
     checks: Sequence[Task] = (),
 ) -> tuple[AnyUnit, ...]:
-    """Return the files to make, after reading what decides them: how files can be joined, and what deletes belong to.
+    """Return the files to make, after tasks have read how input files can be joined, or the buckets of deletes.
 
     common   the settings of the run
-    buckets  into how many a rebalance is to spread the rows; None = as many as there are
-    checks   tasks that have to go well before anything is made
+    buckets  the number of buckets of a rebalance; None = as many as there are
+    checks   tasks that have to succeed before any file is made
 
-    RefusedError where the files could not become visible at once.
+    Raises RefusedError if the files could not become visible at once.
     """
-    place, inputs = plan.place, plan.inputs
     target, generation = place.target, place.generation
     settings = target.rewrite_settings(settings, generation)
     ways = ways_of(target.storage, target.properties) if target.is_insert_only else None
     files = delete_files(inputs.directories) if ways is None else input_files(inputs)
     looks = [Task(partial(look_task, stores, target.location, file, ways), file.length, "look") for file in files]
     answers = await run_tasks(*checks, *looks)
-    found = {file.path: answer for file, answer in zip(files, answers[len(checks) :], strict=True)}
+    by_path = {file.path: answer for file, answer in zip(files, answers[len(checks) :], strict=True)}
     units: tuple[AnyUnit, ...]
     if ways is not None:
-        units = join_units(inputs, found, location=target.location, generation=generation, settings=settings)
+        units = join_units(inputs, by_path, location=target.location, generation=generation, settings=settings)
     else:
-        units = before = compaction_units(
+        units = bucket_units = compaction_units(
             inputs,
-            schema=plan.schema,
-            delete_buckets=found,
+            schema=inputs.schema,
+            delete_buckets=by_path,
             location=target.location,
             generation=generation,
             write_ids=place.write_ids.for_compactor(),
@@ -221,45 +213,34 @@ async def files_to_make(
             row_type=target.row_type(),
         )
         if inputs.kind is CompactionType.REBALANCE:
-            # where no row is left, it is what a major makes of it
-            units = await _rebalanced(stores, plan, before, buckets) or before
+            tasks = []
+            for number, unit in enumerate(bucket_units):
+                # of the files at most about an eighth is read: the ids of their rows
+                length = sum(file.length for file in (*unit.inputs, *unit.deletes)) // 8
+                tasks.append(Task(partial(find_runs_task, unit, number, stores), length, "look"))
+            sources = await run_tasks(*tasks)
+            if sources:  # without rows the result is a major's
+                (output,) = inputs.outputs
+                count = buckets or present_buckets(place.listing, inputs)
+                units = distribute_rows(sources, count, directory=output.name) or units
     txn = target.interpretation.visibility_txn
     if inputs.publication is Publication.FILE_BY_FILE and txn is not None and len(units) > 1:
         raise RefusedError(
             f"Cannot compact {target.ref}: in a bucket its {len(units)} files cannot become visible at once, "
-            "and a name with a transaction hides them from nobody; leave --visibility-txn out"
+            "and a name with a transaction hides them from no reader; leave --visibility-txn out"
         )
     return units
 
 
-async def _rebalanced(
-    stores: Stores, plan: Prepared, buckets_before: Sequence[Unit], wanted: int | None
-) -> tuple[RebalanceUnit, ...]:
-    """Find the rows bucket by bucket, and share them out; return no file where no row is left.
-
-    buckets_before  the place's, as a major would make each of them
-    wanted          into how many buckets; None = as many as there are
-    """
-    tasks = []
-    for number, unit in enumerate(buckets_before):
-        # for the ids of the rows at most about an eighth is read
-        length = sum(file.length for file in (*unit.inputs, *unit.deletes)) // 8
-        tasks.append(Task(partial(find_runs_task, unit, number, stores), length, "look"))
-    sources = await run_tasks(*tasks)
-    (output,) = plan.inputs.outputs
-    buckets = wanted or present_buckets(plan.place.listing, plan.inputs)
-    return distribute_rows(sources, buckets, directory=output.name) if sources else ()
-
-
 REWRITE = "rewrite"
-# what planning a bucket and joining its parts take of the time of rewriting it (bench.shared_bucket)
+# the shares of a bucket's rewriting time that planning it and joining its parts take (bench.shared_bucket)
 PLANNING, JOINING = 0.04, 0.07
 
 
 def file_task(unit: AnyUnit, staging: str | None, stores: Stores) -> Task | Subtask:
-    """Return the task of a unit, or those of a bucket that is worth being planned, made by several tasks and joined.
+    """Return the task of a unit, or a subtask that has several tasks share a large bucket.
 
-    staging  the directory its file goes to; None only plans it
+    staging  the directory in which the file is made; None = only plan it
     """
     length = unit.length if isinstance(unit, RebalanceUnit) else sum(file.length for file in unit.inputs)
     whole = Task(partial(run_unit_task, unit, staging, stores), length, REWRITE)
@@ -280,15 +261,15 @@ async def _shared(whole: Task, unit: Unit, staging: str, stores: Stores) -> Unit
     for part in parts:
         length = sum(action.length for action in part.actions.values())
         tasks.append(Task(partial(run_part_task, part, staging, stores), length, REWRITE))
-    made = tuple(await run_tasks(*tasks))
-    (result,) = await run_tasks(Task(partial(join_parts_task, plan, made, staging, stores), joining, "join parts"))
+    results = tuple(await run_tasks(*tasks))
+    (result,) = await run_tasks(Task(partial(join_parts_task, plan, results, staging, stores), joining, "join parts"))
     return cast("UnitResult", result)
 
 
 def collect_results(
     stage: Stage, inputs: CompactionInputs, results: Sequence[UnitResult]
 ) -> tuple[StagedDirectory, ...]:
-    """Hand the files of the attempts that count over to be published; see `filled_directories`."""
+    """Have the stage accept the attempts that count, for the directories of `filled_directories`."""
     staged = []
     for path in filled_directories(inputs, results):
         attempts = [
@@ -301,7 +282,7 @@ def collect_results(
 
 
 def filled_directories(inputs: CompactionInputs, results: Sequence[UnitResult]) -> tuple[str, ...]:
-    """Return the planned directories that have rows or events; the first one where none has, for one is needed."""
+    """Return the planned directories that have rows or events; if none has, the first one, as one is needed."""
     planned = [output.name for output in inputs.outputs]
     filled = [path for path in planned if any(result.has_content for result in results if result.directory == path)]
     return tuple(filled or planned[:1])

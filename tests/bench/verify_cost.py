@@ -18,7 +18,7 @@ from compaction import MAJOR, prepared, to_its_end, units_of
 from acidlib.config.settings import default_settings
 from acidlib.service.plan import collect_results
 from acidlib.service.tasks import run_unit_task
-from acidlib.service.verify import Verifier, made_by
+from acidlib.service.verify import Verifier, result_to_verify
 from acidlib.stores.stores import Stores
 
 
@@ -46,7 +46,7 @@ def once(place: Path) -> str:
         units = units_of(plan, stores=stores)
         made = [run_unit_task(unit, stage.path, stores, str(number)) for number, unit in enumerate(units)]
         staged = collect_results(stage, plan.inputs, made)
-        done = made_by(plan, tuple(units), staged, stage)
+        done = result_to_verify(plan.place, plan.inputs, units, staged, stage)
         stage.publish(staged, inputs=(), last_check=lambda: None)
         return done
 

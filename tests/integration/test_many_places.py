@@ -18,6 +18,7 @@ from acidlib.points import Point
 from acidlib.service.compact import PlaceCompaction
 from acidlib.service.spark import SparkEndedError
 from acidlib.service.surroundings.alone import StandaloneBackend
+from acidlib.stores.renaming.store import RenameStage
 from integration.children import Child, killed_at, without_rights
 from integration.harness import AROUND, Jobs, at_time, names, use_runner, visible
 from integration.test_backfill import OVER, Places, another_at_work, ended
@@ -69,14 +70,14 @@ def test_the_bad_ones_are_told_and_the_rest_is_done(
 def test_a_run_that_is_terminated_gives_all_back(jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     places = Places(tmp_path / "db.db" / "t", 24)
     jobs.good("initiator", *places.asked, *OVER)
-    publish = PlaceCompaction._publish
+    publish = RenameStage.publish
 
     def slowly(*given, **named):
         time.sleep(0.05)
         return publish(*given, **named)
 
     with monkeypatch.context() as patch:
-        patch.setattr(PlaceCompaction, "_publish", slowly)
+        patch.setattr(RenameStage, "publish", slowly)
         child = Child(lambda: jobs("major_compact"), tmp_path / "answer")
     while not places.compacted():
         time.sleep(0.01)

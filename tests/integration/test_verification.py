@@ -412,7 +412,7 @@ def test_in_a_bucket_a_place_is_held_until_the_operator_releases_it(
         unnoticed(patch, deletes_are_ignored)
         (entry,) = compact(jobs, bucket, "major", "--verify").compactions
     assert "bucket 0 has 157 rows before and 160 now" in entry["reason"]
-    assert "Readers see the result, and all it was made of is still there" in entry["reason"]
+    assert "Readers see the result, and all its inputs are still there" in entry["reason"]
     assert "remove base_0000006 if that is wrong" in entry["reason"]
     there = ["base_0000006", *before]
     assert shown(s3_server, bucket) == there

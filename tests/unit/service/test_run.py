@@ -7,7 +7,7 @@ import pytest
 from acidlib.model.tables import TableRef
 from acidlib.report.progress import ERROR, INFO, WARNING
 from acidlib.report.results import CompactionResult, Outcome
-from acidlib.service.compact import level_of, places_in_flight
+from acidlib.service.run import level_of, places_in_flight
 
 
 @pytest.mark.parametrize(
