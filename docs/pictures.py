@@ -1,0 +1,78 @@
+"""Makes the pictures in docs/pictures/: .venv/bin/python docs/pictures.py, which needs Chromium and no server.
+
+They show real runs over the tables of the quickstart: help.svg and run.svg a terminal, report.png the page of --report.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rich.console import Console
+from rich.text import Text
+
+from acidlib.cli.quickstart import DATA
+
+PICTURES = Path(__file__).resolve().parent / "pictures"
+ACIDLIB = str(Path(sys.executable).with_name("acidlib"))
+WRITE_IDS = "default.sales:7:9223372036854775807::2,3,6"
+"""The write ids of f_abort in the quickstart's data: 7 of them, of which 3 were rolled back."""
+QUIET = ("--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
+QUIET = (*QUIET, "--disable-component-update", "--disable-sync", "--hide-scrollbars")
+
+
+def main() -> None:
+    """Make all pictures anew."""
+    PICTURES.mkdir(exist_ok=True)
+    with TemporaryDirectory() as folder:
+        home = Path(folder)
+        os.environ["ACIDLIB_HOME"] = str(home)  # the queue of the runs below
+        table = home / "sales"
+        shutil.copytree(DATA / "f_abort" / "table", table)
+        terminal("help", 80, home, "acidlib --help")
+        terminal(
+            "run",
+            100,
+            home,
+            f"acidlib major-compact --location sales --write-ids '{WRITE_IDS}'",
+            f"acidlib show ./sales --write-ids '{WRITE_IDS}'",
+            "acidlib cleaner --location sales --retention 0s",
+        )
+        warehouse = home / "warehouse"
+        for day in range(1, 25):
+            source = DATA / "b_part" / "table" / f"dt=2024-01-{1 + day % 3:02d}"
+            shutil.copytree(source, warehouse / "sales.db" / "orders" / f"dt=2024-01-{day:02d}")
+        words = f"major-compact --warehouse {warehouse} --table sales.* --all-committed --report {home}/report.html"
+        subprocess.run([ACIDLIB, *words.split()], check=True, capture_output=True)
+        screenshot(home / "report.html", PICTURES / "report.png", home)
+
+
+def terminal(name: str, columns: int, folder: Path, *commands: str) -> None:
+    """Draw a terminal of so many columns, after these commands in a folder."""
+    environment = os.environ | {"COLUMNS": str(columns), "PATH": f"{Path(ACIDLIB).parent}:{os.environ['PATH']}"}
+    console = Console(record=True, width=columns, file=open(os.devnull, "w"), force_terminal=True)  # noqa: PTH123, SIM115
+    for command in commands:
+        console.print(Text(f"$ {command}", style="bold green"))
+        ran = subprocess.run(
+            ["/bin/sh", "-c", command], cwd=folder, env=environment, check=True, capture_output=True, text=True
+        )
+        console.print(Text(ran.stdout.replace(f"{folder}/", "/data/")))
+    svg = console.export_svg(title="acidlib", font_aspect_ratio=0.61)
+    # the font of rich's template comes from a server; every system has one of its own
+    svg = "\n".join(line for line in svg.splitlines() if "url(" not in line or "clip-path" in line)
+    (PICTURES / f"{name}.svg").write_text(svg, encoding="utf-8")
+
+
+def screenshot(page: Path, picture: Path, folder: Path) -> None:
+    """Draw the top of a page as Chromium shows it."""
+    size = ("--window-size=1100,900", f"--user-data-dir={folder / 'chromium'}", f"--screenshot={picture}")
+    command = ["chromium", "--headless", "--no-sandbox", *QUIET, *size, page.as_uri()]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+
+
+if __name__ == "__main__":
+    main()
