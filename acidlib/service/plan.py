@@ -72,9 +72,7 @@ def prepare(
         require_rebalanceable(target, place.generation)
     columns = None if target.is_insert_only else target.row_type()
     if columns is not None:
-        parse_row_type(
-            columns, where=str(target.ref)
-        )  # refuses types before anything is read
+        parse_row_type(columns, where=str(target.ref))  # refuses types before anything is read
     interpretation, files = target.interpretation, InputFiles(target.location, stores.data(target.location))
     inputs = compaction_inputs(
         place.state,

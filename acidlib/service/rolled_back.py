@@ -99,7 +99,7 @@ class RolledBack:
         due = due_cleanings(notes, most=settings.integer(ABORTED_TXN_KEY), longest_ms=longest, now_ms=now_ms)
         by_table: dict[TableRef, list[DueCleaning]] = {}
         for place in due:
-            if self._options.wants(place.ref):
+            if self._options.selection.wants(place.ref):
                 by_table.setdefault(place.ref.whole_table, []).append(place)
         if by_table:
             self._require_its_database()
@@ -295,7 +295,7 @@ class RolledBack:
             return
         noted = {note.ref for note in answer[0] if not note.is_open}
         for row in rows:
-            if row.ref not in noted and self._options.wants(row.ref):
+            if row.ref not in noted and self._options.selection.wants(row.ref):
                 self._hms.mark_cleaned(replace(row, highest_write_id=NOTHING_FORGOTTEN))
 
     def _require_its_database(self) -> None:

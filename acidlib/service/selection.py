@@ -29,6 +29,13 @@ class Selection:
         name = str(ref.whole_table)
         return not _any_matches(self.exclude, name) and (not self.tables or _any_matches(self.tables, name))
 
+    def wants(self, ref: TableRef) -> bool:
+        """Return whether --table and --partition select a table (its names in lower case) or partition."""
+        if not self.wants_table(ref):  # first: another table need not have the keys that are named
+            return False
+        name = ref.partition
+        return not self.partitions or (name is not None and matches(PartitionName.parse(name), self.partitions))
+
     def names_table(self, full_name: str) -> bool:
         """Return whether --table has this very name, not only a glob that matches it."""
         return any(name.lower() == full_name for name in self.tables if not set(name) & set("*?["))
@@ -74,13 +81,6 @@ class CleanerOptions:
     force: bool = False
     dry_run: bool = False
     trash: bool = False
-
-    def wants(self, ref: TableRef) -> bool:
-        """Return whether the selection has a table or partition."""
-        partitions, name = self.selection.partitions, ref.partition
-        if not self.selection.wants_table(ref):  # first: another table need not have the keys that are named
-            return False
-        return not partitions or (name is not None and matches(PartitionName.parse(name), partitions))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
-"""The status of all tables: one look at the queue, the metastore and a bounded number of places, as JSON tells it.
+"""The status of all tables as a JSON document: one look at the queue, the metastore and a bounded number of places.
 
 The queue and the transactions are read in a number of calls that does not grow with the places; tables and partitions
-are asked for only where places are to be listed. Nothing is changed anywhere.
+are read only where places are to be listed. Nothing is changed anywhere.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from acidlib.metastore.transactions import OpenTxn
 from acidlib.model.location import Location
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, State
-from acidlib.model.tables import PartitionName, TableRef, matches
+from acidlib.model.tables import TableRef
 from acidlib.planning.health import (
     LIMITS,
     OLDEST_ROLLED_BACK,
@@ -25,7 +25,6 @@ from acidlib.planning.health import (
     FigureUnit,
     Finding,
     FindingKind,
-    Level,
     Limits,
     PlaceFigures,
     Status,
@@ -66,30 +65,30 @@ _ALL = Interpretation(write_ids=StatedWriteIds(everything=True))
 def look(
     where: Environment, services: Services, selection: Selection, interpretation: Interpretation, *, most_places: int
 ) -> dict[str, Any]:
-    """Return what the JSON document tells of everything that is selected, with notes.
+    """Return the JSON document of the status of all selected tables, with notes.
 
-    interpretation  how directories are to be read where no metastore says it; nothing stated: all is committed
-    most_places     no more are listed than these, those that the queue knows first
+    interpretation  of directories where no metastore tells it; without stated write ids all count as committed
+    most_places     no more places are listed; those that the queue knows come first
     """
     now_ms = services.now_ms()
     services.progress.start("reading the queue", 1)
     with open_queued(where) as queued:
         services.progress.advance(1)
         services.progress.finish()
-        hms, txns, waits, silent = queued.hms, None, None, None
-        requests = tuple(row for row in queued.requests if _wants(selection, row, alone=hms is None))
+        hms, txns, waits, txn_timeout = queued.hms, None, None, None
+        requests = tuple(row for row in queued.requests if _is_selected(selection, row, alone=hms is None))
         if hms is not None:
-            txns, silent = hms.open_txns_info(), txn_timeout_seconds(hms)
+            txns, txn_timeout = hms.open_txns_info(), txn_timeout_seconds(hms)
             waits = tuple(blockers(hms, requests, now_ms, txns))
-        uncleaned = _uncleaned(where, services, hms)
-        found = list(_found(queued))
+        uncleaned = _uncleaned_reason(where, services, hms)
+        findings = list(_findings_of_queue(queued))
         targets: list[Target] = []
         notes: list[str] = []
         if most_places:
             targets, notes, refused = _targets(services, queued, selection, interpretation, requests)
-            found += refused
+            findings += refused
     working = [row for row in requests if row.state is State.WORKING]
-    # what people asked for tells nothing of initiators, and this engine's own version nothing of Hive's workers
+    # a request of a person tells nothing of initiators, and this engine's own version nothing of Hive's workers
     queued_by = [initiator_of(row.initiator_id) for row in requests if row.state in _QUEUED]
     seen = StatusSnapshot(
         now_ms=now_ms,
@@ -97,76 +96,57 @@ def look(
         hosts=tuple(host for host, name in queued_by if host is not None and name != "manual"),
         versions=tuple(row.worker_version for row in working if row.worker_version),
         gone=frozenset(row.id for row in working if is_known_dead(row)),
-        transactions=None if txns is None else tuple(_transaction(one, now_ms) for one in txns),
-        txn_timeout=silent,
+        transactions=None if txns is None else tuple(_transaction(txn, now_ms) for txn in txns),
+        txn_timeout=txn_timeout,
         blockers=waits,
         aborted={
-            one.ref.whole_table: len(stated.single.aborted_ids)
-            for one in targets
-            if one.facts is not None and (stated := one.interpretation.write_ids) is not None
+            target.ref.whole_table: len(stated.single.aborted_ids)
+            for target in targets
+            if target.facts is not None and (stated := target.interpretation.write_ids) is not None
             if stated.single is not None
         },
         uncleaned=uncleaned,
-        places=tuple(_listed(services, targets, requests, most_places)) if most_places else None,
+        places=tuple(_list(services, targets, requests, most_places)) if most_places else None,
         known_places=len(targets) if most_places else None,
-        findings=tuple(found),
+        findings=tuple(findings),
         by_location=hms is None,
         tells_queued=queued.generation is Generation.HIVE4,
     )
     return status_document(status_of(seen, limits_of(services.settings)), queued.generation) | {"notes": notes}
 
 
-def _wants(selection: Selection, row: CompactionRequest, *, alone: bool) -> bool:
-    location = row.facts.location
+def limits_of(settings: Settings) -> Limits:
+    """Return the values of the settings that are limits, durations in seconds."""
+    return {
+        key: float(settings.setting(key).value) / (1000 if limit.unit is FigureUnit.SECONDS else 1)
+        for limit in (*LIMITS.values(), OLDEST_ROLLED_BACK)
+        for key in (limit.warning, limit.error)
+        if key is not None
+    }
+
+
+def _is_selected(selection: Selection, row: CompactionRequest, *, alone: bool) -> bool:
+    location, inside = row.facts.location, selection.location or selection.warehouse
     if alone and row.facts.metastore is not None:
         return False
-    inside = selection.location or selection.warehouse
     if inside is not None and (location is None or not inside.holds(location)):
         return False
-    if not selection.wants_table(row.ref):
-        return False
-    if not selection.partitions:
-        return True
-    return row.ref.partition is not None and matches(PartitionName.parse(row.ref.partition), selection.partitions)
-
-
-def _found(queued: Queued) -> Iterator[Finding]:
-    """Yield what the queue itself says is wrong."""
-    for reason in queued.unreadable:
-        yield Finding(level=Level.WARNING, kind=FindingKind.NOT_UNDERSTOOD, reason=f"{reason}: that is not known here")
-    for row in queued.elsewhere:
-        if row.state in _QUEUED:
-            reason = f"request {row.id} is for the metastore {row.facts.metastore}; no run at this one sees to it"
-            yield Finding(level=Level.WARNING, kind=FindingKind.ANOTHER_METASTORE, reason=reason, ref=row.ref)
-
-
-def _transaction(one: OpenTxn, now_ms: int) -> Transaction:
-    def age(since_ms: int | None) -> float | None:
-        return None if since_ms is None else (now_ms - since_ms) / 1000
-
-    return Transaction(
-        id=one.id,
-        is_open=one.state == "open",
-        user=one.user,
-        host=one.host,
-        age=age(one.started_ms),
-        silent=age(one.heartbeat_ms),
-    )
+    return selection.wants(row.ref)
 
 
 def blockers(
     hms: Hms, requests: Iterable[CompactionRequest], now_ms: int, txns: Iterable[OpenTxn] | None = None
 ) -> list[CleaningBlocker]:
-    """Return what each request that is ready for cleaning waits for, oldest first: transactions, and locks of Hive 3.1.
+    """Return the transactions, and locks of Hive 3.1, that keep requests from being cleaned, the oldest request first.
 
     txns  open and aborted ones, where they are known; else the metastore is asked
     """
     waiting = sorted((row for row in requests if row.state is State.READY_FOR_CLEANING), key=lambda row: row.id)
     if not waiting:
         return []
-    opened = [one for one in (hms.open_txns_info() if txns is None else txns) if one.state == "open"]
+    opened = [txn for txn in (hms.open_txns_info() if txns is None else txns) if txn.state == "open"]
     locks = hms.show_locks() if hms.generation is Generation.HIVE3 else ()
-    found: list[CleaningBlocker] = []
+    blocking: list[CleaningBlocker] = []
     for row in waiting:
         newest = max(row.facts.evidence.values(), default=None)
         if hms.generation is Generation.HIVE4:
@@ -176,17 +156,17 @@ def blockers(
         else:
             last = None if newest is None else newest.txn
         holders = [
-            ("transaction", one.id, one.user, one.host, one.started_ms)
-            for one in opened
-            if last is not None and one.id <= last
+            ("transaction", txn.id, txn.user, txn.host, txn.started_ms)
+            for txn in opened
+            if last is not None and txn.id <= last
         ]
-        # without evidence, which Hive's own worker does not leave, every lock there is now may be from before
+        # without evidence, which Hive's own worker does not leave, every lock of now may be from before the result
         holders += [
-            ("lock", one.lock_id, one.user, one.host, one.acquired_ms)
-            for one in locks
-            if concerns(one, row.ref) and (newest is None or one.lock_id <= newest.lock)
+            ("lock", lock.lock_id, lock.user, lock.host, lock.acquired_ms)
+            for lock in locks
+            if concerns(lock, row.ref) and (newest is None or lock.lock_id <= newest.lock)
         ]
-        found += [
+        blocking += [
             CleaningBlocker(
                 request_id=row.id,
                 ref=row.ref,
@@ -194,15 +174,30 @@ def blockers(
                 id=number,
                 user=user,
                 host=host,
-                age=None if since_ms is None else (now_ms - since_ms) / 1000,
+                age=_age(since_ms, now_ms),
             )
             for kind, number, user, host, since_ms in holders
         ]
-    return found
+    return blocking
 
 
-def _uncleaned(where: Environment, services: Services, hms: Hms | None) -> str | None:
-    """Return why no cleaner sees to rolled back transactions; None where one does, or the initiator does."""
+def _transaction(txn: OpenTxn, now_ms: int) -> Transaction:
+    return Transaction(
+        id=txn.id,
+        is_open=txn.state == "open",
+        user=txn.user,
+        host=txn.host,
+        age=_age(txn.started_ms, now_ms),
+        silent=_age(txn.heartbeat_ms, now_ms),
+    )
+
+
+def _age(since_ms: int | None, now_ms: int) -> float | None:
+    return None if since_ms is None else (now_ms - since_ms) / 1000
+
+
+def _uncleaned_reason(where: Environment, services: Services, hms: Hms | None) -> str | None:
+    """Return why no cleaner cleans after rolled back transactions; None where one does, or the initiator does."""
     if hms is None or hms.generation is not Generation.HIVE4 or not services.settings.flag(ABORTS_BY_CLEANER):
         return None
     if hms.config_value(CLEANER_ON, "unknown").strip().lower() != "false":
@@ -219,6 +214,16 @@ def _uncleaned(where: Environment, services: Services, hms: Hms | None) -> str |
     return f"{off}; {database.shown} is no metastore's database, or shows its user no table TXN_COMPONENTS"
 
 
+def _findings_of_queue(queued: Queued) -> Iterator[Finding]:
+    """Yield findings about rows that are not understood, and about requests of other metastores."""
+    for reason in queued.unreadable:
+        yield Finding(kind=FindingKind.NOT_UNDERSTOOD, reason=f"{reason}: that is not known here")
+    for row in queued.elsewhere:
+        if row.state in _QUEUED:
+            reason = f"request {row.id} is for the metastore {row.facts.metastore}; no run at this one sees to it"
+            yield Finding(kind=FindingKind.ANOTHER_METASTORE, reason=reason, ref=row.ref)
+
+
 def _targets(
     services: Services,
     queued: Queued,
@@ -226,91 +231,91 @@ def _targets(
     interpretation: Interpretation,
     requests: Iterable[CompactionRequest],
 ) -> tuple[list[Target], list[str], list[Finding]]:
-    """Return the places that are selected; without a metastore those below a directory and those that the queue knows.
+    """Return the selected places, notes, and a finding for each ACID table or partition that cannot be compacted.
 
-    With them notes, and a finding for each ACID table or partition of which no compaction can be made.
+    Without a metastore the places are those below a directory, and those that the queue knows.
     """
-    asked = {row.ref for row in requests}
+    in_queue = {row.ref for row in requests}
     if queued.hms is not None:
-        selected = Catalog(services, queued.hms).select(selection, automatic=False, known=asked)
+        selected = Catalog(services, queued.hms).select(selection, automatic=False, known=in_queue)
         notes = [note for note in selected.notes if not note.startswith("table ")]
         insert_only = services.settings.flag("hive.compactor.compact.insert.only")
         refused = [
-            Finding(level=Level.WARNING, kind=FindingKind.NOT_COMPACTABLE, reason=one.reason, ref=one.target.ref)
-            for one in selected.passed_over
-            if one.is_refused and (facts := one.target.facts) is not None
+            Finding(kind=FindingKind.NOT_COMPACTABLE, reason=passed.reason, ref=passed.target.ref)
+            for passed in selected.passed_over
+            if passed.is_refused and (facts := passed.target.facts) is not None
             if wrong_kind_reason(facts.table, insert_only_enabled=insert_only) is None
         ]
         return list(selected.targets), notes, refused
-    stated = interpretation if interpretation.write_ids is not None else _ALL
-    notes = (
-        ["what is committed is not stated: figures of places take everything as committed"] if stated is _ALL else []
-    )
-    known: dict[Location, Target] = {}
+    notes, stated = [], interpretation
+    if interpretation.write_ids is None:
+        stated = _ALL
+        notes.append("what is committed is not stated: figures of places take everything as committed")
+    targets: dict[Location, Target] = {}
     if selection.location is not None or selection.warehouse is not None:
-        found = select_targets(services, selection, stated, may_be_empty=True, known=asked)
-        known = {target.location: target for target in found.targets}
-        notes = [*found.notes, *notes]
+        selected = select_targets(services, selection, stated, may_be_empty=True, known=in_queue)
+        targets = {target.location: target for target in selected.targets}
+        notes = [*selected.notes, *notes]
     else:
-        notes += selection.missing_table_notes(asked, "no request of this queue")
+        notes += selection.missing_table_notes(in_queue, "no request of this queue")
     for row in requests:
         try:
             target = target_of(row)
         except AcidError:
-            continue  # a finding of its own tells what is not understood
+            continue  # another finding tells that it is not understood
         read = replace(target.interpretation, write_ids=stated.write_ids, visibility_txn=None)
-        known.setdefault(target.location, replace(target, interpretation=read))
-    return list(known.values()), notes, []
+        targets.setdefault(target.location, replace(target, interpretation=read))
+    return list(targets.values()), notes, []
 
 
-def _listed(
+def _list(
     services: Services,
     targets: Sequence[Target],
     requests: Iterable[CompactionRequest],
     most_places: int,
 ) -> Iterator[PlaceFigures]:
-    """Yield the figures of so many places, those of requests first."""
+    """List at most so many places, those of requests first, and yield their figures."""
     states: dict[TableRef, set[State]] = {}
     for row in requests:
         states.setdefault(row.ref, set()).add(row.state)
     attempts = Attempts((row for row in requests if row.state in COUNTED), services.settings)
 
-    def figures(one: ListingOutcome) -> PlaceFigures | None:
-        known = states.get(one.target.ref, set())
-        if isinstance(one, ListedPlace):
-            return _figures(services, attempts, one, known)
-        trouble = _trouble(services, one)
-        if trouble is FindingKind.MISSING and one.target.facts is None and known.isdisjoint(_QUEUED):
-            return None  # only the history knows it: it was dropped
-        problem = (trouble, str(one.error))
-        return PlaceFigures(ref=one.target.ref, location=str(one.target.location), problem=problem)
+    def figures(outcome: ListingOutcome) -> PlaceFigures | None:
+        target = outcome.target
+        of_requests = states.get(target.ref, set())
+        if isinstance(outcome, ListedPlace):
+            return _figures(services, attempts, outcome, of_requests)
+        kind = _kind_of_problem(services, outcome)
+        if kind is FindingKind.MISSING and target.facts is None and of_requests.isdisjoint(_QUEUED):
+            return None  # only the history knows the place: it was dropped
+        problem = (kind, str(outcome.error))
+        return PlaceFigures(ref=target.ref, location=str(target.location), problem=problem)
 
-    def order(one: Target) -> tuple[bool, str]:
-        return states.get(one.ref, set()) <= {State.SUCCEEDED}, str(one.ref)
+    def order(target: Target) -> tuple[bool, str]:
+        return states.get(target.ref, set()) <= {State.SUCCEEDED}, str(target.ref)
 
-    for looked, _ in list_in_portions(services, sorted(targets, key=order)[:most_places], None):
-        for done in in_threads(figures, looked):  # of what is due files are looked into
-            one = value_or_raise(done)
-            if one is not None:
-                yield one
+    for outcomes, _ in list_in_portions(services, sorted(targets, key=order)[:most_places], None):
+        for answer in in_threads(figures, outcomes):  # in threads, as files of places that are due are read
+            place = value_or_raise(answer)
+            if place is not None:
+                yield place
 
 
-def _trouble(services: Services, looked: Unlisted) -> FindingKind:
-    """Return what keeps a place from being listed."""
-    location = looked.target.location
-    if isinstance(looked.error, CorruptError):
+def _kind_of_problem(services: Services, unlisted: Unlisted) -> FindingKind:
+    location = unlisted.target.location
+    if isinstance(unlisted.error, CorruptError):
         try:
             exists = services.fs(location).exists(str(location))
         except AcidError:
             exists = True
         return FindingKind.DAMAGED if exists else FindingKind.MISSING
-    if isinstance(looked.error, ConflictError):
+    if isinstance(unlisted.error, ConflictError):
         return FindingKind.CHANGING
-    return FindingKind.NOT_JUDGED if isinstance(looked.error, RefusedError) else FindingKind.NOT_READABLE
+    return FindingKind.NOT_JUDGED if isinstance(unlisted.error, RefusedError) else FindingKind.NOT_READABLE
 
 
-def _figures(services: Services, attempts: Attempts, place: ListedPlace, known: set[State]) -> PlaceFigures:
-    """Return the figures of a place; `known` are the states of its requests, in the queue and the history."""
+def _figures(services: Services, attempts: Attempts, place: ListedPlace, of_requests: set[State]) -> PlaceFigures:
+    """Return the figures of a listed place; `of_requests` are the states of its requests."""
     target, state, facts = place.target, place.state, place.target.facts
     sizes: dict[str, int] = {}
     for file in place.listing.files:
@@ -320,8 +325,8 @@ def _figures(services: Services, attempts: Attempts, place: ListedPlace, known: 
     deltas = [sizes.get(delta.path, 0) for delta in state.deltas]
     small = float(services.settings.setting("metastore.deltametrics.delta.pct.threshold").value)
     due = refused = None
-    if known.isdisjoint(_AT_WORK):
-        # what the initiator would decide, were the place not switched off
+    if of_requests.isdisjoint(_AT_WORK):
+        # the decision of the initiator, were the place not switched off
         decision = decide(
             state,
             place.listing,
@@ -336,18 +341,16 @@ def _figures(services: Services, attempts: Attempts, place: ListedPlace, known: 
             if refusal is None:
                 refused = attempts.refusal(place, decision.kind)
             elif refusal.already_compact:
-                due = None  # what is obsolete awaits cleaning
+                due = None  # obsolete directories await cleaning
             else:
                 refused = refusal.reason
     is_alive, left_by, unfinished = _claim(services, place)
-    left = (
-        [] if is_alive or State.WORKING in known else sorted(one for one in place.listing.directories if "/" not in one)
-    )
-    off = (
-        None
-        if facts is None
-        else switched_off_reason(facts.table.properties, facts.database.properties, place.generation)
-    )
+    left_behind: list[str] = []
+    if not is_alive and State.WORKING not in of_requests:
+        left_behind = sorted(path for path in place.listing.directories if "/" not in path)
+    switched_off = None
+    if facts is not None:
+        switched_off = switched_off_reason(facts.table.properties, facts.database.properties, place.generation)
     return PlaceFigures(
         ref=target.ref,
         location=str(target.location),
@@ -362,17 +365,17 @@ def _figures(services: Services, attempts: Attempts, place: ListedPlace, known: 
         idle=services.clock() - place.modified if place.modified else None,
         due=due,
         refused=refused,
-        switched_off=off,
+        switched_off=switched_off,
         cleaning_forbidden=target.cleaning_forbidden(),
         unfinished=0 if is_alive else unfinished,
         claim_left_by=left_by,
-        staging=tuple(name for name in left if name.startswith(STAGING_PREFIX)),
-        removed=tuple(name for name in left if name.startswith(OUT_OF_SIGHT)),
+        staging=tuple(name for name in left_behind if name.startswith(STAGING_PREFIX)),
+        removed=tuple(name for name in left_behind if name.startswith(OUT_OF_SIGHT)),
     )
 
 
 def _claim(services: Services, place: ListedPlace) -> tuple[bool, str | None, int]:
-    """Return if a live run holds the place, whose claim was left there, and how many publications are unfinished."""
+    """Return if a live run holds the place, the owner of a stale claim, and the number of unfinished publications."""
     if not (place.is_claimed or place.holds_staging):
         return False, None, 0
     location = place.target.location
@@ -381,17 +384,17 @@ def _claim(services: Services, place: ListedPlace) -> tuple[bool, str | None, in
         holder = store.holder(location, now=services.clock())
         unfinished = len(store.unfinished(location)) if place.holds_staging else 0
     except AcidError:
-        return True, None, 0  # what cannot be looked at from here proves nothing
+        return True, None, 0  # a place that is out of reach from here proves nothing
     if holder is None:
         return False, None, unfinished
     return not holder.is_stale, holder.owner if holder.is_stale else None, unfinished
 
 
 def status_document(status: Status, generation: Generation) -> dict[str, Any]:
-    """Return what the JSON document tells of a status; ages are seconds."""
+    """Return the JSON document of a status; ages are seconds."""
 
-    def transaction(one: Transaction | None) -> dict[str, Any] | None:
-        return None if one is None else {"id": one.id, "user": one.user, "host": one.host, "age": one.age}
+    def transaction(txn: Transaction | None) -> dict[str, Any] | None:
+        return None if txn is None else {"id": txn.id, "user": txn.user, "host": txn.host, "age": txn.age}
 
     txns = {
         "open": status.open_count,
@@ -403,62 +406,51 @@ def status_document(status: Status, generation: Generation) -> dict[str, Any]:
         "level": status.totals.level.label,
         "findings": [
             {
-                "level": one.level.label,
-                "trouble": one.kind.value,
-                **names_of(one.ref),
-                "location": one.location,
-                "reason": one.reason,
-                "setting": one.setting,
+                "level": finding.level.label,
+                "trouble": finding.kind.value,
+                **names_of(finding.ref),
+                "location": finding.location,
+                "reason": finding.reason,
+                "setting": finding.setting,
             }
-            for one in status.findings
+            for finding in status.findings
         ],
         "totals": _figures_document(status.totals, generation),
-        "tables": [_figures_document(one, generation) for one in status.tables],
+        "tables": [_figures_document(table, generation) for table in status.tables],
         "transactions": None if status.open_count is None else txns,
         "blockers": None
         if status.blockers is None
-        else [{"request_id": one.request_id} | fields_of(one) for one in status.blockers],
+        else [{"request_id": blocker.request_id} | fields_of(blocker) for blocker in status.blockers],
     }
 
 
-def _figures_document(one: TableFigures, generation: Generation) -> dict[str, Any]:
+def _figures_document(figures: TableFigures, generation: Generation) -> dict[str, Any]:
     """Return an entry of `tables`, or `totals`, where database and table are null."""
-    names = names_of(one.ref)
-    states = {state.label_of(generation): one.requests[state] for state in State}
+    states = {state.label_of(generation): figures.requests[state] for state in State}
     return {
-        "database": names["database"],
-        "table": names["table"],
-        "level": one.level.label,
-        "findings": one.findings,
+        "database": None if figures.ref is None else figures.ref.database,
+        "table": None if figures.ref is None else figures.ref.table,
+        "level": figures.level.label,
+        "findings": figures.findings,
         "requests": [
-            {"state": label, "count": some.count, "oldest_age": some.oldest, "oldest_place": some.name}
-            for label, some in states.items()
+            {"state": label, "count": of_state.count, "oldest_age": of_state.oldest, "oldest_place": of_state.name}
+            for label, of_state in states.items()
         ],
-        "failed_in_a_row": one.failed,
-        "failed_place": one.failed_name,
-        "refused_in_a_row": one.refused,
-        "refused_place": one.refused_name,
-        "blockers": one.blockers,
-        "aborted_write_ids": one.aborted_write_ids,
-        "places": one.places,
-        "looked_at": one.looked_at,
-        "most_deltas": [_place_document(place) for place in one.most_deltas],
-        "worst_ratio": [_place_document(place) for place in one.worst_ratio],
-        "most_obsolete": [_place_document(place) for place in one.most_obsolete],
-        "obsolete_bytes": one.obsolete_bytes,
+        "failed_in_a_row": figures.failed,
+        "failed_place": figures.failed_name,
+        "refused_in_a_row": figures.refused,
+        "refused_place": figures.refused_name,
+        "blockers": figures.blockers,
+        "aborted_write_ids": figures.aborted_write_ids,
+        "places": figures.places,
+        "looked_at": figures.looked_at,
+        "most_deltas": [_place_document(place) for place in figures.most_deltas],
+        "worst_ratio": [_place_document(place) for place in figures.worst_ratio],
+        "most_obsolete": [_place_document(place) for place in figures.most_obsolete],
+        "obsolete_bytes": figures.obsolete_bytes,
     }
 
 
-def _place_document(one: PlaceFigures) -> dict[str, Any]:
+def _place_document(place: PlaceFigures) -> dict[str, Any]:
     shown = ("location", "deltas", "small_deltas", "base_bytes", "delta_bytes", "ratio", "obsolete", "obsolete_bytes")
-    return names_of(one.ref) | {name: getattr(one, name) for name in shown}
-
-
-def limits_of(settings: Settings) -> Limits:
-    """Return the values of the settings that are limits, durations in seconds."""
-    return {
-        key: float(settings.setting(key).value) / (1000 if limit.unit is FigureUnit.SECONDS else 1)
-        for limit in (*LIMITS.values(), OLDEST_ROLLED_BACK)
-        for key in (limit.warning, limit.error)
-        if key is not None
-    }
+    return names_of(place.ref) | {name: getattr(place, name) for name in shown}

@@ -36,7 +36,7 @@ class Hive3Cleaning(SqlCleaning, MetastoreCleaning):
 
     def is_wanted(self, request: CompactionRequest) -> bool:
         """Return whether a request is of this metastore and selected."""
-        return self.backend.ours(request) and self.options.wants(request.ref)
+        return self.backend.ours(request) and self.options.selection.wants(request.ref)
 
     def all_requests(self) -> Iterable[CompactionRequest]:
         """Read the SQL queue."""

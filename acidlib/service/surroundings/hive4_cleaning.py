@@ -85,7 +85,7 @@ class Hive4Cleaning(MetastoreCleaning):
 
     def recover(self) -> list[str]:
         """End requests of dead runs of this engine, and results that can never be committed."""
-        return self.backend.recover(lambda row: self.options.wants(row.ref))
+        return self.backend.recover(lambda row: self.options.selection.wants(row.ref))
 
     def all_requests(self) -> Iterable[CompactionRequest]:
         """Ask the metastore."""
@@ -104,7 +104,7 @@ class Hive4Cleaning(MetastoreCleaning):
             self._with_bound(with_mark(row), txns)
             for row in self._hms.show_compactions()
             if row.state is State.READY_FOR_CLEANING
-            and self.options.wants(row.ref)
+            and self.options.selection.wants(row.ref)
             and not (row.type is CompactionType.ABORT_TXN_CLEANUP and cleans_rolled_back)
         ]
         if rows:

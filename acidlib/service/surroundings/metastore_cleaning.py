@@ -51,7 +51,7 @@ class MetastoreCleaning(Cleaning):
             try:
                 self.notes = self._catalog.require_named(replace(options.selection, if_exists=False), ())
             except MissingError:
-                known = {row.ref for row in self.all_requests() if options.wants(row.ref)}
+                known = {row.ref for row in self.all_requests() if options.selection.wants(row.ref)}
                 self.notes = self._catalog.require_named(options.selection, known)
 
     @abstractmethod
