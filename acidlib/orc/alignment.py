@@ -1,16 +1,16 @@
-"""A file's type tree lined up with the table's, as the readers of the result would, and values of changed types.
+"""A file's type tree aligned with the table's, as the readers of the result align them, and values of changed types.
 
-The columns of the row go by name or by position (`goes_by_position`); the fields of structs within them always go by
+Columns of the row are matched by name or by position (`goes_by_position`); fields of structs within them always by
 name (ORC `SchemaEvolution`, the same in 1.5.8 of Hive 3.1 and 1.8.5 of Hive 4.0: only the levels down to the row are
-positional). What the file lacks is null, and what only the file has goes.
+positional). Columns that the file lacks are null, columns that only the file has are dropped.
 
-Columns whose type was changed (ALTER TABLE ... CHANGE COLUMN) are in one of four cases, by what Java's ORC reader makes
-of them in Hive of the table's generation (ConvertTreeReaderFactory of ORC 1.5.8 in Hive 3.1 and 1.8.5 in Hive 4.0):
-their streams may be copied, they are the same numbers in another encoding, their values are converted (`convert`), or
-the change is refused. Only changes from whose result every old value can be recovered, and which all readers of that
-Hive make alike, row by row and in batches, in any zone and on any Java, are converted. The two versions of ORC agree on
-all of these but on FLOAT: 74.72 becomes the DOUBLE or the text of 74.72 for Hive 3.1, and for Hive 4.0 that of
-74.72000122070312, which it is. The result holds what the table's Hive reads.
+A changed type (ALTER TABLE ... CHANGE COLUMN) is one of four cases, by the conversion of Java's ORC reader in Hive of
+the table's generation (ConvertTreeReaderFactory of ORC 1.5.8 in Hive 3.1 and 1.8.5 in Hive 4.0): the column's streams
+may be copied, they are the same numbers in another encoding, its values are converted (`convert`), or the change is
+refused. A change is converted only if every old value can be recovered from the result, and if all readers of that Hive
+convert alike: row by row and in batches, in any zone and on any Java. The two versions of ORC agree on these changes
+except of FLOAT: 74.72 becomes the DOUBLE or the text of 74.72 for Hive 3.1, and of its exact value 74.72000122070312
+for Hive 4.0. The result holds the values that the table's Hive reads.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from numpy.typing import NDArray
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.names import Generation
 from acidlib.model.units import ColumnMatching
-from acidlib.orc.columns import STRING_KINDS, Bytes, Column, Dictionary, Longs, offsets_of
+from acidlib.orc.columns import STRING_KINDS, Bytes, Column, Dictionary, Longs
 from acidlib.orc.kernels.texts import date_texts, decimal_texts, first_too_long, integer_texts, real_texts, repadded
 from acidlib.orc.proto import GREGORIAN_START_DAYS, Calendar, Kind
 from acidlib.orc.schema import TypeNode
 
 _INTEGER_WIDTH = {Kind.BYTE: 1, Kind.SHORT: 2, Kind.INT: 4, Kind.LONG: 8}
 _RANGES = {kind: (-(2 ** (8 * width - 1)), 2 ** (8 * width - 1) - 1) for kind, width in _INTEGER_WIDTH.items()}
-_RANGES[Kind.BOOLEAN] = 0, 1  # as which it is read
+_RANGES[Kind.BOOLEAN] = 0, 1  # the numbers that readers take it for
 _DIGITS = {kind: len(str(greatest)) for kind, (_, greatest) in _RANGES.items()}
 """Decimal digits of the longest number."""
 
@@ -46,7 +46,7 @@ _EXACT_REALS = {
     Kind.FLOAT: frozenset({Kind.BOOLEAN, Kind.BYTE, Kind.SHORT}),
     Kind.DOUBLE: frozenset({Kind.BOOLEAN, Kind.BYTE, Kind.SHORT, Kind.INT}),
 }
-"""The integers of which a FLOAT (24 bits) or DOUBLE (53 bits) holds every one."""
+"""The integer kinds with no number too long for a FLOAT (24 bits) or DOUBLE (53 bits)."""
 
 _DATE_CHARACTERS = 10
 """Of `0001-01-01` to `9999-12-31`: readers disagree on the text of any other date."""
@@ -55,7 +55,7 @@ _REAL_CHARACTERS = {Kind.FLOAT: 15, Kind.DOUBLE: 24}
 """Characters of the longest text, `-1.17549435E-38` and `-2.2250738585072014E-308`."""
 
 _LONGEST_CHAR, _MOST_DIGITS = 255, 38
-"""Of Hive's CHAR and DECIMAL. A footer may claim more, and would then have every value padded to that."""
+"""Of Hive's CHAR and DECIMAL. A damaged footer may have more, and would have every value padded to that."""
 
 _FIRST_DAY, _LAST_DAY = -719_164, 2_932_896
 """0001-01-01 of the hybrid calendar, and 9999-12-31."""
@@ -65,7 +65,7 @@ Forms = NDArray[np.bytes_]
 _FORM, _REAL = "S32", 24
 _LOG_2 = float(np.log10(2))
 _LEAST_POWER, _MOST_WHOLE = 2.0**-23, 2.0**62
-"""What Java 8 to 25 write alike begins with, among powers of two, and what it takes for a whole number ends before."""
+"""Java 8 to 25 agree on the texts of powers of two from the first, and of whole numbers below the second."""
 
 _WIDEST_DICTIONARY = 1 << 16
 _PATTERNS: dict[Kind, tuple[type[np.generic], type[np.generic]]] = {
@@ -73,13 +73,13 @@ _PATTERNS: dict[Kind, tuple[type[np.generic], type[np.generic]]] = {
     Kind.FLOAT: (np.float32, np.uint32),
     Kind.DOUBLE: (np.float64, np.uint64),
 }
-"""The numbers that `Column.values` of a kind are, and as what they lie there; int64 where it is not given."""
+"""The type of the numbers in `Column.values` of a kind, and of their bit patterns there; int64 for other kinds."""
 
 _NO_NAME = re.compile(r"_col\d+", re.ASCII)
 
 
 class Change(Enum):
-    """The fate of a column's own streams: these bytes, the same values in another encoding, or other values."""
+    """What happens to a column's own streams: same bytes, same values in another encoding, or converted values."""
 
     COPY = "copy"
     RECODE = "recode"
@@ -90,10 +90,10 @@ class Change(Enum):
 class Alignment:
     """The way in which a node of the output is filled from an input file.
 
-    path       the names that lead to it, as `row.a.b`; elements of other nested types have their number
+    path       its names from the root, as `row.a.b`; elements of other nested types have their number
     source     the input's node, or None when the file has no such column: every value is null
     copyable   the subtree's streams and statistics may stand in the output as they are, and there are no others
-    converted  the Hive as which the node's own values have to be converted, None where they stay
+    converted  the Hive that the conversion of the node's own values follows, None where they stay
     """
 
     path: str
@@ -113,7 +113,7 @@ class Alignment:
 def align(
     target: TypeNode, source: TypeNode, *, where: str, generation: Generation, matching: ColumnMatching
 ) -> Alignment:
-    """Line up the row of an input with the table's; for types that differ `type_change` says what is allowed.
+    """Align the row of an input with the table's; types may differ as `type_change` allows.
 
     Raises RefusedError naming column and file for any other difference.
 
@@ -122,7 +122,7 @@ def align(
     """
     same = str if matching.case_sensitive else str.lower
 
-    def line_up(target: TypeNode, source: TypeNode, path: str, *, by_position: bool = False) -> Alignment:
+    def align_node(target: TypeNode, source: TypeNode, path: str, *, by_position: bool = False) -> Alignment:
         is_struct = target.kind is source.kind is Kind.STRUCT
         change = type_change(target, source, generation)
         if change is None or (not is_struct and len(target.children) != len(source.children)):
@@ -130,15 +130,15 @@ def align(
                 f"Cannot compact {where}: its column {path} is {source} and the table's is {target}, and no "
                 "lossless conversion is known"
             )
-        found: tuple[TypeNode | None, ...] = source.children
+        sources: tuple[TypeNode | None, ...] = source.children
         if is_struct and not by_position:
             # of two fields with the same name readers see the last
             named = {same(name): child for name, child in zip(source.field_names, source.children, strict=True)}
-            found = tuple(named.get(same(name)) for name in target.field_names)
-        pairs = list(zip_longest(target.children, found))[: len(target.children)]
+            sources = tuple(named.get(same(name)) for name in target.field_names)
+        pairs = list(zip_longest(target.children, sources))[: len(target.children)]
         below = target.field_names if is_struct else range(len(pairs))
         children = tuple(
-            _absent(t, f"{path}.{name}") if s is None else line_up(t, s, f"{path}.{name}")
+            _absent(t, f"{path}.{name}") if s is None else align_node(t, s, f"{path}.{name}")
             for (t, s), name in zip(pairs, below, strict=True)
         )
         is_whole = tuple(part.source for part in children) == source.children
@@ -151,7 +151,7 @@ def align(
             converted=generation if change is Change.CONVERT else None,
         )
 
-    return line_up(target, source, "row", by_position=goes_by_position(source, matching))
+    return align_node(target, source, "row", by_position=goes_by_position(source, matching))
 
 
 def _absent(target: TypeNode, path: str) -> Alignment:
@@ -162,26 +162,26 @@ def _absent(target: TypeNode, path: str) -> Alignment:
 def has_names(row: TypeNode) -> bool:
     """Return whether the columns of a file with this row have names (ORC `SchemaEvolution.hasColumnNames`).
 
-    Files from before HIVE-4243 call them `_col0`, `_col1` and so on. One other name among the row's own, not those
-    below, is enough.
+    Files from before HIVE-4243 call them `_col0`, `_col1` and so on. A single other name among the row's own fields,
+    not those below, is enough.
     """
     return not all(_NO_NAME.fullmatch(name) for name in row.field_names)
 
 
 def goes_by_position(row: TypeNode, matching: ColumnMatching) -> bool:
-    """Return whether readers take this row's columns by position: as they are set, or as it has no names."""
+    """Return whether readers match this row's columns by position: by their setting, or since it has no names."""
     return matching.by_position or not has_names(row)
 
 
 def names_agree(target: TypeNode, source: TypeNode, *, named: bool = True) -> bool:
-    """Return whether names and positions give the same: the file has the table's first columns and fields, or all.
+    """Return whether names and positions match the same: the file has the table's first columns and fields, or all.
 
     named  False: the names of the row itself do not count, only those below
     """
     if target is source:
-        return True  # as `parse_types` has it for the files of a table
+        return True  # `parse_types` returns one tree for the files of a table
     names = zip(source.field_names, target.field_names, strict=False)
-    if len(source.children) > len(target.children) or (named and any(one != other for one, other in names)):
+    if len(source.children) > len(target.children) or (named and any(own != other for own, other in names)):
         return False
     return all(names_agree(t, s) for t, s in zip(target.children, source.children, strict=False))
 
@@ -203,20 +203,17 @@ def names_note(target: TypeNode, source: TypeNode, matching: ColumnMatching) -> 
 
 
 def conversions(alignment: Alignment) -> str | None:
-    """Return the columns whose values have to be converted, `a from int to string, ...`, or None when there is none."""
-    found = [part for part in alignment.walk() if part.converted]
-    if not found:
+    """Return the columns with values to convert, `a from int to string, ...`, or None when there is none."""
+    parts = [part for part in alignment.walk() if part.converted]
+    if not parts:
         return None
-    named = [f"{part.path.partition('.')[2]} from {part.source} to {part.target}" for part in found[:3]]
-    more = [f"{len(found) - 3} more"] if len(found) > 3 else []
+    named = [f"{part.path.partition('.')[2]} from {part.source} to {part.target}" for part in parts[:3]]
+    more = [f"{len(parts) - 3} more"] if len(parts) > 3 else []
     return ", ".join([*named, *more])
 
 
 def type_change(target: TypeNode, source: TypeNode, generation: Generation) -> Change | None:
-    """Return what becomes of a column of the source's type in a table that has the target's, children aside.
-
-    None: the change is refused.
-    """
+    """Return the change of a column of the source's type to the target's, children aside; None if it is refused."""
     new, old = target.kind, source.kind
     if new in _INTEGER_WIDTH and old in _INTEGER_WIDTH:
         if _INTEGER_WIDTH[new] < _INTEGER_WIDTH[old]:
@@ -243,7 +240,7 @@ def type_change(target: TypeNode, source: TypeNode, generation: Generation) -> C
     if new is not Kind.DECIMAL:
         return Change.COPY
     if bool(target.precision) != bool(source.precision):
-        return None  # without one (Hive 0.11) each value has a scale of its own, which readers then round
+        return None  # without a precision (Hive 0.11) each value has a scale of its own, which readers then round
     if target.scale == source.scale:
         return Change.COPY if target.precision >= source.precision else None
     more_digits = target.precision - target.scale >= source.precision - source.scale
@@ -251,7 +248,7 @@ def type_change(target: TypeNode, source: TypeNode, generation: Generation) -> C
 
 
 def _has_room(target: TypeNode, characters: int) -> bool:
-    """Return whether every text of so many characters is one of a STRING, VARCHAR or CHAR."""
+    """Return whether a STRING, VARCHAR or CHAR can hold every text of so many characters."""
     if target.kind is Kind.CHAR:
         return characters <= target.maximum_length <= _LONGEST_CHAR
     return target.kind is Kind.STRING or target.maximum_length >= characters
@@ -265,16 +262,17 @@ def _longest_text(source: TypeNode, generation: Generation) -> int:
         whole = max(source.precision - source.scale, 1)
         return 1 + whole + (1 + source.scale if source.scale else 0)
     if source.kind is Kind.FLOAT and generation is Generation.HIVE4:
-        return _REAL_CHARACTERS[Kind.DOUBLE]  # which it is made first
+        return _REAL_CHARACTERS[Kind.DOUBLE]  # Hive 4 converts it to a DOUBLE first
     return _REAL_CHARACTERS.get(source.kind, 0)
 
 
 def _is_known(source: TypeNode) -> bool:
+    """Return whether a DECIMAL has a precision and scale of Hive's."""
     return 1 <= source.precision <= _MOST_DIGITS and source.scale <= source.precision
 
 
 def _text_change(target: TypeNode, source: TypeNode) -> Change | None:
-    # readers take the blanks off the end of a CHAR, so they are no part of what it becomes; a VARCHAR keeps them
+    # readers strip blanks from the end of a CHAR before they convert it; a VARCHAR keeps them
     more = target.maximum_length - source.maximum_length
     kept = target.kind is Kind.STRING or (target.kind is Kind.VARCHAR and more >= 0)
     if source.kind is Kind.VARCHAR:
@@ -286,10 +284,12 @@ def _text_change(target: TypeNode, source: TypeNode) -> Change | None:
 
 
 def convert(column: Column, target: TypeNode, source: TypeNode, *, generation: Generation, calendar: int) -> Column:
-    """Return a column of the source's type as one of the target's, nulls and slots as they were.
+    """Return a column of the source's type converted to the target's, with the same nulls and slots.
 
-    Raises CorruptError for values that the source's type cannot have: readers cut those, each in its own way.
-    RefusedError for values that readers convert each in its own way. `calendar`: that of the file, for dates.
+    Raises CorruptError for values outside the source's type, which readers cut differently, RefusedError for values
+    that readers convert differently.
+
+    calendar  of the file, for dates
     """
     if source.kind is Kind.DATE:
         return _from_dates(column, target, proleptic=calendar == Calendar.PROLEPTIC_GREGORIAN)
@@ -311,14 +311,14 @@ def convert(column: Column, target: TypeNode, source: TypeNode, *, generation: G
             raise CorruptError(f"a value of {most} characters is no {source}")
         if old is None:
             return replace(column, kind=target.kind, data=data, lengths=lengths)
-        return replace(column, kind=target.kind, dictionary=_dictionary(data, lengths))
+        return replace(column, kind=target.kind, dictionary=Dictionary.of(data, lengths))
     if source.kind in (Kind.FLOAT, Kind.DOUBLE):
         return _from_reals(column, target, source, generation)
     return _from_integers(column, target, source)
 
 
 def _from_integers(column: Column, target: TypeNode, source: TypeNode) -> Column:
-    """Return the numbers of a BOOLEAN, BYTE, SHORT, INT or LONG column as another type's."""
+    """Return the numbers of a BOOLEAN, BYTE, SHORT, INT or LONG column converted to another type."""
     values = column.values.view(np.int8) if source.kind is Kind.BYTE else column.values
     numbers: Longs = values.astype(np.int64, copy=False)
     least, most = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
@@ -335,10 +335,10 @@ def _from_integers(column: Column, target: TypeNode, source: TypeNode) -> Column
     if source.kind is Kind.BOOLEAN:
         padded = [text.ljust(width) for text in (b"FALSE", b"TRUE")]
         data, lengths = np.frombuffer(b"".join(padded), dtype=np.uint8), np.array([len(text) for text in padded])
-        return replace(column, kind=target.kind, values=numbers, dictionary=_dictionary(data, lengths))
-    # a dictionary of all between the least and the most, if these are fewer than the values
+        return replace(column, kind=target.kind, values=numbers, dictionary=Dictionary.of(data, lengths))
+    # a dictionary of all numbers from the least to the greatest, if these are fewer than the values
     if len(numbers) and most - least < min(_WIDEST_DICTIONARY, len(numbers)):
-        entries = _dictionary(*integer_texts(np.arange(least, most + 1, dtype=np.int64), width))
+        entries = Dictionary.of(*integer_texts(np.arange(least, most + 1, dtype=np.int64), width))
         return replace(column, kind=target.kind, values=numbers - least, dictionary=entries)
     return _direct(column, target, integer_texts(numbers, width))
 
@@ -346,20 +346,22 @@ def _from_integers(column: Column, target: TypeNode, source: TypeNode) -> Column
 def _from_dates(column: Column, target: TypeNode, *, proleptic: bool) -> Column:
     """Return texts of days, as a dictionary: there are few days.
 
-    The texts are of the file's calendar. Hive 3.1 takes every file for one of the hybrid calendar, so there are two
-    texts for the dates of others on which the calendars differ.
+    The texts are of the file's calendar. Hive 3.1 reads every file by the hybrid calendar, so a date of a file of the
+    other calendar has two texts where the calendars differ, and is refused.
     """
-    days, places = np.unique(column.values, return_inverse=True)
+    days, numbers = np.unique(column.values, return_inverse=True)
     if len(days):
         first, last = int(days[0]), int(days[-1])
         if first < _FIRST_DAY or last > _LAST_DAY:
             wrong = first if first < _FIRST_DAY else last
             raise RefusedError(
-                f"day {wrong} is not from 0001-01-01 to 9999-12-31, and readers write others in several ways"
+                f"day {wrong} is not from 0001-01-01 to 9999-12-31, and readers disagree on the text of others"
             )
         if proleptic and first < GREGORIAN_START_DAYS:
-            raise RefusedError(f"day {first} is before 1582-10-15, and readers take it for dates of several calendars")
-    return replace(column, kind=target.kind, values=places, dictionary=_dictionary(*date_texts(days, _width(target))))
+            raise RefusedError(f"day {first} is before 1582-10-15, where readers disagree on the calendar")
+    return replace(
+        column, kind=target.kind, values=numbers, dictionary=Dictionary.of(*date_texts(days, _width(target)))
+    )
 
 
 def _from_reals(column: Column, target: TypeNode, source: TypeNode, generation: Generation) -> Column:
@@ -370,7 +372,7 @@ def _from_reals(column: Column, target: TypeNode, source: TypeNode, generation: 
         if target.kind is Kind.DOUBLE:
             return replace(column, kind=target.kind, values=reals.view(np.uint64))
     if target.kind is Kind.DOUBLE:
-        # `nan` is the one that Java's `Double.parseDouble` makes
+        # numpy's NaN for `nan` is that of Java's `Double.parseDouble`
         wide = _decimal_forms(reals, generation).astype(np.float64)
         return replace(column, kind=target.kind, values=wide.view(np.uint64))
     if np.isnan(reals).any():
@@ -383,12 +385,12 @@ def _java_texts(forms: Forms, width: int) -> tuple[Bytes, Longs]:
 
 
 def _decimal_forms(reals: Reals, generation: Generation) -> Forms:
-    """Return the decimal number as which Java writes each one, in any form.
+    """Return the decimal number that Java writes for each value, in any notation.
 
-    Since Java 19 that is the one with the fewest digits of those nearest to the value, as Python has it. Before it was
-    another one for some powers of two and for what is no normal number, and whole numbers with more bits than their
-    type had as many digits as the power of two that their last bit stands for (JDK-4511638). Hive 3.1 runs on Java 8;
-    Hive 4 on all, so what depends on the Java is refused.
+    Since Java 19 it has the fewest digits among the decimals nearest to the value, as in Python. Earlier versions
+    (JDK-4511638) wrote others for some powers of two and for subnormal numbers, and gave whole numbers with more bits
+    than their type the digits of the power of two of their last bit. Hive 3.1 runs on Java 8; Hive 4 on all, so values
+    that depend on the version of Java are refused.
     """
     sizes, (fractions, _) = np.abs(reals), np.frexp(reals)
     limits = np.finfo(reals.dtype)
@@ -413,7 +415,7 @@ def _decimal_forms(reals: Reals, generation: Generation) -> Forms:
 
 
 def _older_forms(reals: Reals, bits: int) -> Forms:
-    """Return whole numbers of more than so many bits as Java before 19 writes them."""
+    """Return whole numbers of more than so many bits as versions of Java before 19 write them."""
     _, exponents = np.frexp(reals)
     unsure = np.maximum(exponents.astype(np.int64) - bits - 3, 0)
     unit = 10 ** np.floor(unsure * _LOG_2).astype(np.int64)
@@ -424,7 +426,7 @@ def _older_forms(reals: Reals, bits: int) -> Forms:
 
 
 def _depends_on_java(reals: Reals) -> RefusedError:
-    return RefusedError(f"its value {reals[0]!s} becomes another one in some versions of Java than in others")
+    return RefusedError(f"its value {reals[0]!s} is converted differently by different versions of Java")
 
 
 def _direct(column: Column, target: TypeNode, texts: tuple[Bytes, Longs]) -> Column:
@@ -432,10 +434,6 @@ def _direct(column: Column, target: TypeNode, texts: tuple[Bytes, Longs]) -> Col
     return Column(kind=target.kind, slots=column.slots, present=column.present, lengths=lengths, data=data)
 
 
-def _dictionary(data: Bytes, lengths: Longs) -> Dictionary:
-    return Dictionary(offsets=offsets_of(lengths), data=data)
-
-
 def _width(target: TypeNode) -> int:
-    """Return how many characters every text has at least: those of a CHAR are padded."""
+    """Return the least characters of a text: a CHAR is padded to its length."""
     return target.maximum_length if target.kind is Kind.CHAR else 0

@@ -1,14 +1,14 @@
-"""Bloom filters of row groups, by which readers skip groups that cannot hold what they look for.
+"""Bloom filters of row groups, by which readers skip groups that cannot hold a value of their query.
 
-Source: ORC specification, "Bloom Filter Index"; ORC's TreeWriters and BloomFilter for what is written, its
-RecordReaderImpl.checkInBloomFilter for what is asked. Filters are of the kind BLOOM_FILTER_UTF8, bit for bit those of
-Java's writer, with two differences, because a filter that lacks a value makes readers lose rows:
+Source: ORC specification, "Bloom Filter Index"; ORC's TreeWriters and BloomFilter for the bits, its
+RecordReaderImpl.checkInBloomFilter for the hash that readers look up. Filters are of the kind BLOOM_FILTER_UTF8, bit
+for bit those of Java's writer, with two differences, because a filter that lacks a value makes readers lose rows:
 
 - a zero counts as both 0.0 and -0.0, which are equal in SQL and hash differently;
-- where it is not certain what a reader asks for, the row group has a filter of ones, which holds everything.
-  That is so for timestamps whose writer was not in UTC; for dates and timestamps before 1582-10-15, whose number
-  depends on the calendar; for a CHAR that is not padded and a VARCHAR that is too long, which readers show otherwise;
-  for a decimal of more digits than its column or a HiveDecimal has; and always for BOOLEAN, STRUCT, LIST, MAP, UNION.
+- where it is not certain which hash readers look up, the row group has a filter of ones, which holds every value.
+  These are timestamps with a writer outside UTC; dates and timestamps before 1582-10-15, whose number depends on the
+  calendar; a CHAR that is not padded and a VARCHAR that is too long, which readers show otherwise; a decimal of more
+  digits than its column or a HiveDecimal has; and always BOOLEAN, STRUCT, LIST, MAP, UNION.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _ZEROS = np.array([0, -(2**63)], dtype=np.int64)
 
 
 def filter_size(rows: int, false_positives: float) -> FilterSize:
-    """Return the size that Java's writer takes for so many rows and a share of false positives, above 0 and below 1.
+    """Return the size of Java's writer for so many rows and a share of false positives, above 0 and below 1.
 
-    Not above 64 bits for each row and 8 MiB in all. Source: ORC `BloomFilter(long, double)`.
+    It is at most 64 bits for each row, and 8 MiB. Source: ORC `BloomFilter(long, double)`.
     """
     bits = int(-rows * math.log(false_positives) / (math.log(2) * math.log(2)))
     bits = min(bits + _WORD - bits % _WORD, _most_bits(rows))
@@ -47,9 +47,9 @@ def filter_size(rows: int, false_positives: float) -> FilterSize:
 
 
 def size_of(index: Any, rows: int) -> FilterSize | None:
-    """Return the size of the filters of a BloomFilterIndex for row groups of `rows`, or None if none can be followed.
+    """Return the size of the filters of a BloomFilterIndex for row groups of `rows`, or None without usable filters.
 
-    None too for one of no hash functions or more than 64, or larger than `filter_size` would make any.
+    A filter is not usable if it has no hash function or more than 64, or is larger than any of `filter_size`.
     """
     for entry in index.bloom_filter:
         bits = 8 * len(entry.utf8_bitset) or _WORD * len(entry.bitset)
@@ -63,7 +63,7 @@ def _most_bits(rows: int) -> int:
 
 
 def bloom_filters(column: Column, node: TypeNode, value_bounds: Longs, size: FilterSize, *, timezone: str) -> Any:
-    """Return the BloomFilterIndex of a column: a filter for each of its row groups, that is pair of value numbers."""
+    """Return the BloomFilterIndex of a column: a filter for each row group, the values between two bounds."""
     is_text = node.kind in STRING_KINDS or node.kind is Kind.BINARY
     texts, sure = _text_hashes(column, node) if is_text else (None, None)
     index = BloomFilterIndex()
@@ -81,7 +81,7 @@ def bloom_filters(column: Column, node: TypeNode, value_bounds: Longs, size: Fil
 
 
 def _text_hashes(column: Column, node: TypeNode) -> tuple[Words, Mask | None]:
-    """Return the hash of each value, and which of them readers show as they are stored; None where all are."""
+    """Return the hash of each value, and whether readers show it as it is stored; None where they always do."""
     if column.dictionary is None:
         data, offsets = column.data, offsets_of(column.lengths)
     else:
@@ -97,7 +97,7 @@ def _text_hashes(column: Column, node: TypeNode) -> tuple[Words, Mask | None]:
 
 
 def _hashes(column: Column, node: TypeNode, group: slice, timezone: str) -> Words | None:
-    """Return the hashes of a row group's values, or None when it is not certain what readers ask for."""
+    """Return the hashes of a row group's values, or None when it is not certain which hashes readers look up."""
     kind, values, secondary = node.kind, column.values[group], column.secondary[group]
     if kind is Kind.BYTE:
         return murmur.hash_longs(values.view(np.int8).astype(np.int64))
@@ -108,9 +108,9 @@ def _hashes(column: Column, node: TypeNode, group: slice, timezone: str) -> Word
     if kind in (Kind.FLOAT, Kind.DOUBLE):
         with np.errstate(invalid="ignore"):  # widening a signalling NaN
             reals = values.view(np.float32 if kind is Kind.FLOAT else np.float64).astype(np.float64)
-        asked = reals.view(np.int64)
-        asked[np.isnan(reals)] = _NAN
-        return murmur.hash_longs(asked if reals.all() else np.concatenate((asked, _ZEROS)))
+        patterns = reals.view(np.int64)
+        patterns[np.isnan(reals)] = _NAN
+        return murmur.hash_longs(patterns if reals.all() else np.concatenate((patterns, _ZEROS)))
     if kind is Kind.DECIMAL:
         hashes = np.empty(len(values), np.uint64)
         top = values >> 63 if column.high is None else column.high[group]

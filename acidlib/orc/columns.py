@@ -1,4 +1,4 @@
-"""The content of ORC columns, decoded but not interpreted: filtering, joining and reordering, and dictionaries."""
+"""The content of ORC columns, decoded but not interpreted: filtering, joining, reordering, and dictionaries."""
 
 from __future__ import annotations
 
@@ -34,6 +34,11 @@ class Dictionary:
     offsets: Longs
     data: Bytes
 
+    @classmethod
+    def of(cls, data: Bytes, lengths: Longs) -> Dictionary:
+        """Return the dictionary of strings that lie one after the other, by their lengths."""
+        return cls(offsets=offsets_of(lengths), data=data)
+
     @property
     def entries(self) -> int:
         """The number of entries."""
@@ -42,10 +47,10 @@ class Dictionary:
 
 @dataclass(slots=True, kw_only=True)
 class Column:
-    """A run of slots of one column after its streams were decompressed and decoded: no value is interpreted.
+    """A run of slots of a column, decompressed and decoded; no value is interpreted.
 
-    Arrays hold the *present* values only, except `present` itself, which has one entry per slot. Those that a kind has
-    no use for are empty.
+    Arrays hold the *present* values only, except `present` itself, which has an entry for each slot. Arrays that a kind
+    does not use are empty.
 
     kind       the type kind as written
     slots      number of slots, nulls included
@@ -85,14 +90,14 @@ class Column:
 
 
 def offsets_of(lengths: Sequence[int] | NDArray[Any]) -> Longs:
-    """Return where values of these lengths begin if they lie one behind the other, and where the last one ends."""
+    """Return the offsets at which values of these lengths begin, one after the other, and the end of the last value."""
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, dtype=np.int64, out=offsets[1:])
     return offsets
 
 
 def filter_column(column: Column, keep: Mask) -> Column:
-    """Return the slots whose entry in `keep` (bool per slot) is true, in order, with all below them."""
+    """Return the slots with a true entry in `keep` (bool per slot), in order, with all below them."""
     present = column.present
     if present is None:
         kept_values, kept_present = keep, None
@@ -114,7 +119,7 @@ def filter_column(column: Column, keep: Mask) -> Column:
 
 
 def _picked(column: Column, slots: int, present: Mask | None, pick: Callable[[NDArray[Any]], NDArray[Any]]) -> Column:
-    """Return the chosen values of a column, without its bytes and what is below it."""
+    """Return the chosen values of a column, without its bytes and the columns below it."""
 
     def picked(values: NDArray[Any]) -> NDArray[Any]:
         return pick(values) if len(values) else values
@@ -171,14 +176,14 @@ def concat_columns(columns: Sequence[Column]) -> Column:
             [np.ones(c.slots, dtype=np.bool_) if c.present is None else c.present for c in columns]
         )
     if out.kind in STRING_KINDS:
-        # a column without any value says nothing about the form
+        # a column without any value may have either form
         valued = [column for column in columns if column.count]
         dictionaries = [column.dictionary for column in valued if column.dictionary is not None]
         if dictionaries and len(dictionaries) == len(valued):
             # the entries of all, one after the other
             lengths = np.concatenate([np.diff(dictionary.offsets) for dictionary in dictionaries])
             data = np.concatenate([dictionary.data for dictionary in dictionaries])
-            out.dictionary = Dictionary(offsets=offsets_of(lengths), data=data)
+            out.dictionary = Dictionary.of(data, lengths)
             firsts = offsets_of([dictionary.entries for dictionary in dictionaries])[:-1]
             out.values = np.concatenate([part.values + first for part, first in zip(valued, firsts, strict=True)])
         elif valued:
@@ -198,8 +203,7 @@ def concat_columns(columns: Sequence[Column]) -> Column:
 
 
 def _join(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    found = [array for array in arrays if len(array)] or arrays[:1]
-    return np.concatenate(found)
+    return np.concatenate([array for array in arrays if len(array)] or arrays[:1])
 
 
 def as_direct(column: Column) -> Column:
@@ -235,5 +239,5 @@ def canonical(column: Column) -> Column:
         new_numbers = np.zeros(dictionary.entries, dtype=np.int64)
         new_numbers[used] = ranks
         data = gather_bytes(dictionary.data, starts, lengths, firsts)
-        dictionary, values = Dictionary(offsets=offsets_of(lengths[firsts]), data=data), new_numbers[values]
+        dictionary, values = Dictionary.of(data, lengths[firsts]), new_numbers[values]
     return Column(kind=column.kind, slots=column.slots, present=column.present, values=values, dictionary=dictionary)

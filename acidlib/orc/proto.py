@@ -1,7 +1,7 @@
 """The protobuf messages of ORC: file tail, stripe footer, row index (ORC specification, "ORC Protobuf Definitions").
 
 The descriptors are built when the module is imported, so that no generated code is bound to one protobuf release.
-Enumerations are declared as integers: a kind that this version does not know stays visible and can be refused.
+Enumerations are declared as integers: an unknown kind stays visible and can be refused.
 String statistics are declared as bytes (same wire format): real files hold bounds that are not valid UTF-8.
 """
 
@@ -68,7 +68,7 @@ class Encoding(enum.IntEnum):
 
 
 class BloomEncoding(enum.IntEnum):
-    """What `ColumnEncoding.bloom_encoding` says of the column's BLOOM_FILTER_UTF8 (ORC `BloomFilterIO.Encoding`)."""
+    """Values of `ColumnEncoding.bloom_encoding`, of a column with BLOOM_FILTER_UTF8 (ORC `BloomFilterIO.Encoding`)."""
 
     ORIGINAL = 0
     UTF8_UTC = 1
@@ -87,7 +87,7 @@ class Compression(enum.IntEnum):
 
 
 class Calendar(enum.IntEnum):
-    """Calendars of `Footer.calendar`; unknown means the hybrid Julian/Gregorian one, which older writers used."""
+    """Calendars of `Footer.calendar`; unknown means the hybrid Julian/Gregorian calendar of older writers."""
 
     UNKNOWN = 0
     JULIAN_GREGORIAN = 1
@@ -160,6 +160,7 @@ _Field = descriptor_pb2.FieldDescriptorProto
 
 
 def _declared() -> Any:
+    """Return a pool with the descriptors of all messages."""
     file = descriptor_pb2.FileDescriptorProto(name="acidlib/orc.proto", package=_PACKAGE, syntax="proto2")
     for message_name, fields in _MESSAGES.items():
         message = file.message_type.add(name=message_name)

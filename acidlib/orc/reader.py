@@ -23,7 +23,6 @@ from acidlib.orc.columns import (
     Column,
     Dictionary,
     Longs,
-    offsets_of,
 )
 from acidlib.orc.compression import decompress
 from acidlib.orc.kernels.bytes_bits import decode_bits, decode_bytes
@@ -433,7 +432,7 @@ class StripeReader:
         if count and (int(values.min()) < 0 or int(values.max()) >= entries):
             raise CorruptError("an entry number is outside its dictionary")
         column.values = values
-        column.dictionary = Dictionary(offsets=offsets_of(lengths), data=data)
+        column.dictionary = Dictionary.of(data, lengths)
 
     def _lengths(self, node: TypeNode, count: int) -> Longs:
         lengths = self._ints(node, StreamKind.LENGTH, count, signed=False)

@@ -1,9 +1,9 @@
-"""The type tree of an ORC file, and Hive's text of a row's type (`struct<a:int,b:array<decimal(10,2)>>`) as such one.
+"""The type tree of an ORC file, and the tree of Hive's text of a row's type (`struct<a:int,b:array<decimal(10,2)>>`).
 
-Source of the texts: Hive `TypeInfoUtils.TypeInfoParser`, and `OrcInputFormat.convertTypeInfo` for what ORC can hold.
-More is taken than there: blanks around a word do not count (as in Hive 4), nor does the case of a type's name; a
-field's name may be in backquotes, as ORC writes it (a backquote in it is doubled), or hold anything but backquotes,
-blanks at its ends and `<>(),:;`.
+Source of the texts: Hive `TypeInfoUtils.TypeInfoParser`, and `OrcInputFormat.convertTypeInfo` for the types that ORC
+can hold. More texts are accepted than there: blanks around a word are ignored (as in Hive 4), and so is the case of a
+type's name; a field's name may be in backquotes, as ORC writes it (a backquote in it is doubled), or hold anything but
+backquotes, blanks at its ends and `<>(),:;`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _FIELD_NAME = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^<>(),:;`]*[^<>(),:;`\s]))\s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeNode:
-    """One node of a type tree. `column` is its pre-order id, which is what streams and statistics refer to."""
+    """A node of a type tree. `column` is its pre-order id, to which streams and statistics refer."""
 
     column: int
     kind: Kind
@@ -68,7 +68,7 @@ class TypeNode:
     attributes: tuple[tuple[str, str], ...] = ()
 
     def walk(self) -> Iterator[TypeNode]:
-        """Return this node and all below it, in column order."""
+        """Yield this node and all below it, in column order."""
         yield self
         for child in self.children:
             yield from child.walk()
@@ -94,13 +94,13 @@ class TypeNode:
 
 _KNOWN: dict[tuple[bytes, ...], TypeNode] = {}
 _MOST_KNOWN = 16
-"""Schemas that are kept; that of thousands of columns is some megabytes."""
+"""Schemas that are kept; the tree of thousands of columns takes some megabytes."""
 
 
 def parse_types(types: Any, *, where: str) -> TypeNode:
-    """Return the tree behind a footer's flat list of types; the files of a table mostly have the same one.
+    """Return the tree of a footer's flat list of types; for an equal list, as the files of a table have, the same tree.
 
-    Raises CorruptError for ids that are not a pre-order tree, RefusedError for a kind this version does not know.
+    Raises CorruptError for ids that are not a pre-order tree, RefusedError for an unknown kind.
     """
     if not types:
         raise CorruptError(f"Cannot read the schema of {where}: its footer has no types")
@@ -119,7 +119,7 @@ def _tree(types: Any, where: str) -> TypeNode:
 
     def build(column: int, depth: int) -> TypeNode:
         nonlocal seen
-        if column != seen or column >= len(types) or depth > 200:
+        if column != seen or column >= len(types) or depth > _DEEPEST:
             raise CorruptError(f"Cannot read the schema of {where}: type {column} is not in pre-order")
         seen += 1
         message = types[column]
@@ -137,7 +137,7 @@ def _tree(types: Any, where: str) -> TypeNode:
             or (children and kind not in (Kind.LIST, Kind.MAP, Kind.STRUCT, Kind.UNION))
         ):
             raise CorruptError(f"Cannot read the schema of {where}: type {column} has the wrong children")
-        # what is no UTF-8 comes as bytes
+        # protobuf gives bytes that are not UTF-8
         texts = [*message.field_names, *(text for pair in message.attributes for text in (pair.key, pair.value))]
         if not all(isinstance(text, str) for text in texts):
             raise CorruptError(f"Cannot read the schema of {where}: a name in type {column} is not UTF-8")
@@ -159,7 +159,7 @@ def _tree(types: Any, where: str) -> TypeNode:
 
 
 def format_types(root: TypeNode) -> list[Any]:
-    """Return the footer's flat list for a tree, attributes kept."""
+    """Return a tree as the flat list of a footer, with its attributes."""
     messages = []
     for node in root.walk():
         message = Type(kind=int(node.kind))
@@ -181,9 +181,8 @@ def is_acid(root: TypeNode) -> bool:
 
     Names are compared without case: Hive 4's query-based compaction writes `originaltransaction`.
     """
-    if tuple(child.kind for child in root.children) != _ACID_KINDS:
-        return False
-    return tuple(name.lower() for name in root.field_names) == _LOWER_FIELDS
+    kinds = tuple(child.kind for child in root.children)
+    return kinds == _ACID_KINDS and tuple(name.lower() for name in root.field_names) == _LOWER_FIELDS
 
 
 def renumber(node: TypeNode, first: int) -> TypeNode:
@@ -209,7 +208,7 @@ def row_struct(root: TypeNode) -> TypeNode:
 
 
 def parse_row_type(text: str, *, where: str) -> TypeNode:
-    """Return the tree of a table's row, its root a struct with column id 0. `where`: a table or a file, for errors.
+    """Return the tree of a table's row, whose root is a struct with column id 0. `where`: a table or file, for errors.
 
     Raises RefusedError, naming the column, for a type that ORC cannot hold and for a text that is no type.
     """
@@ -221,9 +220,9 @@ def parse_row_type(text: str, *, where: str) -> TypeNode:
 
 
 def row_type_of_columns(text: str, *, where: str) -> str:
-    """Return the text of a row's type for columns as DDL states them, `a int, b struct<x:int> COMMENT '...'`.
+    """Return the text of a row's type for columns in DDL, `a int, b struct<x:int> COMMENT '...'`.
 
-    Raises RefusedError for a name that stands twice, whatever its case, and as `parse_row_type` does.
+    Raises RefusedError for a name that occurs twice, in any case, and as `parse_row_type` does.
     """
     parser = _Parser(_COMMENT.sub("", text), where)
     columns = parser.columns()
@@ -235,7 +234,7 @@ def row_type_of_columns(text: str, *, where: str) -> str:
 
 
 class _Parser:
-    """Goes through the text once; column ids are given in the order in which types begin."""
+    """A parser that reads the text once and numbers columns in the order in which their types begin."""
 
     def __init__(self, text: str, where: str) -> None:
         self._text = text
@@ -245,16 +244,16 @@ class _Parser:
 
     def type(self, path: str, depth: int) -> TypeNode:
         """Return the type that begins here, with all below it."""
-        found = _TYPE_NAME.match(self._text, self._at)
-        if found is None or depth > _DEEPEST:
+        word = _TYPE_NAME.match(self._text, self._at)
+        if word is None or depth > _DEEPEST:
             raise self.misunderstood(path)
-        name = " ".join(found[1].lower().split())
+        name = " ".join(word[1].lower().split())
         column, self._column = self._column, self._column + 1
         if name in _NOT_IN_ORC:
             raise RefusedError(f"Cannot compact {self._where}: ORC cannot hold its column {path} of type {name}")
         if name not in _NESTED:
-            return self._primitive(name, found.end(), column, path)
-        self._at = found.end()
+            return self._primitive(name, word.end(), column, path)
+        self._at = word.end()
         kind, count = _NESTED[name]
         names: list[str] = []
         children: list[TypeNode] = []
@@ -263,11 +262,11 @@ class _Parser:
         while not is_empty and (not children or self._take(",")):
             below = str(len(children))
             if kind is Kind.STRUCT:
-                found = _FIELD_NAME.match(self._text, self._at)
-                if found is None:
+                field = _FIELD_NAME.match(self._text, self._at)
+                if field is None:
                     raise self.misunderstood(path)
-                self._at = found.end()
-                below = found[2] if found[1] is None else found[1].replace("``", "`")
+                self._at = field.end()
+                below = field[2] if field[1] is None else field[1].replace("``", "`")
                 names.append(below)
             children.append(self.type(f"{path}.{below}", depth + 1))
         if not is_empty:
@@ -277,53 +276,55 @@ class _Parser:
         return TypeNode(column=column, kind=kind, children=tuple(children), field_names=tuple(names))
 
     def columns(self) -> list[tuple[str, str]]:
-        """Return the names and types of columns, a blank between them and commas after each, as they are written."""
-        found: list[tuple[str, str]] = []
-        while not found or self._take(","):
+        """Return the names and types of a list of columns like `a int, b string`, as they are written."""
+        columns: list[tuple[str, str]] = []
+        while not columns or self._take(","):
             name = _COLUMN_NAME.match(self._text, self._at)
             if name is None:
                 raise self.misunderstood("row")
             self._at = start = name.end()
             self.type(f"row.{name[1]}", 1)
-            found.append((name[1], self._text[start : self._at].strip()))
+            columns.append((name[1], self._text[start : self._at].strip()))
         if not self.ended():
-            raise self.misunderstood(f"row.{found[-1][0]}")
-        return found
+            raise self.misunderstood(f"row.{columns[-1][0]}")
+        return columns
 
     def _primitive(self, name: str, end: int, column: int, path: str) -> TypeNode:
-        found = _PARAMETERS.match(self._text, end)
-        given = [part.strip() for part in found[1].split(",")] if found else []
+        """Return the type of this name, whose parameters, if it has any, begin at `end`."""
+        brackets = _PARAMETERS.match(self._text, end)
+        parameters = [part.strip() for part in brackets[1].split(",")] if brackets else []
         if name in _SIMPLE:
-            # a zone or a precision is passed over, as in Hive
+            # parameters such as a zone or a precision are ignored, as in Hive
             node = TypeNode(column=column, kind=_SIMPLE[name])
         elif name in _LONGEST:
             kind, longest = _LONGEST[name]
-            (length,) = self._numbers(given, 1, path) or (0,)
+            (length,) = self._numbers(parameters, 1, path) or (0,)
             if not 1 <= length <= longest:
                 raise self.misunderstood(path)
             node = TypeNode(column=column, kind=kind, maximum_length=length)
         elif name == "decimal":
-            numbers = self._numbers(given, 2, path)
-            # without parameters a decimal has ten digits, as columns from before Hive 0.13
+            numbers = self._numbers(parameters, 2, path)
+            # without parameters a decimal has ten digits, like columns from before Hive 0.13
             precision, scale = (*numbers, *(_DIGITS, _SCALE)[len(numbers) :])
             if not 1 <= precision <= _MOST_DIGITS or scale > precision:
                 raise self.misunderstood(path)
             node = TypeNode(column=column, kind=Kind.DECIMAL, precision=precision, scale=scale)
         else:
             raise self.misunderstood(path)
-        self._at = found.end() if found else end
+        self._at = brackets.end() if brackets else end
         return node
 
-    def _numbers(self, given: list[str], most: int, path: str) -> tuple[int, ...]:
-        if len(given) > most or not all(re.fullmatch("[0-9]{1,9}", number) for number in given):
+    def _numbers(self, parameters: list[str], most: int, path: str) -> tuple[int, ...]:
+        if len(parameters) > most or not all(re.fullmatch("[0-9]{1,9}", number) for number in parameters):
             raise self.misunderstood(path)
-        return tuple(map(int, given))
+        return tuple(map(int, parameters))
 
     def ended(self) -> bool:
-        """Return whether nothing but blanks is left."""
+        """Return whether only blanks remain."""
         return not self._text[self._at :].strip()
 
     def _take(self, sign: str) -> bool:
+        """Step over a sign and the blanks after it; return False where another sign follows."""
         if not self._text.startswith(sign, self._at):
             return False
         self._at += 1

@@ -1,10 +1,10 @@
-"""Column statistics: computed for row groups, merged, copied, and the questions asked of those found in files.
+"""Column statistics: computed for row groups, merged, copied, and checked in input files.
 
-Readers skip rows by statistics, so a statistic that is not certain is left out, and always the whole typed message:
-Java ORC 1.5 takes a message without minimum for a column of nulls and skips live rows (RecordReaderImpl.getMin,
-evaluatePredicateRange). Merged parts may come from files of any writer (Java, C++, Trino): what one of them leaves out
-is unknown for the whole. Readers are those of one generation of Hive: Hive 3's (Java ORC 1.5) know neither nanosecond
-fields nor string bounds. Source: ORC specification, "Column Statistics".
+Readers skip rows by statistics, so an uncertain statistic is left out, and always the whole typed message: Java ORC 1.5
+takes a message without minimum for a column of nulls and skips live rows (RecordReaderImpl.getMin,
+evaluatePredicateRange). Merged parts may come from files of any writer (Java, C++, Trino): a value that one of them
+leaves out is unknown for the whole. Readers are those of one generation of Hive: Hive 3's (Java ORC 1.5) know neither
+nanosecond fields nor string bounds. Source: ORC specification, "Column Statistics".
 """
 
 from __future__ import annotations
@@ -60,20 +60,20 @@ _Decimal: TypeAlias = tuple[int, int]
 
 
 def stripe_statistics_are_true(tail: Tail, number: int) -> bool:
-    """Return whether the statistics of one stripe of a file are there and may be believed.
+    """Return whether a stripe of a file has statistics that may be believed.
 
-    Hive 3.1's minor compaction writes stride 0 and statistics that are there and false: no values, no bounds. So the
-    stride must be above 0 and the root column's number of values be the number of rows. More values than a stripe can
-    have are damage, and would not fit the counts of a whole file.
+    Hive 3.1's minor compaction writes stride 0 and false statistics: no values, no bounds. So the stride must be above
+    0 and the root column's number of values must be the number of rows. More values than a stripe can have are damage,
+    and would not fit the counts of a whole file.
     """
-    found = tail.stripe_statistics[number] if tail.stripe_statistics else ()
-    if not found or tail.stride == 0 or any(column.number_of_values > MAX_SLOTS for column in found):
+    columns = tail.stripe_statistics[number] if tail.stripe_statistics else ()
+    if not columns or tail.stride == 0 or any(column.number_of_values > MAX_SLOTS for column in columns):
         return False
-    return bool(found[0].HasField("number_of_values") and found[0].number_of_values == tail.stripes[number].rows)
+    return bool(columns[0].HasField("number_of_values") and columns[0].number_of_values == tail.stripes[number].rows)
 
 
 def integer_range(stats: Any) -> tuple[int, int] | None:
-    """Return minimum and maximum of an integer column's statistics, or None unless both are there."""
+    """Return minimum and maximum of an integer column's statistics, or None unless it has both."""
     typed = stats.int_statistics
     return (typed.minimum, typed.maximum) if stats.number_of_values and _has_bounds(typed) else None
 
@@ -81,15 +81,15 @@ def integer_range(stats: Any) -> tuple[int, int] | None:
 def group_statistics(
     column: Column, node: TypeNode, slot_bounds: Longs, bounds: Longs, *, generation: Generation, timezone: str
 ) -> list[Any]:
-    """Return one ColumnStatistics message per row group, for this column alone and not for its children.
+    """Return a ColumnStatistics message for each row group, of this column alone and not of its children.
 
-    column       strings in dictionary form as `canonical` has them
-    slot_bounds  int64, G + 1 ascending slot numbers where groups begin and the last one ends, nulls counted
+    column       strings in dictionary form as `canonical` returns them
+    slot_bounds  int64, G + 1 ascending slot numbers: the start of each group and the end of the last, nulls counted
     bounds       the same among the present values
     timezone     the writer's, canonical
 
-    number_of_values and has_null are always there. The typed message is there when the group has values and all of it
-    is known; BOOLEAN and BINARY, which have no bounds, have it always.
+    Every message has number_of_values and has_null. It has the typed message when the group has values and all of that
+    is known; for BOOLEAN and BINARY, which have no bounds, always.
     """
     messages = [
         ColumnStatistics(number_of_values=values, has_null=values < slots)
@@ -120,30 +120,30 @@ def group_statistics(
     elif kind is Kind.DECIMAL:
         _decimals(messages, column, node, bounds)
     elif kind in TIMESTAMP_KINDS and (kind is Kind.TIMESTAMP_INSTANT or timezone == "UTC"):
-        found = group_stats.timestamp_groups(column.values, column.secondary, bounds)
-        for message, (low, low_nanos, high, high_nanos, unknown) in _filled(messages, found):
+        table = group_stats.timestamp_groups(column.values, column.secondary, bounds)
+        for message, (low, low_nanos, high, high_nanos, unknown) in _filled(messages, table):
             if not unknown:
                 _set_timestamps(message.timestamp_statistics, (low, low_nanos), (high, high_nanos), generation)
     return messages
 
 
-def _filled(messages: list[Any], found: NDArray[Any]) -> Iterator[tuple[Any, Any]]:
-    """Return the groups that have values, each with its row of a table."""
-    return ((message, row) for message, row in zip(messages, found.tolist(), strict=True) if message.number_of_values)
+def _filled(messages: list[Any], table: NDArray[Any]) -> Iterator[tuple[Any, Any]]:
+    """Return the messages of groups that have values, each with its row of a table."""
+    return ((message, row) for message, row in zip(messages, table.tolist(), strict=True) if message.number_of_values)
 
 
 def _strings(messages: list[Any], column: Column, bounds: Longs) -> None:
     if column.dictionary is None:
         data = column.data
-        found = group_stats.string_groups(column.lengths, data, bounds)
+        table = group_stats.string_groups(column.lengths, data, bounds)
     else:
         # the order of entries is that of their bytes
         offsets, data = column.dictionary.offsets, column.dictionary.data
         least, most = group_stats.integer_groups(column.values, bounds)[:, :2].T
         lengths = np.append(np.diff(offsets), 0)  # an entry 0 for groups without values, where there may be none
         sums = [lengths[column.values[first:end]].sum() for first, end in pairwise(bounds.tolist())]
-        found = np.stack((offsets[least], lengths[least], offsets[most], lengths[most], sums), axis=1)
-    for message, (low, low_length, high, high_length, total) in _filled(messages, found):
+        table = np.stack((offsets[least], lengths[least], offsets[most], lengths[most], sums), axis=1)
+    for message, (low, low_length, high, high_length, total) in _filled(messages, table):
         if max(low_length, high_length) > _MAX_STRING_BOUND:
             continue
         minimum, maximum = data[low : low + low_length].tobytes(), data[high : high + high_length].tobytes()
@@ -153,10 +153,10 @@ def _strings(messages: list[Any], column: Column, bounds: Longs) -> None:
 
 
 def _compares_alike(bound: bytes) -> bool:
-    """Return whether Java orders this bound against every literal as its bytes order.
+    """Return whether Java compares this bound with every literal in the order of their bytes.
 
     Java compares search literals with bounds as UTF-16 strings (RecordReaderImpl.getBaseObjectForComparison). That
-    differs from the order of bytes where a character from U+E000 on meets one beyond U+FFFF, and where bytes are no
+    differs from the order of bytes where a character from U+E000 to U+FFFF meets one beyond, and where bytes are not
     UTF-8 and are replaced; a bound with such characters makes readers skip rows that match.
     """
     try:
@@ -169,7 +169,7 @@ def _compares_alike(bound: bytes) -> bool:
 def _decimals(messages: list[Any], column: Column, node: TypeNode, bounds: Longs) -> None:
     high = NO_VALUES if column.high is None else column.high
     tables, counts = group_stats.decimal_groups(column.values, high, column.secondary, bounds)
-    # readers round a value of more digits to the column's scale, so the stored one bounds nothing
+    # readers round a value of more digits to the column's scale, so the stored value is no bound
     most_digits = node.scale if node.precision else group_stats.SCALES
     for message, table, count in zip(messages, tables, counts, strict=True):
         scales = np.flatnonzero(count).tolist()
@@ -192,7 +192,7 @@ def merge_statistics(parts: Sequence[Any], node: TypeNode, *, generation: Genera
     not carried over.
 
     Timestamps: for generation 4 absent nanoseconds mean 0 and 999,999 as in Java. For generation 3 a maximum without
-    nanoseconds stands as it is: those computed here are rounded up already.
+    nanoseconds stays unchanged: the engine's own are rounded up already.
     """
     nulls = any(not part.HasField("has_null") or part.has_null for part in parts)
     merged = ColumnStatistics(number_of_values=sum(part.number_of_values for part in parts), has_null=nulls)
@@ -254,7 +254,7 @@ def _merge_strings(merged: Any, typed: list[Any], generation: Generation) -> Non
     uppers = [(bound, part.HasField("maximum")) for part in typed if (bound := _upper(part)) is not None]
     if min(len(lowers), len(uppers)) < len(typed) or (generation == 3 and not all(map(_has_bounds, typed))):
         return
-    low, low_is_cut = min(lowers)  # of equal ones the value that exists, as a reader takes a cut bound for exclusive
+    low, low_is_cut = min(lowers)  # of equal bounds an exact one, for readers take a cut bound as exclusive
     high, high_is_exact = max(uppers)
     if max(len(low), len(high)) > _MAX_STRING_BOUND:
         return
@@ -266,25 +266,25 @@ def _merge_strings(merged: Any, typed: list[Any], generation: Generation) -> Non
 
 
 def copied_statistics(stats: Any, node: TypeNode, *, generation: Generation) -> Any:
-    """Return a copied stripe's own statistics as the target's readers may see them; otherwise field for field the same.
+    """Return a copied stripe's own statistics, less those that would mislead the target's readers.
 
-    Dropped: a typed message of another kind; where there are values, one without both bounds, with NaN, with decimals
-    that are no numbers, with timestamps in local time only, and for generation 3 one with cut string bounds. For
-    generation 3 a timestamp maximum with nanoseconds is rounded up and the nanosecond fields go; one without them
-    stands as it is, like the row index inside the stripe.
+    Dropped is a typed message of another kind; and, where there are values, a message without both bounds, with NaN,
+    with decimals that are no numbers, with timestamps in local time only, and for generation 3 with cut string bounds.
+    For generation 3 a timestamp maximum with nanoseconds is rounded up and the nanosecond fields go; a maximum without
+    them stays, like the row index inside the stripe. All other fields stay the same.
     """
     copied = ColumnStatistics()
     copied.CopyFrom(stats)
-    wanted = _TYPED_FIELD.get(node.kind, "collection_statistics")
+    typed_name = _TYPED_FIELD.get(node.kind, "collection_statistics")
     for name in _ALL_TYPED:
-        if name != wanted:
+        if name != typed_name:
             copied.ClearField(name)
-    typed = getattr(copied, wanted)
-    if not copied.HasField(wanted) or wanted == "collection_statistics":
+    typed = getattr(copied, typed_name)
+    if not copied.HasField(typed_name) or typed_name == "collection_statistics":
         return copied
-    if not _is_usable(copied, wanted, generation):
-        copied.ClearField(wanted)
-    elif wanted == "timestamp_statistics" and generation == 3 and any(map(typed.HasField, _NANOS)):
+    if not _is_usable(copied, typed_name, generation):
+        copied.ClearField(typed_name)
+    elif typed_name == "timestamp_statistics" and generation == 3 and any(map(typed.HasField, _NANOS)):
         least, most = _instants(typed, generation)
         typed.Clear()
         _set_timestamps(typed, least, most, generation)

@@ -1,4 +1,4 @@
-"""Writing an ORC file: columns encoded into streams, stripes of these or copied as they are, and the tail.
+"""Writing an ORC file: columns encoded into streams, stripes of encoded or copied columns, and the tail.
 
 Source: ORC specification, "Column Encodings", "Row Index", "File Tail".
 """
@@ -51,8 +51,8 @@ class FileOptions:
     stride          rows per row group, > 0
     writer_version  Java writer version whose rules the file keeps: not above that of any copied stripe
     calendar        of date and timestamp columns, as in the inputs
-    generation      of the Hive that reads the file, for what statistics may look like
-    filters         the columns that have bloom filters in recoded stripes, and their size
+    generation      of the Hive that reads the file, which decides the form of statistics
+    filters         the sizes of bloom filters in recoded stripes, by column
     """
 
     root: TypeNode
@@ -80,9 +80,10 @@ class EncodedColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopiedColumn:
-    """One column of a stripe as another file's stripe has it, by its id there; its statistics as the result may state.
+    """One column of a stripe, copied verbatim from another file's stripe.
 
-    Its streams are copied verbatim.
+    number      its column id there
+    statistics  as the result may state them
     """
 
     reader: StripeReader
@@ -103,7 +104,7 @@ def encode_column(
     value_bounds = slot_bounds
     if column.present is not None:
         groups = pairwise(slot_bounds.tolist())
-        # several times faster than sums of flags
+        # counting is several times faster than summing flags
         value_bounds = offsets_of([int(np.count_nonzero(column.present[a:b])) for a, b in groups])
     streams = _Streams(options)
     if column.present is not None:
@@ -121,7 +122,7 @@ def encode_column(
         column=node.column,
         encoding=encoding,
         dictionary_size=column.dictionary.entries if column.dictionary is not None else 0,
-        streams=tuple(streams.found),
+        streams=tuple(streams.stored),
         index=index,
         statistics=merge_statistics(statistics, node, generation=options.generation),
         filters=None if size is None else bloom_filters(column, node, value_bounds, size, timezone=timezone),
@@ -144,14 +145,14 @@ class _Streams:
 
     def __init__(self, options: FileOptions) -> None:
         self._options = options
-        self.found: list[tuple[StreamKind, Any]] = []
+        self.stored: list[tuple[StreamKind, Any]] = []
         self.positions: list[Longs] = []
 
     def add(self, kind: StreamKind, data: Any, offsets: Longs | None, *further: Longs) -> None:
-        """Add a stream whose row groups begin at these bytes; None for a stream that belongs to the whole stripe."""
+        """Add a stream with the offsets at which row groups begin in it; None for a stream of the whole stripe."""
         block_size = self._options.block_size
-        stored, chunks = compress(data, self._options.compression, block_size)
-        self.found.append((kind, stored))
+        compressed, chunks = compress(data, self._options.compression, block_size)
+        self.stored.append((kind, compressed))
         if offsets is not None:
             self.positions += [*positions_in(chunks, len(data), block_size, offsets), *further]
 
@@ -162,7 +163,7 @@ class _Streams:
 
 
 def _encode_values(streams: _Streams, column: Column, node: TypeNode, marks: Longs) -> Encoding:
-    """Add the streams of a column's values, whose row groups begin at the marks, and return their encoding."""
+    """Add the streams of a column's values and return their encoding; row groups begin at the marks."""
     values = column.values
     if node.kind in (Kind.FLOAT, Kind.DOUBLE):
         data = np.ascontiguousarray(values).view(np.uint8)
@@ -194,7 +195,7 @@ def _encode_values(streams: _Streams, column: Column, node: TypeNode, marks: Lon
 
 
 class OrcWriter:
-    """Writes one file. Nothing is readable before `finish` has returned."""
+    """Writes one file, which is readable once `finish` has returned."""
 
     def __init__(self, sink: SinkFile, options: FileOptions) -> None:
         self.options = options
@@ -225,6 +226,7 @@ class OrcWriter:
         self._note_stripe(offset, *lengths, rows, [column.statistics for column in columns])
 
     def _put_columns(self, footer: Any, columns: Sequence[EncodedColumn | CopiedColumn], *, index: bool) -> None:
+        """Append the index or the data streams of all columns, and list them in the footer; with data the encodings."""
         copier = RangeCopier(self._sink)
         for number, column in enumerate(columns):
             if isinstance(column, CopiedColumn):
@@ -238,8 +240,8 @@ class OrcWriter:
             streams: Sequence[tuple[StreamKind, Any]] = sorted(column.streams, key=lambda stream: stream[0])
             if index:
                 # readers fetch the two of a column together (ORC specification, "Bloom Filter Index")
-                found = (StreamKind.ROW_INDEX, column.index), (StreamKind.BLOOM_FILTER_UTF8, column.filters)
-                streams = [(kind, self._compressed(message)) for kind, message in found if message is not None]
+                pair = (StreamKind.ROW_INDEX, column.index), (StreamKind.BLOOM_FILTER_UTF8, column.filters)
+                streams = [(kind, self._compressed(message)) for kind, message in pair if message is not None]
             for kind, data in streams:
                 footer.streams.add(kind=kind, column=number, length=len(data))
                 self._sink.write(data)
@@ -274,7 +276,7 @@ class OrcWriter:
             types=format_types(options.root),
             number_of_rows=sum(stripe.number_of_rows for stripe in self._stripes),
             statistics=[
-                merge_statistics([found[number] for found in self._statistics], node, generation=options.generation)
+                merge_statistics([stripe[number] for stripe in self._statistics], node, generation=options.generation)
                 for number, node in enumerate(options.root.walk())
             ],
             row_index_stride=options.stride,
