@@ -1,7 +1,7 @@
-"""What a run of the initiator or of a compaction works with: tables, requests, and the place of a request while held.
+"""The interfaces between jobs and their surroundings: tables, requests, and the hold on the place of a request.
 
 There are three kinds of surroundings: without a metastore (`surroundings.alone`), with one of Hive 3.1
-(`surroundings.hive3`) and with one of Hive 4 (`surroundings.hive4`). The jobs know only what stands here.
+(`surroundings.hive3`) and with one of Hive 4 (`surroundings.hive4`). The jobs know only the classes of this file.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from acidlib.stores.store import Claim, Store
 
 
 def nowhere(request: CompactionRequest) -> Target:
-    """Return a target of which only the names are known yet."""
+    """Return a target whose names alone are known yet."""
     return Target(ref=request.ref, location=NOWHERE)
 
 
 WaitingRequest = tuple[CompactionRequest, Target | AcidError]
-"""A request that no run works on yet, and its place, or why that cannot be found."""
+"""A request that no run works on yet, and its place, or the error why that is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """A compaction that the initiator wants, and the figures by which it decided."""
+    """A compaction that the initiator wants, and the figures of its decision."""
 
     place: ListedPlace
     kind: CompactionType
@@ -48,8 +48,8 @@ class Decided:
 class Hold:
     """A place at which this run alone works, from `begin` until `close`.
 
-    request  what the place is held for
-    target   the place; once it is held, understood for good: what was written after that is not committed
+    request  for which the place is held
+    target   the place; once it is held, its interpretation is fixed: later writes count as not committed
     """
 
     def __init__(self, services: Services, request: CompactionRequest, target: Target) -> None:
@@ -60,30 +60,30 @@ class Hold:
 
     @property
     def claim(self) -> Claim:
-        """The claim on the place; raises ConflictError before there is one."""
+        """The claim on the place; ConflictError before `begin`."""
         if self._claim is None:
             raise ConflictError(f"Cannot go on with {self.target.ref}: it is not claimed")
         return self._claim
 
     def begin(self) -> None:
-        """Take the place. ConflictError while another run works there."""
+        """Claim the place; ConflictError while another run works there."""
         self._claim = self._services.claim(self.target.location)
 
     def assert_claimed(self) -> None:
-        """Raise ConflictError when the claim is not ours any more; nothing is asked before there is one."""
+        """Raise ConflictError if the claim was lost; do nothing before `begin`."""
         if self._claim is not None:
             self._claim.assert_mine()
 
     def assert_mine(self) -> None:
-        """Raise ConflictError unless all is still ours, and the table still the same: right before anything changes."""
+        """Raise ConflictError if claim or lock was lost, or the table was replaced; called right before any change."""
         self.claim.assert_mine()
 
     def exclusive(self) -> AbstractContextManager[object]:
-        """Keep readers away, as far as anything can, while something becomes or stops being visible."""
+        """Keep readers away, as far as that is possible, while something becomes or stops being visible."""
         return nullcontext()
 
     def close(self) -> None:
-        """Give back what was taken, also by a `begin` that failed half-way. May be called again, and tries again."""
+        """Give back claim and locks, also after a `begin` that failed half-way; a further call tries again."""
         if self._claim is not None:
             self._claim.release()
 
@@ -102,43 +102,43 @@ class Hold:
             self.close()
         except AcidError:
             if error is None:
-                raise  # else the first error is the one to report; what was taken goes stale by itself
+                raise  # else the first error is the one to report; the claim goes stale by itself
 
 
 class CompactionHold(Hold, ABC):
-    """The place of a request that is ours, and the request's end: `end` or `abandon` tells the queue."""
+    """The hold for a request of this run, and the request's end: `end` or `abandon` tells the queue."""
 
     @abstractmethod
     def quarantining_request(self, listing: Listing) -> CompactionRequest | None:
-        """Return the request for which nothing may be done here, see `planning.results`; None without one.
+        """Return the request for which the place is quarantined, see `planning.results`, or None.
 
-        Proceeding after this call releases the place once the result is published or cleaned.
+        Proceeding after this call lifts the quarantine once the result is published or cleaned.
         """
 
     @abstractmethod
     def will_verify(self, directories: tuple[str, ...]) -> None:
-        """Note, before a result is compared, that it is not verified, should the run die.
+        """Note, before a result is compared, that it is unverified if the run dies.
 
-        directories  what readers see of it before it is verified: from now on it counts only once it is
+        directories  of the result that readers see before it is verified; it counts once it is verified
         """
 
     @abstractmethod
     def start(self, high_water_mark: int, inputs: str | None = None) -> None:
-        """Note up to which write id this goes, before the first byte is written. ConflictError: not ours any more.
+        """Note the mark before the first byte is written; ConflictError if the request was lost.
 
-        inputs  a digest of what is read, by which the result may be taken back later; see `planning.results`
+        inputs  a digest of the inputs, by which the result can be undone later; see `planning.results`
         """
 
     @abstractmethod
     def awaited_marks(self) -> tuple[int, ...]:
-        """Return up to which write ids requests of this place, but for one that is released here, await cleaning."""
+        """Return the marks of the place's requests that await cleaning, except one whose quarantine is lifted here."""
 
     @abstractmethod
     def only_clean(self, high_water_mark: int) -> None:
-        """Have what is obsolete cleaned, where there is nothing to merge."""
+        """Make the request one that only has obsolete directories cleaned, as there is nothing to merge."""
 
     def publishing(self, publication: Publication) -> AbstractContextManager[object]:
-        """Surround the moments in which results become visible. ConflictError when the place cannot be had for them."""
+        """Surround the moments in which results become visible; ConflictError if readers cannot be kept away."""
         del publication
         return nullcontext()
 
@@ -148,40 +148,40 @@ class CompactionHold(Hold, ABC):
 
     @abstractmethod
     def published(self, directories: tuple[str, ...]) -> None:
-        """Let results that stand under their names count, and have what they replace cleaned.
+        """Have results that stand under their names count, and the directories that they replace cleaned.
 
-        ConflictError when they can never count, UnknownOutcomeError when it is not known whether they do.
+        ConflictError if they can never count, UnknownOutcomeError if it is unknown whether they do.
         """
 
     def update_statistics(self, directories: tuple[str, ...], rows: int | None) -> Statistics | None:
-        """Have the metastore say what readers find, once these results count; None where there is nothing to say.
+        """Write the statistics of the place to the metastore once results count; return None where there are none.
 
-        rows  in them, where that is known. Whatever goes wrong is told by what is returned.
+        rows  in the results; None = unknown. An error is part of the return value.
         """
         del directories, rows
         return None
 
     @abstractmethod
     def end(self, outcome: Outcome, reason: str, *, named: bool, noted: RequestFacts) -> str | None:
-        """Tell the queue how it ended; return a note where more came of it than that.
+        """Tell the queue the outcome; return a note if the request was not simply ended.
 
-        noted  facts of the place and of the result that are to be kept; see `attempts`
+        noted  facts of the place and of the result to keep with the request; see `attempts`
         """
 
     @abstractmethod
     def abandon(self, *, may_be_visible: bool = False) -> None:
-        """Give the request back, for the run is interrupted; one that this run has queued for itself is withdrawn.
+        """Give the request of an interrupted run back; withdraw one that the run has queued for itself.
 
-        may_be_visible  something of its result: then it stays, for the run that finds that
+        may_be_visible  a part of the result may be visible: the request stays for the run that finds it
         """
 
 
 def finish_publications(
     services: Services, location: Location, alone: Callable[[], AbstractContextManager[object]] = nullcontext
 ) -> None:
-    """Finish the publications of dead runs at a place, under a claim of our own. ConflictError while another works.
+    """Claim a place and finish the publications of dead runs there; ConflictError while another run works there.
 
-    `alone` keeps readers away, see `finish_claimed`.
+    alone  keeps readers away, see `finish_claimed`
     """
     store = services.store(location)
     if store.unfinished(location):
@@ -195,9 +195,8 @@ def finish_claimed(
 ) -> tuple[str, ...]:
     """Finish the publications of dead runs at a claimed place; return a line about each.
 
-    First those of which one of two directories is visible already: while we waited for readers to go, new ones would
-    see that half. Then those of which nothing is visible, while `alone` keeps readers away; ConflictError where it
-    cannot.
+    First those of which one of two directories is visible already: during a wait for readers new ones would see that
+    half. Then those of which nothing is visible, while `alone` keeps readers away; ConflictError if it cannot.
     """
     if not store.unfinished(location):
         return ()  # the common case, for one listing
@@ -209,25 +208,25 @@ def finish_claimed(
 
 
 class Backend(ABC):
-    """One run's source of tables and requests."""
+    """The tables and requests of a run."""
 
     in_order = False
-    """Whether requests can only be taken in the order of the queue, whatever is asked for (Hive 4)."""
+    """Whether requests can only be taken in the order of the queue (Hive 4)."""
     can_rebalance = False
-    """Whether there is the lock that keeps out statements that change rows (Hive 4)."""
+    """Whether a lock can keep out statements that change rows (Hive 4)."""
 
     def __init__(self, services: Services) -> None:
         self.services = services
 
     @abstractmethod
     def recover(self) -> list[str]:
-        """Give back what dead runs left; return a note about each kind."""
+        """Give back the requests of dead runs, and claims and transactions with them; return a note about each kind."""
 
     @abstractmethod
     def select(self, selection: Selection, *, automatic: bool) -> Selected:
-        """Return the places that are named (or, for the initiator, automatic ones).
+        """Return the selected places; for the initiator, those that may be compacted automatically.
 
-        RefusedError when what is named does not exist.
+        RefusedError if a name of the selection does not exist.
         """
 
     @abstractmethod
@@ -235,58 +234,58 @@ class Backend(ABC):
         """Return the requests to choose from, oldest first."""
 
     def queue_warnings(self) -> list[str]:
-        """Return what a person who has the queue drained should know."""
+        """Return warnings about the queue for the operator of a run that drains it."""
         return []
 
     @abstractmethod
     def take(self, request: CompactionRequest) -> CompactionRequest | None:
-        """Take a request, and return it as it is then; None when it is not to be had.
+        """Take a request, and return it as it is then; None if another worker has it.
 
-        In an ordered queue it may be another one.
+        A queue with its own order may hand out another one.
         """
 
     @abstractmethod
     def submit(self, place: ListedPlace, kind: CompactionType, *, buckets: int | None = None) -> CompactionRequest:
-        """Queue a request for what is named, and return it, taken at once. ConflictError when another is in the way.
+        """Queue a request for a selected place and take it at once; ConflictError if another request is in the way.
 
-        buckets  into how many it is rebalanced, where that is stated
+        buckets  the number of buckets of a rebalance, if it is stated
         """
 
     @abstractmethod
     def refuse(self, request: CompactionRequest, reason: str) -> None:
-        """End a request that cannot be understood, unless another worker has it."""
+        """End a request that is not understood, unless another worker has it."""
 
     @abstractmethod
     def hold(self, request: CompactionRequest, target: Target) -> CompactionHold:
-        """Return the hold by which a request that is ours is carried out, at the place as it was when it was taken."""
+        """Return the hold for a request of this run, at the place as it was when the request was taken."""
 
     @abstractmethod
     def attempts(self, targets: Sequence[Target]) -> Attempts:
-        """Return what the queue and its history know of these places now."""
+        """Return the earlier attempts at these places, by the queue and its history as they are now."""
 
     @abstractmethod
     def backoff_reason(self, target: Target, kind: CompactionType, *, dry_run: bool) -> str | None:
-        """Return why a place that is over its thresholds is not queued, after failures; None when it may be.
+        """Return why a place over its thresholds is backed off after failures, or None.
 
-        The history says so too, unless it is a dry run.
+        Unless it is a dry run, the history records that too.
         """
 
     @abstractmethod
     def quarantining_request(self, target: Target, listing: Listing) -> CompactionRequest | None:
-        """Return the request for which nothing may be done at a place, see `planning.results`."""
+        """Return the request for which a place is quarantined, see `planning.results`, or None."""
 
     def finish(self, target: Target) -> None:
-        """Finish the publications of dead runs at a place. ConflictError while another works there."""
+        """Finish the publications of dead runs at a place; ConflictError while another run works there."""
         finish_publications(self.services, target.location)
 
     @abstractmethod
     def is_dropped(self, target: Target) -> bool:
-        """Return whether a place that was selected has been dropped since, which explains what went wrong there."""
+        """Return whether a selected place has been dropped since, which explains errors there."""
 
     @abstractmethod
     def enqueue(self, decided: Sequence[Decided]) -> list[int | AcidError]:
-        """Queue what the initiator decided: the id of each, or why it is not queued."""
+        """Queue the initiator's decisions; return the id of each request, or the error why it is not queued."""
 
     @abstractmethod
     def purge_history(self) -> None:
-        """Forget what settings do not want kept."""
+        """Remove the rows of the history that settings do not want kept."""

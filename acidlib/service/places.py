@@ -1,4 +1,4 @@
-"""Places: a table or partition with its names and listing, and which of them a job is about."""
+"""Places: a table or partition at a location, what the caller or a metastore says of it, and its listing."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ from acidlib.planning.initiate import cleaning_forbidden_reason
 from acidlib.planning.inputs import not_enough_reason
 from acidlib.planning.orc_settings import rewrite_settings
 from acidlib.planning.state import AcidState, acid_state
-from acidlib.planning.stated_write_ids import (
-    StatedWriteIds,
-)
+from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.stores.listing import identity_file_of
 from acidlib.stores.store import CLAIM, STAGING_PREFIX
 
@@ -31,15 +29,16 @@ FULL, INSERT_ONLY = "full", "insert-only"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interpretation:
-    """How the directories of a table are to be read: as the caller says, or as the metastore does.
+    """How the directories of a table are read, as the caller or the metastore says.
 
-    write_ids          which are committed; None = not stated
-    generation         3, 4, or None: as the directory's names tell
-    table_kind         "full" or "insert-only", where files cannot prove it
-    columns            the table's as Hive's text `struct<name:type,...>`; None = not stated
+    write_ids          the committed ones; None = not stated
+    generation         3 or 4; None = the one that the directory names show
+    table_kind         "full" or "insert-only"; None = not stated
+    columns            of the table, as Hive's text `struct<name:type,...>`; None = not stated
     visibility_txn     the transaction in the names of the results (Hive 4)
-    visible_on_commit  that is our own open transaction, whose commit shows the results; else it has committed
-    txns               which transactions are committed, for directories with a visibility suffix
+    visible_on_commit  `visibility_txn` is our own open transaction, whose commit shows the results; else it has
+                       committed
+    txns               the committed transactions, for directories with a visibility suffix
     """
 
     write_ids: StatedWriteIds | None = None
@@ -53,7 +52,7 @@ class Interpretation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFacts:
-    """What a metastore says of a target: its table, its database, and its partition where it is one."""
+    """The metastore's entries of a target: its table, its database, and its partition if it is one."""
 
     table: Table
     database: Database
@@ -62,10 +61,10 @@ class TableFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One table without partitions, or one partition; `facts` are a metastore's.
+    """One table without partitions, or one partition.
 
-    `request_properties` are those of the request that it is compacted for (ALTER TABLE … COMPACT … WITH OVERWRITE
-    TBLPROPERTIES).
+    facts               None without a metastore
+    request_properties  of the request that it is compacted for (ALTER TABLE … COMPACT … WITH OVERWRITE TBLPROPERTIES)
     """
 
     ref: TableRef
@@ -76,76 +75,76 @@ class Target:
 
     @property
     def is_insert_only(self) -> bool:
-        """True where rows have no ids, and files may be of any format."""
+        """Whether rows have no ids, and files may be of any format."""
         return self.interpretation.table_kind == INSERT_ONLY
 
     @property
     def table_identity(self) -> tuple[int | None, int | None]:
-        """When its table was made (epoch seconds) and its id, which tell it from another of its name.
+        """The creation time of its table (epoch seconds) and its id, which tell it from another table of its name.
 
-        None for what no metastore tells: both of a directory, the id of a table of Hive 3.
+        Both are None without a metastore, the id also with Hive 3.
         """
         return (None, None) if self.facts is None else (self.facts.table.created, self.facts.table.id)
 
     @property
     def storage(self) -> Storage | None:
-        """How its rows are stored, where a metastore tells it."""
+        """The storage descriptor; None without a metastore."""
         if self.facts is None:
             return None
         return (self.facts.partition or self.facts.table).storage
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """The table's properties, where a metastore tells them."""
+        """The table's properties; none without a metastore."""
         return {} if self.facts is None else self.facts.table.properties
 
     def cleaning_forbidden(self) -> str | None:
-        """Return why nothing may be removed, where a metastore tells it; None if it may."""
+        """Return the reason in the metastore for which nothing may be removed, or None."""
         return None if self.facts is None else cleaning_forbidden_reason(self.facts.table, self.facts.partition)
 
     def generation(self, listing: Listing) -> Generation:
-        """Return the generation whose names and rules hold here."""
+        """Return the generation whose names and rules apply here."""
         return self.interpretation.generation or detect_generation(listing)[0]
 
     def write_ids(self, listing: Listing) -> ValidWriteIdList:
-        """Return the reader's list of the table; RefusedError when nothing states it."""
+        """Return the reader's list of the table; RefusedError if none is stated."""
         return (self.interpretation.write_ids or StatedWriteIds()).of(self.ref, listing)
 
     def settings(self, common: Settings) -> Settings:
-        """Return the settings that hold here: those of the run, then the database's properties, then the table's."""
+        """Return the settings of the run with the properties of the database, then the table's, above them."""
         if self.facts is None:
             return common
         common, _ = common.with_layer(Layer.DATABASE, self.facts.database.properties)
         return common.with_layer(Layer.TABLE, self.facts.table.properties)[0]
 
     def row_type(self) -> str | None:
-        """Return the columns of the table, where a metastore or the caller tells them; else its files' count."""
+        """Return the columns of the table as a metastore or the caller states them; None = those of its files."""
         return self.interpretation.columns if self.facts is None else row_type(self.facts.table)
 
     def matching(self, common: Settings, generation: Generation) -> ColumnMatching:
-        """Return how readers find the table's columns in files: as the site says, as the table does, or as Hive does.
+        """Return how readers find the table's columns in files: by the site's settings, the table's, or Hive's default.
 
-        Readers copy a table's property into their job only where the job has none of that name (Hive
+        Readers copy a table's property into their job only if the job has none of that name (Hive
         Utilities.copyTableJobPropertiesToConf). Jobs of Hive 4 always have one for positions (HiveConf), so its tables
-        cannot set that. Properties of databases do not reach readers.
+        cannot set it. Properties of databases do not reach readers.
         """
-        found = ColumnMatching.of(generation)
+        default = ColumnMatching.of(generation)
         by_table = self.properties if generation is Generation.HIVE3 else {}
         return ColumnMatching(
-            by_position=_flag(POSITIONAL, common, by_table, otherwise=found.by_position),
-            case_sensitive=_flag(CASE_SENSITIVE, common, self.properties, otherwise=found.case_sensitive),
+            by_position=_flag(POSITIONAL, common, by_table, otherwise=default.by_position),
+            case_sensitive=_flag(CASE_SENSITIVE, common, self.properties, otherwise=default.case_sensitive),
         )
 
     def rewrite_settings(self, otherwise: RewriteSettings, generation: Generation) -> RewriteSettings:
-        """Return how the table wants its files written, where a metastore tells it."""
+        """Return the settings of new files: those of the table and the request with a metastore; else `otherwise`."""
         if self.facts is None:
             return otherwise
         return rewrite_settings(self.facts.table, self.request_properties, generation=generation, otherwise=otherwise)
 
     def listed(self, listing: Listing) -> ListedPlace:
-        """Return the target as a listing shows it, for good: what is written later is not committed.
+        """Return the place of a listing, its interpretation fixed: later writes count as not committed.
 
-        RefusedError when nothing states what is committed.
+        RefusedError if nothing states which write ids are committed.
         """
         generation, write_ids = self.generation(listing), self.write_ids(listing)
         fixed = replace(self.interpretation, write_ids=StatedWriteIds(single=write_ids), generation=generation)
@@ -162,7 +161,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedPlace:
-    """A target with one listing of it, and all that follows from the two.
+    """A target with one listing of it, and all that follows from both.
 
     write_ids  the reader's list
     state      as a compactor sees the place
@@ -192,28 +191,28 @@ class ListedPlace:
 
     @property
     def modified(self) -> float:
-        """When the newest file was modified, in epoch seconds; 0 without one."""
+        """The modification time of the newest file, in epoch seconds; 0 without files."""
         newest = self.listing.newest_file()
         return 0.0 if newest is None else newest.modified
 
     @property
     def holds_staging(self) -> bool:
-        """True where an unfinished publication may lie there."""
+        """Whether an unfinished publication may lie there."""
         return any(path.startswith(STAGING_PREFIX) for path in self.listing.directories)
 
     @property
     def obsolete(self) -> dict[str, int]:
         """The directories and files at the top that no reader needs any more, aborted ones too, with their bytes."""
-        found = dict.fromkeys((*self.state.obsolete, *self.state.aborted), 0)
+        sizes = dict.fromkeys((*self.state.obsolete, *self.state.aborted), 0)
         for file in self.listing.files:
             top = file.path.partition("/")[0]
-            if top in found:
-                found[top] += file.length
-        return found
+            if top in sizes:
+                sizes[top] += file.length
+        return sizes
 
     @property
     def is_claimed(self) -> bool:
-        """True where a run was at work there when it was listed, or died there; in a bucket no listing tells."""
+        """Whether a run works there, or has died there; on S3 a listing does not show it."""
         return CLAIM in self.listing.directories
 
     def compact_reason(self, kind: CompactionType, *, automatic: bool) -> str | None:
@@ -226,12 +225,6 @@ class ListedPlace:
             self.state, kind, generation=self.generation, insert_only=insert_only, automatic=automatic
         )
 
-    def held_as(self, target: Target) -> ListedPlace:
-        """Return the listing for the target as it is held now; what is committed stays as of before the listing."""
-        known, now = self.target.interpretation, target.interpretation
-        held = replace(now, write_ids=known.write_ids, generation=known.generation, txns=known.txns)
-        return replace(self, target=replace(target, interpretation=held))
-
 
 def _flag(key: str, common: Settings, properties: Mapping[str, str], *, otherwise: bool) -> bool:
     if common.setting(key).layer is not Layer.BUILT_IN:
@@ -241,7 +234,7 @@ def _flag(key: str, common: Settings, properties: Mapping[str, str], *, otherwis
 
 
 def request_of(place: ListedPlace, kind: CompactionType, *, initiator: str) -> CompactionRequest:
-    """Return a request that says everything a later worker and cleaner need: they never guess anew."""
+    """Return a request with all facts that a later worker and cleaner need, so that they do not guess."""
     target, mark = place.target, place.write_ids.for_compactor().high_water_mark
     facts = RequestFacts(
         location=target.location,
@@ -256,7 +249,7 @@ def request_of(place: ListedPlace, kind: CompactionType, *, initiator: str) -> C
 
 
 def target_of(request: CompactionRequest) -> Target:
-    """Return the target of a queued request, understood as of then. RefusedError when it does not say so."""
+    """Return the target of a queued request, interpreted as then; RefusedError if the request does not state that."""
     request.require_understood("compact")
     facts = request.facts
     if facts.location is None or facts.write_ids is None:

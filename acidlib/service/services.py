@@ -1,7 +1,7 @@
-"""What all parts of a run work with, handed in once by the job: so nothing below reads a clock or the environment.
+"""The services of a run, handed in once by the job, so that nothing below reads a clock or the environment.
 
-Beside it how work is done elsewhere: tasks by a runner, and what mostly waits by threads of the driver. In both an
-error is a value.
+Beside them the ways to work elsewhere: tasks on a runner, and work that mostly waits in threads of the driver. In both
+an error is a value.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WORKER_PREFIX = "acidlib-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """What all parts of one run work with.
+    """The services of one run.
 
     host       of the driver, for names
     worker_id  unique to the run: `acidlib-<host>-<run>`; no host name is a prefix of it
@@ -52,42 +52,43 @@ class Services:
     progress: TerminalProgress
 
     def fs(self, location: Location) -> FileSystem:
-        """Return what reads and removes at a place."""
+        """Return the file system of a place, to read and remove there."""
         return self.stores.fs(location)
 
     def store(self, location: Location) -> Store:
-        """Return what publishes at a place."""
+        """Return the store of a place, to publish there."""
         return self.stores.store(location)
 
     def claim(self, location: Location) -> Claim:
-        """Return a claim of this run on a place, as a context manager; ConflictError while another works there.
+        """Return this run's claim on a place, as a context manager; ConflictError while another run works there.
 
-        What earlier runs staged there is taken from them: none of them can publish any more.
+        Stages of earlier runs there are revoked: none of these runs can publish any more.
         """
         store = self.store(location)
-        held = store.claim(location, owner=self.worker_id, token=self.unique(), now=self.clock())
+        claim = store.claim(location, owner=self.worker_id, token=self.unique(), now=self.clock())
         try:
             store.revoke_others(location)
         except BaseException:
-            held.release()
+            claim.release()
             raise
-        return held
+        return claim
 
     @property
     def initiator_id(self) -> str:
-        """Who queues what is decided automatically: `<host>-acidlib-<run>`."""
+        """The initiator of requests that are queued automatically: `<host>-acidlib-<run>`."""
         return f"{self.host}-acidlib-{self.worker_id.rpartition('-')[2]}"
 
     def now_ms(self) -> int:
-        """Epoch milliseconds."""
+        """Return the time in epoch milliseconds."""
         return int(self.clock() * 1000)
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A function that is given a text unique to each attempt, and its input bytes. It is sent to another process.
+    """A function that is sent to another process. It is called with a text that is unique to each attempt.
 
-    step  what it does, for people
+    length  its input bytes, by which tasks are scheduled
+    step    its kind of work, for people
     """
 
     work: Callable[[str], Any]
@@ -97,25 +98,25 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Application:
-    """Which application of Spark ran the tasks, and where it can be looked at; None for none, or none that is known."""
+    """The application of Spark that ran the tasks, and the URL of its pages; None = none, or unknown."""
 
     id: str | None = None
     tracking_url: str | None = None
 
 
 class Runner(Protocol):
-    """Runs tasks. May be used by several threads at once."""
+    """Runs tasks. Several threads may use it at once."""
 
     @property
     def application(self) -> Application:
-        """Where the tasks were run, so far; also once it has ended."""
+        """The application that has run the tasks so far; also once it has ended."""
 
     @property
     def slots(self) -> int:
-        """How many tasks run at the same time, as far as that is known now; 0 where the caller's thread runs them."""
+        """The number of tasks that run at the same time, as known now; 0 if the caller's thread runs them."""
 
     def start(self) -> None:
-        """Have the place where tasks run, and what they are run with. RetryError where it cannot be had."""
+        """Start whatever tasks need; RetryError if it does not start."""
 
     def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Any]]:
         """Return the value or the error (an AcidError) of each task, in order. A task run twice counts once.
@@ -125,11 +126,11 @@ class Runner(Protocol):
         """
 
     def cancel(self) -> None:
-        """End what is being run: it fails, and soon."""
+        """End running tasks, so that they fail soon."""
 
 
 def attempt(work: Callable[[Item], Value], item: Item) -> Value | AcidError:
-    """Do one piece of work; an error becomes a value, so that it never takes others with it."""
+    """Return the value of `work`, or its error as a value, so that one item never ends others."""
     try:
         return work(item)
     except AcidError as error:
@@ -139,7 +140,7 @@ def attempt(work: Callable[[Item], Value], item: Item) -> Value | AcidError:
 
 
 def value_or_raise(answer: Value | AcidError) -> Value:
-    """Return what an attempt came to, or raise the error that it ended by."""
+    """Return the value of an `attempt`, or raise its error."""
     if isinstance(answer, AcidError):
         raise answer
     return answer
@@ -147,15 +148,15 @@ def value_or_raise(answer: Value | AcidError) -> Value:
 
 @contextmanager
 def started_threads(number: int, name: str) -> Iterator[ThreadPoolExecutor]:
-    """Start a pool of threads, which are waited for at the end.
+    """Start all threads of a pool at once, and wait for them at the end.
 
-    An interrupt that comes while a thread is started is raised before the pool knows it, so it would not be waited for.
+    An interrupt while a thread starts is raised before the pool knows the thread, so it would not be waited for.
     """
     with ThreadPoolExecutor(number, thread_name_prefix=name) as pool:
         all_there = Barrier(number)
         try:
-            for one in [pool.submit(all_there.wait) for _ in range(number)]:
-                one.result()
+            for future in [pool.submit(all_there.wait) for _ in range(number)]:
+                future.result()
         except BaseException:
             all_there.abort()
             raise
@@ -169,9 +170,9 @@ def as_done(
     on_interrupt: Callable[[], None] = lambda: None,
     admission: AdaptiveLimit = OF_THIS_PROCESS,
 ) -> Iterator[tuple[int, Value | AcidError]]:
-    """Yield which item is done and what it came to, as they come: for work that waits more than it computes.
+    """Yield the number of each item with its value or error, as they come: for work that waits more than it computes.
 
-    An interrupt does not wait for what has not begun; `on_interrupt` may shorten what has.
+    An interrupt begins no further item; `on_interrupt` may shorten those that were begun.
     """
     if not items:
         return
@@ -186,9 +187,9 @@ def as_done(
     with started_threads(min(THREADS, len(items)), "acidlib-look") as pool:
         try:
             numbers = {pool.submit(attempt, admitted, item): number for number, item in enumerate(items)}
-            for one in as_completed(list(numbers)):
+            for future in as_completed(list(numbers)):
                 STOPPING.look()
-                yield numbers.pop(one), one.result()
+                yield numbers.pop(future), future.result()
         except BaseException:
             interrupted.set()
             on_interrupt()
@@ -199,9 +200,9 @@ def as_done(
 def in_threads(
     work: Callable[[Item], Value], items: Sequence[Item], *, on_progress: Callable[[int], None] = lambda _: None
 ) -> list[Value | AcidError]:
-    """Return what each item came to, in order; see `as_done`."""
-    found: dict[int, Value | AcidError] = {}
-    for number, done in as_done(work, items):
-        found[number] = done
-        on_progress(len(found))
-    return [found[number] for number in range(len(items))]
+    """Return the value or error of each item, in order; see `as_done`."""
+    answers: dict[int, Value | AcidError] = {}
+    for number, answer in as_done(work, items):
+        answers[number] = answer
+        on_progress(len(answers))
+    return [answers[number] for number in range(len(items))]

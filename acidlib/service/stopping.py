@@ -1,7 +1,7 @@
-"""What signals do to a run: the first one stops it in order, a later one ends it at once.
+"""The effect of signals on a run: the first one stops it in order, a later one ends it at once.
 
-Stopped in order is a run by `KeyboardInterrupt` in its main thread, whichever of the signals it was: what is being
-published is published to its end, and all else is given back.
+In order means by `KeyboardInterrupt` in the main thread, whichever signal it was: publications that have begun are
+finished, and all other places are given back.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Ctrl-C, what schedulers send, and a terminal that closes."""
+"""Ctrl-C, the signal of schedulers, and a terminal that closes."""
 _TELL_SECONDS = 1.0
 _SAME_SECONDS = 0.5
-"""Within them it is the same asking: a terminal, a shell and `timeout` send theirs to a process and to its group."""
+"""Within them a second signal is the same request: `timeout` and shells signal a process and its group."""
 
 
 class Stopping:
-    """The stopping of a run: by which signal, and whether it waits for a shield."""
+    """The stopping of a run: the signal, and whether it waits for the end of a shield."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -33,13 +33,13 @@ class Stopping:
 
     @contextmanager
     def by_signals(self, tell: Callable[[str], None], end: Callable[[int], None]) -> Iterator[None]:
-        """Let signals stop what is done inside. What is ignored stays ignored, as below `nohup`.
+        """Let signals stop the body of the `with`. Ignored signals stay ignored, as below `nohup`.
 
-        tell  a line about a signal
-        end   of the process, with an exit status, at once
+        tell  writes a line about a signal
+        end   ends the process at once, with an exit status
 
-        Both are called in a thread of their own: the main thread learns of a signal only when it is back from whatever
-        it waits for, such as a database.
+        Both are called in a thread of their own: the main thread learns of a signal only when a call that it waits for
+        returns, such as one of a database.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -53,7 +53,7 @@ class Stopping:
                 return
             self.by = signal.Signals(number)
             noticed.wait(_TELL_SECONDS)
-            # Spark's JVM may get it, too, and py4j logs a traceback for every thread that waits for its answer
+            # Spark's JVM may get the signal, too, and py4j logs a traceback for every thread that waits for its answer
             logging.disable()
             if self._shields:
                 self._is_waiting = True
@@ -84,23 +84,23 @@ class Stopping:
     def _watch(
         self, reader: int, noticed: threading.Event, tell: Callable[[str], None], end: Callable[[int], None]
     ) -> None:
-        """Tell of the first signal, and end the process at a later one; until the other side is closed."""
-        asked_at: float | None = None
+        """Write a line about the first signal, and end the process at a later one; return when the pipe is closed."""
+        first_at: float | None = None
         while data := os.read(reader, 1):
             if data[0] not in SIGNALS:
                 continue
             name = signal.Signals(data[0]).name
-            if asked_at is None:
-                asked_at = self._clock()
+            if first_at is None:
+                first_at = self._clock()
                 tell(f"stopping by {name}: what is being published is published, the rest is given back")
                 noticed.set()
-            elif self._clock() - asked_at >= _SAME_SECONDS:
+            elif self._clock() - first_at >= _SAME_SECONDS:
                 tell(f"ended at once by another {name}: what was under way is given back by the next run")
                 end(exit_status(data[0]))
 
     @contextmanager
     def shielded(self) -> Iterator[None]:
-        """Do something to its end before the run is stopped, in the main thread; also where that ends with an error."""
+        """Delay the stop until the body of the `with` has ended, also by an error; in the main thread."""
         self._shields += 1
         try:
             yield
@@ -109,19 +109,19 @@ class Stopping:
             self.look()
 
     def look(self) -> None:
-        """Stop here, also below a shield, where a signal waits for that."""
+        """Raise KeyboardInterrupt if a signal waits, also below a shield."""
         if self._is_waiting:
             self._is_waiting = False
             raise KeyboardInterrupt
 
 
 STOPPING = Stopping()
-"""That of this process: signals reach all of it."""
+"""The one of this process, as signals reach all of it."""
 
 
 @contextmanager
 def told_when_stopped(words: Callable[[], str]) -> Iterator[None]:
-    """Let the interrupt that stops what is done inside say what became of it."""
+    """Give the interrupt that stops the body of the `with` these words about its outcome."""
     try:
         yield
     except KeyboardInterrupt:
@@ -129,11 +129,11 @@ def told_when_stopped(words: Callable[[], str]) -> Iterator[None]:
 
 
 def exit_status(number: int) -> int:
-    """Return the exit status of a run that a signal has stopped, as shells tell it."""
+    """Return the exit status of a run that a signal has stopped, as shells have it."""
     return 128 + number
 
 
 def write_line(line: str) -> None:
-    """Write a line to standard error past all buffers: another thread may be in the middle of one."""
+    """Write a line to standard error past all buffers: another thread may be in the middle of a line."""
     with suppress(OSError):
         os.write(2, f"{line}\n".encode(errors="replace"))

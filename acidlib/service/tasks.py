@@ -1,4 +1,4 @@
-"""What runs on executors: each function is sent with what it is about, and given a text unique to the attempt."""
+"""The functions that run on executors. Their last argument is a text that is unique to the attempt."""
 
 from __future__ import annotations
 
@@ -25,17 +25,16 @@ AnyUnit = Unit | JoinUnit | RebalanceUnit
 def look_task(
     stores: Stores, location: Location, file: DataFile, ways: frozenset[JoinWay] | None, _: str
 ) -> frozenset[int] | JoinFacts:
-    """Look into a file that decides which units there are.
+    """Read a file that decides the units of a compaction.
 
-    Of a file of an insert-only table, which may be joined in some `ways`, return how; of a file of delete events the
-    buckets that they belong to.
+    Return the buckets of the delete events in it; or, if it is of an insert-only table, how to join it in some `ways`.
     """
     place = InputFiles(location, stores.data(location))
     return event_buckets(file, place) if ways is None else join_facts(file, ways, place)
 
 
 def run_unit_task(unit: AnyUnit, staging: str | None, stores: Stores, attempt: str) -> UnitResult:
-    """Make the file of a unit in the staging directory; without one only plan it."""
+    """Make the file of a unit in the staging directory; without a directory only plan it."""
     data, path = stores.data(unit.location), None
     if staging is not None:
         path = data.output_path(staging, unit.directory, unit.file_name, attempt)
@@ -50,7 +49,7 @@ def run_unit_task(unit: AnyUnit, staging: str | None, stores: Stores, attempt: s
 
 
 def plan_bucket_task(unit: Unit, stores: Stores, _: str) -> BucketPlan:
-    """Plan a large bucket for the tasks that will share it."""
+    """Plan a large bucket that several tasks will share."""
     with _defects_named(unit):
         return plan_bucket(unit, stores.data(unit.location))
 
@@ -66,7 +65,7 @@ def run_part_task(part: BucketPlan, staging: str, stores: Stores, attempt: str) 
 def join_parts_task(
     plan: BucketPlan, parts: Sequence[PartResult], staging: str, stores: Stores, attempt: str
 ) -> UnitResult:
-    """Make the file of a large bucket of its parts and of the stripes that are copied."""
+    """Make the file of a large bucket from its parts and from the stripes that are copied."""
     unit, data = plan.unit, stores.data(plan.unit.location)
     path = data.output_path(staging, unit.directory, unit.file_name, attempt)
     with _defects_named(unit):
@@ -75,13 +74,13 @@ def join_parts_task(
 
 
 def find_runs_task(unit: Unit, number: int, stores: Stores, _: str) -> SourceBucket:
-    """Find the runs of rows of a bucket that is rebalanced, which has a number among those of its place."""
+    """Find the runs of rows of a bucket to rebalance; `number` counts the buckets of its place."""
     with _defects_named(unit):
         return find_runs(unit, number, stores.data(unit.location))
 
 
 def tally_task(view: BucketView | PlainView, stores: Stores, _: str) -> Tally:
-    """Count and sum a bucket as one side sees it, when a result is verified."""
+    """Count and sum the rows of a bucket on one side of a verification."""
     files = stores.data(view.location)
     if isinstance(view, PlainView):
         return tally_of_plain(view, files)
@@ -89,22 +88,22 @@ def tally_task(view: BucketView | PlainView, stores: Stores, _: str) -> Tally:
 
 
 def delete_buckets_task(stores: Stores, location: Location, file: DataFile, _: str) -> frozenset[int]:
-    """Return the buckets of the rows that a delete file deletes, as the second reader reads it."""
+    """Return the buckets of the rows that a delete file deletes, by the second reader."""
     return buckets_of_deletes(stores.data(location), location, file)
 
 
 def reader_task(_: str) -> None:
-    """Raise RefusedError where executors could not verify: to be known before anything is compacted."""
+    """Raise RefusedError if executors cannot verify, before anything is compacted."""
     require_reader()
 
 
 def nothing(_: str) -> None:
-    """Do nothing, where tasks are run: with this module all that they need is loaded."""
+    """Do nothing on an executor: loading this module loads all that tasks need."""
 
 
 @contextmanager
 def _defects_named(unit: AnyUnit) -> Iterator[None]:
-    """Name a fault of this engine: it is not to be taken for one of Spark, nor to end other units."""
+    """Raise a fault of the engine as DefectError, so that it is not taken for one of Spark and ends no other unit."""
     try:
         yield
     except AcidError:
