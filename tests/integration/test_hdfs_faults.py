@@ -138,7 +138,7 @@ class TestLostAnswers:
         put(fs, place, "source/")
         monkeypatch.setattr(filesystem, "_FIRST_PAUSE", 0)
         calls = lose(monkeypatch, "rename", times=1000, done=False)
-        with pytest.raises(UnknownOutcomeError, match=rf"became of .*/source: .* \({LOST}\)"):
+        with pytest.raises(UnknownOutcomeError, match=rf"the outcome of a change of .*/source: .* \({LOST}\)"):
             fs.rename_noreplace(f"{place}/source", f"{place}/target")
         assert len(calls) == filesystem._TRIES
 

@@ -126,5 +126,5 @@ def test_who_is_not_let_in(
     assert told(status=2).startswith(f"Cannot log in with Kerberos as nobody@{realm.realm}: the keytab")
     logged.as_("etl")
     AROUND.hadoop = {**AROUND.hadoop, "hadoop.security.authentication": "simple"}
-    assert "; does it ask for Kerberos, of which core-site.xml says nothing?)" in told()
+    assert "; does it ask for Kerberos, which core-site.xml does not mention?)" in told()
     assert [name for name in names(secure, table) if name.startswith("base")] == []

@@ -1,7 +1,8 @@
 """HDFS: data files, and the file system and store to which tables are published by renames.
 
-Each change is one call to the name node, and its answer may be lost though it was done: the name node died, a switch
-was restarted. So such a call is repeated, and what the name node then says is held against what there was before.
+Each change is one call to the name node, and its answer may be lost though the change was made: the name node died, a
+switch was restarted. So such a call is repeated, and the state that the name node then reports is compared with the
+state before.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _PIECE = 4 << 20
 
 
 class HdfsSource:
-    """A file of a known logical length. It holds where its blocks are and no connection."""
+    """A file of a known logical length. It holds the places of its blocks and no connection."""
 
     __slots__ = ("_modified", "_node", "_path", "_reader", "length", "name")
 
@@ -60,15 +61,15 @@ class HdfsSource:
 
     def read(self, offset: int, size: int) -> bytes:
         """Return exactly `size` bytes at `offset`; CorruptError when they are not all inside the logical length."""
-        # hdfs-native panics beyond the end, which no handler of errors would see
+        # beyond the end hdfs-native panics, which is no exception
         require_inside(self.name, self.length, offset, size)
         try:
-            data = self._opened().read_range(offset, size)
+            data = self._open_reader().read_range(offset, size)
         except (OSError, RuntimeError):
             # its blocks may lie elsewhere by now: a data node was lost, or they were balanced
             self._open()
             with raising_acid_errors("read", self.name):
-                data = self._opened().read_range(offset, size)
+                data = self._open_reader().read_range(offset, size)
         if len(data) != size:
             raise RetryError(f"Cannot read {self.name}: {len(data)} of {size} bytes at {offset} came")
         return data
@@ -77,7 +78,7 @@ class HdfsSource:
         """Close for good; a second call does nothing."""
         self._reader = None
 
-    def _opened(self) -> FileReader:
+    def _open_reader(self) -> FileReader:
         if self._reader is None:
             raise ValueError(f"{self.name} is closed")
         return self._reader
@@ -88,7 +89,7 @@ class HdfsSource:
             return client.get_file_info(self._path), client.read(self._path)
 
         with raising_acid_errors("read", self.name):
-            status, self._reader = self._node.answered(look)
+            status, self._reader = self._node.ask(look)
         if self._modified not in (None, status.modification_time):
             raise CorruptError(f"Cannot read {self.name}: another file took its place while it was read")
         if status.length < self.length:
@@ -118,9 +119,9 @@ class HdfsSink:
 
     def write(self, data: Any) -> None:
         """Append all bytes of a buffer."""
-        # hdfs-native takes bytes as they are, and any other buffer byte by byte
+        # hdfs-native takes bytes as a whole, and any other buffer byte by byte
         piece = data if isinstance(data, bytes) else bytes(memoryview(data).cast("B"))
-        file = self._opened()
+        file = self._open_file()
         try:
             with raising_acid_errors("write", self.name, missing=ConflictError):
                 file.write(piece)
@@ -145,11 +146,11 @@ class HdfsSink:
             self.write(coming.result())
 
     def close(self, *, durable: bool = True) -> None:  # noqa: ARG002 - there is no other way
-        """Hand over what is left, wait until all data nodes of the last block have it, and finish the file.
+        """Send the rest, wait until all data nodes of the last block have it, and finish the file.
 
         `durable` changes nothing: HDFS has no other way.
         """
-        file, self._file = self._opened(), None
+        file, self._file = self._open_file(), None
         with raising_acid_errors("write", self.name, missing=ConflictError):
             file.close()
 
@@ -159,7 +160,7 @@ class HdfsSink:
         with suppress(OSError, RuntimeError):
             self._client.delete(self._path, recursive=False)
 
-    def _opened(self) -> RawFileWriter:
+    def _open_file(self) -> RawFileWriter:
         if self._file is None:
             raise ValueError(f"{self.name} is closed, or could not be written")
         return self._file
@@ -171,7 +172,7 @@ class HdfsDataFiles(TaskFiles):
     __slots__ = ("_node",)
 
     def __init__(self, authority: str, configuration: Mapping[str, str]) -> None:
-        """All as those of `HdfsFileSystem`. Opens no connection."""
+        """Arguments are those of `HdfsFileSystem`. Opens no connection."""
         self._node = NameNode.of(authority, configuration)
 
     def open(self, path: str, length: int) -> HdfsSource:
@@ -184,18 +185,18 @@ class HdfsDataFiles(TaskFiles):
 
 
 _TRIES = 8
-"""Of one call. A name node that starts again may take connections and drop them, so they are ever further apart."""
+"""Tries of one call, ever further apart: a name node that starts again may take connections and drop them."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 """Seconds between two tries; each is twice the one before."""
 _MODE_BITS = 0o1777
-"""Those of a mode that HDFS has; older name nodes report others beside them."""
+"""The bits of a mode that HDFS has; older name nodes report others beside them."""
 
 
 class HdfsFileSystem(RenameFileSystem):
     """Files of one name node or name service, by URI. It holds configuration only, and may be shared and pickled.
 
     Symbolic links do not exist unless an administrator enabled them for all of HDFS; the name node then names the
-    path that holds one, which is refused, but hdfs-native cannot tell the link itself from an empty file.
+    path that holds a link, which is refused, but hdfs-native cannot tell the link itself from an empty file.
     """
 
     __slots__ = ("_node", "_unreachable")
@@ -203,17 +204,17 @@ class HdfsFileSystem(RenameFileSystem):
     def __init__(
         self, authority: str, configuration: Mapping[str, str], unreachable: UnreachableServers | None = None
     ) -> None:
-        """`authority`: host and port of the name node, or its name service. Opens no connection."""
+        """`authority` is host and port of the name node, or its name service. Opens no connection."""
         self._unreachable = unreachable
         self._node = NameNode.of(authority, configuration)
 
     def exists(self, path: str) -> bool:
         with raising_acid_errors("look at", path):
-            return self._found(path) is not None
+            return self._status_or_none(path) is not None
 
     def is_directory(self, path: str) -> bool:
         with raising_acid_errors("look at", path):
-            status = self._found(path)
+            status = self._status_or_none(path)
             return status is not None and status.isdir
 
     def entry(self, path: str, *, missing: type[AcidError] = CorruptError) -> Entry:
@@ -226,19 +227,19 @@ class HdfsFileSystem(RenameFileSystem):
         return tuple(_entry(status) for status in self._statuses(path, missing))
 
     def read(self, path: str, *, missing: type[AcidError] = CorruptError) -> bytes:
-        """Return the whole contents; a file that is still being written is refused where its length tells.
+        """Return the whole contents; a file that is still being written is refused where its length shows that.
 
-        hdfs-native reads only what is in finished blocks. A file of which nothing was flushed yet looks empty.
+        hdfs-native reads finished blocks only. A file of which nothing was flushed yet looks empty.
         """
         status = self._status(path, "read", missing)
         with raising_acid_errors("read", path, missing=missing):
-            reader = self._asked(lambda: self._client.read(self._node.inside(path)))
+            reader = self._ask(lambda: self._client.read(self._node.inside(path)))
             refuse_unfinished(path, status.length, len(reader))
-            return _asked_twice(lambda: reader.read_range(0, len(reader)))
+            return _ask_twice(lambda: reader.read_range(0, len(reader)))
 
     def create(self, path: str, data: bytes, *, durable: bool = True) -> None:
         del durable  # as `sync`
-        written: list[str] = []  # under each name only once, as an answer may be lost
+        written: list[str] = []  # a new name for each try, as an answer may be lost
 
         def write() -> None:
             written.append(beside(path))
@@ -250,15 +251,14 @@ class HdfsFileSystem(RenameFileSystem):
                 except (OSError, RuntimeError) as error:
                     if not is_of_data(error):
                         raise
-                    # hdfs-native gives up where the first data node that it is given is dead; the next time it gets
-                    # others
+                    # hdfs-native gives up where the first data node that it is given is dead; the next try gets others
                     raise OSError(f"writing to data nodes failed: {says(error)}") from error
             except BaseException:
                 self._remove_quietly(written[-1])
                 raise
 
         with raising_acid_errors("write", path):
-            self._changed(path, write)
+            self._change(path, write)
             try:
                 self._rename(written[-1], path)
             except BaseException:
@@ -266,12 +266,12 @@ class HdfsFileSystem(RenameFileSystem):
                 raise
 
     def make_directory(self, path: str) -> None:
-        """Rename a directory of our own to the name: a name node makes one that exists without a word."""
+        """Rename a directory of our own to the name: to make an existing one is no error for a name node."""
         temporary = beside(path)
         mode = self._node.mode(is_directory=True)
         try:
             with raising_acid_errors("create", path):
-                self._changed(
+                self._change(
                     temporary, lambda: self._client.mkdirs(self._node.inside(temporary), mode, create_parent=False)
                 )
                 self._rename(temporary, path)
@@ -282,8 +282,8 @@ class HdfsFileSystem(RenameFileSystem):
     def inherit(self, path: str, like: str) -> None:
         """Give owner, group and mode; of access control lists, HDFS itself gives the default entries from above."""
         wanted = self._status(like, "change the rights of", CorruptError)
-        for found in (*self._below(path), self._status(path, "change the rights of", CorruptError)):
-            self._inherit(found, wanted)
+        for status in (*self._below(path), self._status(path, "change the rights of", CorruptError)):
+            self._inherit(status, wanted)
 
     def sync(self, path: str) -> None:
         """Do nothing: HDFS has no call for it."""
@@ -296,9 +296,8 @@ class HdfsFileSystem(RenameFileSystem):
     ) -> None:
         """Rename; nothing is ever replaced, not even an empty directory.
 
-        When an answer was lost and the repeated call finds no source any more, it counts as done if what the target
-        names is what the source was: of the same kind, length and owner, modified in the same millisecond. A rename
-        keeps all of these.
+        When an answer was lost and the repeated call finds no source any more, it counts as done if the target is of
+        the kind, length and owner that the source had, modified in the same millisecond. A rename keeps all of these.
         """
         del durable  # as `sync`
         try:
@@ -309,14 +308,14 @@ class HdfsFileSystem(RenameFileSystem):
             raise as_acid_error(error, "rename", f"{source} to {target}", missing=missing) from error
 
     def remove_file(self, path: str, *, missing: type[AcidError] = CorruptError) -> None:
-        """Remove one file; never a directory that holds something. One that a lost answer removed is removed."""
+        """Remove one file; never a directory that is not empty. A removal whose answer was lost counts."""
         with raising_acid_errors("remove", path, missing=missing):
-            if not self._deleted(path, recursive=False):
+            if not self._delete(path, recursive=False):
                 raise FileNotFoundError(path)
 
     def remove_empty_directory(self, path: str) -> bool:
         try:
-            return self._deleted(path, recursive=False)
+            return self._delete(path, recursive=False)
         except (OSError, RuntimeError) as error:
             if java_class(error) == "PathIsNotEmptyDirectoryException":
                 return False
@@ -325,17 +324,17 @@ class HdfsFileSystem(RenameFileSystem):
     def remove_tree(self, root: str, relative: str) -> None:
         path = "/".join((root, *safe_parts(root, relative)))
         with raising_acid_errors("remove", path, missing=ConflictError):
-            if not self._deleted(path, recursive=True):
+            if not self._delete(path, recursive=True):
                 raise FileNotFoundError(path)
 
     def keeps_trash(self, path: str) -> bool:
         """Tell whether the name node keeps a trash for its users and empties it: fs.trash.interval is not 0 there.
 
-        There is no call that tells it; but what is not there can only be looked for where there is a trash.
+        There is no call that tells it; but moving a missing path fails in another way where there is a trash.
         """
         with raising_acid_errors("look for the trash of", path):
             try:
-                self._asked(lambda: self._client.trash(self._node.inside(beside(f"{path}/trash"))))
+                self._ask(lambda: self._client.trash(self._node.inside(beside(f"{path}/trash"))))
             except TrashNotEnabledError:
                 return False
             except FileNotFoundError:
@@ -348,7 +347,7 @@ class HdfsFileSystem(RenameFileSystem):
         That is `.Trash/Current/<path>` in the home directory; where that is taken the name gets the time. To move a
         directory takes the rights that removing it does.
 
-        RefusedError for what is in the trash, UnknownOutcomeError where it is gone and no answer said where to.
+        RefusedError for a path in the trash, UnknownOutcomeError where it is gone and no answer named its new path.
         """
         move = f"{path} to the trash"
         try:
@@ -356,12 +355,12 @@ class HdfsFileSystem(RenameFileSystem):
         except TrashNotEnabledError as error:
             raise RetryError(f"Cannot move {move}: the name node keeps none any more") from error
         except OSError as error:
-            # the client asks again, and what was moved by a call whose answer was lost is missing then
+            # the client asks again, and after a move whose answer was lost the path is missing
             if was_not_sent(error) or self.exists(path):
                 raise as_acid_error(error, "move", move, missing=ConflictError) from error
             raise UnknownOutcomeError(
-                f"Cannot tell what became of {path}: it is gone, and the name node did not say that it is in "
-                f"the trash ({says(error)})"
+                f"Cannot tell the outcome of moving {path} to the trash: it is gone, and the name node did not confirm "
+                f"it ({says(error)})"
             ) from error
         except RuntimeError as error:
             raise as_acid_error(error, "move", move, missing=ConflictError) from error
@@ -373,26 +372,26 @@ class HdfsFileSystem(RenameFileSystem):
     def _client(self) -> Client:
         reason = None if self._unreachable is None else self._unreachable.reason(self._node.uri)
         if reason is not None:
-            raise _ToldError(reason)
+            raise _KnownUnreachableError(reason)
         return self._node.client
 
-    def _found(self, path: str) -> FileStatus | None:
+    def _status_or_none(self, path: str) -> FileStatus | None:
         try:
-            return self._asked(lambda: self._client.get_file_info(self._node.inside(path)))
+            return self._ask(lambda: self._client.get_file_info(self._node.inside(path)))
         except FileNotFoundError:
             return None
 
     def _status(self, path: str, action: str, missing: type[AcidError]) -> FileStatus:
         with raising_acid_errors(action, path, missing=missing):
-            return self._asked(lambda: self._client.get_file_info(self._node.inside(path)))
+            return self._ask(lambda: self._client.get_file_info(self._node.inside(path)))
 
     def _statuses(self, path: str, missing: type[AcidError]) -> list[FileStatus]:
         inside = self._node.inside(path)
         with raising_acid_errors("list", path, missing=missing):
-            found = self._asked(lambda: list(self._client.list_status(inside)))
-        if [status.path for status in found] == [inside]:  # what it tells of a file
+            statuses = self._ask(lambda: list(self._client.list_status(inside)))
+        if [status.path for status in statuses] == [inside]:  # its answer for a file
             raise missing(f"Cannot list {path}: it is not a directory")
-        return sorted(found, key=_name)
+        return sorted(statuses, key=_name)
 
     def _below(self, path: str) -> Iterable[FileStatus]:
         for status in self._statuses(path, CorruptError):
@@ -413,26 +412,26 @@ class HdfsFileSystem(RenameFileSystem):
 
     def _if_allowed(self, path: str, call: Callable[[], None]) -> None:
         try:
-            self._changed(path, call)
+            self._change(path, call)
         except RuntimeError as error:
             if java_class(error) != "AccessControlException":
                 raise
 
     def _rename(self, source: str, target: str) -> None:
-        before = self._asked(lambda: self._client.get_file_info(self._node.inside(source)))
+        before = self._ask(lambda: self._client.get_file_info(self._node.inside(source)))
 
         def was_done() -> bool:
-            if self._found(source) is not None:
+            if self._status_or_none(source) is not None:
                 return False
-            after = self._found(target)
+            after = self._status_or_none(target)
             return after is not None and _identity(after) == _identity(before)
 
-        self._changed(
+        self._change(
             source, lambda: self._client.rename(self._node.inside(source), self._node.inside(target)), was_done=was_done
         )
 
-    def _deleted(self, path: str, *, recursive: bool) -> bool:
-        """Tell whether anything was there; what is gone after a lost answer, was."""
+    def _delete(self, path: str, *, recursive: bool) -> bool:
+        """Delete a path; return whether it was there, as it was if it is gone after a lost answer."""
         lost = False
 
         def delete() -> bool:
@@ -443,37 +442,37 @@ class HdfsFileSystem(RenameFileSystem):
                 lost = lost or not (isinstance(error, FINAL) or was_not_sent(error))
                 raise
 
-        return bool(self._changed(path, delete, was_done=lambda: False))
+        return bool(self._change(path, delete, was_done=lambda: False))
 
     def _remove_quietly(self, path: str) -> None:
         with suppress(OSError, RuntimeError):
-            self._client.delete(self._node.inside(path), recursive=False)  # what is left is hidden
+            self._client.delete(self._node.inside(path), recursive=False)  # if this fails, the name is hidden
 
-    def _asked(self, question: Callable[[], Answer]) -> Answer:
-        """Return the answer of the name node to a question; note where it is waited for in vain."""
+    def _ask(self, question: Callable[[], Answer]) -> Answer:
+        """Return the answer of the name node to a question; note a name node that was waited for in vain."""
         try:
-            return _asked_twice(lambda: self._node.answered(question))
+            return _ask_twice(lambda: self._node.ask(question))
         except FINAL:
             raise
         except OSError as error:
-            self._waited(error)
+            self._note_unreachable(error)
             raise
 
-    def _changed(
+    def _change(
         self, path: str, change: Callable[[], Answer], *, was_done: Callable[[], bool] | None = None
     ) -> Answer | None:
-        """Make a change once, asking for it repeatedly while answers are lost.
+        """Make a change, asking for it repeatedly while answers are lost.
 
-        `was_done` tells, when a repeated call failed, whether an earlier one had done it. With it,
-        `UnknownOutcomeError` is raised when no answer comes in the end; without it, a change that may be made twice,
-        the last `OSError`.
+        `was_done` tells, when a repeated call failed, whether an earlier one had made the change. With it,
+        `UnknownOutcomeError` is raised when no answer comes in the end. Without it, for a change that may be made
+        twice, the last `OSError` is.
         """
         lost: list[OSError] = []
         for number in range(_TRIES):
             if number:
                 time.sleep(min(_FIRST_PAUSE * 2 ** (number - 1), _LONGEST_PAUSE))
             try:
-                return _patiently(change)
+                return _until_ready(change)
             except FINAL:
                 if not lost or was_done is None:
                     raise
@@ -486,7 +485,7 @@ class HdfsFileSystem(RenameFileSystem):
                 return None
             except OSError as error:
                 if was_not_sent(error):
-                    self._waited(error)
+                    self._note_unreachable(error)
                     if not lost:
                         raise
                 lost.append(error)
@@ -496,29 +495,29 @@ class HdfsFileSystem(RenameFileSystem):
             raise lost[-1]
         raise _unknown(path, lost[-1]) from lost[-1]
 
-    def _waited(self, error: OSError) -> None:
-        if self._unreachable is not None and not isinstance(error, _ToldError):
+    def _note_unreachable(self, error: OSError) -> None:
+        if self._unreachable is not None and not isinstance(error, _KnownUnreachableError):
             self._unreachable.note(self._node.uri, str(error))
 
 
-class _ToldError(NotAskedError):
-    """What the run knew already."""
+class _KnownUnreachableError(NotAskedError):
+    """This run has waited for the server in vain a moment ago."""
 
 
-def _asked_twice(question: Callable[[], Answer]) -> Answer:
-    """Return the answer to a question, asked twice where the first answer was lost."""
+def _ask_twice(question: Callable[[], Answer]) -> Answer:
+    """Return the answer to a question; ask again where the first answer was lost."""
     try:
-        return _patiently(question)
+        return _until_ready(question)
     except FINAL:
         raise
     except OSError as error:
         if was_not_sent(error):
             raise
-        return _patiently(question)
+        return _until_ready(question)
 
 
-def _patiently(call: Callable[[], Answer]) -> Answer:
-    """Return the answer to a call; a name node that has just started may say that it is to be asked again."""
+def _until_ready(call: Callable[[], Answer]) -> Answer:
+    """Return the answer to a call, repeated while a name node that has just started asks for that."""
     asking = Retrying(
         retry=retry_if_exception(lambda error: java_class(error) == "RetriableException"),
         wait=wait_exponential(multiplier=_FIRST_PAUSE, max=_LONGEST_PAUSE),
@@ -531,7 +530,7 @@ def _patiently(call: Callable[[], Answer]) -> Answer:
 
 def _unknown(path: str, error: BaseException) -> UnknownOutcomeError:
     return UnknownOutcomeError(
-        f"Cannot tell what became of {path}: the name node was lost after it was asked to change it ({says(error)})"
+        f"Cannot tell the outcome of a change of {path}: the name node was lost after the request ({says(error)})"
     )
 
 
@@ -559,13 +558,13 @@ class HdfsStore(RenameStore):
     fs: HdfsFileSystem
 
     def trash(self, location: Location, name: str) -> Callable[[str], str]:
-        """Return the user's where the name node keeps one, so that it is emptied; else a directory in the place."""
+        """Use the user's trash where the name node keeps one, so that it is emptied; else a directory in the place."""
         if not self.fs.keeps_trash(str(location)):
             return super().trash(location, name)
         return lambda path: self.fs.move_to_trash("/".join((str(location), *safe_parts(str(location), path))))
 
     def trash_place(self, location: Location) -> str:
-        """Return it in words: where the home directory is, the name node alone knows."""
+        """Return it in words: only the name node knows the home directory."""
         if self.fs.keeps_trash(str(location)):
             return f"the trash of this user on hdfs://{location.authority}"
         return super().trash_place(location)

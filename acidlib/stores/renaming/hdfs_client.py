@@ -1,8 +1,8 @@
-"""A name node as the file system and data files use it: how it is reached, questions that are given up, errors.
+"""A name node for the file system and its data files: connections, questions with a limit of time, errors.
 
-hdfs-native raises an `OSError` without a number where the name node cannot be reached or an answer was lost, the
-classes of Python for what is missing or exists, and `RuntimeError` for all else, whose text is that of a Rust value:
-the Java class and the message of the name node, with a stack trace.
+hdfs-native raises an `OSError` without a number where the name node cannot be reached or an answer was lost, Python's
+own classes for missing and existing paths, and `RuntimeError` for all else. Its text is that of a Rust value: the Java
+class and the message of the name node, with a stack trace.
 """
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ from acidlib.wording import parse_size
 
 Answer = TypeVar("Answer")
 
-# one that is away is asked again for about a minute, as long as a failover may take; hdfs-native's own 15 are 3 minutes
+# a name node that is away is asked again for about a minute, as long as a failover may take; hdfs-native's own 15 tries
+# take 3 minutes
 _MOST_TRIES = "dfs.client.failover.max.attempts"
 _DEFAULTS = {_MOST_TRIES: "8"}
-# for how long hdfs-native keeps connections to data nodes that were read from, in one place for all its clients
+# the time for which hdfs-native keeps connections to data nodes, in a pool that all its clients share
 _KEPT_SECONDS = 3.0
-# hdfs-native itself waits for ever: for a connection that is not refused, and for an answer
+# hdfs-native itself waits without a limit for a connection that is not refused, and for an answer
 _CONNECTION_SECONDS = 10.0
 _ANSWER_SECONDS = 60.0
 _LONGEST_PAUSE_SECONDS = 15.0
-"""Between two tries of hdfs-native to reach a name node."""
-# never emptied: the threads that a client of the parent process would wait for when it ends are not in a fork
+"""Seconds between two tries of hdfs-native to reach a name node, at most."""
+# never emptied: at its end a client waits for its threads, and a fork does not have those of its parent's clients
 _CLIENTS: dict[tuple[int, NameNode], Client] = {}
 _GIVEN_UP: list[Client] = []
 _forked_at: float | None = None
@@ -45,10 +46,11 @@ _forked_at: float | None = None
 
 @dataclass(frozen=True, slots=True)
 class NameNode:
-    """One name node or name service by its authority, and how it is reached. It may be pickled and compared.
+    """One name node or name service, with the properties for its connections. It may be pickled and compared.
 
-    Names of files are whole URIs here, paths as the name node has them there.
+    Callers name files by whole URIs, the name node by paths.
 
+    authority      host and port, or the name service
     configuration  names and values of Hadoop's configuration, sorted
     """
 
@@ -57,23 +59,23 @@ class NameNode:
 
     @staticmethod
     def of(authority: str, configuration: Mapping[str, str]) -> NameNode:
-        """Return the one of an authority: host and port, or a name service. Opens no connection."""
+        """Return the name node, or name service, of an authority. Opens no connection."""
         return NameNode(authority, tuple(sorted(configuration.items())))
 
     @property
     def uri(self) -> str:
-        """What all names begin with, without a slash at its end."""
+        """The beginning of the URI of each file, without a slash at its end."""
         return f"hdfs://{self.authority}"
 
     def inside(self, uri: str) -> str:
-        """Return a path as the name node has it. Raises `RefusedError` for one that does not lie here."""
+        """Return the path of a URI on the name node. Raises `RefusedError` for a URI of another one."""
         rest = uri.removeprefix(self.uri)
         if rest == uri or rest[:1] not in ("", "/") or "\0" in rest:
             raise RefusedError(f"Cannot open {uri!r}: it does not name something on {self.uri}")
         return rest.rstrip("/") or "/"
 
     def outside(self, path: str) -> str:
-        """Return the reverse of `inside`."""
+        """Return the URI of a path on the name node."""
         return self.uri + path
 
     @property
@@ -81,26 +83,26 @@ class NameNode:
         """The client of this process. The first one after a fork waits a few seconds, see `_forked`.
 
         Raises `RetryError` for a host that is not known, `RefusedError` for a name service that is not configured,
-        `NotAskedError`, which is an `OSError`, for what does not answer as a name node does.
+        `NotAskedError`, which is an `OSError`, for a server that does not answer as a name node does.
         """
-        found = _CLIENTS.get((os.getpid(), self))
-        if found is None:
+        client = _CLIENTS.get((os.getpid(), self))
+        if client is None:
             settings = _DEFAULTS | dict(self.configuration)
             uri = f"hdfs://{whole_authority(self.authority, settings)}"
             host = _known_host(uri)
             if _forked_at is not None:
                 time.sleep(max(0.0, _forked_at + _KEPT_SECONDS + 1 - time.monotonic()))
             with raising_acid_errors("open", self.uri):
-                made = Client(uri, settings)
+                client = Client(uri, settings)
             if host is not None:
-                _require_answer(made, host, settings)
-            found = _CLIENTS.setdefault((os.getpid(), self), made)
-        return found
+                _require_answer(client, host, settings)
+            client = _CLIENTS.setdefault((os.getpid(), self), client)
+        return client
 
-    def answered(self, question: Callable[[], Answer]) -> Answer:
+    def ask(self, question: Callable[[], Answer]) -> Answer:
         """Return the answer to a question that changes nothing; `NotAskedError` when none comes in time.
 
-        The next one gets a client of its own, with a new connection.
+        Then the next question gets a client of its own, with a new connection.
         """
         tries = dict(self.configuration).get(_MOST_TRIES, "")
         # the first question of a process waits for a connection and an answer before it is asked
@@ -115,14 +117,14 @@ class NameNode:
             raise NotAskedError(f"{self.uri} takes requests and gives {error}") from None
 
     def mode(self, *, is_directory: bool) -> int:
-        """Return the mode of what is created, by fs.permissions.umask-mode; `RefusedError` unless that is octal."""
+        """Return the mode of new files and directories; `RefusedError` unless fs.permissions.umask-mode is octal."""
         text = dict(self.configuration).get("fs.permissions.umask-mode", "022")
         if not re.fullmatch("[0-7]{1,4}", text):
             raise RefusedError(f"Cannot use fs.permissions.umask-mode = {text}: only octal numbers are supported")
         return (0o777 if is_directory else 0o666) & ~int(text, 8)
 
     def write_options(self) -> WriteOptions:
-        """Return how new files are made; never with the directories above them, which may be gone on purpose."""
+        """Return the options of new files; directories above them are not made, as they may be gone on purpose."""
         properties = dict(self.configuration)
         return WriteOptions(
             block_size=size_or_number("dfs.blocksize", properties),
@@ -134,9 +136,9 @@ class NameNode:
 
 
 def _forked() -> None:
-    """Note, in a process that was just forked off one with clients, from when its inherited connections get old.
+    """Note the time of the fork, in the child of a process with clients: it waits until inherited connections are old.
 
-    Both processes would send requests over them, and each would read what the other asked for.
+    Both processes would send requests over them, and each would read the other's answers.
     """
     global _forked_at
     if _CLIENTS:
@@ -147,7 +149,7 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def _known_host(uri: str) -> tuple[str, int] | None:
-    """Return host and port of a name node; None of a name service. Says at once what hdfs-native tries for minutes."""
+    """Return host and port of a name node; None for a name service. An unknown host fails at once, not in minutes."""
     host, _, port = uri.removeprefix("hdfs://").rpartition(":")
     if not host:
         return None
@@ -161,8 +163,8 @@ def _known_host(uri: str) -> tuple[str, int] | None:
     return host.strip("[]"), int(port)
 
 
-def _require_answer(made: Client, host: tuple[str, int], settings: Mapping[str, str]) -> None:
-    """Raise `NotAskedError` unless something answers; one that refuses connections may be starting, and has time."""
+def _require_answer(client: Client, host: tuple[str, int], settings: Mapping[str, str]) -> None:
+    """Raise `NotAskedError` unless the name node answers; one that refuses connections may be starting."""
     name = f"{host[0]}:{host[1]}"
     try:
         socket.create_connection(host, _CONNECTION_SECONDS).close()
@@ -171,13 +173,15 @@ def _require_answer(made: Client, host: tuple[str, int], settings: Mapping[str, 
     except OSError:
         return
     try:
-        in_time(_ANSWER_SECONDS, lambda: made.get_file_info("/"))
+        in_time(_ANSWER_SECONDS, lambda: client.get_file_info("/"))
     except FINAL:
-        return  # an answer, too
+        return  # an error of the name node is an answer, too
     except NoAnswerError as error:
         raise NotAskedError(f"{name} takes connections and gives {error}") from None
     except OSError as error:
-        hint = "" if asks_for_kerberos(settings) else "; does it ask for Kerberos, of which core-site.xml says nothing?"
+        hint = (
+            "" if asks_for_kerberos(settings) else "; does it ask for Kerberos, which core-site.xml does not mention?"
+        )
         raise NotAskedError(f"{name} does not answer as a name node does: {error}{hint}") from error
 
 
@@ -189,8 +193,8 @@ def in_time(seconds: float, question: Callable[[], Answer]) -> Answer:
     """Return the answer to a question, which another thread asks; `NoAnswerError` when it takes longer.
 
     hdfs-native itself waits for the answer of a name node without an end. A call that waits in Rust cannot be ended,
-    only left behind, with the thread it waits in. So nothing that changes a file system is called this way: it might be
-    done long after it was given up.
+    only left behind, with the thread it waits in. So no change of a file system is called this way: it might be made
+    long after it was given up.
     """
     asker: _Asker | None = getattr(_of_thread, "asker", None)
     if asker is None or asker.process != os.getpid():  # no thread is taken along through a fork
@@ -207,7 +211,7 @@ def in_time(seconds: float, question: Callable[[], Answer]) -> Answer:
     try:
         answer, error = answers.get(timeout=seconds)
     except BaseException as given_up:
-        _of_thread.asker = None  # it may wait for ever
+        _of_thread.asker = None  # its thread may wait for ever
         if isinstance(given_up, Empty):
             raise NoAnswerError(f"no answer within {seconds:g} s") from None
         raise
@@ -217,13 +221,13 @@ def in_time(seconds: float, question: Callable[[], Answer]) -> Answer:
 
 
 class _Asker:
-    """A thread that asks for another one, as long as that needs it: making one for each question would take longer."""
+    """A thread that asks all questions of another thread: making a thread for each question would take longer."""
 
     def __init__(self) -> None:
         self.process = os.getpid()
         questions: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
 
-        def ask_all() -> None:  # it must not know us, so that we end when nothing else does
+        def ask_all() -> None:  # without a reference to this object, so that it is deleted when its user is
             while (ask := questions.get()) is not None:
                 ask()
                 del ask
@@ -245,23 +249,23 @@ _HDFS = (DEFAULT_FS, IMPLEMENTATION, "dfs.", "fs.permissions.umask-mode", "hadoo
 
 
 def about_hdfs(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties that HDFS goes by: no keys of other stores."""
+    """Return the properties that concern HDFS: no keys of other stores."""
     return {name: value for name, value in properties.items() if name.startswith(_HDFS)}
 
 
 def default_authority(configuration: Mapping[str, str]) -> str:
-    """Return the authority that `hdfs:///path` has: that of fs.defaultFS. Raises `RefusedError` when it has none."""
+    """Return the authority of `hdfs:///path`, which is that of fs.defaultFS; `RefusedError` when that has none."""
     uri = configuration.get(DEFAULT_FS, "")
     scheme, _, rest = uri.partition("://")
     authority = rest.partition("/")[0]
     if scheme.lower() != "hdfs" or not authority:
-        said = f"is {uri}" if uri else "is not set"
-        raise RefusedError(f"Cannot open hdfs:///: {DEFAULT_FS} {said}, which names no name node")
+        value = f"is {uri}" if uri else "is not set"
+        raise RefusedError(f"Cannot open hdfs:///: {DEFAULT_FS} {value}, which names no name node")
     return authority
 
 
 def whole_authority(authority: str, configuration: Mapping[str, str]) -> str:
-    """Return a name service as it is, a host with its port: with the default port and without, it is one place."""
+    """Return a name service as it is, a host with its port: so a place has one name, with the default port or not."""
     known = ("dfs.ha.namenodes.", "dfs.namenode.rpc-address.")
     service = any(f"{prefix}{authority}" in configuration for prefix in known)
     return authority if service or ":" in authority else f"{authority}:{DEFAULT_PORT}"
@@ -280,7 +284,7 @@ def size_or_number(name: str, configuration: Mapping[str, str]) -> int | None:
 
 _ANSWER = re.compile(r'(\w+)\("((?:[^"\\]|\\.)*)"(?:, "((?:[^"\\]|\\.)*)")?')
 _GSSAPI = re.compile(r'GSSAPIError\(.*, "((?:[^"\\]|\\.)*)"\)')
-"""The text comes last; it begins with words for the major code, which say nothing more."""
+"""The text comes last, after words for the major code that add nothing."""
 _RPC = ("RPCError", "FatalRPCError")
 _NOT_SENT = ("Connection refused", "failed to lookup address")
 _LETTERS = {"READ": "r", "WRITE": "w", "EXECUTE": "x"}
@@ -291,38 +295,38 @@ _DENIAL = re.compile(
     re.VERBOSE,
 )
 FINAL = (FileNotFoundError, FileExistsError, IsADirectoryError, NotImplementedError, RuntimeError)
-"""What the name node answered, as opposed to an answer that did not come; some of these are an `OSError`, too."""
+"""Errors that are answers of the name node, not lost answers; some of these are an `OSError`, too."""
 
 
 class NotAskedError(OSError):
-    """Nothing was asked, as no server would answer."""
+    """No request was sent, as no server would answer."""
 
 
 def was_not_sent(error: OSError) -> bool:
-    """Tell whether nothing was asked at all, since no server could be reached."""
+    """Tell whether no request was sent, since no server could be reached."""
     return isinstance(error, NotAskedError) or str(error).startswith(_NOT_SENT)
 
 
 def java_class(error: BaseException) -> str:
-    """Return the simple name of the Java exception of the name node; empty when there is none."""
+    """Return the simple name of the name node's Java exception; empty without one."""
     kind, name, _ = _parsed(error)
     return name.rpartition(".")[2] if kind in _RPC else ""
 
 
 def is_of_data(error: OSError | RuntimeError) -> bool:
-    """Tell whether writing bytes failed for the sake of a data node, and may succeed with others."""
+    """Tell whether writing bytes failed at a data node, and may succeed with others."""
     if isinstance(error, RuntimeError):
         return _parsed(error)[0] == "DataTransferError"
     return not isinstance(error, FINAL)
 
 
 def is_taken(error: BaseException) -> bool:
-    """Tell whether the target exists; where it is a file and the source none, the name node says so in other words."""
+    """Tell whether the target exists; the name node has other words for a file as the target of a directory."""
     return isinstance(error, FileExistsError) or "must both be " in says(error)
 
 
 def says(error: BaseException) -> str:
-    """Return the first line of what was said."""
+    """Return the first line of an error's message."""
     kind, name, message = _parsed(error)
     text = message if kind in _RPC else name or str(error)
     return text.replace("\\n", "\n").replace('\\"', '"').split("\n", 1)[0].strip()
@@ -346,7 +350,7 @@ _NAME_NODE: dict[str, tuple[type[AcidError], str]] = {
         (RefusedError, "it is, or passes through, a symbolic link"),
     ),
 }
-"""What the name node says by a Java exception, by its simple name."""
+"""Errors of the name node, by the simple names of Java exceptions."""
 
 _CLIENT: dict[str, tuple[type[AcidError], str]] = {
     "GSSAPIError": (RetryError, "there was no log-in with Kerberos ({text})"),
@@ -360,7 +364,7 @@ _CLIENT: dict[str, tuple[type[AcidError], str]] = {
         ("DataTransferError", "BlocksNotFound"), (RetryError, "no data node has, or takes, its bytes ({text})")
     ),
 }
-"""What hdfs-native says itself, by the kind of its Rust value."""
+"""Errors of hdfs-native itself, by the kind of its Rust value."""
 
 
 def as_acid_error(
@@ -370,8 +374,8 @@ def as_acid_error(
 
     A Java exception that is not known is a `RetryError` that names it.
     """
-    what = f"Cannot {action} {path}"
-    start = f"{what}:"
+    cannot = f"Cannot {action} {path}"
+    start = f"{cannot}:"
     text = says(error)
     if isinstance(error, FileNotFoundError | IsADirectoryError):
         is_directory = isinstance(error, IsADirectoryError) or "Path is not a file" in text
@@ -383,10 +387,10 @@ def as_acid_error(
     if isinstance(error, OSError):
         return RetryError(f"{start} the name node, or a data node, cannot be reached ({text})")
     name, kind = java_class(error), _parsed(error)[0]
-    if name and "is not a directory" in text:  # of ParentNotDirectoryException; AccessControlException says it, too
+    if name and "is not a directory" in text:  # in ParentNotDirectoryException, and in AccessControlException
         return missing(f"{start} it is not, or lies not in, a directory")
     if name in ("AccessControlException", "AuthorizationException"):
-        return permission_missing(what, _needs(text))
+        return permission_missing(cannot, _needs(text))
     if name and "Pathname too long" in text:
         name = "InvalidPathException"
     if not name and kind == "InvalidArgument" and "No NameNode hosts" in text:
@@ -394,8 +398,8 @@ def as_acid_error(
     if not name and text == "ChecksumError":
         kind = text
     unknown = f"the name node said {name}: {{text}}" if name else "the client for HDFS said {text}"
-    found, why = _NAME_NODE.get(name, (RetryError, unknown)) if name else _CLIENT.get(kind, (RetryError, unknown))
-    return found(f"{start} {why.format(kind=kind, text=text)}")
+    error_class, why = _NAME_NODE.get(name, (RetryError, unknown)) if name else _CLIENT.get(kind, (RetryError, unknown))
+    return error_class(f"{start} {why.format(kind=kind, text=text)}")
 
 
 @contextmanager
@@ -417,17 +421,17 @@ def refuse_unfinished(path: str, length: int, readable: int) -> None:
 
 
 def _needs(text: str) -> str:
-    """Return what HDFS says of a denial as the local file system says it; in its own words where it has others."""
-    found = _DENIAL.match(text)
-    if found is None:
+    """Return the text of a denial in the words of `needs`; unchanged where its form is not known."""
+    denial = _DENIAL.match(text)
+    if denial is None:
         return text
-    rights = "rwx" if found["access"] == "ALL" else "".join(_LETTERS[word] for word in found["access"].split("_"))
-    owner = f"{found['owner']}:{found['group']}"
-    return needs(found["user"], rights, found["path"] or "/", mode=found["mode"], owner=owner)
+    rights = "rwx" if denial["access"] == "ALL" else "".join(_LETTERS[word] for word in denial["access"].split("_"))
+    owner = f"{denial['owner']}:{denial['group']}"
+    return needs(denial["user"], rights, denial["path"] or "/", mode=denial["mode"], owner=owner)
 
 
 def _parsed(error: BaseException) -> tuple[str, str, str]:
-    """Return kind, first and second text of the Rust value in a `RuntimeError`; all empty where there is none."""
+    """Return kind, first and second text of the Rust value in a `RuntimeError`; all empty without one."""
     if not isinstance(error, RuntimeError):
         return "", "", ""
     if (login := _GSSAPI.search(str(error))) is not None:

@@ -79,8 +79,18 @@ def answering(monkeypatch: pytest.MonkeyPatch, moved: object, there: object) -> 
 @pytest.mark.parametrize(
     ("moved", "there", "kind", "why"),
     [
-        (LOST, GONE, UnknownOutcomeError, "Cannot tell what became of hdfs://ns/t: it is gone, and"),
-        (GONE, GONE, UnknownOutcomeError, "Cannot tell what became of hdfs://ns/t: it is gone, and"),
+        (
+            LOST,
+            GONE,
+            UnknownOutcomeError,
+            "Cannot tell the outcome of moving hdfs://ns/t to the trash: it is gone, and",
+        ),
+        (
+            GONE,
+            GONE,
+            UnknownOutcomeError,
+            "Cannot tell the outcome of moving hdfs://ns/t to the trash: it is gone, and",
+        ),
         (LOST, "it", RetryError, "Cannot move hdfs://ns/t to the trash: the name node, or a data node, cannot"),
         (OSError("Connection refused (os error 111)"), GONE, RetryError, "cannot be reached"),
         (LOST, LOST, RetryError, "cannot be reached"),
