@@ -1,4 +1,4 @@
-"""Durations, sizes and flags as they are given, and numbers, sizes and times as sentences have them."""
+"""Parsing of durations, sizes and flags, and wording of numbers, sizes and times in sentences."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _MILLISECONDS = {
 def parse_duration(text: str, unit: str = "s") -> int:
     """Return the milliseconds of `300ms`, `86400s`, `12h`, `7days`; a bare number is in `unit`. Raises `ValueError`."""
     match = _DURATION.fullmatch(text.strip().lower())
-    given = "" if match is None else match[2] or unit
-    factor = _MILLISECONDS.get(given, _MILLISECONDS.get(given.removesuffix("s")))
+    stated = "" if match is None else match[2] or unit
+    factor = _MILLISECONDS.get(stated, _MILLISECONDS.get(stated.removesuffix("s")))
     if match is None or factor is None:
         raise ValueError(text)
     return math.floor(int(match[1]) * factor)
@@ -47,10 +47,10 @@ def parse_size(text: str) -> int:
 
 
 def parse_flag(text: str) -> bool:
-    """Return what `true` or `false` says, in any case. Raises `ValueError`."""
-    if (given := text.strip().lower()) not in ("true", "false"):
+    """Return the value of `true` or `false`, in any case. Raises `ValueError`."""
+    if (word := text.strip().lower()) not in ("true", "false"):
         raise ValueError(text)
-    return given == "true"
+    return word == "true"
 
 
 def plural(count: int, noun: str, many: str | None = None) -> str:
@@ -65,14 +65,14 @@ def human_bytes(size: int) -> str:
     value = float(size)
     for unit in ("KiB", "MiB", "GiB", "TiB"):
         value /= 1024
-        # what would be rounded to 1024.0 belongs to the next unit
+        # 1024.0 by rounding belongs to the next unit
         if value < 1023.95:
             return f"{value:.1f} {unit}"
     return f"{value / 1024:,.1f} PiB"
 
 
 def size_words(size: int) -> str:
-    """Return a size or limit as sentences have it: `256 MiB`, `12.3 MiB`."""
+    """Return a size or limit for a sentence: `256 MiB`, `12.3 MiB`."""
     return human_bytes(size).replace(".0 ", " ")
 
 
@@ -85,7 +85,7 @@ def age_words(seconds: float) -> str:
 
 
 def duration_words(seconds: float) -> str:
-    """Return `8 s`, `4 min`, `2.5 h`: as exact as people want it."""
+    """Return `8 s`, `4 min`, `2.5 h`: a duration, rounded for people."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 100 * 60 else f"{seconds / 3600:.1f} h"
@@ -95,7 +95,7 @@ def utc_words(seconds: float) -> str:
     """Return `2026-03-01 02:10:07 UTC`, for a time in epoch seconds."""
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (OverflowError, ValueError):  # after the year 9999, as some file systems can have it
+    except (OverflowError, ValueError):  # after the year 9999, which some file systems can store
         return f"{seconds:.0f} s after 1970"
 
 

@@ -1,6 +1,6 @@
-"""Draws a page as one HTML file, by a template.
+"""Drawing of a page as one HTML file, by a template.
 
-A page needs nothing beside itself: no request is made for it, and no script runs in it.
+The file is complete: a browser makes no request for it, and no script runs in it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def require_libraries() -> None:
 
 
 def require_writable(path: Path, *, what: str) -> None:
-    """Raise RefusedError where no file can be made or replaced at a path, as far as that can be told before."""
+    """Raise RefusedError where no file can be made or replaced at a path, as far as this can be known beforehand."""
     folder = path.parent
     try:
         if not folder.is_dir():
@@ -34,7 +34,7 @@ def require_writable(path: Path, *, what: str) -> None:
         elif not os.access(folder, os.W_OK | os.X_OK):
             reason = f"nothing may be written to {folder}"
         elif path.exists() and not path.is_file():
-            reason = "it is there and is no file"
+            reason = "it exists and is no file"
         else:
             return
     except OSError as error:
@@ -48,11 +48,11 @@ def html_of(page: Page) -> str:
     from markupsafe import Markup, escape
 
     def printable(value: Any) -> Any:
-        """Return nothing that turns the direction of a line or cannot be written; what is marked as HTML stays."""
+        """Return text without characters that turn the direction of a line or cannot be written; HTML stays."""
         return value if hasattr(value, "__html__") or not isinstance(value, str) else one_line(value)
 
     def breakable(text: str) -> Markup:
-        """Return a name or path that may go on in another line behind one of its separators."""
+        """Return a name or path that may be broken into lines behind its separators."""
         return Markup("<wbr>").join(escape(part) for part in _SEPARATORS.split(one_line(text)) if part)
 
     environment = Environment(
@@ -69,9 +69,9 @@ def html_of(page: Page) -> str:
 
 
 def write_page(html: str, path: Path, *, unique: str) -> None:
-    """Write a page as a whole or not at all. RetryError where it cannot be written; then what was there is still there.
+    """Write a page as a whole, or raise RetryError; then an earlier file at the path is still there.
 
-    unique  belongs to the name of the temporary file
+    unique  part of the name of the temporary file
     """
     temporary = path.with_name(f".{path.name}.{unique}.tmp")
     try:

@@ -1,7 +1,7 @@
-"""The lines that a run writes to standard error, and how far its work is; standard output is never touched.
+"""The lines that a run writes to standard error, and the progress of its work; standard output is never touched.
 
-Showing it never stops the work: once the stream cannot be written to any more (a closed pipe, a full disk), all that
-would follow is dropped.
+Showing progress never stops the work: once the stream cannot be written to any more (a closed pipe, a full disk), all
+further lines are dropped.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from acidlib.report.text import json_characters, one_line
 from acidlib.wording import duration_words
 
 INFO, NOTE, WARNING, ERROR = "info", "note", "warning", "error"
-"""Levels; a note is about the run as a whole, and repeated in its JSON document."""
+"""Levels of a line; a note is about the run as a whole, and repeated in its JSON document."""
 
 
 class LogFormat(enum.Enum):
-    """Forms of a line: words, words behind their circumstances, or a JSON object."""
+    """Forms of a line: words alone, with time, level, run and place before them, or a JSON object."""
 
     WORDS = "words"
     FULL = "full"
@@ -47,7 +47,7 @@ class LogLines:
     clock: Callable[[], float] = lambda: 0.0
 
     def line(self, text: str, *, level: str = INFO, place: str | None = None) -> str:
-        """Return one line, without its end; `place` is a table or partition by name."""
+        """Return one line without a line break; `place` is the name of a table or partition."""
         text = one_line(text)
         if self.format is LogFormat.WORDS:
             about = "" if place is None else f"{one_line(place)}: "
@@ -69,9 +69,9 @@ class LogLines:
 
 _REFRESH_SECONDS, _LOG_SECONDS = 0.1, 30.0
 _RATE_SECONDS = 1.0
-"""A rate is not known before."""
+"""Seconds before a rate is shown."""
 _ENOUGH = 10
-"""How long the rest takes is not known before one in so many parts is done."""
+"""The remaining time is shown once one in so many parts is done."""
 _BAR, _FIGURES, _LEAST_NAME = 24, 28, 16
 
 
@@ -82,11 +82,11 @@ class _Console(Console):
 
 
 class TerminalProgress:
-    """A bar on a terminal; elsewhere a plain line each half minute and when a piece of work has ended, and the notes.
+    """Progress as a bar on a terminal; elsewhere as a plain line each half minute and at the end of a piece of work.
 
-    stream  where to show it; standard error when None
-    clock   seconds, of any origin, for how long a piece took
-    lines   how lines are written; there is no bar where they are more than words
+    stream  standard error when None
+    clock   seconds since any origin, for durations
+    lines   form of the lines; only for `LogFormat.WORDS` there is a bar
     """
 
     def __init__(
@@ -117,11 +117,11 @@ class TerminalProgress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End what is under way, so that a terminal is left as it was found."""
+        """End the piece of work, so that a terminal is left without a bar."""
         self.finish()
 
     def start(self, what: str, total: int) -> None:
-        """Begin a piece of work with a number of parts; one that is still under way has ended."""
+        """Begin a piece of work with a number of parts, and end the one before."""
         with self._lock:
             self.finish()
             self._what, self._total, self._done, self._detail = one_line(what), total, 0, ""
@@ -129,7 +129,7 @@ class TerminalProgress:
             self._show(self._open_bar)
 
     def advance(self, done: int, *, detail: str = "") -> None:
-        """Show how many parts are done since the start of the piece; `detail` is what else there is to say."""
+        """Show the number of parts done since the start of the piece, with a `detail` in words."""
         with self._lock:
             if self._what is None:
                 return
@@ -137,7 +137,7 @@ class TerminalProgress:
             self._show(self._move)
 
     def finish(self) -> None:
-        """End the piece, if there is one, even if not all of it is done."""
+        """End the piece of work, if there is one, even if parts of it are not done."""
         with self._lock:
             if self._what is None:
                 return
@@ -147,7 +147,7 @@ class TerminalProgress:
             self._show(lambda: self._write(self._lines.line(line)))
 
     def note(self, line: str, *, level: str = INFO, place: str | None = None) -> None:
-        """Write one line about something that has happened; above the bar where there is one."""
+        """Write one line about an event, above the bar if there is one."""
         with self._lock:
             self._show(lambda: self._write(self._lines.line(line, level=level, place=place)))
 
@@ -181,7 +181,7 @@ class TerminalProgress:
             transient=True,
             # drawn by advance() alone: an error of the stream stays in this thread
             auto_refresh=False,
-            # else what a job prints on standard output, its JSON perhaps, would go to standard error
+            # else the output of a job, its JSON perhaps, would go to standard error
             redirect_stdout=False,
             redirect_stderr=False,
             get_time=self._clock,
@@ -200,7 +200,7 @@ class TerminalProgress:
             self._write(self._lines.line(f"{self._what}: {self._done:,} of {self._total:,}, {self._figures()}"))
 
     def _figures(self) -> str:
-        """Return what is known beside how many are done: the rate, and how long the rest takes at it."""
+        """Return the detail, the rate, and the remaining or elapsed time, as far as they are known."""
         seconds = self._clock() - self._began
         parts = [self._detail] if self._detail else []
         if self._done and seconds >= _RATE_SECONDS:

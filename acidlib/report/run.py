@@ -1,6 +1,6 @@
-"""What a run tells at its end, gathered entry by entry while it goes on, in little memory however many there are.
+"""The report of a run: document, text and page, gathered entry by entry in little memory, however many there are.
 
-The entries of its JSON document are the source: totals, text and page are made of them.
+The entries of the JSON document are the source: totals, text and page are made of them.
 """
 
 from __future__ import annotations
@@ -28,48 +28,48 @@ from acidlib.wording import human_bytes, plural
 
 _PLACES_SHOWN = 20
 _PIECE = 1 << 15
-"""Characters of a document that are written at once."""
+"""Characters of a document that are read and written at once."""
 
 
 class First:
-    """The first few items of each kind, and the number of others; of no kind (None) all."""
+    """The first few items of each kind, and the number of the others; all items without a kind (None)."""
 
     def __init__(self) -> None:
         self._counts: Counter[str | None] = Counter()
         self._kept: list[tuple[str | None, int, Any]] = []
 
     def add(self, kind: str | None, item: Callable[[], Any]) -> None:
-        """Add one more; `item` makes it, if it may be shown."""
+        """Add an item, which is made only if it may be shown."""
         self._counts[kind] += 1
         number = self._counts[kind]
         if kind is None or number <= _PLACES_SHOWN + 1:
             self._kept.append((kind, number, item()))
 
     def items(self) -> list[Any]:
-        """Return those that are shown, of no kind first, else as they came. One is never left out alone."""
+        """Return the shown items in their order, those without a kind first. A single item is never left out."""
         shown = [
             (kind, item)
             for kind, number, item in self._kept
             if kind is None or number <= _PLACES_SHOWN or self._counts[kind] == number
         ]
-        return [item for kind, item in sorted(shown, key=lambda one: one[0] is not None)]
+        return [item for kind, item in sorted(shown, key=lambda pair: pair[0] is not None)]
 
     def others(self) -> list[str]:
-        """Return a line for each kind of which some are not shown."""
+        """Return a line for each kind with items that are not shown."""
         more = [(kind, count - _PLACES_SHOWN) for kind, count in self._counts.items() if kind is not None]
         return [f"and {rest:,} more {kind}; --output json tells of each" for kind, rest in more if rest > 1]
 
 
 class RunReport(ABC):
-    """The document of a run, and the text or page that is made of it.
+    """The JSON document of a run, and the text or page that is made of it.
 
-    Each kind of job counts entries for its totals and its exit status, and says what of an entry is text.
+    Each kind of job sums entries for its totals and its exit status, and keeps the text of an entry.
     """
 
     summary: ClassVar[type[CompactionsSummary | InitiatorSummary | CleanerSummary]]
-    """What a page is made by."""
+    """The sums over entries of which a page is made."""
     ended: ClassVar[str] = "state"
-    """The field of an entry that says how it ended."""
+    """The field of an entry with its outcome."""
 
     def __init__(
         self,
@@ -97,23 +97,23 @@ class RunReport(ABC):
 
     @abstractmethod
     def _count(self, entry: Entry) -> None:
-        """Add one more entry to the sums."""
+        """Add an entry to the sums."""
 
     @abstractmethod
     def _show(self, entry: Entry) -> None:
-        """Keep what of an entry is text."""
+        """Keep the text of an entry."""
 
     @abstractmethod
     def _text(self) -> Iterator[str]:
-        """Return the text for people, piece by piece."""
+        """Yield the text for people, piece by piece."""
 
     @property
     def is_empty(self) -> bool:
-        """True where there is no entry."""
+        """Whether there is no entry."""
         return not self._states
 
     def add(self, entry: Entry) -> None:
-        """Add one more entry."""
+        """Add an entry."""
         if self._as_json:
             text = json_text({"entries": [entry]})
             start, end = text.index("\n    {"), text.rindex("\n  ]")
@@ -126,7 +126,7 @@ class RunReport(ABC):
         self._count(entry)
 
     def pieces(self, notes: Sequence[str]) -> Iterator[str]:
-        """Yield what is written to standard output, piece by piece, without a line break at the end. Ask once."""
+        """Yield the standard output, piece by piece, without a line break at the end. May be called once."""
         if not self._as_json:
             yield from self._text()
             return
@@ -145,19 +145,19 @@ class RunReport(ABC):
         yield "\n  ]" + after
 
     def page(self, notes: Sequence[str]) -> Page:
-        """Return the page, if one was asked for at first."""
+        """Return the page of a report that was made with `has_page`."""
         return self._page.page({**self._about(), "totals": self.totals(), "notes": list(notes)})
 
     def exit_status(self) -> int:
-        """Return 3 where anything failed that may go well the next time, or conflicts; else 0."""
+        """Return 3 where an entry failed and may succeed the next time, or is in conflict; else 0."""
         return EXIT_SOME_FAILED if self._states["failed"] or self._states["conflict"] else EXIT_DONE
 
 
 class CompactionsReport(RunReport):
     """The report of a minor or major compaction: a block for each place.
 
-    A dry run also lists per bucket file which stripes would be copied and rewritten, how many bytes, and why.
-    Of many places that ended alike the first have a block and the others are counted; each that failed has one.
+    A dry run also lists per bucket file which stripes would be copied and rewritten, how many bytes, and why. Of many
+    places with the same outcome only the first have a block, and the others are counted; each failed place has one.
     """
 
     summary = CompactionsSummary
@@ -195,8 +195,8 @@ class CompactionsReport(RunReport):
         yield from _with_summary(f"Dry run, nothing was changed. {text}" if self._dry_run else text, self._shown)
 
     def exit_status(self, *, is_named: bool = False) -> int:
-        """Return 0 where all is done, already compact, refused or skipped; 1 when the only named table failed or
-        conflicts; 3 when some of several did, or a verification did not end well.
+        """Return 0 where every place is done, already compact, refused or skipped; 1 when the only named table failed
+        or is in conflict; 3 when some of several did, or a result is unverified.
         """
         if self._sums["unverified"]:
             return EXIT_SOME_FAILED
@@ -205,9 +205,9 @@ class CompactionsReport(RunReport):
 
 
 class InitiatorReport(RunReport):
-    """The report of an initiator: a table of the places that were looked at, with reason and threshold below each.
+    """The report of an initiator: a table of the places that it judged, with reason and threshold below each.
 
-    Of many places that are decided alike the first are listed and the others counted; each that failed is listed.
+    Of many places with the same decision only the first are listed, and the others counted; each failed one is listed.
     """
 
     summary = InitiatorSummary
@@ -237,19 +237,22 @@ class InitiatorReport(RunReport):
             yield "Nothing to look at: no table was found."
             return
         due = by_state({kind: self._sums[kind] for kind in ("major", "minor")}) or "none to compact"
-        others = [one.value for one in DECISION_OUTCOMES if one is Outcome.LEFT_ALONE or self._states[one.value]]
-        counts = [f"{self._states[one]:,} {one}" for one in others if one != "due"]
+        counts = [
+            f"{self._states[outcome.value]:,} {outcome.value}"
+            for outcome in DECISION_OUTCOMES
+            if outcome is Outcome.LEFT_ALONE or (outcome is not Outcome.DUE and self._states[outcome.value])
+        ]
         looked_at, queued = plural(self._states.total(), "place"), plural(self._sums["queued"], "request")
         summary = f"{looked_at} looked at: {', '.join([due, *counts])}; {queued} queued"
         yield "\n".join([*wrapped(summary), "", *decision_lines(self._shown.items()), *self._shown.others()])
 
     def when_stopped(self) -> str:
-        """Return what has become of how many places of a run that was stopped."""
+        """Return the figures of a run that was stopped, as a sentence."""
         looked_at, queued = plural(self._states.total(), "place"), plural(self._sums["queued"], "request")
         return f"{looked_at} looked at, {queued} queued; the next run looks at the others"
 
     def notes(self) -> list[str]:
-        """Return what a person has to see to, as no run does."""
+        """Return notes about places that only a person can help."""
         refused = self._states["refused"]
         if not refused:
             return []
@@ -258,9 +261,9 @@ class InitiatorReport(RunReport):
 
 
 class CleanerReport(RunReport):
-    """The report of a cleaner: a block per request, or per partition with litter: what went, what stays, and why.
+    """The report of a cleaner: a block per request, or per partition with litter, with the paths that went and stay.
 
-    Of many that ended alike the first have a block and the others are counted; each that failed has one.
+    Of many with the same outcome only the first have a block, and the others are counted; each failed one has a block.
     """
 
     summary = CleanerSummary
@@ -299,13 +302,12 @@ class CleanerReport(RunReport):
         yield from _with_summary(text, self._shown)
 
     def when_stopped(self) -> str:
-        """Return what has become of how many requests of a run that was stopped."""
-        told = by_state(self._states) or "none has ended"
-        return f"of the requests {told}; what is not removed waits for the next run"
+        """Return the outcomes of the requests of a run that was stopped, as a sentence."""
+        return f"of the requests {by_state(self._states) or 'none has ended'}; the next run goes on with the others"
 
 
 def _with_summary(summary: str, blocks: First) -> Iterator[str]:
-    """Yield blocks with an empty line between them, and their summary: before several, behind a single one."""
+    """Yield blocks with an empty line between them, and their summary, which follows a single block."""
     parts, text = [*blocks.items(), *blocks.others()], "\n".join(wrapped(summary, "", "    "))
     for number, part in enumerate([text, *parts] if len(parts) > 1 else [*parts, text]):
         yield f"\n\n{part}" if number else part

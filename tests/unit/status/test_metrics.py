@@ -110,7 +110,7 @@ def status_into(path: Path, *words: str, machine: Machine | None = None) -> Resu
     [
         ("a.prom", "Cannot make metrics: prometheus_client is not installed; pip install 'acidlib[metrics]'"),
         ("none/a.prom", "Cannot write the metrics to {0}/none/a.prom: {0}/none is no directory"),
-        ("b.prom", "Cannot write the metrics to {0}/b.prom: it is there and is no file"),
+        ("b.prom", "Cannot write the metrics to {0}/b.prom: it exists and is no file"),
     ],
 )
 def test_metrics_that_cannot_be_made_are_told_before_anything_is_asked(
