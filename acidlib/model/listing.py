@@ -1,7 +1,4 @@
-"""What one recursive listing of a table's or partition's location saw, and what follows from the names in it.
-
-Values only: nothing here reads a file system.
-"""
+"""Recursive listings of places, and the facts that follow from the names in them, as values: nothing here does I/O."""
 
 from __future__ import annotations
 
@@ -48,11 +45,11 @@ class ListedFile:
 class Listing:
     """All files and directories under `location`, hidden ones (markers, side files) included.
 
-    `directories` are relative paths, empty directories included. `compacted_bases` are the relative paths of base
-    directories whose `_metadata_acid` names the data format `compacted`; whoever lists reads those few files (Hive 3.1
-    throws on any other format, Hive 4 knows `truncated` and `dropped` too, and neither of these is a compacted base).
-    `modified` is when the location itself was modified, as it stood before it was listed, in epoch seconds; None where
-    that is not known.
+    directories      relative paths, empty directories included
+    compacted_bases  relative paths of base directories whose `_metadata_acid` names the data format `compacted`; the
+                     few files are read together with the listing. (Hive 3.1 throws on any other format; Hive 4 also
+                     knows `truncated` and `dropped`, and neither of these is a compacted base.)
+    modified         epoch seconds at which the location itself was modified, read before the listing; None if unknown
     """
 
     location: Location
@@ -87,7 +84,7 @@ class Listing:
         return tuple(sorted(name for name in names if name and not is_hidden(name)))
 
     def without(self, names: Collection[str]) -> Listing:
-        """Return the same without some directories right under the location, and all that is in them."""
+        """Return the listing without some directories right under the location and everything in them."""
         gone = frozenset(names)
         return replace(
             self,
@@ -97,14 +94,14 @@ class Listing:
         )
 
     def newest_file(self) -> ListedFile | None:
-        """Return the file that readers see and that was modified last; None without such a file."""
-        seen = (file for file in self.files if not has_hidden_part(file.path))
-        return max(seen, key=lambda file: (file.modified, file.path), default=None)
+        """Return the visible file that was modified last; None without a visible file."""
+        visible = (file for file in self.files if not has_hidden_part(file.path))
+        return max(visible, key=lambda file: (file.modified, file.path), default=None)
 
 
 _HIDDEN_PART = re.compile(r"(?:\A|/)[_.]")  # `is_hidden` of any part
 _PATHS_KEPT = 4096
-"""Paths of which it is known: this is asked of every file, often, and the places of a table have the same ones."""
+"""Paths in the cache: the function is called often for every file, and the places of a table have the same paths."""
 
 
 @lru_cache(_PATHS_KEPT)
@@ -114,9 +111,9 @@ def has_hidden_part(path: str) -> bool:
 
 
 def detect_generation(listing: Listing) -> tuple[Generation, str]:
-    """Return the generation of Hive that wrote a directory, where it is not stated, and by what it was recognised.
+    """Return the generation of Hive that wrote a place, where it is not stated, and the reason.
 
-    Hive 4 when a visibility suffix or a bucket file with an attempt is there, which Hive 3 cannot read; else Hive 3.
+    It is Hive 4 if there is a visibility suffix or a bucket file with an attempt, which Hive 3 cannot read.
     """
     for name in listing.top_directories():
         if has_visibility_suffix(name):
@@ -131,8 +128,8 @@ def detect_generation(listing: Listing) -> tuple[Generation, str]:
 def highest_write_id(listing: Listing, generation: Generation) -> int:
     """Return the highest write id in the name of a listed directory, 0 without one.
 
-    Where everything is committed, the high-water mark has to be fixed at this when the inputs are listed: without one,
-    the compaction would take in what is written later.
+    Where everything is committed, it is the high-water mark at the time of the listing: without a mark, the compaction
+    would take in later writes.
     """
     names = [parse_directory(path, generation) for path in listing.top_directories()]
     ids = [name.write_id if isinstance(name, BaseDir) else name.max_write_id for name in names if name is not None]

@@ -1,4 +1,4 @@
-"""Where a table or partition lies: in which store, and by which path there."""
+"""Locations of tables and partitions: the store, and the path in it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KINDS = {
     "s3": S3,
     "s3n": S3,
 }
-"""The kind of store that a scheme of a URI stands for."""
+"""Kinds of stores by the schemes of URIs."""
 
 _OTHERS = {
     "webhdfs": "HDFS over HTTP",
@@ -40,7 +40,7 @@ class Location:
     kind       of the store, see `KINDS`
     authority  host and port or name service of HDFS, the bucket of S3, …; empty for local disks
     path       absolute, with forward slashes, none at the end: the root of a store is "/" locally, else ""
-    scheme     as it was given; two of the same kind are the same store
+    scheme     as it was given; schemes of one kind name the same store
     """
 
     kind: str
@@ -58,17 +58,17 @@ class Location:
 
     @property
     def parent(self) -> Location:
-        """The directory that it is in; a root for what is directly below it, and for a root itself."""
+        """The directory above; that of a root is the root itself."""
         above = self.path.rpartition("/")[0]
         return Location(self.kind, self.authority, above or ("/" if self.kind == LOCAL else ""), self.scheme)
 
     @property
     def is_root(self) -> bool:
-        """Whether it is the whole store."""
+        """Whether the location is the root of its store."""
         return self.path in ("", "/")
 
     def child(self, relative: str) -> Location:
-        """Return what lies below it, by a relative path."""
+        """Return the location of a relative path below this one."""
         return Location(self.kind, self.authority, f"{self.path.rstrip('/')}/{relative}", self.scheme)
 
     def holds(self, other: Location) -> bool:
@@ -78,22 +78,22 @@ class Location:
 
     @property
     def stored_text(self) -> str:
-        """Its text where it is compared as one: the same for all schemes of one kind of store."""
+        """The text to store and compare: the same for all schemes of one kind of store."""
         scheme = next(scheme for scheme, kind in KINDS.items() if kind == self.kind)
         return str(self) if self.kind == LOCAL else f"{scheme}://{self.authority}{self.path}"
 
 
 NOWHERE = Location(LOCAL, "", "", "file")
-"""In place of the location of what has none, or none that is known."""
+"""The location of a table that has none, or an unknown one."""
 
 
 def local_location(path: str) -> Location:
-    """Return an absolute path of this machine."""
+    """Return the location of an absolute path on local disks."""
     return Location(LOCAL, "", path, "file")
 
 
 def parse_location(uri: str) -> Location:
-    """Return the location that a URI or a bare path of local disks names; RefusedError for one that none can be.
+    """Return the location of a URI, or of a bare path of local disks; RefusedError for a text that names none.
 
     As in Hadoop's Path, nothing is percent-decoded: the `%3A` of an escaped partition directory stays as it is, and a
     `?` or `#` is part of the name. `file:/a`, `file:///a` and `file://localhost/a` mean the same. The authority of HDFS
@@ -104,10 +104,8 @@ def parse_location(uri: str) -> Location:
     kind = KINDS.get(scheme)
     if kind is None:
         known = _OTHERS.get(scheme)
-        why = f"the scheme {scheme!r} is not known"
-        if known:
-            why = f"{known} is not supported"
-        raise RefusedError(f"Cannot open {uri}: {why}; local paths, file:, hdfs:, viewfs: and s3a: URIs are")
+        why = f"the scheme {scheme!r} is unknown" if known is None else f"{known} is not supported"
+        raise RefusedError(f"Cannot open {uri}: {why}; give a local path or a file:, hdfs:, viewfs: or s3a: URI")
     rest = uri if match is None else uri[match.end() :]
     authority = ""
     if match is not None and rest.startswith("//"):

@@ -38,7 +38,7 @@ DELTA_PREFIX = "delta_"
 DELETE_DELTA_PREFIX = "delete_delta_"
 
 _NAMES_KEPT = 4096
-"""Names whose parsed form is kept: the places of a table have the same ones, and each is asked for several times."""
+"""Names in the caches of parsed names: the places of a table have the same names, and each is parsed several times."""
 _NUMBER = r"[0-9]{1,19}"
 _BASE = re.compile(rf"base_(-9223372036854775808|{_NUMBER})(?:_v({_NUMBER}))?")
 _DELTA = re.compile(rf"(delete_)?delta_({_NUMBER})_({_NUMBER})(?:_([0-9]{{1,9}}))?(?:_v({_NUMBER}))?")
@@ -119,7 +119,7 @@ def is_hidden(name: str) -> bool:
 
 
 def is_acid_directory_name(name: str) -> bool:
-    """Return whether a name has the prefix of an ACID directory, parsable or not; a partition's `base_id=1` has not."""
+    """Return whether a name has the prefix of an ACID directory, valid or not; a partition's `base_id=1` has not."""
     return name.startswith((BASE_PREFIX, DELTA_PREFIX, DELETE_DELTA_PREFIX)) and "=" not in name
 
 

@@ -1,12 +1,12 @@
-"""Compaction requests: kinds, states, what the queue knows of each, and what this library notes of one.
+"""Compaction requests: kinds, states, the columns of the queue, and the facts that this library stores with a request.
 
 Maps of strings are kept in the metastore's database as text. Source: Hive `StringableMap`: the number of entries and a
 colon, then for each string its length, a colon and the string, with nothing between. Lengths count UTF-16 units, as
 Java's do; -1 is a null.
 
-What this library notes is typed here; in the queue's tables it is properties of the request. Only `split_properties`
-and `RequestFacts.properties` know the names and texts that are stored. Hive copies properties along with a request and
-reads none of these names.
+The facts of this library are typed here; in the queue's tables they are properties of the request. Only
+`split_properties` and `RequestFacts.properties` know the names and texts that are stored. Hive copies properties along
+with a request and reads none of these names.
 
 Source of the letters and names of kinds and states: Hive `TxnStore` and `CompactionType`, columns of COMPACTION_QUEUE
 and COMPLETED_COMPACTIONS. Beware: minor is `i` and major is `a`, easily taken for the states initiated and attempted.
@@ -21,8 +21,9 @@ import sys
 from array import array
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from acidlib.errors import AcidError, RefusedError
 from acidlib.model.location import Location, parse_location
@@ -46,13 +47,13 @@ def format_map(entries: Mapping[str | None, str | None]) -> str:
 
 
 def parse_map(text: str) -> dict[str | None, str | None]:
-    """Return the map of a text; raises RefusedError, naming the text and the place, when it does not parse."""
+    """Return the map of a text; raises RefusedError, naming the text and the character, when it does not parse."""
     # each character is one UTF-16 unit
     units = text if text.isascii() else "".join(map(chr, array("H", text.encode(_NATIVE, "surrogatepass"))))
     at = 0
 
-    def wrong(what: str) -> RefusedError:
-        return RefusedError(f"Cannot read {text!r}: {what} at character {at}")
+    def wrong(reason: str) -> RefusedError:
+        return RefusedError(f"Cannot read {text!r}: {reason} at character {at}")
 
     def number() -> int:
         nonlocal at
@@ -88,14 +89,13 @@ def _units(value: str) -> bytes:
 
 
 UNVERIFIED = "acidlib.unverified"
-"""The key of the fact that says what is not verified; it stands wherever something was to be."""
+"""The key of `RequestFacts.unverified`, which every request with a result to verify has."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Evidence:
-    """The highest transaction and lock ids that existed at a moment after a publication; `ms` is that moment.
+class Evidence(NamedTuple):
+    """The highest transaction and lock ids that existed after a publication, at `ms` (epoch milliseconds).
 
-    The later of two is the greater one. The ids tell it, for the clocks of two hosts may differ.
+    Evidence is ordered by time: by the ids first, for the clocks of two hosts may differ.
     """
 
     txn: int
@@ -104,7 +104,7 @@ class Evidence:
 
 
 def _fact(key: str, read: Callable[[str], Any] = str, write: Callable[[Any], str] = str, **default: Any) -> Any:
-    """Return the field of a fact that is stored as the property `key`, in the text that `write` returns."""
+    """Return the field of a fact that is stored as the property `key`, in the text that `write` makes of it."""
     return field(metadata={"key": key, "read": read, "write": write}, **default or {"default": None})
 
 
@@ -112,48 +112,39 @@ def _names_of(text: str) -> tuple[str, ...]:
     return tuple(name for name in text.split(",") if name)
 
 
-def _times_of(text: str) -> dict[str, float]:
-    return {str(name): float(seconds) for name, seconds in json.loads(text).items()}
-
-
-def _evidence_of(text: str) -> dict[str, Evidence]:
-    found = json.loads(text)
-    return {str(name): Evidence(txn=int(txn), lock=int(lock), ms=int(ms)) for name, (txn, lock, ms) in found.items()}
-
-
-def _format_evidence(evidence: Mapping[str, Evidence]) -> str:
-    return json.dumps({name: [one.txn, one.lock, one.ms] for name, one in evidence.items()}, separators=(",", ":"))
+def _map_of(text: str, read: Callable[[Any], Any]) -> dict[str, Any]:
+    return {str(name): read(value) for name, value in json.loads(text).items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestFacts:
-    """Facts of one request; a field with its default is not stated. Times are epoch milliseconds unless said otherwise.
+    """Facts of one request; a field with its default is not stated. Times are epoch milliseconds unless noted.
 
-    location        where the table or partition lies; without a metastore it tells places of one name apart
-    write_ids       the readers' list of what is committed there
-    generation      whose names and rules hold there
-    table_kind      "full" or "insert-only", where the caller said it
-    columns         the table's as Hive's text `struct<name:type,...>`, where the caller said them
+    location        location of the table or partition; without a metastore it distinguishes places of one name
+    write_ids       the readers' list of write ids
+    generation      the Hive whose names and rules hold at the place
+    table_kind      "full" or "insert-only", where the caller stated it
+    columns         columns of the table as Hive's text `struct<name:type,...>`, where the caller stated them
     visibility_txn  the transaction in the names of the results
-    witness         a file by which the place is known again, see `stores.listing`; empty where there was none
-    metastore       the URIs of the metastore that a request in our own queue was made for
-    process         of the run that made the request for itself: if it waits, that run has ended
-    deltas, bytes   what the initiator counted, and `reason`, why it queued the request
-    lock_tries      how often two renames could not be made because readers held the table
-    outputs         the directories that were published; empty where only something had to be cleaned
-    published_ms    when they were
-    inputs          a digest of what they were made of, see `planning.results`
-    undone          the directory of the place in which they lie since they were taken back
-    evidence        by directory, which transactions and locks existed when it was published or first seen (Hive 3.1);
-                    the empty name stands for the publication itself, where it left nothing
-    table_id        which table, at which place, the evidence is of
-    first_seen      by directory, when the cleaner first saw it, epoch seconds (without a metastore)
+    witness         a file by which the place is recognised, see `stores.listing`; empty where there was none
+    metastore       the URIs of the metastore for which a request in our own queue was made
+    process         identity of the run that made the request for itself: if the request waits, that run has ended
+    deltas, bytes   figures of the initiator, and `reason`, why it queued the request
+    lock_tries      number of times that two renames failed as readers held the table
+    outputs         the published directories; empty where there was only something to clean
+    published_ms    when they were published
+    inputs          a digest of their inputs, see `planning.results`
+    undone          the directory at the place to which they were moved when they were taken back
+    evidence        by directory, the transactions and locks that existed when it was published or first seen (Hive
+                    3.1); the empty name stands for a publication without a directory
+    table_id        identity of the table and place of the evidence
+    first_seen      by directory, epoch seconds at which the cleaner first saw it (without a metastore)
     files           the fingerprint of the place of a request that was not carried out, see `service.attempts`
     conflict        that request ended by a conflict, which says nothing of the place
-    unverified      the directories that readers see of a result that is to be verified and is not yet; empty where
-                    they see none of it, and once it is verified
-    differs         the result was compared and is not what it was made of, or that could not be told
-    problems        why a stored fact is not understood, by the name of its field here, which has its default then
+    unverified      the directories that readers see of a result that is still to be verified; empty where they see
+                    none, and once it is verified
+    differs         the verification found a difference, or could not be done
+    problems        why a stored fact cannot be read, by the name of its field here, which has its default then
     """
 
     location: Location | None = _fact("location", parse_location, attrgetter("stored_text"))
@@ -173,9 +164,16 @@ class RequestFacts:
     published_ms: int | None = _fact("acidlib.published.ms", int)
     inputs: str | None = _fact("acidlib.inputs")
     undone: str | None = _fact("acidlib.undone")
-    evidence: Mapping[str, Evidence] = _fact("acidlib.evidence", _evidence_of, _format_evidence, default_factory=dict)
+    evidence: Mapping[str, Evidence] = _fact(
+        "acidlib.evidence",
+        lambda text: _map_of(text, lambda ids: Evidence(*map(int, ids))),
+        partial(json.dumps, separators=(",", ":")),
+        default_factory=dict,
+    )
     table_id: str | None = _fact("acidlib.table.id")
-    first_seen: Mapping[str, float] = _fact("acidlib.first.seen", _times_of, json.dumps, default_factory=dict)
+    first_seen: Mapping[str, float] = _fact(
+        "acidlib.first.seen", lambda text: _map_of(text, float), json.dumps, default_factory=dict
+    )
     files: str | None = _fact("acidlib.files")
     conflict: bool = _fact("acidlib.conflict", parse_flag, lambda flag: str(flag).lower(), default=False)
     unverified: tuple[str, ...] | None = _fact(UNVERIFIED, _names_of, ",".join)
@@ -183,12 +181,12 @@ class RequestFacts:
     problems: Mapping[str, str] = field(default_factory=dict)
 
     def updated(self, newer: RequestFacts) -> RequestFacts:
-        """Return these facts, with what `newer` states in place of what they state."""
+        """Return these facts, with those that `newer` states in their place."""
         stated = newer._stated()
         return replace(self, **stated) if stated else self
 
     def properties(self) -> dict[str, str]:
-        """Return what is stated, as it is stored."""
+        """Return the stated facts as properties, as they are stored."""
         return {_STORED[name]["key"]: _STORED[name]["write"](value) for name, value in self._stated().items()}
 
     def _stated(self) -> dict[str, Any]:
@@ -205,9 +203,9 @@ _DEFAULTS = {name: getattr(NO_FACTS, name) for name in _STORED}
 def split_properties(properties: Mapping[str, str]) -> tuple[RequestFacts, dict[str, str]]:
     """Return the facts among the properties of a request, and all other properties.
 
-    What is not understood stays among the others, as it is stored, and `RequestFacts.problems` tells it.
+    A fact that cannot be read stays among the others, as it is stored, and `RequestFacts.problems` has the reason.
     """
-    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     others = dict(properties)
     problems = {}
     for name, stored in _STORED.items():
@@ -215,12 +213,12 @@ def split_properties(properties: Mapping[str, str]) -> tuple[RequestFacts, dict[
         if key not in properties:
             continue
         try:
-            found[name] = stored["read"](properties[key])
+            facts[name] = stored["read"](properties[key])
         except (AcidError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             problems[name] = f"its {key} is {properties[key]!r}: {error}"
         else:
             del others[key]
-    return RequestFacts(**found, problems=problems), others
+    return RequestFacts(**facts, problems=problems), others
 
 
 _FILES = re.compile(r"(.*) \[files (.*?)(, conflict)?\]", re.DOTALL)
@@ -230,14 +228,14 @@ _DIFFERS = " [not verified]"
 def message_with_facts(reason: str, noted: RequestFacts) -> str:
     """Return why a request ended, with the facts `files`, `conflict` and `differs` behind it.
 
-    Hive 4 keeps nothing else of a request that was not carried out; `facts_in_message` reads it.
+    Hive 4 stores nothing else of a request that was not carried out; `facts_in_message` reads the text.
     """
     files = "" if noted.files is None else f" [files {noted.files}{', conflict' if noted.conflict else ''}]"
     return f"{reason}{files}{_DIFFERS if noted.differs else ''}"
 
 
 def facts_in_message(error_message: str | None) -> tuple[str, RequestFacts]:
-    """Return the reason and the facts that `message_with_facts` made the message of."""
+    """Return the reason and the facts of a message of `message_with_facts`."""
     text = error_message or ""
     reason = text.removesuffix(_DIFFERS)
     differs = reason != text
@@ -248,7 +246,7 @@ def facts_in_message(error_message: str | None) -> tuple[str, RequestFacts]:
 
 
 class CompactionType(enum.Enum):
-    """The kind of a compaction; the value is the letter in the queue's tables. All but the last are done here."""
+    """The kind of a compaction; the value is the letter in the queue's tables. The last is left to Hive."""
 
     MINOR = "i"
     MAJOR = "a"
@@ -262,7 +260,7 @@ class CompactionType(enum.Enum):
 
     @property
     def makes_base(self) -> bool:
-        """Whether it reads all rows and makes a base of them."""
+        """Whether the compaction reads all rows and makes a base of them."""
         return self in (CompactionType.MAJOR, CompactionType.REBALANCE)
 
     @classmethod
@@ -322,10 +320,10 @@ _COMMIT_NOTE = re.compile(r"acid:(\d+):(\d+)", re.ASCII)
 
 
 def commit_note(next_txn_id: int, commit_ms: int) -> str:
-    """Return the text that stands for the commit of a rebalance, of which Hive 4 notes nothing itself.
+    """Return the text that records the commit of a rebalance, which Hive 4 itself does not record.
 
-    It is kept as the id of the request's job, which holds 32 characters and is of no use otherwise. No transaction that
-    was open at the commit is above `next_txn_id`, and `commit_ms` is no earlier than it was.
+    It is stored as the id of the request's job, which holds 32 characters and is not used otherwise. No transaction
+    that was open at the commit is above `next_txn_id`, and `commit_ms` is no earlier than the commit.
     """
     return f"acid:{next_txn_id}:{commit_ms}"
 
@@ -334,12 +332,12 @@ def commit_note(next_txn_id: int, commit_ms: int) -> str:
 class CompactionRequest:
     """One row of the queue or of the history. Times are epoch milliseconds; unknown is None.
 
-    `properties` are key and value pairs in their order, as whoever asked for the compaction gave them; `facts` are what
-    this library notes. `highest_write_id` is the high-water mark of the compaction, recorded with its result at the
-    latest; the cleaner computes what is obsolete for it and nothing newer. `txn_id` is the transaction of the
-    compaction, `next_txn_id` the highest id that existed when it committed (both Hive 4). `bucket_count` and `order_by`
-    are of a rebalance, where they are stated: a metastore tells them of a request that it hands out, and of no other.
-    Versions of worker and initiator are known to Hive 4 alone.
+    properties        key and value pairs in their order, from the request's maker; `facts` are this library's
+    highest_write_id  high-water mark of the compaction, recorded with its result at the latest; the cleaner removes
+                      what is obsolete for it and nothing newer
+    txn_id            transaction of the compaction; `next_txn_id` is the highest id at its commit (both Hive 4)
+    bucket_count, order_by  of a rebalance, where stated; a metastore gives them only with a request that it hands out
+    worker_version, initiator_version  known to Hive 4 alone
     """
 
     id: int
@@ -371,14 +369,14 @@ class CompactionRequest:
     @property
     def noted_commit(self) -> tuple[int, int] | None:
         """The values of the `commit_note` of a rebalance, where a cleaner left one."""
-        found = _COMMIT_NOTE.fullmatch(self.hadoop_job_id or "")
-        if found is None or self.type is not CompactionType.REBALANCE:
+        match = _COMMIT_NOTE.fullmatch(self.hadoop_job_id or "")
+        if match is None or self.type is not CompactionType.REBALANCE:
             return None
-        return int(found[1]), int(found[2])
+        return int(match[1]), int(match[2])
 
     def require_understood(self, action: str, *facts: str) -> None:
-        """Raise RefusedError, "Cannot `action` ...", where one of these facts (of all, unless some are named) is
-        stored and not understood.
+        """Raise RefusedError, "Cannot `action` ...", where one of the named facts (any, if none is named) is stored and
+        cannot be read.
         """
         problems = [why for name, why in self.facts.problems.items() if name in facts or not facts]
         if problems:
@@ -391,10 +389,10 @@ class CompactionRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enqueued:
-    """The answer to a request: its id, or that of the one it duplicates, that one's state and the reason.
+    """The answer to a new request: its id, or id and state of the request that it duplicates, with the reason.
 
-    A metastore of Hive 4 tells neither id nor state of the other one (-1, refused): its reason names it. `working` is
-    the new request where a worker has it from the beginning on.
+    A metastore of Hive 4 gives neither id nor state of the other request (-1, refused), but names it in the reason.
+    `working` is the new request if a worker has it from the beginning on.
     """
 
     id: int

@@ -1,6 +1,6 @@
-"""Which transactions and write ids are committed: the two lists that readers, compactors and cleaners go by.
+"""Snapshots of committed transactions and write ids, as readers, compactors and cleaners use them.
 
-Global transactions: the list by which Hive 4 takes or leaves directories with a `_v` suffix. Source: Hive
+Global transactions: the list by which Hive 4 reads or skips directories with a `_v` suffix. Source: Hive
 `ValidReadTxnList`. The text is `<high-water mark>:<lowest open>:<open>:<aborted>`; ids are joined by commas, and Hive 4
 writes five or more consecutive ones as `a-b`.
 
@@ -77,13 +77,13 @@ class ValidTxnList:
         return _inside(self.aborted, txn)
 
     def without(self, txn: int) -> ValidTxnList:
-        """Return the same list with one transaction counted as open."""
+        """Return the list with one more open transaction."""
         return ValidTxnList(
             high_water_mark=self.high_water_mark, opened=(*self.opened, (txn, txn)), aborted=self.aborted
         )
 
     def with_committed(self, txn: int) -> ValidTxnList:
-        """Return the same list with one more transaction that has committed, and none besides."""
+        """Return the list with one more committed transaction, and no other."""
         opened = [part for low, high in self.opened for part in ((low, min(high, txn - 1)), (max(low, txn + 1), high))]
         if txn > self.high_water_mark:
             opened.append((self.high_water_mark + 1, txn - 1))
@@ -140,7 +140,7 @@ ALL_COMMITTED = ValidTxnList(high_water_mark=LONG_MAX)
 
 
 class Range(enum.Enum):
-    """How much of a range of write ids a statement holds for."""
+    """The part of a range of write ids for which a statement is true."""
 
     NONE = "none"
     SOME = "some"
@@ -148,7 +148,7 @@ class Range(enum.Enum):
 
 
 class ListUse(enum.Enum):
-    """The user of a list of write ids, which decides what a range of ids that reaches above the mark is worth."""
+    """The user of a list of write ids, by which a range of ids that reaches above the mark is judged."""
 
     READER = "reader"
     COMPACTOR = "compactor"
@@ -162,8 +162,8 @@ class ValidWriteIdList:
     open_ids, aborted_ids  sorted on creation
     min_open  `LONG_MAX` when no id is open
     table     `db.table`, or None
-    use       a compactor leaves out a directory that reaches above the mark as a whole, and never reads it in part; for
-              a cleaner such a directory makes nothing obsolete
+    use       a compactor leaves out every directory that reaches above the mark, and never reads it in part; for a
+              cleaner such a directory makes nothing obsolete
     """
 
     table: str | None
@@ -181,10 +181,10 @@ class ValidWriteIdList:
 
     @staticmethod
     def parse(text: str) -> ValidWriteIdList:
-        """Return the list of a text; raises RefusedError with the text and the place when it does not parse.
+        """Return the list of a text; raises RefusedError with the text and the field when it does not parse.
 
-        Hive takes a blank text for "everything is valid"; here it is refused, because a list that got lost must not
-        mean that every transaction has committed.
+        Hive takes a blank text for "everything is valid"; here it is refused, for a lost list must not mean that every
+        transaction has committed.
         """
         fields = text.strip().split(":")
         if not 3 <= len(fields) <= 5:
@@ -224,10 +224,10 @@ class ValidWriteIdList:
     @property
     def highest_valid(self) -> int:
         """The highest write id whose rows are visible; 0 where there is none."""
-        found = self.high_water_mark
-        while found > 0 and not self.is_write_id_valid(found):
-            found -= 1
-        return max(found, 0)
+        write_id = self.high_water_mark
+        while write_id > 0 and not self.is_write_id_valid(write_id):
+            write_id -= 1
+        return max(write_id, 0)
 
     def is_write_id_aborted(self, write_id: int) -> bool:
         """Return whether this write id is known to be aborted."""
@@ -236,7 +236,7 @@ class ValidWriteIdList:
     def is_valid_base(self, write_id: int) -> bool:
         """Return whether a compacted base of this write id may be read: nothing at or below it is open.
 
-        Hive forgets the lowest open id when the list names no exception; so does this, for it must agree with readers.
+        As in Hive, whose readers must agree, the lowest open id has no effect when the list names no exception.
         """
         min_open = self.min_open if self.open_ids or self.aborted_ids else LONG_MAX
         return write_id < min_open and write_id <= self.high_water_mark
@@ -244,9 +244,9 @@ class ValidWriteIdList:
     def range_valid(self, low: int, high: int) -> Range:
         """Return how many ids of a range (both ends included) are valid.
 
-        As in Hive, ALL even above the high-water mark when every exception lies above the range. A compactor's range is
-        ALL where it ends at or below the mark, aborted ids or not; of one that ends above it no id is valid, nor for a
-        cleaner.
+        As in Hive, ALL even above the high-water mark when every exception is above the range. For a compactor a range
+        that ends at or below the mark is ALL, aborted ids or not. For a compactor or cleaner a range that ends above
+        the mark is NONE.
         """
         if self.use is not ListUse.READER and high > self.high_water_mark:
             return Range.NONE
@@ -267,9 +267,9 @@ class ValidWriteIdList:
         return _range_of(size=high - low + 1, part=_count(self.aborted_ids, low, high))
 
     def for_compactor(self) -> ValidWriteIdList:
-        """Return the list a compaction goes by: it ends below the lowest open id, and only aborted ids are exceptions.
+        """Return the list for a compaction: it ends below the lowest open id, and only aborted ids are exceptions.
 
-        The lowest open id counts even if no exception is listed (stricter than a reader).
+        The lowest open id counts even if no exception is listed, which is stricter than for a reader.
         """
         mark = min(self.high_water_mark, self.min_open - 1)
         return ValidWriteIdList(
@@ -281,11 +281,11 @@ class ValidWriteIdList:
         )
 
     def for_cleaner(self, high_water_mark: int) -> ValidWriteIdList:
-        """Return the list a cleaning goes by: up to the high-water mark of the compaction that it follows."""
+        """Return the list for a cleaning, up to the high-water mark of the compaction that it follows."""
         return replace(self.capped(high_water_mark), use=ListUse.CLEANER)
 
     def capped(self, high_water_mark: int) -> ValidWriteIdList:
-        """Return the same list, for the same use, with a high-water mark of at most the given one."""
+        """Return the list, for the same use, with a high-water mark of at most the given one."""
         return replace(self, high_water_mark=min(self.high_water_mark, high_water_mark))
 
     def _exceptions_within(self, low: int, high: int) -> int:

@@ -19,7 +19,7 @@ _PLAIN = re.compile(r"\w+", re.ASCII)
 
 EXTERNAL_TABLE, MANAGED_TABLE = "EXTERNAL_TABLE", "MANAGED_TABLE"
 VIRTUAL_VIEW = "VIRTUAL_VIEW"
-"""A view without rows of its own. A materialized one has rows, and Hive compacts them as those of a table."""
+"""A view without rows of its own. A materialized view has rows, which Hive compacts like those of a table."""
 
 
 class TableRef(NamedTuple):
@@ -59,7 +59,7 @@ class TableColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
-    """Where rows lie and how they are stored: a storage descriptor. `location` is a URI, "" for a view."""
+    """A storage descriptor: location (a URI, "" for a view) and format of rows."""
 
     location: str
     columns: tuple[TableColumn, ...]
@@ -80,7 +80,7 @@ class Database:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A table; `created` (epoch seconds) and `id` (Hive 4) tell it from another of its name, `kind` is Hive's type."""
+    """A table; `created` (epoch seconds) and `id` (Hive 4) distinguish tables of one name; `kind` is Hive's type."""
 
     ref: TableRef
     kind: str
@@ -117,8 +117,8 @@ def row_type(table: Table) -> str:
 
     Names with odd characters are in backquotes. The columns are the table's for partitions too, whatever columns a
     partition has of its own: readers of ACID tables take the table's in both generations (Hive
-    `Utilities.addTableSchemaToConf`: `schema.evolution.columns`). Hive 3.1's own compactor goes by the partition's, and
-    loses what was written to columns that only the table has. Raises RefusedError when the metastore has no columns.
+    `Utilities.addTableSchemaToConf`: `schema.evolution.columns`). Hive 3.1's own compactor takes the partition's, and
+    loses the values of columns that only the table has. Raises RefusedError when the metastore has no columns.
     """
     columns = table.storage.columns
     if not columns:
@@ -198,7 +198,7 @@ def matches(partition: PartitionName, patterns: Sequence[str]) -> bool:
     """
     values = {key.lower(): value for key, value in partition.pairs}
     known = ", ".join(values) or "none"
-    found = not patterns
+    is_match = not patterns
     for pattern in patterns:
         globs = pattern_globs(pattern)
         for key, _ in globs:
@@ -206,16 +206,16 @@ def matches(partition: PartitionName, patterns: Sequence[str]) -> bool:
                 raise RefusedError(
                     f"Cannot use the partition pattern {pattern!r}: {key!r} is no partition key ({known})"
                 )
-        found = found or all(fnmatchcase(values[key.strip().lower()], glob) for key, glob in globs)
-    return found
+        is_match = is_match or all(fnmatchcase(values[key.strip().lower()], glob) for key, glob in globs)
+    return is_match
 
 
 def pattern_globs(pattern: str) -> list[tuple[str, str]]:
     """Return the keys of a pattern, each with its glob; UsageError unless the text is a pattern, see `matches`."""
-    found = []
+    globs = []
     for part in _NEXT_KEY.split(pattern):
         key, equals, glob = part.partition("=")
         if not key.strip() or not equals:
             raise UsageError(f"Cannot use the partition pattern {pattern!r}: {part!r} is not of the form key=glob")
-        found.append((key, glob))
-    return found
+        globs.append((key, glob))
+    return globs

@@ -20,7 +20,7 @@ Key = tuple[int, int, int]
 """Write id, bucket property and row id of a row."""
 
 KeyRange = tuple[Key, Key]
-"""A lowest and a highest key; all those of a stripe, or of a file, lie between them or are them."""
+"""The lowest and the highest key of a stripe or of a file."""
 
 MAX_BUCKET = 4095
 MAX_STATEMENT = 4095
@@ -55,7 +55,7 @@ MEBIBYTE = 1 << 20
 
 
 class FileForm(enum.Enum):
-    """What a data file holds: ACID events, or rows whose ids follow from its directory, its name and their place."""
+    """The contents of a data file: ACID events, or rows with ids by directory, file name and position."""
 
     EVENTS = "ACID events"
     ORIGINAL = "rows without ACID columns"
@@ -63,10 +63,10 @@ class FileForm(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlushLength:
-    """The side file of a data file that a streaming writer left open, or has open still.
+    """The side file of a data file that a streaming writer left open, or still has open.
 
     path, length  of the side file, relative to the location, and in bytes as listed
-    data_length   of the data file as listed: what lies behind the length noted in the side file may not be read
+    data_length   bytes of the data file as listed; those behind the length in the side file must not be read
     """
 
     path: str
@@ -80,10 +80,10 @@ class DataFile:
 
     path       relative to the location of its table or partition
     directory  name of its base, delta or delete_delta directory; "" for an original file
-    length     logical length in bytes: as listed, until a `flush_length` is read, and then what that notes
+    length     logical length in bytes: as listed, until a `flush_length` is read, then the length noted there
     bucket     number from the file's name
-    form       what its name says of its rows; only its columns are proof, with which a reader compares it
-    write_id, statement_id  of rows without ACID columns: their synthetic keys (0 and 0 for original files)
+    form       by the file's name; a reader checks it against the file's columns
+    write_id, statement_id  for the synthetic keys of rows without ACID columns (0 and 0 for original files)
     first_row  row id of the first of these rows, once the files before it have been read
     aborted    every write id of its directory is aborted: none of its rows stays, so it need not be readable
     modified   epoch seconds, as listed
@@ -113,12 +113,12 @@ class JoinWay(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinFacts:
-    """What decides with which other files a file of an insert-only table is joined.
+    """The facts that decide with which other files a file of an insert-only table is joined.
 
     way        how it may be joined; WHOLE: it is copied as it is
-    group_key  files of one way become one file only where these are equal
-    reason     why it is copied whole, or what files that are joined must have in common; else None
-    share      how much of what one file may hold it takes up, at most 1
+    group_key  only files of equal keys are joined
+    reason     why it is copied whole, or the property that joined files must have in common; else None
+    share      its share of the most that one file may hold, at most 1
     """
 
     way: JoinWay
@@ -131,7 +131,7 @@ class JoinFacts:
 class ColumnMatching:
     """How readers find a table's columns in a file (ORC `OrcConf`, `Reader.Options`).
 
-    by_position     by their places, not by their names (orc.force.positional.evolution)
+    by_position     by position, not by name (orc.force.positional.evolution)
     case_sensitive  names that differ in case are other names (orc.schema.evolution.case.sensitive)
     """
 
@@ -140,13 +140,13 @@ class ColumnMatching:
 
     @classmethod
     def of(cls, generation: Generation) -> ColumnMatching:
-        """Return the default: Hive 4 goes by position (HiveConf), Hive 3.1 by name."""
+        """Return the default: by position for Hive 4 (HiveConf), by name for Hive 3.1."""
         return cls(by_position=generation is Generation.HIVE4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteSettings:
-    """Sizes a rewrite goes by, in bytes, rows or as named.
+    """Settings of a rewrite; sizes are bytes.
 
     stripe_bytes      a joined stripe is not made larger than this (orc.stripe.size)
     copy_bytes        a stripe smaller than this is joined with its neighbours rather than copied
@@ -156,13 +156,13 @@ class RewriteSettings:
     compression       codec where the inputs do not show the table's (orc.compress)
     part_bytes        a bucket with more than two of these is rewritten by several tasks, each of about so many input
                       bytes; 0 = never
-    bloom_columns     columns that have bloom filters besides those that have some in the inputs: names separated by
-                      commas, or `*` (orc.bloom.filter.columns)
+    bloom_columns     columns with bloom filters besides those with filters in the inputs: names separated by commas,
+                      or `*` (orc.bloom.filter.columns)
     bloom_fpp         share of false positives in bloom filters, above 0 and below 1 (orc.bloom.filter.fpp); None =
                       as in the inputs, else Hive's default
-    stated            which of stride, block_bytes and compression were set by name: they win over what the
-                      inputs have. Another codec or stride, or a larger block, cannot stand in one file with it, so
-                      stripes that have one are recoded
+    stated            those of stride, block_bytes and compression that were set by name: they win over the inputs'.
+                      As one file has one codec, stride and block size, stripes with another codec or stride, or a
+                      larger block, are recoded
     """
 
     stripe_bytes: int = 64 * MEBIBYTE
@@ -179,7 +179,7 @@ class RewriteSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """One bucket file to make.
+    """A bucket file to make.
 
     location     of the table or partition: the paths of its files are relative to it
     directory    name of the result's directory, e.g. base_0000005
@@ -191,8 +191,8 @@ class Unit:
     schema       the input whose columns are the table's where there is no `row_type`
     keep_empty   a file is written even when no row is left (Hive 3.1 does)
     write_ids    the compactor's list: rows of aborted ids go
-    row_type     the table's columns as Hive's text `struct<name:type,...>`, which are the result's. None = there are
-                 only the files to go by, and all have to agree with `schema` in names
+    row_type     the table's columns, which the result has, as Hive's text `struct<name:type,...>`. None = unknown: the
+                 columns are those of the files, which all have to agree with `schema` in names
     matching     how the table's readers find its columns in files
     """
 
@@ -219,13 +219,13 @@ class Unit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinUnit:
-    """One file of an insert-only table to make.
+    """A file of an insert-only table to make.
 
     location   of the table or partition: the paths of its files are relative to it
     directory  name of the result's directory
     file_name  of the result, such as 000000_0
     bucket     number that the inputs' names have, 0 where a name has none
-    inputs     in order: base or originals first, then deltas; one alone where `way` is WHOLE
+    inputs     in order: base or originals first, then deltas; a single file where `way` is WHOLE
     reason     why the inputs are not joined with others of their bucket, else None
     """
 
@@ -242,15 +242,15 @@ class JoinUnit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StripeFacts:
-    """What planning knows of one input stripe.
+    """The facts of one input stripe by which its action is planned.
 
     file, number    index into the unit's inputs, and the stripe's number in that file
     rows, length    rows, and bytes of index, data and footer
-    deleted, aborted  rows that have to go
-    timezone        of the writer; stripes that hold timestamps are joined only with their like
+    deleted, aborted  rows to leave out
+    timezone        of the writer; stripes that hold timestamps are joined only with those of the same one
     no_copy         why the stripe may not be copied, or None
-    column_changes  what is done about a copy's columns ("row ids that are added", ...), or None
-    first           the first row that is meant, where only a part of the stripe is
+    column_changes  changes of a copy's columns ("row ids that are added", ...), or None
+    first           the first row, where only a part of the stripe is an input
     """
 
     file: int
@@ -272,7 +272,7 @@ class StripeFacts:
 
 @dataclass(frozen=True, slots=True)
 class FilterSize:
-    """Bits of the bloom filter of one row group, a multiple of 64, and how many of them each value sets."""
+    """Bits of the bloom filter of one row group, a multiple of 64, and the number of them that each value sets."""
 
     bits: int
     functions: int
@@ -280,7 +280,7 @@ class FilterSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StripeAction:
-    """What becomes of neighbouring stripes: one copied, or one or more rewritten into one. With the reason."""
+    """The action for neighbouring stripes, with its reason: one is copied, or one or more are rewritten into one."""
 
     copy: bool
     stripes: tuple[StripeFacts, ...]
@@ -294,7 +294,7 @@ class StripeAction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedAction:
-    """A stripe action as it is shown: which stripes of which file, and why."""
+    """A stripe action as people are shown it: the stripes of a file, and the reason."""
 
     path: str
     first_stripe: int
@@ -309,15 +309,15 @@ class PlannedAction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitResult:
-    """What one unit did, or in a dry run would do. Sizes in bytes, `seconds` inside the task.
+    """The result of one unit, or in a dry run the expected one. Sizes are bytes, `seconds` those inside the task.
 
     file_name  of the result in its directory
-    path       of the file written, or None when there is none
+    path       of the written file; None when there is none
     upload     in a bucket, the upload that becomes that file
     rows_in, rows_out  None where the rows of a format are not counted
-    empty_files  inputs that count as empty: of zero bytes, or of aborted write ids and not readable or with columns of
-                 their own
-    notes      what people should know of how inputs were read
+    empty_files  inputs that count as empty: of zero bytes, or of aborted write ids and either unreadable or with columns
+                 of their own
+    notes      notes for people on how inputs were read
     """
 
     directory: str
@@ -346,5 +346,5 @@ class UnitResult:
 
     @property
     def has_content(self) -> bool:
-        """Whether the file holds anything; one whose rows are not counted does."""
+        """Whether the file holds rows or events; a file whose rows are not counted does."""
         return self.events_out > 0 if self.is_delete else self.rows_out is None or self.rows_out > 0

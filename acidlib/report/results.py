@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from acidlib.model.units import UnitResult
 
 EXIT_DONE, EXIT_NOT_DONE, EXIT_SOME_FAILED = 0, 1, 3
 EXIT_HAS_WARNINGS, EXIT_HAS_ERRORS = 4, 5
-"""2 is what a wrong command line ends with (click); the last two are of the status alone."""
+"""Exit statuses; 2 is that of a wrong command line (click), the last two are of the status alone."""
 
 
 FIGURES = (
@@ -54,7 +55,7 @@ class Outcome(enum.Enum):
 
     @property
     def is_bad(self) -> bool:
-        """True where something failed, or another was at work there."""
+        """Whether something failed, or another run or writer was at work at the place."""
         return self in (Outcome.FAILED, Outcome.CONFLICT)
 
 
@@ -69,27 +70,27 @@ COMPACTION_OUTCOMES = (
     Outcome.SKIPPED,
 )
 DECISION_OUTCOMES = (Outcome.DUE, Outcome.LEFT_ALONE, Outcome.REFUSED, Outcome.HELD_BACK, Outcome.FAILED)
-"""Of a place that the initiator looked at: REFUSED is what no compaction can be made of until its owner changes it,
-FAILED what may go well the next time."""
+"""Outcomes at a place that the initiator judged: a REFUSED one cannot be compacted until its owner changes something, a
+FAILED one may succeed the next time."""
 CANCEL_OUTCOMES = (Outcome.PLANNED, Outcome.CANCELLED, Outcome.REFUSED, Outcome.MISSING)
 
 
 def outcome_of(error: AcidError) -> Outcome:
-    """Return how a job ends at a place where an error was raised."""
+    """Return the outcome at a place where an error was raised."""
     if isinstance(error, ConflictError):
         return Outcome.CONFLICT
-    # what is missing was said to be there
+    # a missing place was expected to exist
     is_refused = isinstance(error, RefusedError) and not isinstance(error, MissingError)
     return Outcome.REFUSED if is_refused else Outcome.FAILED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """A comparison by a second reader once the result was there, and its cost.
+    """A comparison of a result with its inputs by a second reader, and its cost.
 
-    share        of the buckets that was asked for; `buckets` were looked at, of so many
+    share        of the buckets that was requested; `buckets` of `of_buckets` were compared
     before, now  the directories that were read on either side
-    rows, events  that were compared: rows that are visible, or of a minor those of its deltas, and its delete events
+    rows, events  compared rows (visible ones; for a minor compaction those of its deltas) and delete events
     seconds      inside the tasks
     """
 
@@ -105,11 +106,11 @@ class Verification:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistics:
-    """Figures of a place's files that the metastore was told once the result was there.
+    """The update of a place's statistics in the metastore after a publication.
 
-    written  the parameters that were changed; none of them where all were right already
-    reason   why nothing was written, where that could not be
-    files, bytes, rows  that readers find there; rows where the compaction counted all of them
+    written  the parameters that were changed; empty where all were right already
+    reason   why nothing could be written, else None
+    files, bytes, rows  of the place for readers; rows where the compaction counted all of them
     """
 
     written: tuple[str, ...] = ()
@@ -121,20 +122,20 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionResult:
-    """One partition or table, and what was done with it.
+    """The outcome of a compaction at one table or partition.
 
     id           of the request in the queue; None when there is none (dry run)
     type         major or minor as carried out
     publication  "one rename", "two renames" or "commit"
-    empty_files  paths below the location of files of zero bytes among the inputs, which count as empty
-    units        per bucket file what was or would be done; the sums of the JSON come from them
-    start_ms     when it was begun, in epoch milliseconds
-    seconds      from claim to published
-    deltas_before, deltas_after  that a reader has to merge; after is what a dry run expects
-    bytes_in     of all files of the inputs
-    verification  what was compared; None where that was not asked for, or found a difference, which `reason` tells
-    unverified   it was to be verified, and is not; or its place is held because an earlier result was not
-    statistics   what the metastore was told of the place; None where it was not to be told
+    empty_files  paths below the location of input files of zero bytes, which count as empty
+    units        results per file, of which the sums in the JSON are made
+    start_ms     start in epoch milliseconds
+    seconds      from the claim to the publication
+    deltas_before, deltas_after  deltas that a reader has to merge; after is the expected number in a dry run
+    bytes_in     of all input files
+    verification  the comparison; None where it was not requested, or found a difference (which is the `reason`)
+    unverified   the result should be verified and is not, or the place is in quarantine for an earlier result
+    statistics   the update in the metastore; None where there was to be none
     """
 
     id: int | None
@@ -161,7 +162,7 @@ class CompactionResult:
     statistics: Statistics | None = None
 
     def total(self, figure: str) -> Any:
-        """Return the sum of one figure of the units; None without units, or where one of them does not know it."""
+        """Return the sum of one figure of the units; None without units, or where it is unknown for one of them."""
         figures = [None] if self.units is None else [getattr(unit, figure) for unit in self.units]
         return None if None in figures else sum(figures)
 
@@ -173,7 +174,7 @@ class CompactionResult:
             ratio = self.verification.seconds / rewriting if rewriting else None
             times = {"seconds": _rounded(self.verification.seconds), "ratio": _rounded(ratio)}
             verification = asdict(self.verification) | times
-        was_made = units is not None and self.state is not Outcome.PLANNED
+        has_result = units is not None and self.state is not Outcome.PLANNED
         return {
             "id": self.id,
             "database": self.ref.database,
@@ -196,7 +197,7 @@ class CompactionResult:
             "deltas_before": self.deltas_before,
             "deltas_after": self.deltas_after,
             "bytes_in": self.bytes_in,
-            "bytes_out": sum(_bytes_of(unit) or 0 for unit in units or ()) if was_made else None,
+            "bytes_out": sum(_bytes_of(unit) or 0 for unit in units or ()) if has_result else None,
             **{figure: self.total(figure) for figure in FIGURES},
             "start_ms": self.start_ms,
             "seconds": _rounded(self.seconds),
@@ -244,10 +245,10 @@ def _rounded(seconds: float | None) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitiatorResult:
-    """One table or partition that was looked at.
+    """The initiator's decision about one table or partition.
 
-    type    by the thresholds: "major", "minor", or None: nothing to do, or skipped
-    queued  id of the new request; None when none was made
+    type    of the compaction that the thresholds call for: "major" or "minor"; None for none
+    queued  id of the new request; None without one
     """
 
     ref: TableRef
@@ -273,7 +274,7 @@ class InitiatorResult:
 class RemovedPath:
     """One directory or file that was removed, or in a dry run would be.
 
-    moved_to  where it lies now, in a trash; None when it was deleted
+    moved_to  its path in a trash; None when it was deleted
     """
 
     path: str
@@ -284,10 +285,10 @@ class RemovedPath:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleaningResult:
-    """One request of the queue, or the litter of one partition (id None).
+    """The outcome of a cleaning for one request, or of the litter of one place (id None).
 
     state   READY_FOR_CLEANING where the request waits, or something is left
-    blocked why something obsolete stays for now
+    blocked obsolete paths that stay for now, or whatever else waits, each as text: `<path>: <reason>`
     is_busy another run of this engine has the place
     """
 
@@ -317,14 +318,14 @@ class CleaningResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoResult:
-    """One compaction, and whether it was or would be undone. Unknown is None or empty.
+    """The outcome of the undo of one compaction. Unknown is None or empty.
 
     id         of the request
     type       of the compaction, major or minor
-    result     the directories that readers do not see any more
-    moved_to   the directory of the place in which they lie now, or would lie
-    inputs     the directories that readers read in their place
-    originals  the original files that they read beside these
+    result     directories that are hidden from readers
+    moved_to   the directory at the place to which they are moved
+    inputs     directories that readers read in their place
+    originals  original files that readers read beside these
     """
 
     id: int
@@ -345,7 +346,7 @@ class UndoResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancellation:
-    """One request that was named, and whether it is withdrawn. Unknown is None."""
+    """The outcome of the cancellation of one named request. Unknown is None."""
 
     id: int
     ref: TableRef | None = None
@@ -354,12 +355,15 @@ class Cancellation:
     reason: str
 
 
-def cancellations_document(found: Sequence[Cancellation]) -> dict[str, Any]:
-    """Return what the JSON document says of withdrawn requests."""
-    states = {state.value: sum(one.state is state for one in found) for state in CANCEL_OUTCOMES}
+def cancellations_document(results: Sequence[Cancellation]) -> dict[str, Any]:
+    """Return `cancellations` and `totals` of the JSON document."""
+    states = Counter(result.state for result in results)
     return {
-        "cancellations": [{"id": one.id} | fields_of(one) | {"state": one.state.value} for one in found],
-        "totals": {"cancellations": len(found), "states": states},
+        "cancellations": [{"id": result.id} | fields_of(result) | {"state": result.state.value} for result in results],
+        "totals": {
+            "cancellations": len(results),
+            "states": {state.value: states[state] for state in CANCEL_OUTCOMES},
+        },
     }
 
 
@@ -369,5 +373,5 @@ def names_of(ref: TableRef | None) -> dict[str, str | None]:
 
 
 def fields_of(value: Any) -> dict[str, Any]:
-    """Return the fields of a value that is about a table or partition by name, those of its `ref` first."""
+    """Return the fields of a dataclass with a `ref`, the names of the table or partition first."""
     return names_of(value.ref) | {name: getattr(value, name) for name in value.__slots__ if name != "ref"}

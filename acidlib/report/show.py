@@ -2,9 +2,8 @@
 
 Source: columns, order and the mark for "nothing" of Hive 4 `ShowCompactionsOperation`; host and thread of an id by
 `MetaStoreUtils.getHostFromId` and `getThreadIdFromId`. Differences on purpose: a duration is shown only if both of its
-ends are known (Hive takes an unknown start for the epoch), what is not known (a transaction, a pool) is shown as
-nothing, where Hive 4's metastore fills in 0 and "default", and the host of this engine's own ids is shown without the
-rest of the id.
+ends are known (Hive takes an unknown start for the epoch), an unknown transaction or pool is shown as nothing, where
+Hive 4's metastore fills in 0 and "default", and the host of this engine's own ids is shown without the rest of the id.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from acidlib.report.text import aligned, by_state, fitted, one_line, shortened, 
 from acidlib.wording import age_words, plural
 
 UNDONE = "undone"
-"""The state of a compaction whose result was taken back; Hive has none for it."""
+"""The state of a compaction whose result was taken back, for which Hive has no name."""
 _WORKER = re.compile(r"acidlib-(?P<host>.+)-(?P<run>[0-9a-f]{16})")
 _INITIATOR = re.compile(r"(?P<host>.+)-acidlib-(?P<run>[0-9a-f]{16})")
 
@@ -37,7 +36,7 @@ def show_document(
 
 
 def _facts(request: CompactionRequest, generation: Generation) -> dict[str, Any]:
-    known = request.start_ms is not None and request.end_ms is not None
+    has_ended = request.start_ms is not None and request.end_ms is not None
     worker_host, worker = worker_of(request.worker_id)
     initiator_host, initiator = initiator_of(request.initiator_id)
     return {
@@ -51,7 +50,7 @@ def _facts(request: CompactionRequest, generation: Generation) -> dict[str, Any]
         "worker": worker,
         "enqueue_ms": request.enqueue_ms,
         "start_ms": request.start_ms,
-        "duration_ms": (request.end_ms or 0) - (request.start_ms or 0) if known else None,
+        "duration_ms": (request.end_ms or 0) - (request.start_ms or 0) if has_ended else None,
         "hadoop_job_id": request.hadoop_job_id,
         "error_message": request.error_message,
         "initiator_host": initiator_host,
@@ -66,17 +65,17 @@ def _facts(request: CompactionRequest, generation: Generation) -> dict[str, Any]
 
 
 def state_of(request: CompactionRequest, generation: Generation) -> str:
-    """Return the state of a request for people and programs: Hive's, or that it was undone."""
+    """Return the state of a request for people and programs: Hive's name for it, or `undone`."""
     return request.state.label_of(generation) if request.facts.undone is None else UNDONE
 
 
 def worker_of(identity: str | None) -> tuple[str | None, str | None]:
-    """Return host and name of a worker: of Hive's ids what is before and behind the last hyphen, else the whole."""
+    """Return host and name of a worker: the parts before and behind the last hyphen for ids of Hive."""
     return _split(identity, _WORKER)
 
 
 def initiator_of(identity: str | None) -> tuple[str | None, str | None]:
-    """Return the same of what queued a request."""
+    """Return host and name of the initiator that queued a request, like `worker_of`."""
     return _split(identity, _INITIATOR)
 
 
@@ -100,8 +99,8 @@ _HIVE_TITLES = (
 def hive_text(requests: Sequence[CompactionRequest], generation: Generation) -> str:
     """Return a header and a line per request, in the order given, as Hive's command line prints them: with tabs.
 
-    Times are epoch milliseconds. `generation` says whose names of states are shown; the columns are always Hive 4's,
-    which has more of them.
+    Times are epoch milliseconds. Names of states are those of `generation`; the columns are always Hive 4's, which has
+    more of them.
     """
     rows: list[tuple[str, ...]] = [_HIVE_TITLES]
     for request in requests:
@@ -118,12 +117,12 @@ _IDS_SHOWN = 6
 
 
 def show_text(requests: Sequence[CompactionRequest], generation: Generation, now_ms: int, *, of: int) -> str:
-    """Return how many requests are in each state, then a line for each in the order given, with ages.
+    """Return the number of requests in each state, then a line for each in the order given, with ages.
 
-    Below those that did not end well: why, once for all that stand together. What ended alike before at the same place
-    is counted at the newest.
+    Neighbours that did not end well for the same reason have it once below them. Earlier requests of a place that ended
+    in the same way are counted below the newest.
 
-    of  so many requests there are, of which these are shown
+    of  the number of all requests, of which these are shown
     """
     if not requests:
         return "no requests" if not of else f"none of {plural(of, 'request')}"
@@ -135,11 +134,11 @@ def show_text(requests: Sequence[CompactionRequest], generation: Generation, now
     locations: dict[TableRef, set[Location | None]] = {}
     for row in requests:
         locations.setdefault(row.ref, set()).add(row.facts.location)
-    # without a metastore several places may have one name: then it is told where they lie
+    # without a metastore several places may have one name: then their locations are shown
     shown = (_row(row, generation, now_ms, with_location=len(locations[row.ref]) > 1) for row, *_ in groups)
     lines = aligned([_HEADER, *shown], right=(0, 3, 4))
     text = [f"{plural(len(requests), 'request')}{among}: {states}", "", lines[0]]
-    for reason, stretch in groupby(zip(groups, lines[1:], strict=True), key=lambda one: _reason(one[0][0])):
+    for reason, stretch in groupby(zip(groups, lines[1:], strict=True), key=lambda line: _reason(line[0][0])):
         together = list(stretch)
         for (_, *before), line in together:
             text.append(line)
@@ -155,13 +154,13 @@ def show_text(requests: Sequence[CompactionRequest], generation: Generation, now
 
 
 def _groups(requests: Sequence[CompactionRequest]) -> list[list[CompactionRequest]]:
-    """Return each request alone, in their order; those refused or failed alike at a place stand at the first."""
-    found: dict[object, list[CompactionRequest]] = {}
+    """Return groups of requests that were refused or failed at a place for the same reason, else single ones."""
+    groups: dict[object, list[CompactionRequest]] = {}
     for row in requests:
         is_alike = row.state in _COLLAPSED and row.facts.undone is None
         key = (row.ref, row.facts.location, row.type, row.state, row.error_message) if is_alike else row.id
-        found.setdefault(key, []).append(row)
-    return list(found.values())
+        groups.setdefault(key, []).append(row)
+    return list(groups.values())
 
 
 def _row(row: CompactionRequest, generation: Generation, now_ms: int, *, with_location: bool) -> tuple[str, ...]:
@@ -184,7 +183,7 @@ def _row(row: CompactionRequest, generation: Generation, now_ms: int, *, with_lo
 
 
 def _reason(row: CompactionRequest) -> str | None:
-    """Return why a request did not end well, without what names the place: so those of several places are the same."""
+    """Return why a request did not end well, without names of its place, so that places can share a reason."""
     if row.state is State.SUCCEEDED or row.error_message is None:
         return None
     reason = row.error_message
@@ -194,30 +193,30 @@ def _reason(row: CompactionRequest) -> str | None:
 
 
 def blockers_document(blockers: Iterable[CleaningBlocker]) -> list[dict[str, Any]]:
-    """Return what keeps which request from being cleaned, an entry for each transaction and lock."""
+    """Return an entry for each transaction and lock that keeps a request from being cleaned."""
     return [
         {
-            "request_id": one.request_id,
-            "name": str(one.ref),
-            "kind": one.kind,
-            "id": one.id,
-            "user": one.user,
-            "host": one.host,
-            "age_ms": None if one.age is None else round(one.age * 1000),
+            "request_id": blocker.request_id,
+            "name": str(blocker.ref),
+            "kind": blocker.kind,
+            "id": blocker.id,
+            "user": blocker.user,
+            "host": blocker.host,
+            "age_ms": None if blocker.age is None else round(blocker.age * 1000),
         }
-        for one in blockers
+        for blocker in blockers
     ]
 
 
 def blockers_text(blockers: Sequence[dict[str, Any]]) -> str:
-    """Return what keeps which request from being cleaned, a line for each transaction and lock."""
-    rows: list[tuple[str, ...]] = [("Waits", "Request", "For", "Id", "User", "Host", "Since")]
-    for one in blockers:
-        age = "-" if one["age_ms"] is None else age_words(one["age_ms"] / 1000)
-        cells = (one["name"], str(one["request_id"]), one["kind"], str(one["id"]), one["user"], one["host"], age)
-        rows.append(tuple(map(one_line, cells)))
+    """Return a line for each transaction and lock that keeps a request from being cleaned."""
     if not blockers:
         return "nothing keeps a request from being cleaned"
-    requests = len({one["request_id"] for one in blockers})
+    rows: list[tuple[str, ...]] = [("Waits", "Request", "For", "Id", "User", "Host", "Since")]
+    for entry in blockers:
+        cells = [str(entry[name]) for name in ("name", "request_id", "kind", "id", "user", "host")]
+        age = "-" if entry["age_ms"] is None else age_words(entry["age_ms"] / 1000)
+        rows.append(tuple(map(one_line, [*cells, age])))
+    requests = len({entry["request_id"] for entry in blockers})
     summary = f"{plural(requests, 'request')} ready for cleaning {'waits' if requests == 1 else 'wait'}"
     return "\n".join([summary, "", *fitted(rows, right=(1, 3, 6))])
