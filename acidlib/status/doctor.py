@@ -1,7 +1,7 @@
-"""Checks of `acidlib doctor`: whether jobs can work here. Each gives one line, and what to do where something is wrong.
+"""Checks of `acidlib doctor`: whether jobs can work here. Each gives one line, with advice where something is wrong.
 
-Nothing stays behind: what is written to a place is removed, and the transaction that tells the metastore's time is
-committed, with nothing in it. Only the queue is made, where it is missing.
+Nothing stays behind: files that are written to a place are removed, and the transaction that shows the metastore's time
+is committed empty. Only the queue is made, where it is missing.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from acidlib.stores.stores import Stores
 WAREHOUSE = "metastore.warehouse.dir"
 _PROBE = "_acidlib_doctor"
 _LOOKS = 4
-"""Tasks that look at executors: with so many most of them are met."""
+"""Tasks that look at executors: so many meet most of them."""
 _OLDEST_JAVA = 17
 _MOST_APART_SECONDS = 5.0
-"""How far the clocks of two machines may be apart before it is reported."""
+"""Difference of the clocks of two machines from which on it is reported."""
 _JAVA = re.compile(r'version "(?:1\.)?(\d+)')
 _CORE = re.compile(r"spark-core_[\d.]+-([\w.-]+)\.jar")
 _COMPILE = "`acidlib warm`, called by the owner of the installation, compiles them for all who use it"
 
 
 class State(enum.Enum):
-    """The beginning of a line."""
+    """The result of a check, with which its line begins."""
 
     OK = "ok"
     NOTE = "note"
@@ -57,7 +57,7 @@ class State(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One line: about what, how it is, what was found, and what to do where it is not as it has to be."""
+    """One line: the subject, its state, the facts, and advice where the state is not `OK`."""
 
     name: str
     state: State
@@ -75,25 +75,24 @@ def checks(
     clock: Callable[[], float],
     unique: Callable[[], str],
 ) -> Iterator[Check]:
-    """Yield all checks, in order, each as it is done.
+    """Yield all checks, in order, each as soon as it is made.
 
-    places   are looked at besides the warehouse
-    session  starts what runs tasks; RetryError where it does not start
-    master   says where executors are
-    clock    epoch seconds
-    unique   gives a text that nothing else has
+    places   checked besides the warehouse
+    session  starts a runner of tasks; RetryError where it does not start
+    master   returns where the executors are
+    clock    returns epoch seconds
+    unique   returns a new text at each call
     """
     home = str(Path(acidlib.__file__).parent)
     java, spark = java_check(), spark_check()
     yield java
-    found = f"version {platform.python_version()} ({sys.executable}), acidlib in {home}"
-    yield Check("Python", State.OK, found)
+    yield Check("Python", State.OK, f"version {platform.python_version()} ({sys.executable}), acidlib in {home}")
     yield spark
     if has_compiled_kernels():
         yield Check("kernels", State.OK, "compiled for this processor")
     else:
-        found = f"not compiled for this processor in {home}: each user waits a minute for them once"
-        yield Check("kernels", State.NOTE, found, _COMPILE)
+        slow = f"not compiled for this processor in {home}: each user waits a minute for them once"
+        yield Check("kernels", State.NOTE, slow, _COMPILE)
     if java.advice or spark.advice:
         yield Check("executors", State.UNCHECKED, "without Java and Spark there are none")
     else:
@@ -109,7 +108,7 @@ def checks(
                 generation = hms.generation
                 version = "3.1" if generation is Generation.HIVE3 else "4"
                 yield Check("metastore", State.OK, f"Hive {version} at {', '.join(environment.metastore)}")
-                yield _or_unchecked("Hive's compactor", lambda: compactor_check(hives_compactor(hms)))
+                yield _or_unchecked("Hive's compactor", lambda: compactor_check(hms))
                 yield _or_unchecked("clock", lambda: clock_check(hms, clock))
                 if warehouse := hms.config_value(WAREHOUSE, "").strip():
                     locations.append(warehouse)
@@ -124,7 +123,7 @@ def checks(
 
 
 def java_check() -> Check:
-    """Look at Java as the scripts of Spark find it."""
+    """Check the Java that the scripts of Spark use."""
     home = os.environ.get("JAVA_HOME")
     program = str(Path(home, "bin", "java")) if home else "java"
     advice = f"install a JDK {_OLDEST_JAVA} or newer, and put it on the PATH or name it in JAVA_HOME"
@@ -141,7 +140,7 @@ def java_check() -> Check:
 
 
 def spark_check() -> Check:
-    """Look at the Spark that jobs are started with, by the names of its jars: it has to be of PySpark's version."""
+    """Check by the names of its jars that the Spark that jobs are started with has PySpark's version."""
     distribution = importlib.metadata.distribution("pyspark")
     client = distribution.version
     home = Path(os.environ.get("SPARK_HOME") or str(distribution.locate_file("pyspark")))
@@ -152,20 +151,20 @@ def spark_check() -> Check:
     if not versions:
         advice = "unset SPARK_HOME, or have it name the folder of a Spark"
         return Check("Spark", State.WRONG, f"{home} holds no Spark", advice)
-    found = f"{home} is version {' and '.join(versions)}, and PySpark here is {client}"
+    fact = f"{home} is version {' and '.join(versions)}, and PySpark here is {client}"
     advice = f"install pyspark=={versions[0]} in this environment, or have SPARK_HOME name a Spark {client}"
-    return Check("Spark", State.WRONG, found, advice)
+    return Check("Spark", State.WRONG, fact, advice)
 
 
 def has_compiled_kernels() -> bool:
-    """Return true where the kernels are there for this processor, as far as one tells; compile nothing."""
+    """Return whether one kernel, and so all, is compiled for this processor; compile nothing."""
     dispatcher = cast(Any, bit_length)
     return dispatcher._cache.load_overload((types.int64,), dispatcher.targetctx) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Executor:
-    """Findings of a task where it ran: versions of Python (major.minor) and of this package, and compiled kernels."""
+    """The machine of a task: versions of Python (major.minor) and of this package, and whether kernels are compiled."""
 
     host: str
     python: str
@@ -174,7 +173,7 @@ class Executor:
 
 
 def look_around(attempt: str) -> Executor:
-    """Return what a task finds where it runs."""
+    """Describe the machine of a task."""
     del attempt
     return Executor(
         host=socket.gethostname(),
@@ -185,27 +184,27 @@ def look_around(attempt: str) -> Executor:
 
 
 def executors_check(session: Callable[[], Runner], master: Callable[[], str]) -> Check:
-    """Compare what tasks find where they run with the driver."""
+    """Compare the machines of tasks with the driver."""
     try:
         tasks = [[Task(look_around, 0)] for _ in range(_LOOKS)]
-        found = [value_or_raise(done) for (done,) in session().run(tasks, group="acidlib doctor")]
+        executors = [value_or_raise(answer) for (answer,) in session().run(tasks, group="acidlib doctor")]
     except AcidError as error:
         advice = "--executor-memory, --archives and the like stand before `doctor`; docs/clusters.md has what they need"
         return Check("executors", State.WRONG, str(error), advice)
     driver = look_around("")
-    for one in found:
-        if (one.python, one.package) != (driver.python, driver.package):
+    for executor in executors:
+        if (executor.python, executor.package) != (driver.python, driver.package):
             return Check(
                 "executors",
                 State.WRONG,
-                f"{one.host} has Python {one.python} and acidlib {one.package}, the driver {driver.python} and "
-                f"{driver.package}",
+                f"{executor.host} has Python {executor.python} and acidlib {executor.package}, the driver "
+                f"{driver.python} and {driver.package}",
                 "give them the environment of the driver: an archive of `acidlib pack`, or the same installation",
             )
-    if slow := sorted({one.host for one in found if not one.compiled}):
+    if slow := sorted({executor.host for executor in executors if not executor.compiled}):
         text = f"at {master()}; the kernels are not compiled for the processor of {', '.join(slow)}"
         return Check("executors", State.NOTE, text, f"{_COMPILE}, on such a machine")
-    hosts = ", ".join(sorted({one.host for one in found}))
+    hosts = ", ".join(sorted({executor.host for executor in executors}))
     return Check("executors", State.OK, f"at {master()}, looked at on {hosts}")
 
 
@@ -216,8 +215,8 @@ def _or_unchecked(name: str, check: Callable[[], Check]) -> Check:
         return Check(name, State.UNCHECKED, str(error))
 
 
-def hives_compactor(hms: Hms) -> str:
-    """Return what of Hive's own compactor is on by the metastore's settings; Hive 3.1 has no cleaner to turn on."""
+def compactor_check(hms: Hms) -> Check:
+    """Check which parts of Hive's own compactor are turned on in the metastore; Hive 3.1 has no switch of a cleaner."""
 
     def value(key: str) -> str:
         return hms.config_value(f"metastore.compactor.{key}", "").strip().lower()
@@ -229,11 +228,7 @@ def hives_compactor(hms: Hms) -> str:
         f"{int(workers)} workers" if workers.isdecimal() and int(workers) else "",
         "cleaner" if has_cleaner and value("cleaner.on") == "true" else "",
     )
-    return ", ".join(part for part in parts if part)
-
-
-def compactor_check(working: str) -> Check:
-    """Judge Hive's own compactor, by what of it is on."""
+    working = ", ".join(part for part in parts if part)
     if not working:
         return Check("Hive's compactor", State.OK, "off, as far as the metastore's settings say")
     advice = "either turn all of it off, or share the work as docs/hive4.md and docs/hive3.md say"
@@ -241,9 +236,9 @@ def compactor_check(working: str) -> Check:
 
 
 def clock_check(hms: Hms, clock: Callable[[], float]) -> Check:
-    """Compare this machine's clock with the metastore's, which notes when a transaction is opened.
+    """Compare this machine's clock with the metastore's, which records when a transaction is opened.
 
-    RetryError where that is not to be seen.
+    RetryError where it does not show that time.
     """
     kind = TxnType.DEFAULT if hms.generation is Generation.HIVE3 else TxnType.READ_ONLY
     before = clock()
@@ -259,13 +254,13 @@ def clock_check(hms: Hms, clock: Callable[[], float]) -> Check:
     ahead = before - at if at < before else min(0.0, after - at)
     if abs(ahead) <= _MOST_APART_SECONDS:
         return Check("clock", State.OK, f"within {_MOST_APART_SECONDS:.0f} s of the metastore's")
-    found = f"{abs(ahead):,.0f} s {'ahead of' if ahead > 0 else 'behind'} the metastore's"
-    advice = "set both by NTP: retentions and what is too old are counted by these clocks"
-    return Check("clock", State.WRONG, found, advice)
+    fact = f"{abs(ahead):,.0f} s {'ahead of' if ahead > 0 else 'behind'} the metastore's"
+    advice = "set both by NTP: these clocks decide retentions, and which requests are too old"
+    return Check("clock", State.WRONG, fact, advice)
 
 
 def _place(stores: Stores, place: str, unique: str) -> Check:
-    """Look at rights at a place, and at what its store has to promise."""
+    """Check the rights at a place, and the promises of its store."""
     try:
         location = stores.locate(place)
         broken, place = broken_promises(stores, location, unique), str(location)
@@ -283,9 +278,9 @@ def _place(stores: Stores, place: str, unique: str) -> Check:
 
 
 def broken_promises(stores: Stores, location: Location, unique: str) -> list[str]:
-    """Return what the store does not do that publication relies on; AcidError where nothing can be written at all.
+    """Return the promises that publication relies on and the store breaks; AcidError where nothing can be written.
 
-    A bucket that does not raises `RefusedError`, as it does for a job.
+    A bucket that breaks them raises `RefusedError`, as it does for a job.
     """
     name = f"{_PROBE}.{unique}"
     if location.kind == S3:
@@ -294,28 +289,28 @@ def broken_promises(stores: Stores, location: Location, unique: str) -> list[str
     probe = location.child(name)
     fs = stores.renaming_files(location)
     broken = []
-    one, other, file = (str(probe.child(name)) for name in ("one", "other", "file"))
+    empty, full, file = (str(probe.child(name)) for name in ("one", "other", "file"))
     try:
         fs.make_directory(str(probe))
         fs.create(file, b"once")
-        if _is_done(lambda: fs.create(file, b"twice")):
+        if _succeeds(lambda: fs.create(file, b"twice")):
             broken.append("a file that exists was created again")
-        fs.make_directory(one)
-        fs.make_directory(other)
-        fs.create(f"{other}/file", b"")
-        if _is_done(lambda: fs.rename_noreplace(one, other)):
+        fs.make_directory(empty)
+        fs.make_directory(full)
+        fs.create(f"{full}/file", b"")
+        if _succeeds(lambda: fs.rename_noreplace(empty, full)):
             broken.append("a directory was renamed onto one that exists")
-        fs.rename_noreplace(other, str(probe.child("third")))
-        if fs.exists(other) or not fs.exists(str(probe.child("third/file"))):
+        fs.rename_noreplace(full, str(probe.child("third")))
+        if fs.exists(full) or not fs.exists(str(probe.child("third/file"))):
             broken.append("a directory was renamed, and is not there as a whole")
     finally:
-        with suppress(ConflictError):  # it is not there
+        with suppress(ConflictError):  # it was not made
             fs.remove_tree(str(location), name)
     return broken
 
 
-def _is_done(work: Callable[[], object]) -> bool:
-    """Return true where something succeeds that must not."""
+def _succeeds(work: Callable[[], object]) -> bool:
+    """Return whether something succeeds that must end by ConflictError."""
     try:
         work()
     except ConflictError:
@@ -344,5 +339,5 @@ def checks_document(checks: Sequence[Check]) -> dict[str, Any]:
         "version": acidlib.__version__,
         "run_id": None,
         "checks": [asdict(check) | {"state": check.state.value} for check in checks],
-        "totals": {"checks": len(checks), "wrong": sum(one.state is State.WRONG for one in checks)},
+        "totals": {"checks": len(checks), "wrong": sum(check.state is State.WRONG for check in checks)},
     }

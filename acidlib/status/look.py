@@ -250,7 +250,7 @@ def _targets(
     notes, stated = [], interpretation
     if interpretation.write_ids is None:
         stated = _ALL
-        notes.append("what is committed is not stated: figures of places take everything as committed")
+        notes.append("committed write ids are not stated: the figures of places take everything as committed")
     targets: dict[Location, Target] = {}
     if selection.location is not None or selection.warehouse is not None:
         selected = select_targets(services, selection, stated, may_be_empty=True, known=in_queue)

@@ -1,7 +1,7 @@
 """The status as metrics, by Prometheus' conventions: a file for node exporter.
 
-Every metric is a gauge, for each run looks anew. What is not known has no sample, so that no alert goes by a zero that
-was never counted. Hive's and Cloudera's names stand beside ours in docs/monitoring.md.
+Every metric is a gauge, for each run looks anew. An unknown figure has no sample, so that no alert depends on a zero
+that was never counted. Hive's and Cloudera's names stand beside ours in docs/monitoring.md.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Sample = tuple[tuple[str, ...], float | None]
 class Metric:
     """One metric, with its samples in a status.
 
-    hive  the name that Hive's metastore has for the same, and Cloudera with it; empty where it has none
+    hive  the name of the same metric in Hive's metastore and in Cloudera's products; empty where there is none
     """
 
     name: str
@@ -36,7 +36,7 @@ class Metric:
 
 
 def require_metrics(path: str) -> None:
-    """Raise RefusedError where no metrics can be written to a path, as far as that can be told before a look."""
+    """Raise RefusedError where no metrics can be written to a path, as far as that shows before the status is read."""
     try:
         import prometheus_client  # noqa: F401
     except ImportError:
@@ -49,8 +49,8 @@ def require_metrics(path: str) -> None:
 def write_metrics(status: Entry, path: str) -> None:
     """Write the metrics of a status as a whole or not at all, for node exporter's textfile collector.
 
-    status  its JSON document, with `looked_ms` and `looked_seconds`, when and for how long it was looked, and of
-            `tables` those that are to have metrics of their own
+    status  its JSON document, with `looked_ms` and `looked_seconds`, the beginning and duration of the look; its
+            `tables` are those that get metrics of their own
     """
     from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 
@@ -68,14 +68,14 @@ def write_metrics(status: Entry, path: str) -> None:
         raise RetryError(f"Cannot write the metrics to {path}: {error.strerror or error}") from error
 
 
-def _one(*path: str) -> Callable[[Entry], Iterable[Sample]]:
-    """Return what takes the figure at a path of a status: none where something on it is not known."""
+def _at(*path: str) -> Callable[[Entry], Iterable[Sample]]:
+    """Return a function that reads the figure at a path of a status: None where something on the path is not known."""
 
     def samples(status: Entry) -> Iterable[Sample]:
-        found: Any = status
+        value: Any = status
         for name in path:
-            found = None if found is None else found[name]
-        return [((), found)]
+            value = None if value is None else value[name]
+        return [((), value)]
 
     return samples
 
@@ -85,22 +85,22 @@ def _totals(value: Callable[[Entry], float | None]) -> Callable[[Entry], Iterabl
 
 
 def _each_table(value: Callable[[Entry], float | None]) -> Callable[[Entry], Iterable[Sample]]:
-    return lambda status: [((one["database"], one["table"]), value(one)) for one in status["tables"]]
+    return lambda status: [((table["database"], table["table"]), value(table)) for table in status["tables"]]
 
 
 def _findings(status: Entry) -> Iterable[Sample]:
-    return Counter((_word(one["trouble"]), one["level"]) for one in status["findings"]).items()
+    return Counter((_word(finding["trouble"]), finding["level"]) for finding in status["findings"]).items()
 
 
 def _requests(figure: str) -> Callable[[Entry], Iterable[Sample]]:
-    return lambda status: [((_word(one["state"]),), one[figure]) for one in status["totals"]["requests"]]
+    return lambda status: [((_word(state["state"]),), state[figure]) for state in status["totals"]["requests"]]
 
 
 def _table_requests(status: Entry) -> Iterator[Sample]:
-    for one in status["tables"]:
-        for some in one["requests"]:
-            if some["count"]:
-                yield (one["database"], one["table"], _word(some["state"])), some["count"]
+    for table in status["tables"]:
+        for state in table["requests"]:
+            if state["count"]:
+                yield (table["database"], table["table"], _word(state["state"])), state["count"]
 
 
 def _word(name: str) -> str:
@@ -108,17 +108,17 @@ def _word(name: str) -> str:
 
 
 def _worst(most: str, figure: str) -> Callable[[Entry], float | None]:
-    def of(one: Entry) -> float | None:
-        """Return the figure of the worst place; 0 where places were listed and none has any of it."""
-        if one[most]:
-            return float(one[most][0][figure])
-        return None if one["obsolete_bytes"] is None else 0
+    def worst(figures: Entry) -> float | None:
+        """Return the figure of the worst place; 0 where places were listed and it is 0 at all of them."""
+        if figures[most]:
+            return float(figures[most][0][figure])
+        return None if figures["obsolete_bytes"] is None else 0
 
-    return of
+    return worst
 
 
-def _level(one: Entry) -> float:
-    return Level[one["level"].upper()]
+def _level(figures: Entry) -> float:
+    return Level[figures["level"].upper()]
 
 
 _MOST_DELTAS, _WORST_RATIO = _worst("most_deltas", "deltas"), _worst("worst_ratio", "ratio")
@@ -132,7 +132,7 @@ METRICS: tuple[Metric, ...] = (
         "When it was looked, in seconds since 1970.",
         lambda status: [((), status["looked_ms"] / 1000)],
     ),
-    Metric("acidlib_status_duration_seconds", "How long the look took.", _one("looked_seconds")),
+    Metric("acidlib_status_duration_seconds", "How long the look took.", _at("looked_seconds")),
     Metric("acidlib_findings", "Findings of each kind of trouble and level.", _findings, ("trouble", "level")),
     Metric(
         "acidlib_requests",
@@ -150,8 +150,8 @@ METRICS: tuple[Metric, ...] = (
         hive="compaction_oldest_enqueue_age_in_sec, compaction_oldest_working_age_in_sec, "
         "oldest_ready_for_cleaning_age_in_sec",
     ),
-    Metric("acidlib_failed_in_a_row", "The most failures in a row at one place.", _one("totals", "failed_in_a_row")),
-    Metric("acidlib_refused_in_a_row", "The most refusals in a row at one place.", _one("totals", "refused_in_a_row")),
+    Metric("acidlib_failed_in_a_row", "The most failures in a row at one place.", _at("totals", "failed_in_a_row")),
+    Metric("acidlib_refused_in_a_row", "The most refusals in a row at one place.", _at("totals", "refused_in_a_row")),
     Metric(
         "acidlib_cleaning_blockers",
         "Transactions and locks that requests wait for, counted for each request.",
@@ -160,37 +160,37 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "acidlib_open_transactions",
         "Open transactions of the metastore.",
-        _one("transactions", "open"),
+        _at("transactions", "open"),
         hive="num_open_non_repl_transactions, num_open_repl_transactions",
     ),
     Metric(
         "acidlib_oldest_open_transaction_age_seconds",
         "For how long the oldest of them has been open.",
-        _one("transactions", "oldest_open", "age"),
+        _at("transactions", "oldest_open", "age"),
         hive="oldest_open_non_repl_txn_age_in_sec, oldest_open_repl_txn_age_in_sec",
     ),
     Metric(
         "acidlib_aborted_transactions",
         "Aborted transactions that the metastore remembers.",
-        _one("transactions", "aborted"),
+        _at("transactions", "aborted"),
         hive="num_aborted_transactions",
     ),
     Metric(
         "acidlib_oldest_aborted_transaction_age_seconds",
         "How long ago the oldest of them was begun.",
-        _one("transactions", "oldest_aborted", "age"),
+        _at("transactions", "oldest_aborted", "age"),
         hive="oldest_aborted_txn_age_in_sec",
     ),
     Metric(
         "acidlib_aborted_write_ids",
         "Aborted write ids that the metastore remembers, of all tables.",
-        _one("totals", "aborted_write_ids"),
+        _at("totals", "aborted_write_ids"),
     ),
-    Metric("acidlib_places", "Tables and partitions that are known.", _one("totals", "places")),
+    Metric("acidlib_places", "Tables and partitions that are known.", _at("totals", "places")),
     Metric(
         "acidlib_places_looked_at",
         "Of these, how many were listed: the metrics of deltas and of what is obsolete are about them.",
-        _one("totals", "looked_at"),
+        _at("totals", "looked_at"),
     ),
     Metric(
         "acidlib_deltas_max",
@@ -203,7 +203,7 @@ METRICS: tuple[Metric, ...] = (
         "The most bytes of deltas for each byte of a base, at one place.",
         _totals(_WORST_RATIO),
     ),
-    Metric("acidlib_obsolete_bytes", "Bytes that wait for cleaning.", _one("totals", "obsolete_bytes")),
+    Metric("acidlib_obsolete_bytes", "Bytes that wait for cleaning.", _at("totals", "obsolete_bytes")),
     Metric("acidlib_table_status_level", f"The worst finding of a table: {_LEVELS}.", _each_table(_level), _TABLE),
     Metric(
         "acidlib_table_requests",
@@ -221,13 +221,13 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "acidlib_table_obsolete_bytes",
         "Bytes of a table that wait for cleaning.",
-        _each_table(lambda one: one["obsolete_bytes"]),
+        _each_table(lambda table: table["obsolete_bytes"]),
         _TABLE,
     ),
     Metric(
         "acidlib_table_aborted_write_ids",
         "Aborted write ids of a table.",
-        _each_table(lambda one: one["aborted_write_ids"]),
+        _each_table(lambda table: table["aborted_write_ids"]),
         _TABLE,
         hive="tables_with_x_aborted_transactions counts those with many",
     ),

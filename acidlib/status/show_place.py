@@ -1,4 +1,4 @@
-"""Looks into places as their readers do, for people who ask what is in a table. Changes nothing; starts no Spark."""
+"""The directories of places as their readers see them. Changes nothing; starts no Spark."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _Rows = int | None | AcidError
 
 
 def show_places(services: Services, backend: Backend, selection: Selection) -> dict[str, Any]:
-    """Return what the JSON document tells of the places that are selected; what cannot be shown says why.
+    """Return the JSON document of the selected places; one that cannot be shown has an error.
 
-    RefusedError when what is named does not exist.
+    RefusedError when a named place does not exist.
     """
-    found = backend.select(selection, automatic=False)
-    places = [_entry(services, target) for target in found.targets]
-    places += [_unknown(one.target, one.reason) for one in found.passed_over]
-    damaged = [one for one in places if one["error"] is not None or any(part["damage"] for part in one["parts"])]
-    return {"places": places, "totals": {"places": len(places), "damaged": len(damaged)}}
+    selected = backend.select(selection, automatic=False)
+    places = [_entry(services, target) for target in selected.targets]
+    places += [_unknown(passed.target, passed.reason) for passed in selected.passed_over]
+    damaged = sum(place["error"] is not None or any(part["damage"] for part in place["parts"]) for place in places)
+    return {"places": places, "totals": {"places": len(places), "damaged": damaged}}
 
 
 def _entry(services: Services, target: Target) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def _entry(services: Services, target: Target) -> dict[str, Any]:
 
 
 def _unknown(target: Target, error: str | None) -> dict[str, Any]:
-    """Return the entry of a place of which no more is known."""
+    """Return the entry of a place of which nothing but the location is known."""
     return {
         **target.ref._asdict(),
         "location": str(target.location),
@@ -99,8 +99,7 @@ def _rows(services: Services, place: ListedPlace, paths: Sequence[str]) -> dict[
                 return read_tail(source).rows
         return None
 
-    done = in_threads(rows_of, paths)
-    return dict(zip(paths, done, strict=True))
+    return dict(zip(paths, in_threads(rows_of, paths), strict=True))
 
 
 def _part(part: SeenPart, rows: Sequence[_Rows]) -> dict[str, Any]:

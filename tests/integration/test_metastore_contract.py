@@ -25,7 +25,7 @@ from acidlib.model.names import LONG_MAX, Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.snapshots import ValidTxnList
 from acidlib.model.tables import TableColumn, TableRef
-from acidlib.status.doctor import compactor_check, hives_compactor
+from acidlib.status.doctor import compactor_check
 from integration.harness import IN_PROCESS
 from integration.metastore_writes import FULL_ACID, INSERT_ONLY, NewTable, Writes, clone_partition, remove_clones
 
@@ -43,7 +43,6 @@ ODD_VALUES = [
     ("upper", "5"),
     ("O'Brien", "6"),
 ]
-OFF = ""
 _numbers = count()
 
 
@@ -663,8 +662,6 @@ def test_doctor_sees_a_metastore_that_is_well(metastore: Metastore, hms: Hms, tm
     assert checks["clock"] == ("ok", "within 5 s of the metastore's")
     assert checks["store"][0] == "ok"
     assert checks["queue"][1].startswith("sqlite at" if metastore.generation is Generation.HIVE3 else "the metastore's")
-    settings = hives_compactor(hms)
-    assert checks["Hive's compactor"] == (
-        ("note", f"on: {settings}") if settings else ("ok", compactor_check(OFF).found)
-    )
+    compactor = compactor_check(hms)
+    assert checks["Hive's compactor"] == (compactor.state.value, compactor.found)
     assert not any(txn.user == getpass.getuser() and txn.state == "open" for txn in hms.open_txns_info())

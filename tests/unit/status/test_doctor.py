@@ -25,7 +25,6 @@ from acidlib.status.doctor import (
     clock_check,
     compactor_check,
     executors_check,
-    hives_compactor,
     java_check,
     look_around,
     spark_check,
@@ -165,26 +164,22 @@ def test_without_java_no_executors_are_started(tmp_path: Path, monkeypatch: pyte
     assert ("unchecked", "executors") in [tuple(line.split()[:2]) for line in ran.stdout.splitlines() if line]
 
 
-def test_hives_own_compactor_is_worth_a_note() -> None:
-    check = compactor_check("initiator, 2 workers")
-    assert (check.state, check.found, bool(check.advice)) == (NOTE, "on: initiator, 2 workers", True)
-    assert (compactor_check("").state, compactor_check("").advice) == (OK, "")
-
-
 @pytest.mark.parametrize(
-    ("generation", "settings", "working"),
+    ("generation", "settings", "words"),
     [
-        (Generation.HIVE4, ("true", "2", "true"), "initiator, 2 workers, cleaner"),
-        (Generation.HIVE3, ("true", "2", "true"), "initiator, 2 workers"),
-        (Generation.HIVE4, ("false", "-1", ""), ""),
-        (Generation.HIVE4, ("", "0", "false"), ""),
+        (Generation.HIVE4, ("true", "2", "true"), "on: initiator, 2 workers, cleaner"),
+        (Generation.HIVE3, ("true", "2", "true"), "on: initiator, 2 workers"),
+        (Generation.HIVE4, ("false", "-1", ""), "off, as far as the metastore's settings say"),
+        (Generation.HIVE4, ("", "0", "false"), "off, as far as the metastore's settings say"),
     ],
 )
-def test_what_of_hives_own_compactor_is_on(generation: Generation, settings: tuple[str, ...], working: str) -> None:
+def test_hives_own_compactor_is_worth_a_note(generation: Generation, settings: tuple[str, ...], words: str) -> None:
     keys = (f"metastore.compactor.{name}" for name in ("initiator.on", "worker.threads", "cleaner.on"))
     values = dict(zip(keys, settings, strict=True))
     asked: Any = SimpleNamespace(generation=generation, config_value=lambda key, _: values[key])
-    assert hives_compactor(asked) == working
+    check = compactor_check(asked)
+    is_on = words.startswith("on")
+    assert (check.state, check.found, bool(check.advice)) == (NOTE if is_on else OK, words, is_on)
 
 
 @pytest.mark.parametrize(
