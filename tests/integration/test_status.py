@@ -61,7 +61,9 @@ def test_what_lies_on_disk_and_waits_in_the_queue_is_found_where_it_is(
 
     ran = jobs("status", "--warehouse", root)
     assert (ran.status, ran.document["level"]) == (5, "error")
-    assert ran.document["notes"] == ["committed write ids are not stated: the figures of places take everything as committed"]
+    assert ran.document["notes"] == [
+        "committed write ids are not stated: the figures of places take everything as committed"
+    ]
     stated = jobs("status", "--warehouse", root, ALL)
     assert (stated.document["findings"], stated.document["notes"]) == (ran.document["findings"], [])
     for words, problem in (
