@@ -33,7 +33,7 @@ from acidlib.errors import (
     UnknownOutcomeError,
 )
 from acidlib.metastore.options import CATALOG, ConnectionOptions, Endpoint
-from acidlib.metastore.transport import ConnectionLost, HttpTransport, Transport, TurnedAway, UnreadableAnswer
+from acidlib.metastore.transport import ConnectionLost, HttpTransport, SocketTransport, TurnedAway, UnreadableAnswer
 from acidlib.model.names import LONG_MAX, Generation
 
 T = TypeVar("T")
@@ -197,8 +197,8 @@ class Connection:
             )
         self.endpoint = endpoint
         self._timeout_seconds = options.timeout_seconds
-        self.transport: Transport | HttpTransport = (
-            Transport(endpoint, options)
+        self.transport = (
+            SocketTransport(endpoint, options)
             if options.http is None
             else HttpTransport(endpoint, options, options.http, user=user)
         )

@@ -13,6 +13,7 @@ from __future__ import annotations
 import socket
 import ssl
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -51,20 +52,69 @@ class UnreadableAnswer(ConnectionLost):
     """The received data is no answer of a metastore."""
 
 
-class Transport:
-    """The bytes of one connection over a socket, for both Thrift libraries.
+class Transport(ABC):
+    """The messages of one connection, whose bytes both Thrift libraries write and read.
 
-    `sent` is True once any byte of a message has been given to the network since `begin`.
+    `sent` is True once any byte of a message has been given to the network since `begin`, unless the server has said
+    that it did not accept the message.
     """
+
+    def __init__(self, timeout_seconds: float) -> None:
+        self.sent = False
+        self._timeout_seconds = timeout_seconds
+        self._out = bytearray()
+        self._in = memoryview(b"")
+
+    def begin(self, timeout_seconds: float) -> None:
+        """Start a message: nothing of it is sent yet, and each wait for its answer may take this long."""
+        self.sent = False
+        self._timeout_seconds = timeout_seconds
+        self._out.clear()
+        self._in = memoryview(b"")
+
+    @abstractmethod
+    def is_usable(self) -> bool:
+        """Return whether a message may be sent: not after the server has ended the connection, as at its restart.
+
+        To be called between two messages only, when there is nothing to read.
+        """
+
+    def write(self, data: bytes) -> None:
+        """Buffer bytes until `flush`."""
+        self._out += data
+
+    def flush(self) -> None:
+        """Send the buffered bytes as one message."""
+        data = bytes(self._out)
+        self._out.clear()
+        if data:
+            self._send_message(data)
+
+    @abstractmethod
+    def _send_message(self, data: bytes) -> None: ...
+
+    @abstractmethod
+    def read(self, size: int) -> bytes:
+        """Return at least one and at most `size` bytes of the answer."""
+
+    def _take(self, size: int) -> bytes:
+        data, self._in = self._in[:size], self._in[size:]
+        return bytes(data)
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the connection; never raises."""
+
+
+class SocketTransport(Transport):
+    """The messages over a socket, without a cut, in frames, or in the packets of a SASL login."""
 
     def __init__(self, endpoint: Endpoint, options: ConnectionOptions) -> None:
         """Connect within the connect timeout, and log in.
 
         Raises ConnectionLost, and RefusedError for a certificate, a mechanism or a login that is not accepted.
         """
-        self.sent = False
-        self._out = bytearray()
-        self._in = b""
+        super().__init__(options.connect_timeout_seconds)
         self._packets = options.framed or options.sasl is not None
         self._socket = open_socket(endpoint, options, options.tls)
         self._sasl: Login | None = None
@@ -75,39 +125,19 @@ class Transport:
                 self.close()
                 raise
 
-    def begin(self, timeout_seconds: float) -> None:
-        """Start a message: nothing of it is sent yet, and each wait for its answer may take this long."""
-        self.sent = False
-        self._out.clear()
-        self._in = b""
-        self._socket.settimeout(timeout_seconds)
-
     def is_usable(self) -> bool:
-        """Return whether a message may be sent: not after the server has ended the connection, as at its restart.
-
-        To be called between two messages only, when there is nothing to read.
-        """
         return is_quiet(self._socket)
 
-    def write(self, data: bytes) -> None:
-        """Buffer bytes until `flush`."""
-        self._out += data
-
-    def flush(self) -> None:
-        """Send the buffered bytes, as one packet where messages are in packets."""
-        data = bytes(self._out)
-        self._out.clear()
-        if not data:
-            return
+    def _send_message(self, data: bytes) -> None:
         if self._packets:
             data = data if self._sasl is None else _protected(self._sasl.wrap, data)
             data = struct.pack(">I", len(data)) + data
+        self._socket.settimeout(self._timeout_seconds)
         # from here on the server may have the message, even after an error
         self.sent = True
         self._send(data)
 
     def read(self, size: int) -> bytes:
-        """Return at least one and at most `size` bytes of the answer."""
         if not self._packets:
             return self._receive(size)
         while not self._in:
@@ -115,12 +145,10 @@ class Transport:
             if length > _MAX_PACKET:
                 raise ConnectionLost("the answer does not come in frames")
             packet = self._receive_exactly(length)
-            self._in = packet if self._sasl is None else _protected(self._sasl.unwrap, packet)
-        data, self._in = self._in[:size], self._in[size:]
-        return data
+            self._in = memoryview(packet if self._sasl is None else _protected(self._sasl.unwrap, packet))
+        return self._take(size)
 
     def close(self) -> None:
-        """End the connection; never raises."""
         with suppress(OSError):
             self._socket.close()
 
@@ -309,19 +337,15 @@ class TurnedAway(ConnectionLost):
     """The server did not accept the message, for a reason that would recur."""
 
 
-class HttpTransport:
-    """The messages of one client, for both Thrift libraries; the connection stays open between them.
-
-    `sent` is True once any byte of a message has been given to the network since `begin`, unless the server has said
-    that it did not accept the message.
-    """
+class HttpTransport(Transport):
+    """The messages over HTTP; the connection stays open between them."""
 
     def __init__(self, endpoint: Endpoint, options: ConnectionOptions, http: HttpOptions, *, user: str) -> None:
         """Connect within the connect timeout; `user` is the user's name, unless the options have one.
 
         Raises ConnectionLost, and RefusedError for a certificate that is not valid and a name that cannot be sent.
         """
-        self.sent = False
+        super().__init__(options.connect_timeout_seconds)
         name = http.username or user
         if http.token is None and not (name.isascii() and name.isprintable()):
             raise RefusedError(f"Cannot send the user's name to a metastore behind HTTP: no header can hold {name!r}")
@@ -330,9 +354,6 @@ class HttpTransport:
         self._headers = common | identity | dict(http.headers)
         self._path = http.path
         self._cookies: dict[str, str] = {}
-        self._timeout_seconds = options.connect_timeout_seconds
-        self._out = bytearray()
-        self._in = memoryview(b"")
         self._has_length = True  # the end of an answer is known without the end of the connection
         self._login = http.login
         self._logs_in = False  # the server has demanded it
@@ -342,28 +363,12 @@ class HttpTransport:
         self._http = HTTPConnection(endpoint.host, endpoint.port)
         self._http.sock = self._connect()
 
-    def begin(self, timeout_seconds: float) -> None:
-        """Start a message: nothing of it is sent yet, and each wait for its answer may take this long."""
-        self.sent = False
-        self._out.clear()
-        self._in = memoryview(b"")
-        self._timeout_seconds = timeout_seconds
-
     def is_usable(self) -> bool:
-        """Return whether a message may be sent: not after the server has ended the connection without notice."""
         # after an answer that announced the end, the next message opens a new connection
         return self._http.sock is None or is_quiet(self._http.sock)
 
-    def write(self, data: bytes) -> None:
-        """Buffer bytes until `flush`."""
-        self._out += data
-
-    def flush(self) -> None:
-        """Post the buffered bytes, read the whole response, and accept it if it may be an answer of Thrift."""
-        data = bytes(self._out)
-        self._out.clear()
-        if not data:
-            return
+    def _send_message(self, data: bytes) -> None:
+        """Post a message, read the whole response, and accept it if it may be an answer of Thrift."""
         response, body = self._post(data)
         schemes = [text.lower().split()[:1] for text in response.headers.get_all("WWW-Authenticate") or ()]
         demands_login = response.status == _UNAUTHORIZED and ["negotiate"] in schemes
@@ -397,14 +402,11 @@ class HttpTransport:
         self._in = memoryview(body)
 
     def read(self, size: int) -> bytes:
-        """Return at least one and at most `size` bytes of the answer."""
-        data, self._in = self._in[:size], self._in[size:]
-        if not data:
+        if not self._in:
             raise self._incomplete()
-        return bytes(data)
+        return self._take(size)
 
     def close(self) -> None:
-        """End the connection; never raises."""
         with suppress(OSError):
             self._http.close()
 

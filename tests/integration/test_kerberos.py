@@ -34,7 +34,7 @@ from acidlib.metastore.options import (
     options_from_settings,
 )
 from acidlib.metastore.transactions import TxnType
-from acidlib.metastore.transport import Transport
+from acidlib.metastore.transport import SocketTransport
 from acidlib.model.names import Generation
 from acidlib.model.tables import TableRef
 from acidlib.service.services import Task
@@ -101,7 +101,7 @@ def _protection_of(hms: Hms) -> Protection:
     """By what becomes of a message."""
     connection = hms._line.connection
     assert connection is not None
-    assert isinstance(connection.transport, Transport)
+    assert isinstance(connection.transport, SocketTransport)
     assert connection.transport._sasl is not None
     sent = connection.transport._sasl.wrap(b"plain text")
     if b"plain text" not in sent:

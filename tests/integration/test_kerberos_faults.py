@@ -22,7 +22,7 @@ from acidlib.errors import RefusedError, RetryError, UnknownOutcomeError
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import ConnectionOptions, KerberosLogin, Protection
 from acidlib.metastore.transactions import TxnType
-from acidlib.metastore.transport import Transport
+from acidlib.metastore.transport import SocketTransport
 from acidlib.model.names import Generation
 from integration.harness import AROUND
 from integration.hive4_jobs import Service, check_told, settle
@@ -150,7 +150,7 @@ def test_a_bit_that_changes_in_the_login(wire: Wire, anna: KerberosLogin) -> Non
     (endpoint,) = (hms := reach(wire, anna, Protection.PRIVACY))._endpoints
     hms.close()
     wire.passed.update(dict.fromkeys(Way, 0))
-    Transport(endpoint, given).close()
+    SocketTransport(endpoint, given).close()
     refused = 0
     for way, length in dict(wire.passed).items():
         # not in what tells how long the first message is: nobody would come to its end

@@ -27,7 +27,7 @@ from acidlib.metastore.options import (
     SaslOptions,
     parse_endpoints,
 )
-from acidlib.metastore.transport import ConnectionLost, Transport
+from acidlib.metastore.transport import ConnectionLost, SocketTransport
 from acidlib.model.names import Generation
 
 START, OK, BAD, COMPLETE = 1, 2, 3, 5
@@ -76,9 +76,9 @@ def serving(behave: Callable[[Peer], None]) -> Iterator[Endpoint]:
         thread.join()
 
 
-def link(endpoint: Endpoint, **given: str | None) -> Transport:
+def link(endpoint: Endpoint, **given: str | None) -> SocketTransport:
     sasl = SaslOptions(**({"mechanism": "PLAIN", "username": "joe", "password": "pass"} | given))  # type: ignore[arg-type] # tests name the fields
-    return Transport(endpoint, ConnectionOptions(connect_timeout_seconds=2, sasl=sasl))
+    return SocketTransport(endpoint, ConnectionOptions(connect_timeout_seconds=2, sasl=sasl))
 
 
 @pytest.mark.parametrize("from_file", [False, True])
