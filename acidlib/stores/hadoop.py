@@ -1,19 +1,18 @@
-"""What is asked of Hadoop: where mount tables lead, passwords and certificates, and delegation tokens for tasks.
+"""Questions to Hadoop: the targets of mount tables, passwords and certificates, and delegation tokens for tasks.
 
-Hadoop and Java answer in the JVM of the driver, so each kind that they know is read, and their own rules hold for the
-password of a store (HADOOP_CREDSTORE_PASSWORD, a password file, or the usual one). Nothing secret is ever printed, or
-handed to another process by its command line.
+Hadoop and Java answer in the JVM of the driver, so every kind of credential store and truststore that they know works,
+and their own rules hold for the password of a store (HADOOP_CREDSTORE_PASSWORD, a password file, or the usual one).
+Secrets are never printed, or handed to another process by its command line.
 
-A mount table, `viewfs://table/path`, is a part of Hadoop's configuration and nothing else, so no Java is asked: the
-longest link that a path lies below wins, then `linkFallback` (Hadoop's InodeTree). Only links by regular expressions,
-which are Java's, are Hadoop's to follow. What tables lie below is one directory of one store, so that a rename there is
-one rename.
+A mount table, `viewfs://table/path`, is a part of Hadoop's configuration and nothing else, so no Java is needed: the
+longest link above a path wins, then `linkFallback` (Hadoop's InodeTree). Hadoop itself follows links by regular
+expressions, which are Java's. A table lies in one directory of one store, so that a rename there is one rename.
 
 Tasks may have no ticket of Kerberos. hdfs-native reads tokens from the file that HADOOP_TOKEN_FILE_LOCATION names,
-whenever it makes a connection. What YARN puts there when it starts a container stays as it is; what Spark obtains later
-goes to the JVM of an executor alone. So each task brings what the driver had when it was sent, and the file is one in
-memory, which ends with its process. A driver that YARN has started without a keytab has only tokens, and gets no new
-ones by them.
+whenever it makes a connection. The file that YARN writes when it starts a container is never updated; tokens that Spark
+obtains later go to the JVM of an executor alone. So each task brings the driver's tokens of the time it was sent, and
+writes them to a file in memory, which ends with its process. A driver that YARN has started without a keytab has only
+tokens, and gets no new ones by them.
 
 Sources: Hadoop `Configuration.getPassword`, `S3AUtils.lookupPassword`, `patchSecurityCredentialProviders`,
 `UserGroupInformation`, `FileSystem.addDelegationTokens`, `Credentials`.
@@ -35,24 +34,27 @@ from acidlib.model.location import LOCAL, VIEWFS, Location, parse_location
 from acidlib.stores.filesystem import UnreachableServers, permission_missing
 
 Start = Callable[[], tuple[Any, Any]]
-"""Gives py4j's view of a JVM and the configuration of Hadoop in it. It is called when one is needed."""
+"""Returns py4j's view of a JVM and the configuration of Hadoop in it. It is called when they are first needed."""
 
 _DEFAULT_FS = "fs.defaultFS"
 _TABLES = "fs.viewfs.mounttable."
 _SHOWN = 3
 _LINK, _FALLBACK, _WHOLE, _COPIES, _REGEX = "link.", "linkFallback", "linkMergeSlash", "linkNfly.", "linkRegex."
 _NO_LINKS = ("homedir", "name.key")
-"""What a mount table has besides links; the second is a setting whose name looks like one of the table `default`."""
+"""Entries of a mount table that are no links; the second is a setting that looks like one of the table `default`."""
+
+
+_NO_LINK = "its mount table has no link for it"
 
 
 def resolve_viewfs(
     location: Location, configuration: Mapping[str, str], resolve_in_hadoop: Callable[[str], str]
 ) -> Location:
-    """Return where a location of a mount table lies.
+    """Return the location behind a location in a mount table.
 
-    resolve_in_hadoop  gives the URI behind a URI, as Hadoop finds it; asked where the table has links by expressions
+    resolve_in_hadoop  returns the URI behind a URI by Hadoop itself; called where the table has links by expressions
 
-    Raises `RefusedError` where there is no link, and for what has links below it: it is not one directory.
+    Raises `RefusedError` where there is no link, and where there are links below: then it is not one directory.
     """
     if not location.authority:
         scheme, _, rest = configuration.get(_DEFAULT_FS, "").partition("://")
@@ -64,29 +66,25 @@ def resolve_viewfs(
     if below and below != [location.path]:
         shown = ", ".join(below[:_SHOWN]) + (", …" if len(below) > _SHOWN else "")
         raise RefusedError(
-            f"Cannot open {location}: its mount table has links below it ({shown}): name what is below one"
+            f"Cannot open {location}: its mount table has links below it ({shown}): name a directory below one of them"
         )
-    found = [path for path in links if f"{location.path}/".startswith(f"{path}/")]
-    link = max(found, key=len) if found else None
+    above = [path for path in links if f"{location.path}/".startswith(f"{path}/")]
+    link = max(above, key=len) if above else None
     if link is not None and links[link] is None:
         raise RefusedError(f"Cannot open {location}: its mount table has it in several places at once ({_COPIES}…)")
     if has_expressions:
         return _target(location, resolve_in_hadoop(str(location)))
     if link is None:
-        raise _no_link(location)
+        raise RefusedError(f"Cannot open {location}: {_NO_LINK}")
     target = _target(location, links[link] or "")
     path = target.path.rstrip("/") + location.path.removeprefix(link)
     return replace(target, path=path or ("/" if target.kind == LOCAL else ""))
 
 
-def _no_link(location: Location) -> RefusedError:
-    return RefusedError(f"Cannot open {location}: its mount table has no link for it")
-
-
 def _links(location: Location, configuration: Mapping[str, str]) -> tuple[dict[str, str | None], bool]:
     """Return the links of a mount table, and whether there are some by regular expressions, which come first.
 
-    Paths have no slash at their end, so the root is empty; what is linked to several places has None.
+    Paths have no slash at their end, so the root is empty. The target is None where a path is linked to several places.
     """
     table = f"{_TABLES}{location.authority}."
     links: dict[str, str | None] = {}
@@ -115,18 +113,15 @@ def _target(location: Location, uri: str) -> Location:
         target = parse_location(uri)
     except RefusedError as error:
         raise RefusedError(f"Cannot open {location}: it is linked to {uri}: {error}") from error
-    if target == location:  # as Hadoop has directories that are in a mount table alone
-        raise _no_link(location)
+    if target == location:  # Hadoop's answer for a directory that exists in the mount table alone
+        raise RefusedError(f"Cannot open {location}: {_NO_LINK}")
     if target.kind == VIEWFS:
         raise RefusedError(f"Cannot open {location}: it is linked to {uri}, another mount table")
     return target
 
 
 class Hadoop:
-    """Hadoop's `FileSystem` for mount tables, asked by whole URIs; threads share it.
-
-    Pickled it can ask nothing any more.
-    """
+    """Hadoop's `FileSystem` for mount tables, by whole URIs; threads share it. Pickled it answers nothing any more."""
 
     def __init__(self, start: Start | None = None) -> None:
         self._start = start
@@ -138,10 +133,10 @@ class Hadoop:
         return Hadoop, ()
 
     def resolve(self, uri: str, unreachable: UnreachableServers) -> str:
-        """Return the URI behind the name of something that exists in a mount table.
+        """Return the URI behind a file or directory of a mount table.
 
-        Where a server behind it is away, all of the table counts as away: what else that server has is not known.
-        Raises `MissingError` for what is not there, `RetryError` for what cannot be asked now.
+        Where a server behind it is away, all of the table counts as away: which other paths lie there is not known.
+        Raises `MissingError` for a missing path, `RetryError` while the server is away.
         """
         scheme, _, rest = uri.partition(":")
         server = f"{scheme}://{rest[2:].partition('/')[0] if rest.startswith('//') else ''}"
@@ -157,31 +152,31 @@ class Hadoop:
                 self._opened[server] = files
             return str(files.resolvePath(path).toString())
         except Py4JError as error:
-            name, says = said(error)
+            name, message = java_error(error)
             if name in _AWAY:
-                unreachable.note(server, f"{server} does not answer ({name}: {says})")
-            raise _as_acid_error(name, says, f"Cannot open {uri}") from error
+                unreachable.note(server, f"{server} does not answer ({name}: {message})")
+            raise _as_acid_error(name, message, f"Cannot open {uri}") from error
 
     def _jvm(self, uri: str) -> tuple[Any, Any]:
         with self._starting:
             if self._started is None:
-                self._started = _started(self._start, f"open {uri}")
+                self._started = _start_jvm(self._start, f"open {uri}")
             return self._started
 
 
-def _started(start: Start | None, what: str) -> tuple[Any, Any]:
+def _start_jvm(start: Start | None, action: str) -> tuple[Any, Any]:
     if start is None:
-        raise RefusedError(f"Cannot {what}: only the driver, with the JVM of its Spark, can do so")
+        raise RefusedError(f"Cannot {action}: only the driver, with the JVM of its Spark, can do so")
     return start()
 
 
-def said(error: Py4JError) -> tuple[str, str]:
+def java_error(error: Py4JError) -> tuple[str, str]:
     """Return the simple name of a Java exception and the first line of its message; py4j's own without a JVM."""
     try:
         if isinstance(error, Py4JJavaError):
-            thrown = error.java_exception
-            name, says = thrown.getClass().getSimpleName(), thrown.getMessage()
-            return str(name), _first_line(says or "")
+            exception = error.java_exception
+            name, message = exception.getClass().getSimpleName(), exception.getMessage()
+            return str(name), _first_line(message or "")
     except Py4JError as another:
         error = another
     return "", _first_line(str(error)) or type(error).__name__
@@ -201,19 +196,19 @@ _AWAY = (
 )
 
 
-def _as_acid_error(name: str, says: str, what: str) -> AcidError:
+def _as_acid_error(name: str, message: str, cannot: str) -> AcidError:
     """Return the error for a Java exception, by its simple name."""
     if name in _MISSING:
-        return MissingError(f"{what}: there is no such file or directory")
-    if name in _NOT_DIRECTORY or "not a directory" in says.lower():
-        return MissingError(f"{what}: it is not, or lies not in, a directory")
+        return MissingError(f"{cannot}: there is no such file or directory")
+    if name in _NOT_DIRECTORY or "not a directory" in message.lower():
+        return MissingError(f"{cannot}: it is not, or lies not in, a directory")
     if name in _DENIED:
-        return permission_missing(what, says)
+        return permission_missing(cannot, message)
     if name in _NO_SUCH_NAME:
-        return RefusedError(f"{what}: Hadoop does not take it ({says})")
+        return RefusedError(f"{cannot}: Hadoop does not take it ({message})")
     if not name:
-        return RetryError(f"{what}: the JVM of Spark does not answer ({says})")
-    return RetryError(f"{what}: Hadoop said {name}: {says}")
+        return RetryError(f"{cannot}: the JVM of Spark does not answer ({message})")
+    return RetryError(f"{cannot}: Hadoop said {name}: {message}")
 
 
 PROVIDERS = "hadoop.security.credential.provider.path"
@@ -221,35 +216,34 @@ _ABOUT_PROVIDERS = ("hadoop.security.credential.", "hadoop.security.credstore.")
 
 
 def about_providers(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties that say where credential providers are, and how they are opened."""
+    """Return the properties for finding and opening credential providers."""
     return {name: value for name, value in properties.items() if name.startswith(_ABOUT_PROVIDERS)}
 
 
 class JavaSecrets:
     """Passwords by their names in Hadoop's credential providers, and certificates of truststores.
 
-    What was asked for is asked once. Pickled it knows what was asked for, and can ask nothing any more: that is the
-    driver's.
+    Each password is looked up once. Pickled it keeps those, and can look up no others: only the driver can.
     """
 
     def __init__(
         self,
         start: Start | None = None,
         properties: Mapping[str, str] | None = None,
-        found: Mapping[tuple[str, str], str | None] | None = None,
+        passwords: Mapping[tuple[str, str], str | None] | None = None,
     ) -> None:
-        """Of `properties` as `about_providers` has them; `found` has passwords by path of providers and name."""
+        """`properties` are those of `about_providers`; `passwords` are by path of providers and name."""
         self._start = start
         self._properties = dict(properties or {})
-        self._found = dict(found or {})
-        self._asking = threading.Lock()
+        self._passwords = dict(passwords or {})
+        self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[type[JavaSecrets], tuple[None, dict[str, str], dict[tuple[str, str], str | None]]]:
-        return JavaSecrets, (None, self._properties, self._found)
+        return JavaSecrets, (None, self._properties, self._passwords)
 
     @property
     def providers(self) -> str:
-        """Where the providers are, as Hadoop is told; empty where there are none."""
+        """The path of the providers in Hadoop's form; empty without any."""
         return self._properties.get(PROVIDERS, "").strip()
 
     def password(self, name: str) -> str | None:
@@ -260,25 +254,25 @@ class JavaSecrets:
         return self.passwords([name], self.providers).get(name)
 
     def passwords(self, names: Sequence[str], providers: str) -> dict[str, str]:
-        """Return the passwords of those names that are there, in providers whose path is given; see `password`."""
+        """Return those passwords of these names that are in the providers of a path; see `password`."""
         if not providers:
             return {}
-        with self._asking:
-            unknown = [name for name in names if (providers, name) not in self._found]
+        with self._lock:
+            unknown = [name for name in names if (providers, name) not in self._passwords]
             if unknown:
-                self._found |= {(providers, name): value for name, value in self._asked(unknown, providers).items()}
-            return {name: value for name in names if (value := self._found[providers, name]) is not None}
+                self._passwords |= {(providers, name): value for name, value in self._read(unknown, providers).items()}
+            return {name: value for name in names if (value := self._passwords[providers, name]) is not None}
 
     def certificates(self, path: str, kind: str | None, password: str | None) -> str:
-        """Return the certificates that a truststore has Java trust, as PEM.
+        """Return the trusted certificates of a truststore, as PEM.
 
-        kind      as Java names it (JKS, PKCS12, JCEKS); None for the first two
-        password  without one those of a JKS are read, and it is not checked that it is whole
+        kind      Java's name of its kind (JKS, PKCS12, JCEKS); None for the first two
+        password  without one the certificates of a JKS are read, and its integrity is not checked
 
         Raises `RefusedError` where it cannot be read or has none, `RetryError` where no JVM can be started.
         """
-        failed = f"Cannot use the truststore {path}:"
-        jvm, _ = _started(self._start, f"read the truststore {path}")
+        cannot = f"Cannot use the truststore {path}:"
+        jvm, _ = _start_jvm(self._start, f"read the truststore {path}")
         try:
             store = jvm.java.security.KeyStore
             opened = store.getInstance(kind or store.getDefaultType())
@@ -291,50 +285,49 @@ class JavaSecrets:
                 opened.load(stream, characters)
             finally:
                 stream.close()
-            # by the public class: that of the certificates is Java's own
+            # by the public class: the certificates' own class is internal to Java
             encoded = jvm.java.lang.Class.forName("java.security.cert.Certificate").getMethod("getEncoded", None)
-            found = [
+            certificates = [
                 bytes(encoded.invoke(certificate, None))
                 for alias in jvm.java.util.Collections.list(opened.aliases())
                 if (certificate := opened.getCertificate(alias)) is not None
             ]
         except Py4JError as error:
-            name, says = said(error)
-            raise RefusedError(f"{failed} Java said {name}: {says}") from None
-        if not found:
-            raise RefusedError(f"{failed} there is no certificate in it, or none that can be read without its password")
-        return "".join(map(ssl.DER_cert_to_PEM_cert, found))
+            name, message = java_error(error)
+            raise RefusedError(f"{cannot} Java said {name}: {message}") from None
+        if not certificates:
+            raise RefusedError(f"{cannot} there is no certificate in it, or none that can be read without its password")
+        return "".join(map(ssl.DER_cert_to_PEM_cert, certificates))
 
-    def _asked(self, names: list[str], providers: str) -> dict[str, str | None]:
-        failed = f"Cannot read passwords from {providers}:"
-        jvm, configuration = _started(self._start, f"read {providers}")
+    def _read(self, names: list[str], providers: str) -> dict[str, str | None]:
+        jvm, configuration = _start_jvm(self._start, f"read {providers}")
         try:
             own = jvm.org.apache.hadoop.conf.Configuration(configuration)
             for key, value in self._properties.items():
                 own.set(key, value)
             own.set(PROVIDERS, providers)
-            found = jvm.org.apache.hadoop.security.alias.CredentialProviderFactory.getProviders(own)
+            opened = jvm.org.apache.hadoop.security.alias.CredentialProviderFactory.getProviders(own)
             passwords: dict[str, str | None] = dict.fromkeys(names)
             for name in names:
-                for provider in found:
+                for provider in opened:
                     if (entry := provider.getCredentialEntry(name)) is not None:
                         passwords[name] = str(jvm.java.lang.String.valueOf(entry.getCredential()))
                         break
             return passwords
         except Py4JError as error:
-            name, says = said(error)
-            raise RefusedError(f"{failed} Hadoop said {name}: {says}") from None
+            name, message = java_error(error)
+            raise RefusedError(f"Cannot read passwords from {providers}: Hadoop said {name}: {message}") from None
 
 
 FILE_VARIABLE = "HADOOP_TOKEN_FILE_LOCATION"
 _AUTHENTICATION = "hadoop.security.authentication"
 _taking = threading.Lock()
 _taken: list[tuple[bytes, int]] = []
-"""What this process goes by, and what before that, which another thread may be about to read."""
+"""The tokens of this process and their file; before them, the earlier ones, which another thread may be reading."""
 
 
 def _forked() -> None:
-    """Another thread of the parent may have held it; the file stays."""
+    """Renew the lock, which another thread of the parent may have held; the file stays."""
     global _taking
     _taking = threading.Lock()
 
@@ -343,15 +336,15 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def asks_for_kerberos(configuration: Mapping[str, str]) -> bool:
-    """Tell whether the name nodes do."""
+    """Tell whether the name nodes ask for Kerberos."""
     return configuration.get(_AUTHENTICATION, "").strip().lower() == "kerberos"
 
 
 class HandedTokens:
-    """In the driver: where tokens come from. In a task: the tokens, as Hadoop stores them; never printed."""
+    """In the driver the source of tokens, in a task the tokens themselves, as Hadoop stores them; never printed."""
 
     def __init__(self, obtain: Callable[[tuple[str, ...]], bytes] | None = None, data: bytes = b"") -> None:
-        """`obtain` gives those for some authorities, host and port or a name service; it is asked by each pickling."""
+        """`obtain` returns tokens for authorities, host and port or a name service; each pickling calls it."""
         self._obtain = obtain
         self._authorities: tuple[str, ...] = ()
         self._data = data
@@ -363,7 +356,7 @@ class HandedTokens:
         return HandedTokens, (None, data)
 
     def use(self, authority: str) -> None:
-        """Prepare a connection: the driver notes for what tokens are needed, a task takes up its own."""
+        """Prepare a connection: the driver notes the authority, to obtain tokens for it; a task writes its tokens."""
         if self._obtain is not None:
             if authority not in self._authorities:
                 self._authorities = (*self._authorities, authority)
@@ -382,11 +375,11 @@ class HandedTokens:
 
 _KEPT_SECONDS = 30.0
 _SHARE_OF_LIFE = 0.5
-"""After so much of the life of a token of ours a new one is obtained: a task that gets the old one has the rest."""
+"""The share of a token's life after which a new one is obtained: a task that got the old one has the rest."""
 
 
 class DelegationTokens:
-    """Tokens for name nodes, as Hadoop stores them; asked by each task that is sent, so they are kept for a moment."""
+    """Tokens for name nodes, as Hadoop stores them, kept for a moment: each task that is sent asks for them."""
 
     def __init__(
         self,
@@ -395,26 +388,26 @@ class DelegationTokens:
         *,
         kept_seconds: float = _KEPT_SECONDS,
     ) -> None:
-        """`clock` gives epoch seconds."""
+        """`clock` returns epoch seconds."""
         self._start = start
         self._clock = clock
         self._kept_seconds = kept_seconds
-        self._own: dict[str, tuple[Any, float, float]] = {}  # when a new one is due, and when it ends
+        self._own: dict[str, tuple[Any, float, float]] = {}  # the times when a new one is due, and when it ends
         self._known: tuple[float, tuple[str, ...], bytes] = (float("-inf"), (), b"")
-        self._asking = threading.Lock()
+        self._lock = threading.Lock()
 
     def __call__(self, authorities: tuple[str, ...]) -> bytes:
-        """Return those for these authorities: `host:port`, or a name service. Raises `RetryError`."""
-        with self._asking:
-            since, whose, data = self._known
-            if whose == authorities and self._clock() - since < self._kept_seconds:
+        """Return the tokens for authorities, `host:port` or a name service. Raises `RetryError`."""
+        with self._lock:
+            since, known, data = self._known
+            if known == authorities and self._clock() - since < self._kept_seconds:
                 return data
             try:
                 data = self._stored(authorities)
             except Py4JError as error:
-                name, says = said(error)
-                names = ", ".join(f"hdfs://{one}" for one in authorities)
-                raise RetryError(f"Cannot get tokens for {names}: Hadoop said {name}: {says}") from error
+                name, message = java_error(error)
+                names = ", ".join(f"hdfs://{authority}" for authority in authorities)
+                raise RetryError(f"Cannot get tokens for {names}: Hadoop said {name}: {message}") from error
             self._known = self._clock(), authorities, data
             return data
 
@@ -422,7 +415,7 @@ class DelegationTokens:
         jvm, configuration = self._start()
         hadoop = jvm.org.apache.hadoop
         user = hadoop.security.UserGroupInformation.getCurrentUser()
-        given, handed = user.getCredentials(), hadoop.security.Credentials()
+        existing, handed = user.getCredentials(), hadoop.security.Credentials()
         for authority in authorities:
             root = hadoop.fs.Path(f"hdfs://{authority}/").toUri()
             service = hadoop.fs.FileSystem.get(root, configuration).getCanonicalServiceName()
@@ -430,12 +423,12 @@ class DelegationTokens:
             now = self._clock()
             if token is None or now >= due:
                 try:
-                    token, ends = _obtained(jvm, configuration, user, root, service)
+                    token, ends = _new_token(jvm, configuration, user, root, service)
                     self._own[service] = token, now + (ends - now) * _SHARE_OF_LIFE, ends
                 except Py4JError:
                     if token is None or now >= ends:
-                        # what has given it may have given another one by now
-                        token = given.getToken(hadoop.io.Text(service))
+                        # Spark or YARN may have renewed the token that the user had from the start
+                        token = existing.getToken(hadoop.io.Text(service))
                         if token is None:
                             raise
             # hdfs-native looks for the name by which it connects, where Hadoop has an address
@@ -450,12 +443,12 @@ class DelegationTokens:
         return bytes(data.toByteArray())
 
 
-def _obtained(jvm: Any, configuration: Any, user: Any, root: Any, service: str) -> tuple[Any, float]:
-    """Return a new token of a name node, and when it ends unless it is renewed, in epoch seconds; raise `Py4JError`.
+def _new_token(jvm: Any, configuration: Any, user: Any, root: Any, service: str) -> tuple[Any, float]:
+    """Return a new token of a name node, and its end unless it is renewed, in epoch seconds; raise `Py4JError`.
 
-    Name nodes give tokens to users who show a ticket, not a token. Spark gives the user of this process tokens,
-    and a user who has one connects with it. So with a ticket it is opened as a user who has nothing else; with a keytab
-    Spark sees to it that the tokens given are new ones.
+    Name nodes give tokens to users with a ticket, not to users with a token. Spark gives tokens to the user of this
+    process, who then connects with them. So where there is a ticket, the name node is opened as a user with nothing
+    else; with a keytab Spark renews the existing tokens.
     """
     hadoop = jvm.org.apache.hadoop
     if user.getRealUser() is not None or not hadoop.security.UserGroupInformation.isLoginTicketBased():
@@ -463,14 +456,14 @@ def _obtained(jvm: Any, configuration: Any, user: Any, root: Any, service: str) 
     else:
         alone = hadoop.conf.Configuration(configuration)
         cache = jvm.java.lang.System.getenv("KRB5CCNAME")
-        cache = cache or f"/tmp/krb5cc_{os.getuid()}"  # noqa: S108 - Kerberos has it there where nothing is said
+        cache = cache or f"/tmp/krb5cc_{os.getuid()}"  # noqa: S108 - the default of Kerberos
         alone.set("hadoop.security.kerberos.ticket.cache.path", cache)
         files = hadoop.fs.FileSystem.newInstance(root, alone, user.getUserName())
     fresh = hadoop.security.Credentials()
     try:
         files.addDelegationTokens(user.getShortUserName(), fresh)
         token = fresh.getToken(hadoop.io.Text(service))
-        # when it ends is told only to whom renews it; the token itself would do so as the user of this process
+        # only renewing it tells its end; the token itself would do so as the user of this process
         return token, files.getClient().getNamenode().renewDelegationToken(token) / 1000
     finally:
         files.close()

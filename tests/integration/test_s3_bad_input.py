@@ -114,7 +114,7 @@ FROM_THE_START = {
     "nobody there": ({"fs.s3a.endpoint": "http://127.0.0.1:1"}, None, "B at http://127.0.0.1:1 cannot be reached"),
     "no such host": ({"fs.s3a.endpoint": "http://x.invalid"}, None, "B at http://x.invalid cannot be reached"),
     "no URL": ({"fs.s3a.endpoint": "http://[::1"}, None, "Invalid IPv6 URL"),
-    "a web server": ({}, always(HTML), "what answers for B at DOOR is no server of S3, or stands before one"),
+    "a web server": ({}, always(HTML), "B at DOOR is no server of S3, or a proxy before one"),
     "a proxy": ({}, always(Answer(status=502, body=b"<html/>")), "B at DOOR answered 502 without a reason"),
     "no bucket": ({}, always(refusal(404, "NoSuchBucket", "")), "there is no bucket B at DOOR"),
     "no rights": ({}, always(DENIED), "; B at DOOR answered AccessDenied (Access Denied)"),

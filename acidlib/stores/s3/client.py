@@ -1,13 +1,13 @@
-"""A bucket as the other modules use it: options, its client, small objects that change hands by conditions, errors.
+"""The connection to a bucket: its options, its client, errors, and conditional requests with their retries.
 
-How a bucket is reached is said by the properties that Hadoop's S3A has for it (Hadoop's "Connecting to an Amazon S3
-Bucket" and "Troubleshooting S3A"). A property of one bucket, `fs.s3a.bucket.BUCKET.NAME`, wins over `fs.s3a.NAME`. What
-changes how objects have to be read or written and is not known here is refused by its name: going on without it would
-fail later, or write what readers cannot read.
+The properties of Hadoop's S3A say how a bucket is reached (Hadoop's "Connecting to an Amazon S3 Bucket" and
+"Troubleshooting S3A"). A property of one bucket, `fs.s3a.bucket.BUCKET.NAME`, wins over `fs.s3a.NAME`. A property that
+changes how objects are read or written, and is not known here, is refused by its name: going on without it would fail
+later, or write objects that readers cannot read.
 
 Small objects are made only if absent, replaced only if unchanged. A request whose answer is lost is repeated, by boto3
-or here; the condition then fails because of our own first request. So whenever one fails the object is looked at: what
-holds the contents that we wrote is ours, for which contents have to be unique to one writing.
+or here; the condition then fails because of our own first request. So after each failed condition the object is read:
+if it holds the contents that we wrote, the request was carried out. So contents have to be unique to one request.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ ATTEMPTS = 5
 
 
 class Credentials(Enum):
-    """Where keys come from."""
+    """The source of keys."""
 
     GIVEN = "the properties"
     CHAIN = "boto3's chain: environment, profile, web identity, container, instance"
@@ -86,7 +86,7 @@ _PROVIDERS = {
     "AssumedRoleCredentialProvider": Credentials.ROLE,
     **dict.fromkeys(("AnonymousAWSCredentialsProvider", "AnonymousCredentialsProvider"), Credentials.NONE),
 }
-"""By the name of the class alone: the same ones have lain in several packages."""
+"""By the name of the class alone: the classes have moved between packages."""
 
 _REFUSED = (
     "accesspoint.arn",
@@ -100,20 +100,20 @@ _REFUSED = (
 )
 _REFUSED_IF_TRUE = ("requester.pays.enabled", "encryption.cse.v1.compatibility.enabled", "accesspoint.required")
 _STORED = ("access.key", "secret.key", "session.token", "encryption.key", "server-side-encryption.key")
-"""What S3A looks up in Hadoop's credential providers before it goes by the properties."""
+"""Properties that S3A looks up in Hadoop's credential providers first."""
 _PROVIDER_PATH = "security.credential.provider.path"
 _ENCRYPTION = {"AES256": "AES256", "SSE-S3": "AES256", "SSE-KMS": "aws:kms", "DSSE-KMS": "aws:kms:dsse"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketOptions:
-    """How one bucket is reached. Picklable; no secret of it is ever printed.
+    """The options of the connection to one bucket. Picklable; its secrets are never printed.
 
     endpoint    with its scheme; None for that of the region
-    region      None for what the machine says
+    region      None for that of the machine's own configuration
     creation    arguments of every request that makes an object: encryption, storage class, ACL
-    attempts    at one request, each of which waits for a connection and for an answer so long
-    checksums   whether parts carry a checksum where none is asked for
+    attempts    at one request; each waits `connect_seconds` for a connection and `answer_seconds` for an answer
+    checksums   whether parts carry a checksum where the store asks for none
     role        the ARN to assume, with the name of the session
     """
 
@@ -138,12 +138,12 @@ class BucketOptions:
 
     @property
     def shown(self) -> str:
-        """The bucket and where it is looked for, for messages."""
+        """The bucket and its endpoint, for messages."""
         return f"{self.bucket} at {self.endpoint or 'Amazon S3'}"
 
     @property
     def user(self) -> str:
-        """Those who ask, for messages: the number of a key is no secret."""
+        """The user of the requests, for messages: the id of a key is no secret."""
         if Credentials.ROLE in self.credentials:
             return f"the role {self.role}"
         if Credentials.GIVEN in self.credentials:
@@ -152,44 +152,44 @@ class BucketOptions:
 
 
 def bucket_options(bucket: str, properties: Mapping[str, str]) -> BucketOptions:
-    """Return how a bucket is reached by these properties of Hadoop. RefusedError names what is not understood."""
+    """Return the options of a bucket by Hadoop's properties. RefusedError names a property that is not understood."""
     if bucket.endswith(DIRECTORY_BUCKET):
         raise RefusedError(f"Cannot use {bucket}: it is a directory bucket, and these are not supported")
-    given = _Given(bucket, properties)
+    own = _BucketProperties(bucket, properties)
     for name in _REFUSED:
-        if given.text(name):
-            raise given.refused(name, "is not supported")
+        if own.text(name):
+            raise own.refused(name, "is not supported")
     for name in _REFUSED_IF_TRUE:
-        if given.flag(name, default=False):
-            raise given.refused(name, "is not supported")
-    access, secret = given.text("access.key"), given.text("secret.key")
+        if own.flag(name, default=False):
+            raise own.refused(name, "is not supported")
+    access, secret = own.text("access.key"), own.text("secret.key")
     if bool(access) != bool(secret):
-        raise given.refused("secret.key" if access else "access.key", "is given without its other half")
-    credentials, unknown = _credentials(given, has_keys=bool(access))
-    role, region, endpoint = (given.text(name) for name in ("assumed.role.arn", "endpoint.region", "endpoint"))
+        raise own.refused("secret.key" if access else "access.key", "is given without its other half")
+    credentials, unknown = _credentials(own, has_keys=bool(access))
+    role, region, endpoint = (own.text(name) for name in ("assumed.role.arn", "endpoint.region", "endpoint"))
     if Credentials.ROLE in credentials and not role:
-        raise given.refused("aws.credentials.provider", f"assumes a role, and {PREFIX}assumed.role.arn names none")
-    if endpoint and not region:  # Amazon's has it in its name; for servers of others any does, if all use the same
-        found = re.search(r"s3[.-](?:dualstack\.|fips\.)?([a-z]{2}(?:-[a-z]+)+-\d)\.amazonaws\.com", endpoint)
-        region = found[1] if found else "us-east-1"
+        raise own.refused("aws.credentials.provider", f"assumes a role, and {PREFIX}assumed.role.arn names none")
+    if endpoint and not region:  # Amazon's endpoints name it; for other servers any does, if all clients use the same
+        named = re.search(r"s3[.-](?:dualstack\.|fips\.)?([a-z]{2}(?:-[a-z]+)+-\d)\.amazonaws\.com", endpoint)
+        region = named[1] if named else "us-east-1"
     return BucketOptions(
         bucket=bucket,
         credentials=credentials,
         access_key=access,
         secret_key=secret,
-        session_token=given.text("session.token"),
+        session_token=own.text("session.token"),
         role=role,
-        role_session=given.text("assumed.role.session.name") or "acidlib",
-        role_endpoint=_endpoint(given.text("assumed.role.sts.endpoint"), secure=True),
-        endpoint=_endpoint(endpoint, secure=given.flag("connection.ssl.enabled", default=True)),
+        role_session=own.text("assumed.role.session.name") or "acidlib",
+        role_endpoint=_endpoint(own.text("assumed.role.sts.endpoint"), secure=True),
+        endpoint=_endpoint(endpoint, secure=own.flag("connection.ssl.enabled", default=True)),
         region=region or None,
-        path_style=given.flag("path.style.access", default=False),
-        attempts=max(1, given.number("attempts.maximum", ATTEMPTS)),
-        connect_seconds=given.seconds("connection.establish.timeout", 10.0),
-        answer_seconds=given.seconds("connection.timeout", 60.0),
-        connections=min(128, max(16, given.number("connection.maximum", 32))),
-        checksums=given.flag("checksum.generation", default=True),
-        creation=_creation_arguments(given),
+        path_style=own.flag("path.style.access", default=False),
+        attempts=max(1, own.number("attempts.maximum", ATTEMPTS)),
+        connect_seconds=own.seconds("connection.establish.timeout", 10.0),
+        answer_seconds=own.seconds("connection.timeout", 60.0),
+        connections=min(128, max(16, own.number("connection.maximum", 32))),
+        checksums=own.flag("checksum.generation", default=True),
+        creation=_creation_arguments(own),
         unknown_provider=unknown,
     )
 
@@ -199,19 +199,19 @@ def with_stored_keys(
     properties: Mapping[str, str],
     stored: Callable[[Sequence[str], str], Mapping[str, str]],
 ) -> Mapping[str, str]:
-    """Return the properties with those keys of a bucket that are kept in credential providers, which win.
+    """Return the properties with the keys of a bucket out of credential providers, which win.
 
-    stored  those of some names that are kept in the providers of a path
+    stored  returns the values that the providers of a path have for some names
     """
-    given = _Given(bucket, properties)
-    # those of S3A, or of the bucket, stand before Hadoop's, of which there is no variant for a bucket
-    paths = given.text(_PROVIDER_PATH), properties.get(f"hadoop.{_PROVIDER_PATH}", "").strip()
+    own = _BucketProperties(bucket, properties)
+    # the providers of S3A, or of the bucket, come before Hadoop's own, which have no variant for a bucket
+    paths = own.text(_PROVIDER_PATH), properties.get(f"hadoop.{_PROVIDER_PATH}", "").strip()
     providers = ",".join(filter(None, paths))
     names = [f"{prefix}{name}" for prefix in (f"{PREFIX}bucket.{bucket}.", PREFIX) for name in _STORED]
     return {**properties, **stored(names, providers)} if providers else properties
 
 
-class _Given:
+class _BucketProperties:
     """The properties that hold for one bucket."""
 
     def __init__(self, bucket: str, properties: Mapping[str, str]) -> None:
@@ -219,9 +219,9 @@ class _Given:
         self._properties = properties
 
     def key(self, name: str) -> str:
-        """Return the property that says it, for messages."""
-        own = f"{PREFIX}bucket.{self._bucket}.{name}"
-        return own if own in self._properties else PREFIX + name
+        """Return the name of the property in force."""
+        of_bucket = f"{PREFIX}bucket.{self._bucket}.{name}"
+        return of_bucket if of_bucket in self._properties else PREFIX + name
 
     def text(self, name: str) -> str:
         return self._properties.get(self.key(name), "").strip()
@@ -240,7 +240,7 @@ class _Given:
         return int(text) if text else default
 
     def seconds(self, name: str, default: float) -> float:
-        """Return the seconds of a duration as Hadoop writes one: in milliseconds, or with its unit."""
+        """Return the seconds of a duration in Hadoop's form: in milliseconds, or with its unit."""
         text = self.text(name)
         try:
             seconds = parse_duration(text or "0", "ms") / 1000
@@ -248,27 +248,27 @@ class _Given:
             seconds = -1.0
         if seconds < 0:
             raise self.refused(name, f"is {text.lower()!r}, which is no duration")
-        return seconds or default  # 0 is Hadoop's for no limit
+        return seconds or default  # 0 is no limit to Hadoop
 
     def refused(self, name: str, why: str) -> RefusedError:
         return RefusedError(f"Cannot use the bucket {self._bucket}: {self.key(name)} {why}")
 
 
-def _credentials(given: _Given, *, has_keys: bool) -> tuple[tuple[Credentials, ...], str]:
-    """Return what is tried, in order, and the first provider that is not known."""
-    named = [name.strip() for name in given.text("aws.credentials.provider").split(",") if name.strip()]
-    found: dict[Credentials, None] = {}
+def _credentials(own: _BucketProperties, *, has_keys: bool) -> tuple[tuple[Credentials, ...], str]:
+    """Return the sources of keys in the order in which they are tried, and the first unknown provider."""
+    named = [name.strip() for name in own.text("aws.credentials.provider").split(",") if name.strip()]
+    sources: dict[Credentials, None] = {}
     unknown = ""
     for name in named:
         kind = _PROVIDERS.get(re.split(r"[.$]", name)[-1])
         if kind is None:
             unknown = unknown or name
         elif kind is not Credentials.GIVEN or has_keys:
-            found[kind] = None
+            sources[kind] = None
     if named:
-        if not found and not unknown:
-            raise given.refused("aws.credentials.provider", "wants keys, and none are given")
-        return tuple(found), unknown
+        if not sources and not unknown:
+            raise own.refused("aws.credentials.provider", "wants keys, and none are given")
+        return tuple(sources), unknown
     return (Credentials.GIVEN if has_keys else Credentials.CHAIN,), ""
 
 
@@ -278,22 +278,22 @@ def _endpoint(text: str, *, secure: bool) -> str | None:
     return text.rstrip("/") if "://" in text else f"{'https' if secure else 'http'}://{text.rstrip('/')}"
 
 
-def _creation_arguments(given: _Given) -> tuple[tuple[str, str], ...]:
+def _creation_arguments(own: _BucketProperties) -> tuple[tuple[str, str], ...]:
     arguments = {}
     name = "encryption.algorithm"
-    if not given.text(name):
+    if not own.text(name):
         name = "server-side-encryption-algorithm"
-    algorithm = given.text(name)
+    algorithm = own.text(name)
     if algorithm:
         if algorithm.upper() not in _ENCRYPTION:
-            raise given.refused(name, f"is {algorithm}, which is not supported")
+            raise own.refused(name, f"is {algorithm}, which is not supported")
         arguments["ServerSideEncryption"] = _ENCRYPTION[algorithm.upper()]
-        key = given.text("encryption.key") or given.text("server-side-encryption.key")
+        key = own.text("encryption.key") or own.text("server-side-encryption.key")
         if key and arguments["ServerSideEncryption"] != "AES256":
             arguments["SSEKMSKeyId"] = key
-    if storage := given.text("create.storage.class"):
+    if storage := own.text("create.storage.class"):
         arguments["StorageClass"] = storage.upper()
-    if acl := given.text("acl.default"):
+    if acl := own.text("acl.default"):
         arguments["ACL"] = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", acl).lower()
     return tuple(sorted(arguments.items()))
 
@@ -302,8 +302,8 @@ _PATH = re.compile(r"s3[an]?://([^/]+)(?:/(.*))?", re.DOTALL)
 _CLIENTS = 16
 _TRIES = 3
 _SHORT = ("list", "look at")
-"""What takes a server no time."""
-_ALWAYS_SAID = {
+"""Actions that take a server no time."""
+_REQUIRED_FIELDS = {
     "CompleteMultipartUpload": "ETag",
     "CreateMultipartUpload": "UploadId",
     "GetObject": "ETag",
@@ -314,15 +314,15 @@ _ALWAYS_SAID = {
     "UploadPart": "ETag",
     "UploadPartCopy": "CopyPartResult",
 }
-"""What the answer to a request cannot be without."""
+"""A field that the answer to each request must have."""
 
 
 _making = threading.Lock()
-"""Making a client takes a while: threads that begin together make one."""
+"""Held while a client is made, which takes a while: threads that begin together make only one."""
 
 
 def _forked() -> None:
-    """Another thread of the parent may have held it."""
+    """Renew the lock, which another thread of the parent may have held."""
     global _making
     _making = threading.Lock()
 
@@ -331,7 +331,7 @@ os.register_at_fork(after_in_child=_forked)
 
 
 class Bucket:
-    """One bucket and how it is reached. It may be pickled and forked: each process makes a client of its own."""
+    """The connection to one bucket. It may be pickled and forked: each process makes a client of its own."""
 
     __slots__ = ("_unreachable", "options")
 
@@ -351,11 +351,11 @@ class Bucket:
             return _client(self.options, os.getpid())
 
     def key(self, path: str) -> str:
-        """Return the key of a path, without a slash at its end; empty for the bucket. RefusedError for another one."""
-        found = _PATH.fullmatch(path)
-        if found is None or found[1] != self.name:
+        """Return the key of a path, without a slash at its end; empty for the bucket. RefusedError in another one."""
+        parsed = _PATH.fullmatch(path)
+        if parsed is None or parsed[1] != self.name:
             raise RefusedError(f"Cannot use {path}: it does not lie in the bucket {self.name}")
-        return (found[2] or "").strip("/")
+        return (parsed[2] or "").strip("/")
 
     def path(self, key: str) -> str:
         """Return the path of a key."""
@@ -363,9 +363,9 @@ class Bucket:
 
     @contextmanager
     def raising(self, action: str, path: str, *, missing: type[AcidError] = CorruptError) -> Iterator[None]:
-        """Guard a block; what boto3 raises in it becomes the error of ours for a failed `action` on `path`.
+        """Guard a block; an error of boto3 in it becomes our own for a failed `action` on `path`.
 
-        Nothing is asked of a server that this run has waited for in vain.
+        Fail at once for a server that this run has waited for in vain a moment ago.
         """
         server = self.options.endpoint or f"the region {self.options.region}"
         try:
@@ -375,16 +375,16 @@ class Bucket:
             yield
         except (ClientError, BotoCoreError, HTTPError, OSError, RecursionError) as error:
             # an answer may take its time where a part is copied or an upload completed
-            waited = why_unanswered(error, is_short=action in _SHORT)
-            if self._unreachable is not None and waited is not None:
-                self._unreachable.note(server, waited)
-            where, who = self.options.shown, self.options.user
-            raise as_acid_error(error, action, path, where=where, who=who, missing=missing) from error
+            unanswered = unanswered_reason(error, is_short=action in _SHORT)
+            if self._unreachable is not None and unanswered is not None:
+                self._unreachable.note(server, unanswered)
+            where, user = self.options.shown, self.options.user
+            raise as_acid_error(error, action, path, where=where, user=user, missing=missing) from error
 
     def head(self, path: str) -> Any | None:
-        """Return what is known of the object at a path; None without one.
+        """Return length, time and metadata of the object at a path; None without one.
 
-        The answer has no body, so that a reason why there is none is missing: that of a listing is told then.
+        The answer has no body, so an error has no reason: a listing is requested then, whose error has one.
         """
         with self.raising("look at", path):
             try:
@@ -392,14 +392,14 @@ class Bucket:
             except ClientError as error:
                 if is_missing(error):
                     return None
-                if code_of(error).isdecimal():  # the server said no word, as it cannot in the answer to a HEAD
+                if code_of(error).isdecimal():  # a status alone, as the answer to a HEAD has no body
                     self.client.list_objects_v2(Bucket=self.name, Prefix=self.key(path), MaxKeys=1)
                 raise
 
     def get(self, path: str, **more: Any) -> tuple[Any, bytes]:
-        """Return an answer and the bytes of an object. It is asked for again when the connection breaks amid the bytes.
+        """Return an answer and the bytes of an object, repeated when the connection breaks amid the bytes.
 
-        What goes wrong before them boto3 repeats.
+        boto3 itself repeats requests that fail before them.
         """
         tries = 0
         while True:
@@ -434,16 +434,16 @@ def _client(options: BucketOptions, process: int) -> S3Client:
     )
     try:
         session = boto3.Session() if unsigned else _session(options)
-        found = session.client("s3", region_name=_region(options), endpoint_url=options.endpoint, config=config)
-        found.meta.events.register("after-call.s3", _require_s3)
-        return found
+        client = session.client("s3", region_name=_region(options), endpoint_url=options.endpoint, config=config)
+        client.meta.events.register("after-call.s3", _require_s3)
+        return client
     except (BotoCoreError, ClientError, ValueError) as error:
         raise RetryError(f"Cannot open the bucket {options.shown}: {error}") from error
 
 
 def _require_s3(model: Any, http_response: Any, parsed: dict[str, Any], **_: Any) -> None:
-    """Raise NotS3Error for a good answer that no server of S3 gives: what is not said would be taken for nothing."""
-    lacking = _ALWAYS_SAID.get(model.name)
+    """Raise NotS3Error for a good answer without a field that every server of S3 gives: boto3 takes it for empty."""
+    lacking = _REQUIRED_FIELDS.get(model.name)
     if lacking is not None and http_response.status_code < 300 and lacking not in parsed:
         raise NotS3Error(lacking=lacking)
 
@@ -455,14 +455,14 @@ def _region(options: BucketOptions) -> str | None:
 
 
 def _session(options: BucketOptions) -> boto3.Session:
-    """Return a session with the first credentials that there are, in the order in which they are to be tried."""
+    """Return a session with the first credentials that there are, in the order of the options."""
     for kind in options.credentials:
         if kind is Credentials.GIVEN:
             return _with_keys(options)
         if kind is Credentials.ROLE:
             return _with_role(options)
-        if kind is Credentials.CHAIN and (found := boto3.Session()).get_credentials() is not None:
-            return found
+        if kind is Credentials.CHAIN and (session := boto3.Session()).get_credentials() is not None:
+            return session
     if options.unknown_provider:
         raise RefusedError(
             f"Cannot open the bucket {options.shown}: its keys come from {options.unknown_provider}, which is "
@@ -486,12 +486,12 @@ def _with_role(options: BucketOptions) -> boto3.Session:
     sts = base.client("sts", region_name=_region(options), endpoint_url=options.role_endpoint)
 
     def assume() -> dict[str, str]:
-        found = sts.assume_role(RoleArn=options.role, RoleSessionName=options.role_session)["Credentials"]
+        keys = sts.assume_role(RoleArn=options.role, RoleSessionName=options.role_session)["Credentials"]
         return {
-            "access_key": found["AccessKeyId"],
-            "secret_key": found["SecretAccessKey"],
-            "token": found["SessionToken"],
-            "expiry_time": found["Expiration"].isoformat(),
+            "access_key": keys["AccessKeyId"],
+            "secret_key": keys["SecretAccessKey"],
+            "token": keys["SessionToken"],
+            "expiry_time": keys["Expiration"].isoformat(),
         }
 
     core = CoreSession()
@@ -528,20 +528,20 @@ _RIGHTS = {
     "ListMultipartUploads": "the right to list uploads (s3:ListBucketMultipartUploads)",
     "ListParts": "the right to list parts of uploads (s3:ListMultipartUploadParts)",
 }
-"""What a request takes, by its name in S3."""
+"""The right that a request takes, by its name in S3."""
 _ELSEWHERE = frozenset({"301", "307", "PermanentRedirect", "TemporaryRedirect", "AuthorizationHeaderMalformed"})
 BROKEN_OFF = (IncompleteReadError, ReadTimeoutError, ResponseStreamingError, HTTPError, OSError)
-"""What reading the bytes of an answer raises that has begun to come."""
+"""Errors of reading the bytes of an answer that has begun to come."""
 
 
 class NotS3Error(BotoCoreError):
-    """The answer lacks what every server of S3 says: another kind of server, or something in between, gave it."""
+    """The answer lacks a field that every server of S3 gives: another kind of server, or a proxy, gave it."""
 
     fmt = "it did not answer as a server of S3 does: {lacking} is not in the answer"
 
 
 class NotAskedError(BotoCoreError):
-    """The server was waited for in vain a moment ago; `reason` is what came of that."""
+    """The run waited for the server in vain a moment ago, for this `reason`."""
 
     fmt = "{reason}"
 
@@ -555,11 +555,11 @@ class UploadGoneError(RetryError):
 
 
 class UnderWayError(ChangedError):
-    """Another request for the object was carried out at the same time: whether the condition holds was not said."""
+    """Another request for the object was under way: whether the condition holds is not known."""
 
 
 def code_of(error: ClientError) -> str:
-    """Return the server's word for what went wrong, or the status where the answer had no body."""
+    """Return the code of an error, or the status where the answer had no body."""
     return str(error.response.get("Error", {}).get("Code", ""))
 
 
@@ -569,18 +569,16 @@ def status_of(error: ClientError) -> int:
 
 
 def is_missing(error: ClientError) -> bool:
-    """Tell whether the object or upload is not there; a bucket that is not there is another matter."""
+    """Tell whether the object or upload is missing; a missing bucket is another error."""
     return code_of(error) in _MISSING
 
 
 _ANSWERS: dict[str, tuple[type[AcidError], str]] = {
     "NoSuchBucket": (MissingError, "there is no bucket {where}"),
-    **dict.fromkeys(
-        ("412", "PreconditionFailed"), (ChangedError, "the object has been changed, or made, by somebody else")
-    ),
+    **dict.fromkeys(("412", "PreconditionFailed"), (ChangedError, "another program has changed or made the object")),
     **dict.fromkeys(
         ("409", "ConditionalRequestConflict", "OperationAborted"),
-        (UnderWayError, "the object has been changed, or made, by somebody else"),
+        (UnderWayError, "another program has changed or made the object"),
     ),
     **dict.fromkeys(
         (
@@ -607,19 +605,18 @@ _ANSWERS: dict[str, tuple[type[AcidError], str]] = {
         ("KeyTooLongError", "InvalidBucketName"), (RefusedError, "the store does not take that name ({code})")
     ),
 }
-"""What a server says by a code."""
+"""Errors of a server, by their codes."""
 
 
 def as_acid_error(
-    error: Exception, action: str, path: str, *, where: str, who: str, missing: type[AcidError] = CorruptError
+    error: Exception, action: str, path: str, *, where: str, user: str, missing: type[AcidError] = CorruptError
 ) -> AcidError:
     """Return the error to raise for a failed `action` ("read", "list") on `path`.
 
-    `where` names bucket and endpoint, `who` the user who asks.
+    `where` names bucket and endpoint, `user` the user of the request.
 
-    What a condition stopped is `ChangedError`, an object that is not there `missing`, an upload that is not there
-    UploadGoneError, a bucket that is not there MissingError.
-    Keys, rights, clocks, networks and busy servers may be put right: RetryError.
+    A failed condition is `ChangedError`, a missing object `missing`, a missing upload UploadGoneError, a missing bucket
+    MissingError. Keys, rights, clocks, networks and busy servers may be put right: RetryError.
     """
     start = f"Cannot {action} {path}:"
     if not isinstance(error, ClientError):
@@ -636,7 +633,7 @@ def as_acid_error(
         return kind(f"{start} {why.format(where=where, code=code, said=said)}")
     if code in _DENIED:
         right = _RIGHTS.get(error.operation_name, error.operation_name)
-        return permission_missing(f"Cannot {action} {path}", f"{who} needs {right}; {where} answered {said}")
+        return permission_missing(f"Cannot {action} {path}", f"{user} needs {right}; {where} answered {said}")
     if code in _ELSEWHERE:
         headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
         region = about.get("Region") or headers.get("x-amz-bucket-region", "another one")
@@ -659,22 +656,22 @@ def _without_answer(error: Exception, start: str, where: str) -> AcidError:
         )
     first_line = next(iter(str(error).splitlines()), type(error).__name__)
     if isinstance(error, NotS3Error | ResponseParserError):
-        return RetryError(f"{start} what answers for {where} is no server of S3, or stands before one ({first_line})")
+        return RetryError(f"{start} {where} is no server of S3, or a proxy before one ({first_line})")
     if isinstance(error, ParamValidationError):
         said = str(error).splitlines()[-1].partition(": Bucket name must match")[0]
         return RefusedError(f"{start} the store does not take that name ({said})")
     if isinstance(error, IncompleteReadError | ResponseStreamingError):
         return RetryError(f"{start} answers of {where} broke off several times")
     if isinstance(error, BotoConnectionError | HTTPClientError | HTTPError | OSError | NotAskedError):
-        said = why_unanswered(error, is_short=True) or first_line
+        said = unanswered_reason(error, is_short=True) or first_line
         return RetryError(f"{start} {where} cannot be reached, or went away ({said})")
     return RetryError(f"{start} of {first_line}")
 
 
-def why_unanswered(error: Exception, *, is_short: bool) -> str | None:
-    """Return why there was no answer, where the server seems to be away; None where it was something else.
+def unanswered_reason(error: Exception, *, is_short: bool) -> str | None:
+    """Return why there was no answer, where the server seems to be away; None for any other error.
 
-    is_short  what was asked for takes a server no time, so that it is away when it does not answer
+    is_short  the action takes a server no time, so that it is away when it does not answer
     """
     if isinstance(error, EndpointConnectionError | ProxyConnectionError):
         return "no connection"
@@ -685,7 +682,7 @@ def why_unanswered(error: Exception, *, is_short: bool) -> str | None:
 
 CONFLICT_TRIES = stop_after_attempt(4)
 CONFLICT_PAUSES = wait_exponential(multiplier=0.1)
-"""How often a request is sent that another one under way has stopped; the pauses are 0.1, 0.2 and 0.4 s."""
+"""Tries of a request that another one under way has stopped; the pauses between them are 0.1, 0.2 and 0.4 s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -694,7 +691,7 @@ class SmallObject:
 
     version   its ETag
     modified  seconds since the epoch by the store's clock, whole ones
-    now       the same clock when it was read
+    now       the time of the read, by the same clock
     """
 
     data: bytes
@@ -740,10 +737,10 @@ def seconds(modified: datetime) -> float:
 
 @retry(retry=retry_if_exception_type(UnderWayError), stop=CONFLICT_TRIES, wait=CONFLICT_PAUSES, reraise=True)
 def _put(bucket: Bucket, path: str, data: bytes, condition: dict[str, Any]) -> str:
-    """Make a conditional request; return its version, or raise why it was not carried out.
+    """Make a conditional request; return the object's version, or raise why it was not carried out.
 
-    An answer that another request was under way says nothing, so it is sent again a few times (AWS, "conditional
-    writes": 409 ConditionalRequestConflict).
+    While another request is under way the condition is not looked at, so the request is sent again a few times (AWS,
+    "conditional writes": 409 ConditionalRequestConflict).
     """
     try:
         with bucket.raising("write", path, missing=ChangedError):
@@ -751,9 +748,9 @@ def _put(bucket: Bucket, path: str, data: bytes, condition: dict[str, Any]) -> s
                 Bucket=bucket.name, Key=bucket.key(path), Body=data, **condition, **bucket.creation_arguments
             )["ETag"]
     except (ChangedError, RetryError):
-        found = read_object(bucket, path)
-        if found is not None and found.data == data:
-            return found.version
+        current = read_object(bucket, path)
+        if current is not None and current.data == data:
+            return current.version
         raise
 
 

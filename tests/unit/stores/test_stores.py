@@ -79,7 +79,7 @@ def test_what_lies_below_a_table_in_a_mount_table_lies_below_it() -> None:
 @pytest.mark.parametrize(
     ("uri", "why"),
     [
-        ("viewfs://c", r"links below it \(/bucket, /copies, /data/one, …\): name what is below one"),
+        ("viewfs://c", r"links below it \(/bucket, /copies, /data/one, …\): name a directory below one of them"),
         ("viewfs://c/data", r"links below it \(/data/one, /data/two\)"),
         ("viewfs://c/w", r"links below it \(/w, /w/far\)"),
         ("viewfs://c/d", "has no link for it"),

@@ -180,8 +180,8 @@ def too_deep() -> HTTPClientError:
         (answered("404", 404), CorruptError, "no such object"),
         (answered("NoSuchUpload", 404), UploadGoneError, "its upload is gone: another program has aborted it"),
         (answered("NoSuchBucket", 404), MissingError, "no bucket b at http://x"),
-        (answered("PreconditionFailed", 412), ConflictError, "somebody else"),
-        (answered("ConditionalRequestConflict", 409), UnderWayError, "somebody else"),
+        (answered("PreconditionFailed", 412), ConflictError, "another program has changed or made the object"),
+        (answered("ConditionalRequestConflict", 409), UnderWayError, "another program has changed or made the object"),
         (answered("InvalidAccessKeyId", 403), RetryError, "keys for b at http://x are wrong"),
         (answered("SignatureDoesNotMatch", 403), RetryError, "keys for b at http://x are wrong"),
         (answered("ExpiredToken", 400), RetryError, "token for b at http://x has expired"),
@@ -203,7 +203,7 @@ def too_deep() -> HTTPClientError:
     ],
 )
 def test_each_failure_says_what_to_do_in_one_line(error: Exception, kind: type[AcidError], says: str) -> None:
-    found = as_acid_error(error, "read", "s3a://b/k", where="b at http://x", who="the access key K")
+    found = as_acid_error(error, "read", "s3a://b/k", where="b at http://x", user="the access key K")
     assert isinstance(found, kind)
     assert str(found).startswith("Cannot read s3a://b/k: ")
     assert says in str(found)
