@@ -241,7 +241,7 @@ def test_another_processor_where_nothing_can_be_written(installation: Installati
     used = installation.use(ONE_KERNEL, work, **(ANOTHER_PROCESSOR | NOWHERE))
     assert (used.compiled, used.out) == (1, "")
     (line,) = used.err.splitlines()
-    assert line.endswith("not kept, for no directory can be written; NUMBA_CACHE_DIR names one")
+    assert line.endswith("not kept, for no directory is writable; set NUMBA_CACHE_DIR to one that is")
 
 
 @pytest.mark.parametrize("damage", amount(["changed"], long=["cut", "changed"]))

@@ -1,4 +1,4 @@
-"""Run-length streams of bytes and bits, and the packing of bits, varints and big-endian numbers in run lengths.
+"""Run-length streams of bytes and bits; packed bits, varints and big-endian numbers for other run-length streams.
 
 Source: ORC specification, Byte and Boolean Run Length Encoding, Run Length Encoding.
 """
@@ -62,7 +62,7 @@ def _decode(buf: Bytes, out: Bytes) -> tuple[int, int]:
 def encode_bytes(values: Bytes, marks: Longs) -> Encoded:
     """Return the values as an uncompressed byte stream, with a position for each mark (a sorted value index, 0..len).
 
-    Runs and literals are those of Java's RunLengthByteWriter, but for a repetition at a full list of literals.
+    Runs and literals are those of Java's RunLengthByteWriter, except for a repetition at a full list of literals.
     """
     return Encoded(*_encode(values, marks))
 
@@ -86,7 +86,7 @@ def _encode(values: Bytes, marks: Longs) -> tuple[Bytes, Longs, Longs]:
             out[pos + 1] = values[start]
             pos += 2
         else:
-            # literals, up to the next run of three
+            # literals up to the next run of three
             limit = min(len(values), start + _MAX_LITERALS)
             end = start + 1
             while end < limit and not (
@@ -104,7 +104,7 @@ def _encode(values: Bytes, marks: Longs) -> tuple[Bytes, Longs, Longs]:
 
 
 def decode_bits(buf: Bytes, count: int) -> Bytes:
-    """Return all values of an uncompressed bit stream as 0 or 1. The bits that fill the last byte are not looked at.
+    """Return all values of an uncompressed bit stream as 0 or 1. The bits that fill the last byte are ignored.
 
     Raises CorruptError unless the stream holds exactly as many bytes as `count` bits need.
     """
@@ -178,12 +178,12 @@ def pack(out: Bytes, pos: int, patterns: Longs, length: int, width: int) -> int:
             store_word(out, pos, np.uint64(word))
             pos += 8
     elif width & 7 == 0 and pos + (width >> 3) * length + 8 <= len(out):
-        # what is written behind a value is written over by the next one
+        # the bytes written after a value are overwritten by the next value
         for i in range(length):
             store_word(out, pos, np.uint64(patterns[i]) << np.uint64(64 - width))
             pos += width >> 3
         return pos
-    # less than 57 bits wide here, so that the bits in hand stay below 64
+    # widths are below 57 bits here, so that `held` has fewer than 64
     held = 0
     bits = 0
     for i in range(done, length):

@@ -1,7 +1,7 @@
 """Kernels that find the extremes and sums of a column's row groups.
 
 All take `bounds`, int64 of length G + 1: group g holds the values bounds[g] to bounds[g + 1]. The caller has checked
-that bounds ascend within the arrays. A group without values leaves zeros; the caller does not look at them.
+that bounds ascend within the arrays. A group without values has zeros, which the caller ignores.
 Sums are kept in halves of 32 bits, so that a group of fewer than 2**31 values cannot overflow.
 """
 
@@ -15,7 +15,7 @@ Doubles = npt.NDArray[np.float64]
 Table = npt.NDArray[np.int64]
 
 SCALES = 39
-"""Scales 0 to 38 have a cell of their own in the decimal kernels' tables."""
+"""The decimal kernels' tables have a cell for each of the scales 0 to 38."""
 
 _BASE_SECONDS = 1_420_070_400
 """2015-01-01 00:00:00 UTC, from which stored timestamp seconds count."""
@@ -31,12 +31,12 @@ _MOST_DIGITS = np.array([999_999_999, *(999_999_999 // 10 ** (zeros + 1) for zer
 @entry
 def integer_groups(values: Longs, bounds: Longs) -> Table:
     """Return per group (G, 4): minimum, maximum, sum of the low 32 bits, sum of the high 32 bits (signed)."""
-    found = np.zeros((len(bounds) - 1, 4), np.int64)
-    for g in range(len(found)):
+    table = np.zeros((len(bounds) - 1, 4), np.int64)
+    for g in range(len(table)):
         block = values[bounds[g] : bounds[g + 1]]
         if len(block):
-            found[g, 0], found[g, 1], found[g, 2], found[g, 3] = _integers(block)
-    return found
+            table[g, 0], table[g, 1], table[g, 2], table[g, 3] = _integers(block)
+    return table
 
 
 @kernel
@@ -62,8 +62,8 @@ def _integers(block: Longs) -> tuple[int, int, int, int]:
 @entry
 def double_groups(values: Doubles, bounds: Longs) -> Doubles:
     """Return per group (G, 3): minimum, maximum, sum from first to last. All three are NaN when any value is."""
-    found = np.zeros((len(bounds) - 1, 3), np.float64)
-    for g in range(len(found)):
+    table = np.zeros((len(bounds) - 1, 3), np.float64)
+    for g in range(len(table)):
         block = values[bounds[g] : bounds[g + 1]]
         if not len(block):
             continue
@@ -79,23 +79,21 @@ def double_groups(values: Doubles, bounds: Longs) -> Doubles:
             total += value
         if nan:
             least = most = total = np.nan
-        found[g, 0] = least
-        found[g, 1] = most
-        found[g, 2] = total
-    return found
+        table[g, 0], table[g, 1], table[g, 2] = least, most, total
+    return table
 
 
 @entry
 def string_groups(lengths: Longs, data: Bytes, bounds: Longs) -> Table:
     """Return per group (G, 5): start and length of the least string, of the greatest, and the sum of the lengths.
 
-    The strings lie one behind the other in data; the caller has checked that the lengths fit.
+    The strings lie in `data` one after the other; the caller has checked that the lengths fit.
     """
-    found = np.zeros((len(bounds) - 1, 5), np.int64)
+    table = np.zeros((len(bounds) - 1, 5), np.int64)
     at = 0
     for i in range(bounds[0]):
         at += lengths[i]
-    for g in range(len(found)):
+    for g in range(len(table)):
         first = bounds[g]
         if first == bounds[g + 1]:
             continue
@@ -115,24 +113,22 @@ def string_groups(lengths: Longs, data: Bytes, bounds: Longs) -> Table:
                 most_end = end
                 most_head = own_head
             at = end
-        found[g, 0] = least
-        found[g, 1] = least_end - least
-        found[g, 2] = most
-        found[g, 3] = most_end - most
-        found[g, 4] = at - begin
-    return found
+        table[g, 0], table[g, 1] = least, least_end - least
+        table[g, 2], table[g, 3] = most, most_end - most
+        table[g, 4] = at - begin
+    return table
 
 
 @entry
 def decimal_groups(low: Longs, high: Longs, scales: Longs, bounds: Longs) -> tuple[Table, Table]:
-    """Return by scale: (G, SCALES, 8) with extremes and sums; counts (G, SCALES).
+    """Return extremes and sums by scale, (G, SCALES, 8), and counts, (G, SCALES).
 
     The eight are the minimum's low and high word, the maximum's, and the sums of the four 32-bit parts from low to high
-    (the last one signed). `high` is empty where all values fit 64 bits. Values of different scales are compared by the
-    caller, exactly. A scale outside 0..38 makes the group's first count -1.
+    (the last signed). `high` is empty where all values fit 64 bits. The caller compares values of different scales
+    exactly. A scale outside 0..38 makes the group's first count -1.
     """
     groups = len(bounds) - 1
-    found = np.zeros((groups, SCALES, 8), np.int64)
+    table = np.zeros((groups, SCALES, 8), np.int64)
     counts = np.zeros((groups, SCALES), np.int64)
     is_wide = len(high) > 0
     for g in range(groups):
@@ -144,7 +140,7 @@ def decimal_groups(low: Longs, high: Longs, scales: Longs, bounds: Longs) -> tup
         for other in scales[first:end]:
             others |= other ^ scale
         if not is_wide and others == 0 and 0 <= scale < SCALES:
-            cell = found[g, scale]
+            cell = table[g, scale]
             cell[0], cell[2], cell[4], cell[5] = _integers(low[first:end])
             cell[1] = cell[0] >> 63
             cell[3] = cell[2] >> 63
@@ -155,7 +151,7 @@ def decimal_groups(low: Longs, high: Longs, scales: Longs, bounds: Longs) -> tup
             if scale < 0 or scale >= SCALES:
                 counts[g, 0] = -1
                 break
-            cell = found[g, scale]
+            cell = table[g, scale]
             bottom = low[i]
             top = high[i] if is_wide else bottom >> 63
             if counts[g, scale] == 0:
@@ -172,16 +168,16 @@ def decimal_groups(low: Longs, high: Longs, scales: Longs, bounds: Longs) -> tup
             cell[6] += top & _LOW
             cell[7] += top >> 32
             counts[g, scale] += 1
-    return found, counts
+    return table, counts
 
 
 @kernel
 def instant(seconds: int, nanos: int) -> tuple[int, int]:
     """Return a stored timestamp in UTC as milliseconds since 1970, and the nanoseconds below.
 
-    As ORC's TreeReaderFactory.TimestampTreeReader: seconds before 1970 were rounded towards zero by the writer, so one
-    is taken off where the fraction has a millisecond or more. The lowest three bits of stored nanoseconds count the
-    zeros taken off the end, less one.
+    Source: ORC's TreeReaderFactory.TimestampTreeReader. The writer rounded seconds before 1970 towards zero, so a
+    second is subtracted where the fraction has a millisecond or more. The lowest three bits of stored nanoseconds are
+    the number of zeros removed from the end, less 1.
     """
     fraction = nanos >> 3
     if nanos & 7:
@@ -199,15 +195,15 @@ def timestamp_groups(seconds: Longs, nanos: Longs, bounds: Longs) -> Table:
 
     Unknown: nanoseconds outside 0..999,999,999 or seconds whose milliseconds do not fit 64 bits.
     """
-    found = np.zeros((len(bounds) - 1, 5), np.int64)
-    for g in range(len(found)):
+    table = np.zeros((len(bounds) - 1, 5), np.int64)
+    for g in range(len(table)):
         first = bounds[g]
         if first == bounds[g + 1]:
             continue
         block = seconds[first : bounds[g + 1]]
         least, most = block.min(), block.max()
         if least < -MAX_SECONDS or most > MAX_SECONDS or not are_nanoseconds(nanos[first : bounds[g + 1]]):
-            found[g, 4] = 1
+            table[g, 4] = 1
             continue
         fresh = True
         for i in range(first, bounds[g + 1]):
@@ -216,14 +212,12 @@ def timestamp_groups(seconds: Longs, nanos: Longs, bounds: Longs) -> Table:
             if least < stored < most:
                 continue
             millis, below = instant(stored, nanos[i])
-            if fresh or millis < found[g, 0] or (millis == found[g, 0] and below < found[g, 1]):
-                found[g, 0] = millis
-                found[g, 1] = below
-            if fresh or millis > found[g, 2] or (millis == found[g, 2] and below > found[g, 3]):
-                found[g, 2] = millis
-                found[g, 3] = below
+            if fresh or millis < table[g, 0] or (millis == table[g, 0] and below < table[g, 1]):
+                table[g, 0], table[g, 1] = millis, below
+            if fresh or millis > table[g, 2] or (millis == table[g, 2] and below > table[g, 3]):
+                table[g, 2], table[g, 3] = millis, below
             fresh = False
-    return found
+    return table
 
 
 @kernel

@@ -49,21 +49,21 @@ _MOST_VALUES_PER_BYTE = 128
 _WIDTHS = np.array([*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64], dtype=np.int64)
 
 _MAX_RUN = 512
-# A run of one value costs ten bytes at most, a longer one less per value.
+# A run of a single value costs ten bytes at most, a longer run less per value.
 _MOST_BYTES_PER_VALUE = 10
 _MAX_PATCHES = 31
-# So many values are compared without a branch.
+# Number of values that are compared without a branch.
 _STRIDE = 16
 # A header of a byte, a value of a byte, and the header of the next block.
 _LEAST_BREAK_BITS = 32
 # Java keeps the base in sign and magnitude; its width must leave the sign a bit in eight bytes for every version.
 _BASE_LIMIT = 1 << 55
-# So many steps as a run has cannot overflow twice below this.
+# Below this the steps of a run cannot overflow twice.
 _STEP_LIMIT = 1 << 52
 
 
 _Summary: TypeAlias = tuple[int, int, int, int, int]
-"""What a block's values share: least, greatest, patterns or-ed, later distances or-ed, 1 if they rise or fall."""
+"""Of a block: least and greatest value, patterns or-ed, later distances or-ed, 1 if the values rise or fall."""
 
 
 def decode_ints(buf: Bytes, count: int, *, signed: bool, version: int) -> Longs:
@@ -346,7 +346,7 @@ def _encode(values: Longs, signed: int, marks: Longs) -> tuple[Bytes, Longs, Lon
 
 @kernel
 def _even_run(values: Longs, start: int, limit: int) -> int:
-    """Return how many values from here on have equal distances that do not overflow."""
+    """Return the number of values from `start` on with equal distances that do not overflow."""
     if limit - start < 2:
         return limit - start
     step = wrapping_sub(values[start + 1], values[start])
@@ -361,7 +361,7 @@ def _even_run(values: Longs, start: int, limit: int) -> int:
         end += _STRIDE
     while end < limit and wrapping_sub(values[end], values[end - 1]) == step:
         end += 1
-    # the ends show whether the steps overflowed
+    # the first and last values show whether the steps overflowed
     if not _is_small(step) or (step > 0) != (values[end - 1] > values[start]):
         return 1
     return end - start
@@ -374,7 +374,7 @@ def _is_small(step: int) -> bool:
 
 @kernel
 def _pattern(value: int, signed: int) -> int:
-    """Return what is packed for a value outside of delta runs."""
+    """Return the pattern that is packed for a value outside of delta runs."""
     return zigzag(value) if signed else value
 
 
@@ -398,7 +398,7 @@ def _even_run_bits(value: int, step: int, length: int, signed: int) -> int:
 
 @kernel
 def _even_run_pays(values: Longs, start: int, length: int, signed: int) -> bool:
-    """Return whether an even run is cheaper by itself than before the value behind it; the rest is not known yet."""
+    """Return whether an even run is cheaper by itself than in a block with the next value. Later values are unknown."""
     if length < 3:
         return False
     step = wrapping_sub(values[start + 1], values[start])
@@ -420,7 +420,7 @@ def _lead_pays(values: Longs, start: int, length: int, width: int, signed: int) 
 
 @kernel
 def _width(is_steady: int, patterns: int, distances: int) -> int:
-    """Return the bits that each value of a block is going to take, but for outliers."""
+    """Return the bits of each value of a block, outliers aside."""
     return aligned_width(bit_length(distances if is_steady else patterns))
 
 
@@ -446,9 +446,9 @@ def _write_even_run(values: Longs, start: int, length: int, signed: int, out: By
 
 @kernel
 def _block_end(values: Longs, start: int, limit: int, signed: int) -> int:
-    """Return the end of the block from here on: the limit, or the first even run that pays by itself.
+    """Return the end of the block from `start` on: the limit, or the start of the first even run that pays by itself.
 
-    A run is looked at where it ends, together with the value behind it, which may be wider or end a monotonic block.
+    A run is judged where it ends, together with the value after it, which may be wider or end a monotonic block.
     """
     patterns = _pattern(values[start], signed)
     distances = 0
@@ -483,14 +483,14 @@ def _block_end(values: Longs, start: int, limit: int, signed: int) -> int:
 
 @kernel
 def _calm_block_end(block: Longs, signed: int, summary: _Summary, same: Bytes) -> int:
-    """Return what _block_end finds for all these values, of this summary; fast where few even runs are long.
+    """Return the end of the block as `_block_end` does, by the values' summary; fast where few even runs are long.
 
     Only a run that would pay in a block as wide as all the values can pay in the block that ends with it.
     """
     if len(block) < 4:
         return len(block)
     last = len(block) - 1
-    # the width of all: distances, which a shorter block may be made of, are never wider than patterns
+    # the width of all values: distances, of which a shorter block may consist, are never wider than patterns
     width = _block_width(block, summary)
     # same[i]: the distances before and behind value i are equal
     any_same = 0
@@ -514,7 +514,7 @@ def _calm_block_end(block: Longs, signed: int, summary: _Summary, same: Bytes) -
         end = edge + fewest + 1
         while end < last and same[end]:
             end += 1
-        # the run has the values from the edge to the one behind the last flag
+        # the run goes from the edge to the value after the last flag
         run = end + 1 - edge
         step = wrapping_sub(block[edge + 1], block[edge])
         if (run > 3 or step == 0) and _break_pays(block[edge], step, run, width, signed):
@@ -546,24 +546,24 @@ def _summary(block: Longs, signed: int) -> _Summary:
 
 @kernel
 def _break_pays(value: int, step: int, run: int, width: int, signed: int) -> bool:
-    """Return whether a block should end before an even run: it then costs a run of its own and one more header."""
+    """Return whether a block should end before an even run, which then costs a run of its own and another header."""
     if width * run <= _LEAST_BREAK_BITS:
         return False
     cost = _even_run_bits(value, step, run, signed) + 16
     if step == 0:
         return width * run > cost
-    # a narrow block of distances deflates well, so a clear gain is asked for
+    # a narrow block of distances deflates well, so the gain must be clear
     return _is_small(step) and width * run > 2 * cost
 
 
 @kernel
 def _write_block(block: Longs, signed: int, summary: _Summary, scratch: Longs, out: Bytes, pos: int) -> int:
-    """Write values that are no even run, in the cheapest of the three ways: distances, patched or plain patterns."""
+    """Write values that are no even run in the cheapest form: distances, patched patterns or plain patterns."""
     length = len(block)
     least, greatest, patterns, distances, is_monotonic = summary
     width = aligned_width(bit_length(patterns))
     cost = 2 + (length * width + 7) // 8
-    # the greatest distance in the block fits 63 bits, or else sums of them would not be exact
+    # the greatest distance in the block must fit 63 bits, for exact sums
     if length > 3 and wrapping_sub(greatest, least) >= 0:
         first = block[1] - block[0]
         if first != 0 and is_monotonic:
@@ -599,7 +599,7 @@ def _write_header(kind: int, width: int, length: int, out: Bytes, pos: int) -> i
 def _has_outliers(block: Longs, signed: int, bits: int) -> bool:
     """Return whether at most a tenth of the patterns needs the last two of the bits.
 
-    Source: Java's RunLengthIntegerWriterV2. Java looks at patches under this condition only; it is cheap to test.
+    Source: Java's RunLengthIntegerWriterV2. Java considers patches under this condition only; it is cheap to test.
     """
     if bits < 3:
         return False
@@ -612,7 +612,7 @@ def _has_outliers(block: Longs, signed: int, bits: int) -> bool:
 
 @kernel
 def _patched_width(above: Longs, base: int, greatest: int, limit: int) -> int:
-    """Return the width under which patching values above a base is cheapest, 0 if that needs `limit` bytes or more."""
+    """Return the width with which patching values above a base is cheapest, 0 if that needs `limit` bytes or more."""
     counts = np.zeros(65, dtype=np.int64)
     for value in above:
         counts[bit_length(value)] += 1
@@ -625,7 +625,7 @@ def _patched_width(above: Longs, base: int, greatest: int, limit: int) -> int:
         if 0 < patch_width <= 56 and closest_width(bits) == bits:
             if wider > _MAX_PATCHES - 2:
                 break
-            # gap widths are not known yet: the widest is assumed, and a filler
+            # gap widths are not known yet: the widest and a filler are assumed
             tail = ((wider + 1) * closest_width(patch_width + 8) + 7) // 8
             cost = head + (len(above) * bits + 7) // 8 + tail
             if wider and cost < limit:
@@ -637,7 +637,7 @@ def _patched_width(above: Longs, base: int, greatest: int, limit: int) -> int:
 
 @kernel
 def _write_patched(above: Longs, width: int, base: int, greatest: int, out: Bytes, pos: int) -> int:
-    """Write values above a base, their bits above the width in a patch list; a gap above 255 takes fillers there."""
+    """Write values above a base, the bits beyond the width in a patch list, where a gap above 255 needs fillers."""
     patch_width = closest_width(bit_length(greatest) - width)
     patches = np.empty(_MAX_PATCHES, dtype=np.int64)
     count = 0

@@ -1,22 +1,22 @@
-"""How the kernels are compiled, where compiled ones are kept, and what they share.
+"""The compilation of kernels, the cache of compiled kernels, and functions that kernels share.
 
 A kernel is a function over contiguous arrays that numba compiles once for one set of types, without the interpreter
-lock. Bounds are not checked for kernels: those that decode check every index themselves and report damage by a code,
-all others are given columns that the reader has checked.
+lock. Numba checks no bounds in kernels: those that decode check every index themselves and report damage by a code,
+all others get columns that the reader has checked.
 
-Signed sums that overflow are undefined in compiled code (numba marks them so for LLVM, which then reasons from it):
-whatever is computed from a file's values goes through wrapping_add and wrapping_sub.
+Signed sums that overflow are undefined in compiled code (numba marks them so for LLVM, which optimizes on it). Sums of
+a file's values are therefore computed by wrapping_add and wrapping_sub.
 
-A file keeps one kernel, compiled for one set of types. Its name is a digest of all that the code depends on: the
-sources of the kernels, the compiler, the interpreter and the processor. So nothing in it is ever out of date, no path
-and no time of modification matters, and two processes that compile the same kernel write the same file.
+A file holds a kernel, compiled for one set of types. Its name is a digest of all that the code depends on: the sources
+of the kernels, the compiler, the interpreter and the processor. So no file is ever out of date, no path and no time of
+modification matters, and two processes that compile the same kernel write the same file.
 
-It is looked for beside the kernels, where whoever made the installation has compiled them (`acidlib.rewrite.warm`),
-then in the user's own directory: `acidlib` in `NUMBA_CACHE_DIR`, else in `XDG_CACHE_HOME` or `~/.cache`. It is
-written to the first of them that can be written; where none can, what is compiled lasts as long as its process.
+A file is looked up beside the kernels, where an installation compiles them (`acidlib.rewrite.warm`), then in the user's
+own directory: `acidlib` in `NUMBA_CACHE_DIR`, else in `XDG_CACHE_HOME` or `~/.cache`. It is written to the first of
+these that is writable; without any, compiled kernels last as long as the process.
 
-Numba's own cache passes over a directory that this user cannot write, has another one for each path of an
-installation below `NUMBA_CACHE_DIR`, and knows no change of a kernel that is called from another module.
+Numba's own cache skips a directory that this user cannot write, has another directory for each path of an installation
+below `NUMBA_CACHE_DIR`, and misses changes of a kernel that is called from another module.
 """
 
 import hashlib
@@ -57,51 +57,52 @@ _DIGEST = hashlib.sha256().digest_size
 
 
 def kernel(function: _Function) -> _Function:
-    """Compile a function on its first call, unless its compiled form is kept."""
+    """Compile a function on its first call, unless its compiled form is in the cache."""
     dispatcher = cast(Any, numba.njit(nogil=True)(function))
-    dispatcher._cache = CompiledKernels(function)  # numba has no other way to name one
+    dispatcher._cache = CompiledKernels(function)  # numba has no public way to set a cache
     return cast(_Function, dispatcher)
 
 
 def entry(function: _Function) -> _Function:
-    """Compile a kernel that is called from Python alone: with arrays of any layout, read-only ones too.
+    """Compile a kernel that is called from Python alone, with arrays of any layout.
 
-    They are copied where they are not contiguous and writable, for which kernels are compiled.
+    Kernels are compiled for contiguous and writable arrays; others are copied first.
     """
     compiled = kernel(function)
 
     @wraps(compiled)
     def call(*arguments: Any) -> Any:
-        return compiled(*(plain_array(one) if isinstance(one, np.ndarray) else one for one in arguments))
+        plain = (plain_array(value) if isinstance(value, np.ndarray) else value for value in arguments)
+        return compiled(*plain)
 
     return cast(_Function, call)
 
 
 def plain_array(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the values as a contiguous and writable array, without a copy where they are one already."""
+    """Return the values as a contiguous and writable array, without a copy if they already are."""
     array = np.ascontiguousarray(values)
     return array if array.flags.writeable else array.copy()
 
 
 class CompiledKernels(NullCache):
-    """Loads and keeps the compiled forms of one function; what numba's dispatcher asks for as its cache."""
+    """The cache that numba's dispatcher has for the compiled forms of one function."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the compiled form for these types on this processor; None when it has to be compiled."""
+        """Return the compiled form for these types on this processor, or None when it has to be compiled."""
         target_context.refresh()
         name = self._name(sig, target_context.codegen())
         for directory in _directories():
             payload = _read(directory / name)
             if payload is not None:
-                parts = pickle.loads(payload)  # noqa: S301 - it is as much to be trusted as the code beside it
+                parts = pickle.loads(payload)  # noqa: S301 - it is as trustworthy as the code beside it
                 return CompileResult._rebuild(target_context, *parts)  # type: ignore[no-untyped-call]
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep what has just been compiled, if it can be kept anywhere."""
+        """Write a newly compiled form to the first writable directory, if there is any."""
         if data.library.has_dynamic_globals or any(not loop.can_cache for loop in data.lifted):
             return
         payload: bytes = dumps(data._reduce())  # type: ignore[no-untyped-call]
@@ -119,13 +120,13 @@ class CompiledKernels(NullCache):
 
 @cache
 def _sources(module: str) -> str:
-    """Return a digest of the text of a module and of all modules of this package: a kernel calls what is in these."""
-    shared = sorted(f"{__package__}.{found.name}" for found in pkgutil.iter_modules([str(Path(__file__).parent)]))
+    """Return a digest of the text of a module and of all modules of this package, whose functions kernels call."""
+    shared = sorted(f"{__package__}.{info.name}" for info in pkgutil.iter_modules([str(Path(__file__).parent)]))
     digest = hashlib.sha256()
     for name in dict.fromkeys([*shared, module]):
         get_source = getattr(getattr(importlib.util.find_spec(name), "loader", None), "get_source", None)
         text: str | None = None if get_source is None else get_source(name)
-        # without its text it is not known what was compiled: then it is good for this process only
+        # without the text a compiled form cannot be matched to it: it is good for this process only
         digest.update((uuid.uuid4().hex if text is None else text).encode() + b"\0")
     return digest.hexdigest()
 
@@ -161,8 +162,8 @@ def _write(directory: Path, name: str, whole: bytes) -> bool:
 
 @cache
 def _report(processor: str, kept: Path | None) -> None:
-    """Print one line for people, once in a process."""
-    where = f"kept in {kept}" if kept else "not kept, for no directory can be written; NUMBA_CACHE_DIR names one"
+    """Print a line for people, once in a process."""
+    where = f"kept in {kept}" if kept else "not kept, for no directory is writable; set NUMBA_CACHE_DIR to one that is"
     print(
         f"acidlib: compiling kernels for this processor ({processor}), which takes a minute; {where}", file=sys.stderr
     )
@@ -170,7 +171,7 @@ def _report(processor: str, kept: Path | None) -> None:
 
 @_intrinsic
 def leading_zeros(_context: Any, _value: Any) -> Any:
-    """Return how many zeros a 64-bit pattern begins with."""
+    """Return the number of leading zeros of a 64-bit pattern."""
 
     def generate(_codegen: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         return builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 0))
@@ -180,7 +181,7 @@ def leading_zeros(_context: Any, _value: Any) -> Any:
 
 @_intrinsic
 def load_word(_context: Any, data: Any, _at: Any) -> Any:
-    """Return the eight bytes from an index on as one big-endian number. The caller keeps the index inside the array."""
+    """Return the eight bytes from an index on as a big-endian number. The caller keeps the index inside the array."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
@@ -207,7 +208,7 @@ def store_word(_context: Any, _data: Any, _at: Any, _word: Any) -> Any:
 
 @_intrinsic
 def swapped(_context: Any, _word: Any) -> Any:
-    """Return the number whose bytes stand the other way round."""
+    """Return the number with its bytes in reverse order."""
 
     def generate(_codegen: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         return builder.bswap(arguments[0])
@@ -217,7 +218,7 @@ def swapped(_context: Any, _word: Any) -> Any:
 
 @_intrinsic
 def copy_bytes(_context: Any, _target: Any, _at: Any, _source: Any, _start: Any, _size: Any) -> Any:
-    """Copy bytes from a place in one array to a place in another. The caller keeps both inside."""
+    """Copy bytes from an index of an array to an index of another. The caller keeps both ranges inside."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         target = context.make_array(signature.args[0])(context, builder, arguments[0])

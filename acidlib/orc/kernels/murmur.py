@@ -29,7 +29,7 @@ def _scramble(word: Any) -> Any:
 
 @kernel
 def _word(data: Bytes, start: int, count: int) -> Any:
-    """Return up to eight bytes as one number, the first the lowest."""
+    """Return up to eight bytes as a little-endian number."""
     word = _U(0)
     for i in range(count):
         word |= _U(data[start + i]) << _U(8 * i)
@@ -85,7 +85,7 @@ def hash_longs(values: Longs) -> Words:
 
 @entry
 def set_bits(hashes: Words, bits: int, functions: int) -> Words:
-    """Return the bits, in words of 64 from the lowest on, that some hashes set in a filter of so many bits."""
+    """Return a filter of so many bits, in words of 64 from the lowest on, with the bits that the hashes set."""
     out = np.zeros(bits >> 6, np.uint64)
     for value in hashes:
         step = np.int64(value >> _U(32))
@@ -99,7 +99,7 @@ def set_bits(hashes: Words, bits: int, functions: int) -> Words:
 
 @entry
 def count_characters(data: Bytes, offsets: Longs) -> Longs:
-    """Return the characters of each string, by the bytes that begin one in UTF-8."""
+    """Return the number of characters of each string: its bytes that begin a character in UTF-8."""
     out = np.zeros(len(offsets) - 1, np.int64)
     for i in range(len(out)):
         for at in range(offsets[i], offsets[i + 1]):
@@ -109,7 +109,7 @@ def count_characters(data: Bytes, offsets: Longs) -> Longs:
 
 @entry
 def timestamp_millis(seconds: Longs, nanos: Longs, out: Longs) -> bool:
-    """Fill in milliseconds since 1970 of stored timestamps in UTC; return False where one is unknown."""
+    """Fill in milliseconds since 1970 of stored timestamps in UTC; return False if any is unknown."""
     if not are_nanoseconds(nanos):
         return False
     for i in range(len(seconds)):
@@ -121,7 +121,7 @@ def timestamp_millis(seconds: Longs, nanos: Longs, out: Longs) -> bool:
 
 @entry
 def hash_decimals(low: Longs, high: Longs, scales: Longs, most_scale: int, out: Words) -> bool:
-    """Hash the text of each decimal; return False where one is no HiveDecimal of a scale up to most_scale."""
+    """Hash the text of each decimal; return False if any is no HiveDecimal of a scale up to `most_scale`."""
     digits = np.empty(DIGITS_ROOM, np.uint8)
     text = np.empty(DIGITS_ROOM, np.uint8)
     for i in range(len(low)):

@@ -19,15 +19,15 @@ _HIGH_POWERS = np.array([10**n >> 64 for n in range(MOST_DIGITS + 1)], dtype=np.
 
 @entry
 def integer_texts(values: Longs, width: int) -> tuple[Bytes, Longs]:
-    """Return the decimal text of each number (Java's `Long.toString`), blanks behind it up to `width` bytes.
+    """Return the decimal text of each number (Java's `Long.toString`), padded with blanks to `width` bytes.
 
-    Returns all bytes one behind the other, and the length of each.
+    The result is the bytes of all texts, one after the other, and the length of each.
     """
     lengths = np.empty(len(values), np.int64)
     total = 0
     for i in range(len(values)):
         number = magnitude(values[i])
-        # 1233 / 4096 is just below the logarithm of 2; it is one digit too many below the power of ten
+        # 1233 / 4096 is just below the decimal logarithm of 2; the guess is a digit short from the power of ten on
         guess = (bit_length(number | 1) * 1233) >> 12
         size = guess + int(np.uint64(number) >= _LOW_POWERS[guess]) + int(values[i] < 0)
         # a 0 is below the first power, and has a digit
@@ -67,10 +67,10 @@ def integer_texts(values: Longs, width: int) -> tuple[Bytes, Longs]:
 
 @entry
 def date_texts(days: Longs, width: int) -> tuple[Bytes, Longs]:
-    """Return the text of each day, `1582-10-04`, blanks behind it up to `width` bytes; as `integer_texts`.
+    """Return the text of each day, `1582-10-04`, padded with blanks to `width` bytes, as `integer_texts` does.
 
-    Days are counted from 1970-01-01, from 0001-01-01 to 9999-12-31 in the calendar that changes from 1582-10-04 to
-    1582-10-15 (java.util.GregorianCalendar). The caller has checked that.
+    Days are counted from 1970-01-01. They lie from 0001-01-01 to 9999-12-31, as the caller has checked, in the calendar
+    in which 1582-10-15 follows 1582-10-04 (java.util.GregorianCalendar).
     """
     size = max(10, width)
     out = np.full(len(days) * size, _BLANK, np.uint8)
@@ -112,8 +112,8 @@ def date_texts(days: Longs, width: int) -> tuple[Bytes, Longs]:
 def repadded(data: Bytes, lengths: Longs, width: int) -> tuple[Bytes, Longs, int]:
     """Return each text without the blanks at its end, then with blanks up to `width` characters (0: none at all).
 
-    The texts lie in `data` one behind the other, by lengths that the caller has checked. Returns the new bytes, their
-    lengths, and the most characters that a text has without its blanks.
+    The texts lie in `data` one after the other, by lengths that the caller has checked. Returns the new bytes, their
+    lengths, and the most characters of a text without its blanks.
     """
     kept, padded = np.empty_like(lengths), np.empty_like(lengths)
     start = 0
@@ -144,7 +144,7 @@ def repadded(data: Bytes, lengths: Longs, width: int) -> tuple[Bytes, Longs, int
 def first_too_long(low: Longs, high: Longs, scales: Longs, precision: int, scale: int) -> int:
     """Return the first number that is no DECIMAL(precision, scale), or -1.
 
-    Numbers have 128 bits, and each the digits behind its point in `scales`.
+    Numbers have 128 bits; `scales` has the number of digits after the point of each.
     """
     for i in range(len(low)):
         if scales[i] < 0 or scales[i] > scale:
@@ -168,9 +168,10 @@ def _absolute(low: int, high: int) -> tuple[np.uint64, np.uint64]:
 
 @entry
 def decimal_texts(low: Longs, high: Longs, scales: Longs, width: int) -> tuple[Bytes, Longs]:
-    """Return the text of each number without zeros at the end of its fraction (`HiveDecimal.toString`), as above.
+    """Return the text of each number without zeros at the end of its fraction (`HiveDecimal.toString`).
 
-    Numbers have 128 bits, and each the digits behind its point in `scales`, of 38 digits at most.
+    Numbers have 128 bits and at most 38 digits; `scales` has the number of digits after the point of each. Padding and
+    result are as for `integer_texts`.
     """
     digits = np.empty(DIGITS_ROOM, np.uint8)
     lengths = np.empty_like(low)
@@ -196,11 +197,11 @@ def decimal_texts(low: Longs, high: Longs, scales: Longs, width: int) -> tuple[B
 
 @kernel
 def decimal_digits(low: int, high: int, digits: Bytes) -> int:
-    """Write the digits of a number's absolute value, the last one first, and return how many there are."""
+    """Write the digits of a number's absolute value, the last digit first, and return their number."""
     bottom, top = _absolute(low, high)
     count = 0
     while top != np.uint64(0):
-        # by nine digits, 32 bits at a time
+        # divide by 10 ** 9, 32 bits at a time
         carried = np.uint64(0)
         parts = (top >> _HALF, top & _LOW_HALF, bottom >> _HALF, bottom & _LOW_HALF)
         top = bottom = np.uint64(0)
@@ -230,7 +231,7 @@ def decimal_digits(low: int, high: int, digits: Bytes) -> int:
 
 @kernel
 def trailing_zeros(digits: Bytes, count: int, scale: int) -> int:
-    """Return how many zeros are at the end of a fraction of so many digits, of a number that is not 0."""
+    """Return the number of zeros at the end of the fraction of a number other than 0."""
     zeros = 0
     while zeros < min(count, scale) and digits[zeros] == _ZERO:
         zeros += 1
@@ -239,7 +240,7 @@ def trailing_zeros(digits: Bytes, count: int, scale: int) -> int:
 
 @kernel
 def write_decimal(digits: Bytes, count: int, scale: int, sign: int, out: Bytes, pos: int) -> int:
-    """Write a number (`HiveDecimal.toString`) from its digits, the last one first, and return where it ends.
+    """Write a number (`HiveDecimal.toString`) from its digits, the last digit first, and return the end of its text.
 
     The sign is below 0 for a minus.
     """
@@ -267,9 +268,10 @@ def write_decimal(digits: Bytes, count: int, scale: int, sign: int, out: Bytes, 
 
 @entry
 def real_texts(numbers: Bytes, size: int, width: int) -> tuple[Bytes, Longs]:
-    """Return each number in Java's form (`Double.toString`): `0.001`, `1.0E7`, `-Infinity`; blanks as above.
+    """Return each number in Java's notation (`Double.toString`): `0.001`, `1.0E7`, `-Infinity`.
 
-    `numbers` has texts in any other form, each of `size` bytes, zeros behind it: `1e+07`, `-inf`, `16777216`.
+    `numbers` has texts in any other notation, each of `size` bytes with zeros at its end: `1e+07`, `-inf`, `16777216`.
+    Padding and result are as for `integer_texts`.
     """
     texts = len(numbers) // size
     out = np.full(texts * max(_REAL_ROOM, width), _BLANK, np.uint8)
@@ -288,7 +290,7 @@ def real_texts(numbers: Bytes, size: int, width: int) -> tuple[Bytes, Longs]:
                 out[pos + place] = _INFINITY[place]
             pos += len(_INFINITY)
         else:
-            # the digits from the first that is no zero on, and the power of ten of that
+            # the digits from the first other than zero on, and the power of ten of the first
             count, power, behind = 0, -1, False
             while at < end and numbers[at] != 0 and numbers[at] != _EXPONENT:
                 if numbers[at] == _POINT:
@@ -321,7 +323,7 @@ def real_texts(numbers: Bytes, size: int, width: int) -> tuple[Bytes, Longs]:
 
 @kernel
 def _write_real(digits: Bytes, count: int, power: int, out: Bytes, pos: int) -> int:
-    """Write one number, the first of its digits being that of 10 ** power, and return where it ends."""
+    """Write a number whose first digit is that of 10 ** power, and return the end of its text."""
     is_plain = -3 <= power < 7
     first = power if is_plain else 0
     if first < 0:

@@ -20,7 +20,7 @@ from acidlib.orc.kernels.vectors import Encoded, note_marks
 _TOO_WIDE = 4
 _REASONS = {**REASONS, _TOO_WIDE: "a value has more than 128 bits"}
 _MOST_BYTES = 19
-# The bits of eight bytes that belong to varints' numbers, and those of neighbours that are drawn together or apart.
+# Masks of the payload bits in eight bytes of varints, and of neighbours that are drawn together or apart.
 _ONE, _TWO, _FOUR = np.uint64(1), np.uint64(2), np.uint64(4)
 _HIGH_BITS, _LOW_BITS = np.uint64(0x8080808080808080), np.uint64(0x7F7F7F7F7F7F7F7F)
 _LOW_7, _HIGH_7 = np.uint64(0x007F007F007F007F), np.uint64(0x7F007F007F007F00)
@@ -48,7 +48,7 @@ def decode_varints(buf: Bytes, count: int) -> tuple[Longs, Longs | None]:
 
 @entry
 def _decode(buf: Bytes, low: Longs, high: Longs) -> tuple[int, int, bool]:
-    """Return a code, where that holds, and whether a value needs `high`, which is filled in only then."""
+    """Return a code, the position it refers to, and whether a value needs `high`, which is filled in only then."""
     pos = 0
     is_wide = False
     for i in range(len(low)):
@@ -57,7 +57,7 @@ def _decode(buf: Bytes, low: Longs, high: Longs) -> tuple[int, int, bool]:
             word = swapped(load_word(buf, pos))
             ends = ~word & _HIGH_BITS
             if ends:
-                # the bits up to the first byte that ends a varint, sevens drawn together two by two
+                # the bits up to the first byte that ends a varint; pairs of seven bits are drawn together
                 word &= (ends ^ (ends - _ONE)) & _LOW_BITS
                 word = (word & _LOW_7) | ((word & _HIGH_7) >> _ONE)
                 word = (word & _LOW_14) | ((word & _HIGH_14) >> _TWO)
@@ -101,7 +101,7 @@ def _decode(buf: Bytes, low: Longs, high: Longs) -> tuple[int, int, bool]:
 
 
 def encode_varints(low: Longs, high: Longs | None, marks: Longs) -> Encoded:
-    """Return the values, given as decode_varints returns them, as an uncompressed stream of zigzag varints.
+    """Return values in the form of decode_varints as an uncompressed stream of zigzag varints.
 
     A mark's offset is that of its value; all skips are 0.
     """
@@ -127,7 +127,7 @@ def _encode(low: Longs, high: Longs, marks: Longs) -> tuple[Bytes, Longs, Longs]
             word = (word & _LOW_28) | ((word << _FOUR) & _HIGH_28)
             word = (word & _LOW_14) | ((word << _TWO) & _HIGH_14)
             word = (word & _LOW_7) | ((word << _ONE) & _HIGH_7)
-            # every byte but the last one says that another follows; what is written behind it is written over
+            # every byte but the last is marked as followed by another; the bytes after it are overwritten
             word |= _HIGH_BITS & ((_ONE << np.uint64(8 * size - 8)) - _ONE)
             store_word(out, pos, swapped(word))
             pos += size
@@ -140,7 +140,7 @@ def _encode(low: Longs, high: Longs, marks: Longs) -> tuple[Bytes, Longs, Longs]
             out[pos] = (lower & 0x7F) | 0x80
             lower = (lower >> 7) & 0x01FFFFFFFFFFFFFF
             pos += 1
-        # one bit of lower is left; upper may have all 64
+        # a single bit of lower remains; upper may have all 64
         if bit_length(upper) < 64:
             pos = write_varint(out, pos, upper << 1 | lower)
         else:

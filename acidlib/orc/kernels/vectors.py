@@ -1,4 +1,4 @@
-"""Values of variable length: copies of those that are kept or chosen, and their order. And what encoders return."""
+"""Values of variable length: copies of kept or chosen values, and their order. And the result of encoders."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,11 +16,11 @@ class Encoded:
     """An encoded stream before compression, with a position for each mark.
 
     A mark is the index of the first value of a row group. `offsets` holds the byte offset in `data` of the run that
-    contains this value, `skips` the number of values of that run to pass over. A mark behind the last value points to
-    the end of the stream with skip 0.
+    contains this value, `skips` the number of values of that run before it. A mark after the last value points to the
+    end of the stream with skip 0.
 
-    In a stream of bits `skips` counts bytes of the run, and `bits` the bits of that byte (0-7). Inside a partly filled
-    last byte, a mark behind the last bit points into that byte, as Java's writer records it. Source: ORC's
+    In a stream of bits `skips` counts bytes of the run, and `bits` the bits of that byte (0-7). Where the last byte is
+    partly filled, a mark after the last bit points into it, as Java's writer records it. Source: ORC's
     BitFieldWriter.getPosition.
     """
 
@@ -32,7 +32,7 @@ class Encoded:
 
 @kernel
 def note_marks(marks: Longs, mark: int, start: int, end: int, at: int, offsets: Longs, skips: Longs) -> int:
-    """Note the marks within a run of the values from start to end, which begins at byte `at`; return the next mark."""
+    """Record the marks in a run of the values from start to end, which begins at byte `at`; return the next mark."""
     while mark < len(marks) and marks[mark] < end:
         offsets[mark] = at
         skips[mark] = marks[mark] - start
@@ -41,11 +41,11 @@ def note_marks(marks: Longs, mark: int, start: int, end: int, at: int, offsets: 
 
 
 def filter_values(values: NDArray[Any], keep: Flags) -> NDArray[Any]:
-    """Return the kept ones among values of one width (1, 4 or 8 bytes); ValueError if there is not a flag for each."""
+    """Return the kept values, of 1, 4 or 8 bytes each. Raises ValueError unless there is a flag for each value."""
     if len(keep) != len(values):
         raise ValueError(f"{len(values)} values but {len(keep)} flags")
     patterns = values.view(_PATTERNS[values.itemsize])
-    # one more: a dropped value behind the last kept one is written there. By numpy, which takes large pages for it
+    # with room for a dropped value after the last kept one; allocated by numpy, which uses large pages
     out = np.empty(int(np.count_nonzero(keep)) + 1, dtype=patterns.dtype)
     _filter_values(patterns, keep, out)
     return out[:-1].view(values.dtype)
@@ -62,7 +62,7 @@ def _filter_values(values: NDArray[Any], keep: Flags, out: NDArray[Any]) -> None
 
 @entry
 def filter_bytes(data: Bytes, lengths: Longs, keep: Flags) -> Bytes:
-    """Return the bytes of the kept values, one behind the other as all of them are in `data`, by their lengths."""
+    """Return the bytes of the kept values; in `data` and in the result values lie one after the other."""
     total = 0
     for i in range(len(lengths)):
         if keep[i]:
@@ -87,7 +87,7 @@ def filter_bytes(data: Bytes, lengths: Longs, keep: Flags) -> Bytes:
 
 @entry
 def gather_bytes(data: Bytes, offsets: Longs, lengths: Longs, indices: Longs) -> Bytes:
-    """Return the bytes of the values `indices` names, in that order; value i is data[offsets[i]:][:lengths[i]]."""
+    """Return the bytes of the values at `indices`, in that order; value i is data[offsets[i]:][:lengths[i]]."""
     total = 0
     for i in indices:
         total += lengths[i]
@@ -126,7 +126,7 @@ def is_less(data: Bytes, a: int, a_end: int, b: int, b_end: int) -> bool:
 
 @kernel
 def head(data: Bytes, at: int, end: int) -> np.uint64:
-    """Return the first eight bytes of data[at:end] as a number that orders as they do, with zeros for missing ones."""
+    """Return the first eight bytes of data[at:end] as a big-endian number, with zeros for missing bytes."""
     size = end - at
     if at + 8 <= len(data) and size > 0:
         word = np.uint64(load_word(data, at))
@@ -139,7 +139,7 @@ def head(data: Bytes, at: int, end: int) -> np.uint64:
 
 @entry
 def is_ascending(offsets: Longs, data: Bytes) -> bool:
-    """Return whether the strings data[offsets[i]:offsets[i + 1]] ascend by unsigned bytes, without equal ones."""
+    """Return whether the strings data[offsets[i]:offsets[i + 1]] ascend strictly by unsigned bytes."""
     for i in range(1, len(offsets) - 1):
         if not is_less(data, offsets[i - 1], offsets[i], offsets[i], offsets[i + 1]):
             return False
@@ -148,8 +148,8 @@ def is_ascending(offsets: Longs, data: Bytes) -> bool:
 
 @entry
 def rank_strings(starts: Longs, lengths: Longs, data: Bytes) -> tuple[Longs, Longs]:
-    """Return per string its rank among the distinct ones, and per rank the index of one string that has it."""
-    # a merge sort, bottom-up
+    """Return for each string its rank among the distinct strings, and for each rank the index of a string with it."""
+    # a bottom-up merge sort
     n = len(starts)
     heads = np.empty(n, dtype=np.uint64)
     for i in range(n):
@@ -181,11 +181,11 @@ def rank_strings(starts: Longs, lengths: Longs, data: Bytes) -> tuple[Longs, Lon
         width *= 2
     ranks = np.empty(n, dtype=np.int64)
     firsts = np.empty(n, dtype=np.int64)
-    found = 0
+    distinct = 0
     for i in range(n):
         a, b = source[i - 1], source[i]
         if i == 0 or is_less(data, starts[a], starts[a] + lengths[a], starts[b], starts[b] + lengths[b]):
-            firsts[found] = b
-            found += 1
-        ranks[b] = found - 1
-    return ranks, firsts[:found].copy()
+            firsts[distinct] = b
+            distinct += 1
+        ranks[b] = distinct - 1
+    return ranks, firsts[:distinct].copy()
