@@ -120,7 +120,8 @@ class MetastoreDatabase:
         """Return whether `noted_writes` would not return None; raise what it would raise."""
         with self._reading_notes() as connection:
             if connection is not None:
-                connection.execute(select(self._table(connection, TXN_COMPONENTS).c["TC_TXNID"]).limit(1)).all()
+                (components,) = self._tables(connection, TXN_COMPONENTS)
+                connection.execute(select(components.c["TC_TXNID"]).limit(1)).all()
             return connection is not None
 
     @contextmanager
@@ -141,18 +142,19 @@ class MetastoreDatabase:
                     "wrote; grant what docs/hive4.md lists"
                 ) from None
 
-    def _table(self, connection: Connection, template: Table) -> Table:
-        """Return a table; RefusedError if the database does not show it to its user."""
-        table = self._find(connection, template)
-        if table is None:
-            raise RefusedError(
-                f"Cannot look for rolled back transactions in {self.shown}: it shows its user no table "
-                f"{template.name}; grant what docs/hive4.md lists"
-            )
-        return table
+    def _tables(self, connection: Connection, *templates: Table) -> Iterator[Table]:
+        """Yield tables; raise RefusedError for one that the database does not show to its user."""
+        for template in templates:
+            table = self._find(connection, template)
+            if table is None:
+                raise RefusedError(
+                    f"Cannot look for rolled back transactions in {self.shown}: it shows its user no table "
+                    f"{template.name}; grant what docs/hive4.md lists"
+                )
+            yield table
 
     def _notes(self, connection: Connection, ref: TableRef | None = None) -> Iterator[NotedWrite]:
-        txns, components = self._table(connection, TXNS), self._table(connection, TXN_COMPONENTS)
+        txns, components = self._tables(connection, TXNS, TXN_COMPONENTS)
         statement = (
             select(
                 components.c["TC_TXNID"],
@@ -201,7 +203,7 @@ class MetastoreDatabase:
             return tuple(sorted(self._rolled_back(connection, ref)))
 
     def _rolled_back(self, connection: Connection, ref: TableRef) -> list[tuple[int, int]]:
-        txns, ids = self._table(connection, TXNS), self._table(connection, _TXN_TO_WRITE_ID)
+        txns, ids = self._tables(connection, TXNS, _TXN_TO_WRITE_ID)
         statement = (
             select(ids.c["T2W_WRITEID"], ids.c["T2W_TXNID"])
             .join(txns, txns.c["TXN_ID"] == ids.c["T2W_TXNID"])
@@ -212,15 +214,14 @@ class MetastoreDatabase:
     def has_table(self, ref: TableRef) -> bool:
         """Return whether a table of this name has write ids, even if thrift does not show the table to this user."""
         with self._database.reading(_ACTION) as connection:
-            next_ids = self._table(connection, _NEXT_WRITE_ID)
+            (next_ids,) = self._tables(connection, _NEXT_WRITE_ID)
             statement = select(next_ids.c["NWI_TABLE"]).where(self._is_about(next_ids, "NWI", ref))
             return bool(connection.execute(statement).all())
 
     def has_partition(self, ref: TableRef) -> bool:
         """Return whether any catalog has a partition of this name, even if thrift does not show it to this user."""
         with self._database.reading(_ACTION) as connection:
-            databases, tables = self._table(connection, _DBS), self._table(connection, _TBLS)
-            partitions = self._table(connection, _PARTITIONS)
+            databases, tables, partitions = self._tables(connection, _DBS, _TBLS, _PARTITIONS)
             statement = (
                 select(partitions.c["PART_NAME"])
                 .join(tables, tables.c["TBL_ID"] == partitions.c["TBL_ID"])
@@ -236,7 +237,7 @@ class MetastoreDatabase:
     def shows(self, txn_id: int, host: str) -> bool:
         """Return whether the database shows a transaction that was opened from this host."""
         with self._database.reading(_ACTION) as connection:
-            txns = self._table(connection, TXNS)
+            (txns,) = self._tables(connection, TXNS)
             statement = select(txns.c["TXN_HOST"]).where(txns.c["TXN_ID"] == txn_id)
             return host in connection.execute(statement).scalars().all()
 
@@ -244,7 +245,7 @@ class MetastoreDatabase:
         """Delete all notes of these transactions at their places, as far as they are still rolled back."""
 
         def work(connection: Connection) -> None:
-            components, txns = self._table(connection, TXN_COMPONENTS), self._table(connection, TXNS)
+            components, txns = self._tables(connection, TXN_COMPONENTS, TXNS)
             for ref in sorted({note.ref for note in notes}, key=str):
                 ids = sorted({note.txn_id for note in notes if note.ref == ref})
                 at_place = and_(
@@ -314,7 +315,7 @@ class MetastoreDatabase:
 
     def _parameters_of(self, connection: Connection, owner: Owner) -> tuple[Table, int] | None:
         """Return the table with the parameters of a table or partition, and the owner's number in its first column."""
-        databases, tables = self._table(connection, _DBS), self._table(connection, _TBLS)
+        databases, tables = self._tables(connection, _DBS, _TBLS)
         row = connection.execute(
             select(tables.c["TBL_ID"], tables.c["CREATE_TIME"])
             .join(databases, databases.c["DB_ID"] == tables.c["DB_ID"])
@@ -324,9 +325,9 @@ class MetastoreDatabase:
                 self._database.equals(tables.c["TBL_NAME"], owner.ref.table),
             )
         ).one_or_none()
-        parameters = _TABLE_PARAMS
+        (parameters,) = self._tables(connection, _TABLE_PARAMS)
         if row is not None and owner.ref.partition is not None:
-            parameters, partitions = _PARTITION_PARAMS, self._table(connection, _PARTITIONS)
+            parameters, partitions = self._tables(connection, _PARTITION_PARAMS, _PARTITIONS)
             row = connection.execute(
                 select(partitions.c["PART_ID"], partitions.c["CREATE_TIME"]).where(
                     partitions.c["TBL_ID"] == row[0],
@@ -335,4 +336,4 @@ class MetastoreDatabase:
             ).one_or_none()
         if row is None or row[1] != owner.created:
             return None
-        return self._table(connection, parameters), row[0]
+        return parameters, row[0]

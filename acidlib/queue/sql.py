@@ -92,9 +92,9 @@ class SqlQueue:
     of every answer, is never claimed or cleaned, and is listed by `unreadable`.
 
     Every method raises `RetryError` when the database fails, `RefusedError` when values do not fit into it,
-    `CorruptError` for an unreadable row that is changed by its id, and, if it writes, `UnknownOutcomeError` when the
-    connection is lost while committing. Opening raises `RefusedError` for an invalid URL, for one whose driver is not
-    installed, and for a metastore that is not one of Hive 3.1.
+    `CorruptError` for an unreadable row that is read or changed by its id, and, if it writes, `UnknownOutcomeError`
+    when connection is lost while committing. Opening raises `RefusedError` for an invalid URL, for one whose driver is
+    not installed, and for a metastore that is not one of Hive 3.1.
     """
 
     def __init__(self, url: str) -> None:
@@ -137,7 +137,7 @@ class SqlQueue:
         return self._rows(lambda _: true())
 
     def find(self, request_id: int) -> CompactionRequest | None:
-        """Return the request with this id, in the queue or in the history; CorruptError for a row that is not one."""
+        """Return the request with this id, in the queue or in the history; CorruptError if its row cannot be read."""
         with self._database.reading("read", one_moment=True) as connection:
             for table in (self._queue, self._history):
                 row = connection.execute(table.select().where(table.column("ID") == request_id)).one_or_none()

@@ -339,8 +339,18 @@ def open_tables(database: Database) -> QueueTables:
                 written=(there.table(TXNS), there.table(TXN_COMPONENTS), there.table(_COMPLETED_TXN_COMPONENTS)),
             )
         missing = there.missing()
+
+    def create(connection: Connection) -> None:
+        for table in missing:
+            connection.execute(CreateTable(table, if_not_exists=True))
+
     if missing:
-        _create(database, missing)
+        try:
+            database.write("create", create)
+        except RetryError:  # another process may have created them at the same time
+            with database.reading("open") as connection:
+                if ReflectedTables(connection, database.shown).missing():
+                    raise
     return QueueTables(
         queue=_own_request_table(database, COMPACTION_QUEUE),
         history=_own_request_table(database, _COMPLETED_COMPACTIONS),
@@ -433,18 +443,3 @@ class ReflectedTables:
                     "and no table VERSION says that it is a metastore's"
                 )
         return missing
-
-
-def _create(database: Database, missing: list[Table]) -> None:
-    """Create tables; another process may do the same, so a failure counts only if tables are missing after it."""
-
-    def create(connection: Connection) -> None:
-        for table in missing:
-            connection.execute(CreateTable(table, if_not_exists=True))
-
-    try:
-        database.write("create", create)
-    except RetryError:
-        with database.reading("open") as connection:
-            if ReflectedTables(connection, database.shown).missing():
-                raise
