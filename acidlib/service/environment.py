@@ -1,4 +1,4 @@
-"""What a run is given: settings, where requests and tables are, who runs it and where. Nothing is opened here."""
+"""The environment of a run: settings, the addresses of queue and metastore, user and host. Nothing is opened here."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from acidlib.stores.hadoop import JavaSecrets, about_providers
 
 _WITH_TICKET, _NOTHING = KerberosLogin(), SparkOptions(())
 SHIPPED_BY_YARN = Path("__spark_conf__", "__hadoop_conf__")
-"""Where a driver that YARN started finds what was in HADOOP_CONF_DIR and YARN_CONF_DIR of spark-submit.
+"""The directory in which a driver on YARN finds the files of HADOOP_CONF_DIR and YARN_CONF_DIR of spark-submit.
 
 Source: Spark `org.apache.spark.deploy.yarn.Client` (LOCALIZED_CONF_DIR, LOCALIZED_HADOOP_CONF_DIR).
 """
@@ -45,21 +45,21 @@ QUEUE_IN_A_FILE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """What a run is given.
+    """The environment of a run.
 
     queue_url        of our own queue, or of the one in a metastore's database
     is_queue_named   an option or a variable names it
-    is_placed        Spark chose the machine on which this runs
-    metastore        URIs of the metastore to work with; empty: without one
-    names_metastore  it was given on the command line
+    is_placed        Spark chose the machine of this driver
+    metastore        URIs of the metastore; empty = without a metastore
+    names_metastore  it is stated on the command line
     token            a JWT for the metastore
     jvm              py4j's view of the JVM of Spark, and the configuration of Hadoop in it
-    secrets          what Java keeps: Hadoop's credential providers, truststores
-    login            who logs in where Kerberos is asked for
-    user, host       who runs this, and where
+    secrets          in Hadoop's credential providers and in truststores
+    login            the principal for Kerberos
+    user, host       of this process
     pool             of the metastore's requests (Hive 4); None = as settings say
     output           "text" or "json"
-    report           where the result is also drawn as a page; None = nowhere
+    report           the file of the result as a page; None = no page
     """
 
     settings: Settings
@@ -80,20 +80,20 @@ class Environment:
 
     @property
     def json(self) -> bool:
-        """Standard output is to be one JSON document."""
+        """Whether standard output is one JSON document."""
         return self.output == "json"
 
     @property
     def metastore_name(self) -> str:
-        """The metastore as our own queue knows it: the same URIs in any order are the same metastore.
+        """The name of the metastore in our own queue: the same URIs in any order are the same metastore.
 
-        A catalog other than the usual one is part of it, for the queue knows databases and tables only.
+        A catalog other than the default is part of it, as the queue has only databases and tables.
         """
         catalog = catalog_from_settings(self.settings.site)
         return ",".join(sorted(self.metastore)) + (f"#{catalog}" if catalog != CATALOG else "")
 
     def connection_options(self) -> ConnectionOptions:
-        """Return how the metastore is spoken to, by its settings; RefusedError where that cannot be."""
+        """Return the options of connections to the metastore; RefusedError if its settings contradict each other."""
         site = self.settings.site
         stated = {key: value for key, value in self.settings.hadoop.items() if key == PROTECTION}
         options = options_from_settings(stated | dict(site), token=self.token, secrets=self.secrets, login=self.login)
@@ -103,9 +103,9 @@ class Environment:
 
 
 def stated_uris(option: str | None) -> tuple[str, ...] | None:
-    """Return the URIs of --metastore-uri: none of them where it is `none`; None where it is not given.
+    """Return the URIs of --metastore-uri: an empty tuple for `none`, None without the option.
 
-    RefusedError for one that is no URI.
+    RefusedError for an invalid URI.
     """
     if option is None:
         return None
@@ -127,8 +127,8 @@ def read_environment(
 ) -> Environment:
     """Return the environment of a run, by its options and by the variables of this process.
 
-    metastore  as `stated_uris` has it; None takes that of hive-site.xml, by either of Hive's names
-    said       what is said to Spark, of Hadoop and of who logs in where Kerberos is asked for
+    metastore  as `stated_uris` returns it; None = the one of hive-site.xml, by either of Hive's names
+    said       the options of Spark, with properties of Hadoop and the principal for Kerberos
     jvm        py4j's view of the JVM of Spark, and the configuration of Hadoop in it
 
     Raises as `read_settings` does.
@@ -153,9 +153,9 @@ def read_environment(
 
 
 def read_settings(assignments: Sequence[str], *, is_placed: bool) -> Settings:
-    """Read the settings of a run, by what variables such as `HIVE_CONF_DIR` lead to, and by the texts of `--set`.
+    """Read the settings of a run from the files that variables such as `HIVE_CONF_DIR` name, and from `--set`.
 
-    Raises `RefusedError` where `ACIDLIB_CONF_DIR` is no directory: settings that are meant must not be missed; and as
+    Raises `RefusedError` if `ACIDLIB_CONF_DIR` is no directory, as its settings would be missing; and as
     `load_settings` does.
     """
     own_dir = _path_of("ACIDLIB_CONF_DIR")

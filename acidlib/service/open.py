@@ -1,4 +1,4 @@
-"""Opening what a run works on: our own queue, or a metastore of the generation it turns out to be."""
+"""Opening the surroundings of a run: our own queue, or a metastore, whose generation is found out."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ NO_UNDO_IN_HIVE4 = (
 
 @contextmanager
 def open_backend(where: Environment, services: Services, interpretation: Interpretation) -> Iterator[Backend]:
-    """Open what the initiator and the compaction jobs work on."""
+    """Open the surroundings of the initiator and of compactions."""
     if not where.metastore:
         with open_queue(where) as queue:
             yield StandaloneBackend(services, queue, interpretation)
@@ -66,7 +66,7 @@ def open_backend(where: Environment, services: Services, interpretation: Interpr
 
 @contextmanager
 def open_cleaning(where: Environment, services: Services, options: CleanerOptions) -> Iterator[Cleaning]:
-    """Open what the cleaner works on."""
+    """Open the surroundings of the cleaner."""
     if not where.metastore:
         with open_queue(where) as queue:
             yield StandaloneCleaning(StandaloneBackend(services, queue), options)
@@ -84,7 +84,7 @@ def open_cleaning(where: Environment, services: Services, options: CleanerOption
 
 @contextmanager
 def open_undoing(where: Environment, services: Services, *, dry_run: bool) -> Iterator[SqlBackend]:
-    """Open what undoes a compaction. RefusedError with a metastore of Hive 4."""
+    """Open the surroundings of an undo; RefusedError with a metastore of Hive 4."""
     if not where.metastore:
         with open_queue(where) as queue:
             yield StandaloneBackend(services, queue)
@@ -101,11 +101,11 @@ def open_undoing(where: Environment, services: Services, *, dry_run: bool) -> It
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queued:
-    """All requests, newest first, the generation whose names of states they have, and the metastore if there is one.
+    """All requests, newest first, the generation that names their states, and the metastore if there is one.
 
-    unreadable  about each row that is not understood
-    elsewhere   of another metastore, in a queue of our own: they are not among the requests
-    own_queue   whether it is ours
+    unreadable  a line about each row that is not understood
+    elsewhere   requests in our own queue for another metastore; they are not among `requests`
+    own_queue   whether the queue is our own
     """
 
     requests: tuple[CompactionRequest, ...]
@@ -118,7 +118,7 @@ class Queued:
 
 @contextmanager
 def open_queued(where: Environment) -> Iterator[Queued]:
-    """Open what the queue and its history have."""
+    """Open the queue with its history."""
     if not where.metastore:
         with open_queue(where) as queue:
             yield Queued(requests=queue.show(), generation=Generation.HIVE4, own_queue=True)
@@ -131,7 +131,7 @@ def open_queued(where: Environment) -> Iterator[Queued]:
             yield Queued(requests=shown, generation=hms.generation, hms=hms, unreadable=strange)
             return
         with open_queue(where) as queue:
-            # what our queue, or what only the database of the metastore, knows of each request
+            # our queue, or the database of the metastore, has facts that the metastore does not return
             rows = queue.show()
             if queue.schema_version is not None:
                 strange = tuple(f"row {row.id} of {row.table}: {row.reason}" for row in queue.unreadable())
@@ -152,8 +152,8 @@ def open_queued(where: Environment) -> Iterator[Queued]:
 def open_queue(where: Environment) -> SqlQueue:
     """Open the queue in a SQL database.
 
-    Raises `RefusedError` for the file that is used by default, if Spark chose the machine: the next run would be on
-    another one, and not find what this one queued; and what `JavaSecrets.password` raises.
+    Raises `RefusedError` for the default file if Spark chose the machine of the driver: the next run would be on
+    another machine and not find the requests of this one; and as `JavaSecrets.password` does.
     """
     if where.is_placed and not where.is_queue_named:
         raise RefusedError(QUEUE_IN_A_FILE)
@@ -162,7 +162,7 @@ def open_queue(where: Environment) -> SqlQueue:
 
 @contextmanager
 def metastore_database(where: Environment) -> Iterator[MetastoreDatabase | None]:
-    """Open the database that was chosen for the queue, which may be the metastore's; None where none was chosen."""
+    """Open the database that --queue-url names, which may be the metastore's; None without the option."""
     if not where.is_queue_named:
         yield None
         return
@@ -177,32 +177,29 @@ def metastore_database(where: Environment) -> Iterator[MetastoreDatabase | None]
 
 
 def _queue_url(where: Environment) -> str:
-    """Return the URL with its password, wherever that is kept."""
+    """Return the URL with its password, from wherever that is kept."""
     return with_password(where.queue_url, where.settings.site, where.secrets.password)
 
 
 def connect(where: Environment, options: ConnectionOptions | None = None) -> Hms:
-    """Connect to the metastore, as the settings say unless there are other options.
-
-    RetryError when none of its URIs answers.
-    """
+    """Connect to the metastore, by other options or as the settings say; RetryError if none of its URIs answers."""
     options = options or where.connection_options()
     return connect_to(where.metastore, options, user=where.user, host=where.host, shuffle=random.shuffle)
 
 
 def txn_timeout_seconds(hms: Hms) -> float:
-    """Return after how long without a heartbeat the server ends a transaction."""
+    """Return the seconds without a heartbeat after which the server ends a transaction."""
     return parse_duration(hms.config_value("metastore.txn.timeout", "300s")) / 1000
 
 
 def _heartbeater(where: Environment, hms: Hms) -> Heartbeater:
-    """Return what beats well within the server's own timeout, whatever our settings believe it to be."""
+    """Return a heartbeater for the server's own timeout, which our settings may state wrongly."""
     timeout = txn_timeout_seconds(hms)
     options = heartbeat_options(where.connection_options(), timeout)
     return Heartbeater(
         lambda: connect(where, options),
         interval_seconds=timeout / 2,
         timeout_seconds=timeout,
-        # goes on while the machine is suspended, as it does for the metastore that counts
+        # counts also while the machine is suspended, as the metastore's clock does
         clock=lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
     )

@@ -1,4 +1,4 @@
-"""Running units as Spark tasks. Only `spark_daemon` imports pyspark, too."""
+"""The runner on Spark. Besides this file only `spark_daemon` imports pyspark."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from acidlib.service.spark_driver import (
 from acidlib.service.tasks import nothing
 
 _CORES_UNKNOWN = 2
-"""Before the first job: so many, and Spark is started with them."""
+"""The cores that are assumed before the first job."""
 _SLOTS_SECONDS = 1.0
-"""For so long Spark is not asked again: with dynamic allocation executors come and go."""
+"""Spark is asked again for its cores after so long: with dynamic allocation executors come and go."""
 _LONGEST_MESSAGE = 300
 _MOST_GIVEN_UP = 24
 _PACKAGES = re.compile(r"^:?\s*(?:\w+\.)+(?=\w+: )")
-"""What stands before the name of an exception of Java's."""
+"""The package before the name of a Java exception."""
 _GATEWAY, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 """Set for the driver by spark-submit."""
 _BEGINNING = threading.Lock()
@@ -51,21 +51,21 @@ _PROXIES = tuple(
     f"spark.{name}.AmIpFilter.param.PROXY_URI_BASES"
     for name in ("org.apache.spark.deploy.yarn", "org.apache.hadoop.yarn.server.webproxy.amfilter")
 )
-"""Set on YARN: where it shows the application, by Spark 4 and by Spark 3."""
+"""Set on YARN: the URL of the application's pages, by Spark 4 and by Spark 3."""
 _PATH = "spark.executorEnv.PYTHONPATH"
 _BEFORE_SPARK, _GIVE_BACK_SECONDS = 1000, 600
-"""The priority of what a JVM does before it stops its context (40), and for how long it waits for the run then."""
+"""The priority of a JVM's shutdown hooks above that of its context (40), and how long they wait for the run."""
 
 
 class SparkEndedError(RetryError):
-    """Spark's JVM or its context is there no more, which is no fault of what it was to do."""
+    """Spark's JVM or its context has ended, which is no fault of the tasks."""
 
 
 class SparkRunner:
     """Runs each batch of tasks as one task of Spark, in a context of its own for one run of a job.
 
-    The context is started when something has to run on it, so what cannot be done is refused before that. Retries and
-    speculation are harmless: an attempt writes under a name of its own, and Spark hands over one result per task.
+    The context is started for the first task, so that refusals come without it. Retries and speculation are harmless:
+    an attempt writes under a name of its own, and Spark returns one result per task.
 
     Options and defaults of spark-submit win over `conf`. Raises `RefusedError` for a queue of YARN in `conf` that comes
     too late, as YARN has started this driver already.
@@ -79,7 +79,7 @@ class SparkRunner:
         self._name = name
         self._conf = {key: value for key, value in conf.items() if key not in stated}
         if CHECKOUT is not None and not any(key in stated or key in conf for key in (*ARCHIVE_PROPERTIES, _PATH)):
-            # in an archive is a package of its own, and this one would stand before it
+            # an archive has its own copy of the package, which this path would hide
             self._conf[_PATH] = str(CHECKOUT)
         self.application = Application()
         self._context: SparkContext | None = None
@@ -90,24 +90,24 @@ class SparkRunner:
 
     @property
     def slots(self) -> int:
-        """The cores of the executors that were there a moment ago."""
+        """The cores of the executors a moment ago."""
         context, now = self._context, time.monotonic()
         if context is not None and now - self._slots_asked > _SLOTS_SECONDS:
             self._slots_asked = now
-            with suppress(Exception):  # where Spark has ended, the tasks that run tell it
+            with suppress(Exception):  # if Spark has ended, running tasks report it
                 self._slots = max(1, context.defaultParallelism)
         return self._slots
 
     def start(self) -> None:
-        """Have a context, and a Python worker with all that tasks need; see Runner."""
+        """Start a context, and a Python worker with all that tasks need; see Runner."""
         self._one_job([[Task(work=nothing, length=0)]], "the start of a Python worker")
 
     def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Any]]:
         """Run all tasks; see Runner.
 
-        What Spark gives up is done again in halves, until a task that it gives up is alone in its job. So one bucket
-        that no worker survives takes no other with it. Where nothing goes any more, each of a few tries fails, and with
-        them what is left.
+        A job that Spark gives up is run again in halves, until a task that it gives up is alone in its job. So one
+        bucket that no worker survives ends no other. If Spark gives up everything, the remaining tasks fail after a few
+        tries.
         """
         cancelled = self._cancelled
         tries = _MOST_GIVEN_UP
@@ -117,35 +117,35 @@ class SparkRunner:
             if len(tasks) == 1 or tries <= 0 or self._cancelled != cancelled:
                 return [error] * len(tasks)
             middle = len(tasks) // 2
-            found: list[Any] = []
+            answers: list[Any] = []
             for half in (tasks[:middle], tasks[middle:]):
                 try:
-                    found += [done for (done,) in self._one_job([[task] for task in half], group)]
+                    answers += [answer for (answer,) in self._one_job([[task] for task in half], group)]
                 except SparkEndedError:
                     raise
                 except RetryError as another:
                     tries -= 1
-                    found += halved(half, another)
-            return found
+                    answers += halved(half, another)
+            return answers
 
         try:
             return self._one_job(batches, group)
         except SparkEndedError:
             raise
         except RetryError as error:
-            done = iter(halved([task for batch in batches for task in batch], error))
-            return [list(islice(done, len(batch))) for batch in batches]
+            answers = iter(halved([task for batch in batches for task in batch], error))
+            return [list(islice(answers, len(batch))) for batch in batches]
 
     def cancel(self) -> None:
-        """End all jobs that run now."""
+        """End all running jobs."""
         self._cancelled += 1
         for group in tuple(self._groups):
             if self._context is not None:
-                with suppress(Exception):  # what runs no more needs no end
+                with suppress(Exception):  # the job may have ended meanwhile
                     self._context.cancelJobGroup(group)
 
     def _one_job(self, batches: Sequence[Sequence[Task]], group: str) -> list[list[Any]]:
-        """Run all batches as one job. RetryError when Spark gives it up."""
+        """Run all batches as one job; RetryError if Spark gives it up."""
         if not batches:
             return []
         context = self._started()
@@ -154,7 +154,7 @@ class SparkRunner:
         try:
             context.setJobGroup(group_id, group, interruptOnCancel=True)
             context.setLocalProperty("callSite.short", group)
-            # jobs of one pool are done one after the other; the pools have their share each, so small files do not wait
+            # jobs of a pool run one after the other; each pool has its share, so that small files do not wait
             is_large = any(task.length >= SMALL_BYTES for batch in batches for task in batch)
             context.setLocalProperty("spark.scheduler.pool", "acidlib-large" if is_large else "acidlib-small")
             return context.parallelize(batches, len(batches)).mapPartitions(_attempts).collect()
@@ -166,7 +166,7 @@ class SparkRunner:
             self._groups.discard(group_id)
 
     def _started(self) -> SparkContext:
-        """Return the context, started by the first call; RetryError where it does not start."""
+        """Return the context, started by the first call; RetryError if it does not start."""
         with self._lock:
             if self._context is not None:
                 return self._context
@@ -180,12 +180,12 @@ class SparkRunner:
             try:
                 context = SparkContext.getOrCreate(conf)
             except Exception as error:
-                raise RetryError(f"Cannot start Spark: it said: {_first_line(error)}") from error
+                raise RetryError(f"Cannot start Spark: {_first_line(error)}") from error
             finally:
                 if threading.current_thread() is threading.main_thread():
-                    signal.signal(signal.SIGINT, before)  # in it a context cancels its jobs on an interrupt
+                    signal.signal(signal.SIGINT, before)  # a context installs a handler that cancels its jobs
             context.setLogLevel("ERROR")
-            # when the JVM ends first, as by SIGTERM to all processes, it would print a traceback of its own thread
+            # if the JVM ends first, as by SIGTERM to all processes, its thread would print a traceback
             context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]  # no option
             self.application = Application(id=context.applicationId, tracking_url=_tracking_url(context))
             self._context = context
@@ -200,7 +200,7 @@ class SparkRunner:
         if self._context is None:
             return
         try:
-            # YARN may have told its proxy a moment after the context was there
+            # YARN may have set its proxy after the context was started
             self.application = replace(self.application, tracking_url=_tracking_url(self._context))
             self._context.stop()
         except Exception:
@@ -216,11 +216,11 @@ def _attempts(batches: Iterable[Sequence[Task]]) -> Iterator[list[Any]]:
 
 
 def has_stopped(context: SparkContext) -> bool:
-    """Return whether a context is at its end: nothing is run on it any more."""
+    """Return whether a context has ended, so that nothing runs on it any more."""
     try:
         return bool(context._jsc.sc().isStopped())
     except Exception:
-        return True  # its JVM does not answer
+        return True  # the JVM does not answer
 
 
 def _first_line(error: Exception) -> str:
@@ -230,13 +230,13 @@ def _first_line(error: Exception) -> str:
 
 
 def _tracking_url(context: SparkContext) -> str | None:
-    """Return where the application can be looked at: by the proxy of YARN where there is one, else on the driver."""
+    """Return the URL of the application's pages: through the proxy of YARN if there is one, else on the driver."""
     conf = context.getConf()
     return next((url for name in _PROXIES if (url := conf.get(name))), context.uiWebUrl)
 
 
 def said_to_spark() -> SparkOptions:
-    """Return what Spark was given: by spark-submit, which has it all, or as it is stated; starts no context."""
+    """Return the options of Spark: those of spark-submit, which has them all, or the stated ones; start no context."""
     if _GATEWAY not in os.environ:
         return stated_to_spark(os.environ)
     _have_jvm()
@@ -244,18 +244,18 @@ def said_to_spark() -> SparkOptions:
 
 
 def driver_is_placed() -> bool:
-    """Return whether Spark chose the machine of the driver (`--deploy-mode cluster`); starts no context."""
+    """Return whether Spark chose the machine of the driver (`--deploy-mode cluster`); start no context."""
     return _GATEWAY in os.environ and said_to_spark().driver_is_placed
 
 
 def _have_jvm() -> None:
-    """Have Spark's JVM: that of spark-submit where it runs this, else one of our own."""
+    """Connect to Spark's JVM: the one of spark-submit if that runs this process, else start one."""
     with _BEGINNING:
         if SparkContext._gateway is not None:
             return
         if _GATEWAY in os.environ:
             SparkContext._ensure_initialized()
-            with suppress(Exception):  # one that takes no hook ends as it would without: its run notices that
+            with suppress(Exception):  # a JVM that takes no hook ends as it would without; the run notices that
                 _end_after_this_process(SparkContext._jvm)
             return
         program = str(spark_home(os.environ) / "bin" / "spark-submit")
@@ -269,10 +269,10 @@ def _have_jvm() -> None:
 
 
 def _end_after_this_process(jvm: Any) -> None:
-    """Have a JVM that has started this process hand a signal on to it, and wait for its end, before it ends itself.
+    """Have the JVM that started this process pass a signal on to it, and wait for its end, before it ends itself.
 
-    Of hooks of Java alone, for a callback would open a port to all users: a method of a value is what is run. Both do
-    nothing where this process has ended by itself. `jvm` is py4j's view of it.
+    The hooks are methods of Java values, as a callback into Python would open a port to all users. Both do nothing if
+    this process has ended by itself. `jvm` is py4j's view of the JVM.
     """
     invoke = jvm.java.lang.invoke
     runnable, nothing = jvm.java.lang.Class.forName("java.lang.Runnable"), jvm.java.lang.Void.TYPE
@@ -281,8 +281,8 @@ def _end_after_this_process(jvm: Any) -> None:
         of, gives = jvm.java.lang.Class.forName(type_name), jvm.java.lang.Boolean.TYPE
         if returned is not None:
             gives = jvm.java.lang.Class.forName(returned)
-        found = invoke.MethodHandles.publicLookup().findVirtual(of, method, invoke.MethodType.methodType(gives))
-        return found.bindTo(value)
+        handle = invoke.MethodHandles.publicLookup().findVirtual(of, method, invoke.MethodType.methodType(gives))
+        return handle.bindTo(value)
 
     def hook(handle: Any) -> Any:
         ending = handle.asType(invoke.MethodType.methodType(nothing))
@@ -299,9 +299,9 @@ def _end_after_this_process(jvm: Any) -> None:
 
 
 def hadoop_in_jvm() -> tuple[Any, Any]:
-    """Return py4j's view of the driver's JVM, and the configuration of Hadoop in it; starts the JVM, but no context.
+    """Return py4j's view of the driver's JVM, and the configuration of Hadoop in it; start the JVM, but no context.
 
-    Raises `RetryError` where there is none to be had.
+    Raises `RetryError` if it cannot be started.
     """
     try:
         _have_jvm()
@@ -316,7 +316,7 @@ def hadoop_in_jvm() -> tuple[Any, Any]:
 
 
 def other_queue(name: str) -> str:
-    """Return why a driver does not go on that YARN has started in a queue that nothing here has chosen."""
+    """Return the message about a driver that YARN has started in another queue than the settings name."""
     return (
         f"Cannot use the queue {name} of YARN (hive.compactor.job.queue): spark-submit has started this driver "
         "in another one (--deploy-mode cluster); start it with the command acidlib or ./spark-submit.sh, or give "

@@ -1,7 +1,8 @@
-"""The process whose forks Spark's Python workers are, with all loaded that tasks need: `spark.python.daemon.module`.
+"""The process from which Spark's Python workers are forked, with the modules of tasks loaded.
 
-Each worker would load the kernels for itself, and the garbage collection after each of its tasks (`pyspark.daemon`)
-would look through them. It has to be found where executors start, so it is the default with a local master only.
+The property `spark.python.daemon.module` names it. Without it each worker would load the kernels for itself, and the
+garbage collection after each task (`pyspark.daemon`) would scan them. Executors have to find this module when they
+start, so it is the default with a local master only.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ import pyspark.daemon
 
 
 def load() -> None:
-    """Load what tasks need. What fails here fails again in the task that needs it, where it is reported."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # it would start threads before the forks, for nothing
+    """Load the modules of tasks. An import that fails here fails again in a task, where it is reported."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # OpenBLAS would start unused threads before the forks
     with redirect_stdout(sys.stderr), suppress(Exception):  # Spark reads a port number from standard output
         import acidlib.service.tasks
         from acidlib.rewrite import warm

@@ -1,9 +1,9 @@
-"""What is said to Spark, on a command line and in its file of properties, and the JVM that a driver starts with that.
+"""The options of Spark, from a command line and its file of properties, and the JVM that a driver starts with them.
 
-A driver on this machine is a Python process that starts Spark's JVM itself. Python decides what becomes of a run that
-is to stop, and needs the JVM until all is given back. So the JVM is in a session of its own, where no terminal reaches
-it, and ignores what a service manager sends to all processes. Its standard input is a pipe from Python: it ends with
-that, however Python ends. Nothing of PySpark is loaded here.
+A driver on this machine is a Python process that starts Spark's JVM itself. Python handles the signals of a run, and
+needs the JVM until all places are given back. So the JVM is in a session of its own, where no terminal reaches it, and
+ignores the signals that a service manager sends to all processes. Its standard input is a pipe from Python: the JVM
+ends with it, however Python ends. Nothing of PySpark is loaded here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from subprocess import PIPE, STDOUT, Popen, TimeoutExpired
 from threading import Thread
@@ -32,11 +32,11 @@ from acidlib.service.stopping import SIGNALS, STOPPING
 MASTER, DEPLOY_MODE, ARCHIVES, PROPERTIES_FILE = "--master", "--deploy-mode", "--archives", "--properties-file"
 PYTHON, DRIVER_PYTHON = "spark.pyspark.python", "spark.pyspark.driver.python"
 ENVIRONMENT = "environment"
-"""What the archive of `acidlib pack` is called where it is unpacked."""
+"""The name of the archive of `acidlib pack` where it is unpacked."""
 QUEUE, YARN_QUEUE = "--queue", "spark.yarn.queue"
 PRINCIPAL, KEYTAB = "--principal", "--keytab"
 SUBMIT_ARGS, SHELL = "PYSPARK_SUBMIT_ARGS", "pyspark-shell"
-"""A variable with the options of spark-submit for a JVM that the run itself starts, and the word behind them there."""
+"""A variable with the options of spark-submit for a JVM that the run itself starts, and the last word in it."""
 HADOOP = "spark.hadoop."
 _CONF = ("--conf", "-c")
 # both as org.apache.spark.launcher.SparkSubmitOptionParser has them; an option that is neither has a value behind it
@@ -54,7 +54,7 @@ _WITH_A_VALUE = frozenset(
     )
 )
 OPTIONS = tuple(sorted((_SWITCHES | _WITH_A_VALUE) - {"--usage-error"}))
-"""Those of spark-submit, of all its versions that are known here."""
+"""The options of spark-submit in all versions that are known here."""
 ARCHIVE_PROPERTIES = ("spark.archives", "spark.yarn.dist.archives")
 _NAMED = {
     MASTER: "spark.master",
@@ -64,11 +64,11 @@ _NAMED = {
     PRINCIPAL: "spark.kerberos.principal",
     KEYTAB: "spark.kerberos.keytab",
 }
-"""Options, and the properties that they say; they win over these."""
+"""The properties that options set; an option wins over --conf."""
 
 
 def split_words(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the options of spark-submit, and what stands behind them, from the first word on that is none."""
+    """Return the options of spark-submit, and the words behind them, from the first one on that is no option."""
     position = 0
     while position < len(words) and words[position].startswith("-"):
         word = words[position]
@@ -78,7 +78,7 @@ def split_words(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class SparkOptions:
-    """What is said to Spark, on a command line and in a file of properties; the command line wins."""
+    """The options of Spark on a command line and in a file of properties; the command line wins."""
 
     words: tuple[str, ...]
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -86,19 +86,19 @@ class SparkOptions:
     @property
     def given(self) -> tuple[tuple[str, str], ...]:
         """The options with their values, in their order."""
-        found = []
+        options = []
         words = iter(self.words)
         for word in words:
             name, equals, value = word.partition("=")
             if equals and name.startswith("--"):
-                found.append((name, value))
+                options.append((name, value))
             else:
-                found.append((word, "" if word in _SWITCHES else next(words, "")))
-        return tuple(found)
+                options.append((word, "" if word in _SWITCHES else next(words, "")))
+        return tuple(options)
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """Those that no version of spark-submit has, as far as is known here."""
+        """The options that no known version of spark-submit has."""
         return tuple(option for option, _ in self.given if option not in _SWITCHES | _WITH_A_VALUE)
 
     @property
@@ -115,104 +115,107 @@ class SparkOptions:
 
     @property
     def login(self) -> KerberosLogin:
-        """The principal and keytab that log in where Kerberos is asked for; without them, the ticket of the user."""
+        """The principal and keytab for Kerberos; without them, the ticket of the user."""
         principal = self.property(_NAMED[PRINCIPAL]) or self.property("spark.yarn.principal")  # its older name
         keytab = self.property(_NAMED[KEYTAB]) or self.property("spark.yarn.keytab")
         return KerberosLogin(principal=principal or None, keytab=keytab or None)
 
     @property
     def master(self) -> str:
-        """Where executors are; Spark's own machine, if nothing is said."""
+        """The master of the executors; this machine, if none is stated."""
         return self.property(_NAMED[MASTER]) or "local[*]"
 
     @property
     def is_local(self) -> bool:
-        """Executors are threads of the driver."""
+        """Whether executors are threads of the driver."""
         return self.master.startswith("local")
 
     @property
     def driver_is_placed(self) -> bool:
-        """Spark chooses the machine of the driver (`--deploy-mode cluster`)."""
+        """Whether Spark chooses the machine of the driver (`--deploy-mode cluster`)."""
         return self.property(_NAMED[DEPLOY_MODE]) == "cluster"
 
     @property
     def archives(self) -> tuple[str, ...]:
-        """What is unpacked where executors start."""
-        found = [self.property(name) for name in ARCHIVE_PROPERTIES]
-        return tuple(part for text in found for part in re.split(r"\s*,\s*", text.strip()) if part)
+        """The archives that are unpacked where executors start."""
+        texts = [self.property(name).strip() for name in ARCHIVE_PROPERTIES]
+        return tuple(archive for text in texts for archive in re.split(r"\s*,\s*", text) if archive)
 
     @property
     def has_environment(self) -> bool:
-        """One of the archives is a Python environment, by its name."""
+        """Whether one of the archives is a Python environment, by its name."""
         return any(archive.rpartition("#")[2] == ENVIRONMENT for archive in self.archives if "#" in archive)
 
     def property(self, name: str) -> str:
-        """Return a property of Spark by its name alone; empty where it is not given."""
+        """Return a property of Spark; empty if it is not stated."""
         return self.stated.get(name, "")
 
 
 def spark_options(words: Sequence[str], environment: Mapping[str, str]) -> SparkOptions:
-    """Return what is said to Spark in these words, and in the file of properties that spark-submit reads with them."""
-    given = SparkOptions(tuple(words))
+    """Return the options in these words, and in the file of properties that spark-submit reads with them."""
+    options = SparkOptions(tuple(words))
     conf_dir = environment.get("SPARK_CONF_DIR") or str(spark_home(environment) / "conf")
-    named = dict(given.given).get(PROPERTIES_FILE)
+    named = dict(options.given).get(PROPERTIES_FILE)
     path = Path(named) if named else Path(conf_dir, "spark-defaults.conf")
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
-        text = ""  # spark-submit says so, where one was named
+        text = ""  # spark-submit reports it, if the file was named
     except OSError as error:
         raise RetryError(f"Cannot read {path}: the operating system said: {error.strerror}") from error
-    return SparkOptions(tuple(words), read_properties(text))
+    return replace(options, properties=read_properties(text))
 
 
 def stated_to_spark(environment: Mapping[str, str]) -> SparkOptions:
-    """Return what is said to Spark where spark-submit does not run the driver; starts no JVM."""
+    """Return the options for a driver that spark-submit does not run; start no JVM."""
     words = shlex.split(environment.get(SUBMIT_ARGS, ""))
     return spark_options(split_words(words)[0], environment)
 
 
 def read_properties(text: str) -> dict[str, str]:
-    """Return a file as spark-defaults.conf is: in each line a name, white space, `=` or `:`, and a value."""
-    found = {}
+    """Return the properties in the text of spark-defaults.conf: lines of name, white space, `=` or `:`, value."""
+    properties = {}
     for line in text.splitlines():
         line = line.strip()
         if line and line[0] not in "#!":
             name, _, value = re.sub(r"\s*[\s=:]\s*", "\0", line, count=1).partition("\0")
-            found[name] = value
-    return found
+            properties[name] = value
+    return properties
 
 
 def spark_home(environment: Mapping[str, str]) -> Path:
-    """Return `SPARK_HOME`, or the Spark that pip installed. RefusedError where there is neither."""
+    """Return `SPARK_HOME`, or the Spark that pip installed; RefusedError if there is neither."""
     if named := environment.get("SPARK_HOME"):
         return Path(named)
-    found = importlib.util.find_spec("pyspark")
-    if found is None or found.origin is None:
+    installed = _installed_pyspark()
+    if installed is None:
         raise RefusedError(
             f"Cannot start Spark: {sys.executable} has no pyspark, and SPARK_HOME names no other Spark; "
             "install pyspark or set SPARK_HOME"
         )
-    return Path(found.origin).parent
+    return installed
 
 
 def python_of_spark(environment: Mapping[str, str]) -> list[str]:
-    """Return where PySpark lies in the Spark that `SPARK_HOME` names; nothing where that is the one found anyway.
+    """Return the paths of PySpark in the Spark of `SPARK_HOME`; none if that is the installed one anyway.
 
-    The two halves of PySpark are of one release: spark-submit sees to that for the drivers that it starts.
+    Python and Java have to be of one release of Spark: spark-submit sees to that for the drivers that it starts.
     """
-    named = environment.get("SPARK_HOME")
-    found = importlib.util.find_spec("pyspark")
-    own = None if found is None or found.origin is None else Path(found.origin).parent.resolve()
-    if not named or own == Path(named).resolve():
+    named, installed = environment.get("SPARK_HOME"), _installed_pyspark()
+    if not named or (installed is not None and installed.resolve() == Path(named).resolve()):
         return []
     return sorted(map(str, Path(named, "python", "lib").glob("py*.zip")))
 
 
+def _installed_pyspark() -> Path | None:
+    spec = importlib.util.find_spec("pyspark")
+    return None if spec is None or spec.origin is None else Path(spec.origin).parent
+
+
 _INFO_PATH = "_PYSPARK_DRIVER_CONN_INFO_PATH"
-"""By this variable Spark's PythonGatewayServer is told where to write its port and its secret."""
+"""The variable that names the file to which Spark's PythonGatewayServer writes its port and its secret."""
 _LOOK_SECONDS, _END_SECONDS, _LAST_WORDS_SECONDS = 0.05, 60.0, 1.0
-# what every JVM says for which Spark asks for a module of vectors
+# a warning of every JVM that Spark starts with the module of vectors
 _NO_NEWS = re.compile(rb"WARNING: Using incubator modules: ")
 
 
@@ -227,7 +230,7 @@ class DriverJvm:
     def start(self, command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]:
         """Start it, and return the port and the secret by which it is reached.
 
-        RetryError where it ends before it can be reached; what it says stands on standard error.
+        RetryError if it ends before it can be reached; its output stands on standard error.
         """
 
         def ignore_signals() -> None:
@@ -235,8 +238,8 @@ class DriverJvm:
                 signal.signal(number, signal.SIG_IGN)
 
         with tempfile.TemporaryDirectory(prefix="acidlib-") as folder:
-            told = Path(folder, "gateway")
-            variables = {**environment, _INFO_PATH: str(told), "SPARK_CONNECT_MODE": "0"}
+            gateway = Path(folder, "gateway")
+            variables = {**environment, _INFO_PATH: str(gateway), "SPARK_CONNECT_MODE": "0"}
             process = self._process = Popen(  # noqa: S603 - Spark's own command
                 command,
                 env=variables,
@@ -250,12 +253,12 @@ class DriverJvm:
             self._copier = Thread(target=_copy, args=(process.stdout,), name="acidlib-jvm", daemon=True)
             self._copier.start()
             try:
-                while not told.is_file():
+                while not gateway.is_file():
                     if process.poll() is not None:
                         self._copier.join(_LAST_WORDS_SECONDS)
                         raise RetryError(
                             f"Cannot start Spark: {command[0]} has ended with status {process.returncode}; "
-                            "what it said stands above"
+                            "its output stands above"
                         )
                     time.sleep(_LOOK_SECONDS)
             except BaseException:
@@ -263,11 +266,11 @@ class DriverJvm:
                 process.wait()
                 raise
             # two numbers of four bytes, the second the length of the secret behind them
-            port, length = struct.unpack_from("!ii", data := told.read_bytes())
+            port, length = struct.unpack_from("!ii", data := gateway.read_bytes())
             return port, data[8 : 8 + length].decode()
 
     def end(self) -> None:
-        """Let it end, and wait until it has."""
+        """Have it end, and wait for that."""
         process = self._process
         if process is None or os.getpid() != self._owner:
             return
@@ -283,17 +286,17 @@ class DriverJvm:
             self._copier.join(_LAST_WORDS_SECONDS)
 
     def kill(self) -> None:
-        """End it at once; may be called from within a handler of signals."""
+        """End it at once; a handler of signals may call this."""
         if self._process is not None and os.getpid() == self._owner:
             self._process.kill()
 
 
 OF_THIS_PROCESS = DriverJvm()
-"""The one of a driver that spark-submit does not run."""
+"""The JVM of a driver that spark-submit does not run."""
 
 
 def _copy(stream: IO[bytes]) -> None:
-    """Pass on what it says, but for what it always says, and what it says of tasks that a stopped run has ended."""
+    """Write its output to standard error, except a usual warning, and messages about tasks that a stopped run ended."""
     for line in stream:
         if STOPPING.by is None and not _NO_NEWS.match(line):
             with suppress(OSError):

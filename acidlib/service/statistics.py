@@ -1,7 +1,7 @@
-"""The basic statistics of a place after its compaction, written so that no change of another is lost.
+"""The basic statistics of a place after its compaction, written so that no concurrent change is lost.
 
-Source: Hive 4 `Worker`, which after the commit has ANALYZE ... COMPUTE STATISTICS NOSCAN done (`StatsUpdater`), and
-goes on whatever becomes of it. A place whose run dies before keeps its old statistics until its next compaction.
+Source: Hive 4 `Worker`, which after the commit runs ANALYZE ... COMPUTE STATISTICS NOSCAN (`StatsUpdater`), and ignores
+its errors. A place whose run dies before keeps its old statistics until its next compaction.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ GATHER = "hive.compactor.gather.stats"
 _TRIES = 4
 _LATER = "The next compaction tries again."
 _SECOND = 1.5
-"""After so long whatever changes a table gives it another time of its last change, by the clocks of all metastores."""
+"""After so long any change of a table gives it another time of its last change, by the clocks of all metastores."""
 _CLOCKS_AGREE = 60.0
-"""Clocks of ours and of a metastore differ by fewer seconds than these."""
+"""Our clock and that of a metastore differ by fewer seconds."""
 
 
 class StatisticsUpdater:
-    """Writes the statistics of places to one metastore; `database` is where it keeps them, where that was named."""
+    """Writes the statistics of places to one metastore; `database` is the metastore's own, if the run names it."""
 
     def __init__(self, services: Services, hms: Hms, database: MetastoreDatabase | None) -> None:
         self._services = services
@@ -41,10 +41,10 @@ class StatisticsUpdater:
     def update(
         self, target: Target, *, known_since: float, results: Collection[str], rows: int | None
     ) -> Statistics | None:
-        """Have the metastore say of a place what readers find there now; None where that is not wanted.
+        """Write the statistics of what readers find at a place now; return None if the settings do not want that.
 
-        known_since  when the target had been read from the metastore, in epoch seconds
-        results      of the compaction, with so many `rows`
+        known_since  when the target was read from the metastore, in epoch seconds
+        results      the directories of the compaction's result, with so many `rows`; None = unknown
         """
         if target.facts is None or not self._services.settings.flag(GATHER):
             return None
@@ -52,7 +52,7 @@ class StatisticsUpdater:
             return self._update(target, target.facts, known_since, results, rows)
         except AcidError as error:
             return Statistics(reason=str(error))
-        except Exception as error:  # whatever it is, the compaction has succeeded
+        except Exception as error:  # the compaction has succeeded all the same
             return Statistics(
                 reason=f"Cannot update statistics of {target.ref}: unexpected {type(error).__name__}: {error}."
             )
@@ -67,7 +67,6 @@ class StatisticsUpdater:
             write_ids = self._hms.valid_write_ids([target.ref.whole_table], txns)[target.ref.whole_table]
             try:
                 before = parameters.read(write_ids)
-                # what a reader finds from now on
                 listing = list_location(fs, target.location, missing=RefusedError)
                 state = acid_state(
                     listing,
@@ -76,14 +75,16 @@ class StatisticsUpdater:
                     txns=txns if generation is Generation.HIVE4 else ALL_COMMITTED,
                     ignore_empty_files=True,
                 )
-                found = basic_statistics(state, listing, results=results, rows=rows)
-                wanted = statistics_changes(before, found)
+                figures = basic_statistics(state, listing, results=results, rows=rows)
+                wanted = statistics_changes(before, figures)
                 if wanted:
                     parameters.change(before, wanted)
             except (ConflictError, UnknownOutcomeError) as error:
-                failed = error  # as it is now it is looked at again
+                failed = error  # try again with the table as it is now
             else:
-                return Statistics(written=tuple(wanted), files=found[FILES], bytes=found[BYTES], rows=found.get(ROWS))
+                return Statistics(
+                    written=tuple(wanted), files=figures[FILES], bytes=figures[BYTES], rows=figures.get(ROWS)
+                )
         assert failed is not None
         raise failed
 
@@ -98,42 +99,40 @@ class StatisticsUpdater:
         cannot = f"Cannot update statistics of {target.ref}: "
         hint = "Name the metastore's database with --queue-url to have them written there."
         if self._hms.generation is not Generation.HIVE4:
-            raise RefusedError(f"{cannot}no call of Hive 3.1 leaves alone what others change meanwhile. {hint}")
+            raise RefusedError(f"{cannot}no call of Hive 3.1 keeps concurrent changes. {hint}")
         if target.ref.partition is not None:
-            raise RefusedError(
-                f"{cannot}no call that changes a partition leaves alone what others change meanwhile. {hint}"
-            )
+            raise RefusedError(f"{cannot}no call that changes a partition keeps concurrent changes. {hint}")
         return _ByCall(self._services, self._hms, target, facts, known_since)
 
 
 class _InDatabase:
-    """Single rows of the metastore's own tables."""
+    """Changes single rows of the metastore's own tables."""
 
     def __init__(self, database: MetastoreDatabase, owner: Owner) -> None:
         self._database = database
         self._owner = owner
 
     def read(self, write_ids: ValidWriteIdList) -> Mapping[str, str]:
-        """Return all parameters, as they are now."""
+        """Return all parameters as they are now."""
         del write_ids
-        found = self._database.parameters(self._owner)
-        if found is None:
+        parameters = self._database.parameters(self._owner)
+        if parameters is None:
             raise RefusedError(
                 f"Cannot update statistics of {self._owner.ref}: {self._database.shown} has no such place of this "
                 "metastore. Name the database of the metastore with --queue-url."
             )
-        return found
+        return parameters
 
     def change(self, before: Mapping[str, str], wanted: Mapping[str, str]) -> None:
-        """Change these rows alone, each only where it has not changed."""
+        """Change these rows alone, each only if it is as before."""
         self._database.change_parameters(self._owner, before, wanted)
 
 
 class _ByCall:
-    """A table of Hive 4 without partitions, which is changed by comparing its time of the last change.
+    """Changes a table of Hive 4 without partitions by a call that compares its time of the last change.
 
-    That time has seconds. So a change is made only when the time that is compared has passed: else a change of another
-    in the same second would not be noticed.
+    That time has seconds. So a change waits until the second that is compared has passed: a concurrent change in the
+    same second would go unnoticed.
     """
 
     def __init__(
@@ -153,9 +152,9 @@ class _ByCall:
         self._whole: WholeTable | None = None
 
     def read(self, write_ids: ValidWriteIdList) -> Mapping[str, str]:
-        """Return all properties, as they were for more than a second, and of transactions that have ended.
+        """Return all properties, unchanged for more than a second, and written by transactions that have ended.
 
-        write_ids  from before; by them, ConflictError while they cannot be changed
+        write_ids  listed before; ConflictError while, by them, a transaction that wrote the table is open
         """
         target, cannot = self._target, f"Cannot update statistics of {self._target.ref}: "
         whole = self._hms.whole_table(target.ref)
@@ -169,30 +168,30 @@ class _ByCall:
         now, stamp = self._services.clock(), whole.table.properties.get(CHANGED, "")
         if not stamp.isdecimal():
             raise RefusedError(
-                f"{cannot}it has no {CHANGED}, by which changes of others are noticed. "
+                f"{cannot}it has no {CHANGED}, by which concurrent changes are noticed. "
                 "Any ALTER TABLE in Hive gives it one."
             )
         self._whole, self._write_ids = whole, write_ids
         if stamp != self._stamp:
             self._stamp, self._since = stamp, now
-        left = _SECOND - (now - self._since)
-        if left > 0 and now - int(stamp) < _CLOCKS_AGREE:
-            self._services.pause(left)
-            raise ConflictError(f"{cannot}others change the table in every second. {_LATER}")
-        of = whole.write_id
-        if not write_ids.is_write_id_valid(of) and not write_ids.is_write_id_aborted(of):
+        remaining = _SECOND - (now - self._since)
+        if remaining > 0 and now - int(stamp) < _CLOCKS_AGREE:
+            self._services.pause(remaining)
+            raise ConflictError(f"{cannot}the table changes every second. {_LATER}")
+        write_id = whole.write_id
+        if not write_ids.is_write_id_valid(write_id) and not write_ids.is_write_id_aborted(write_id):
             self._services.pause(_SECOND)
             raise ConflictError(
-                f"{cannot}the transaction of write id {of} has written some and has not committed. {_LATER}"
+                f"{cannot}the transaction of write id {write_id} has written some and has not committed. {_LATER}"
             )
         return whole.table.properties
 
     def change(self, before: Mapping[str, str], wanted: Mapping[str, str]) -> None:
-        """Change the table as it was read, giving it these properties."""
+        """Give the table these properties if it is as it was read."""
         assert self._whole is not None
         assert self._write_ids is not None
         now = max(int(self._services.clock()), int(before[CHANGED]) + 1)
         try:
             self._hms.change_properties(self._whole, {**wanted, CHANGED: str(now)}, self._write_ids)
-        except RetryError as error:  # as the metastore says it, be it for this or for another reason
+        except RetryError as error:  # the metastore's answer to a concurrent change, among others
             raise ConflictError(str(error)) from error

@@ -224,7 +224,7 @@ def test_statistics_are_written_where_the_database_is_named(both: Site, what: st
         changed = {"numFiles": "1", "totalSize": str(made["bytes"]), "numRows": str(made["rows_out"])}
         assert told() == {**before, **changed}
     else:
-        assert "no call of Hive 3.1 leaves alone what others change" in done["statistics"]["reason"]
+        assert "no call of Hive 3.1 keeps concurrent changes" in done["statistics"]["reason"]
         assert told() == before
 
 

@@ -986,7 +986,7 @@ def test_a_compaction_goes_well_whatever_becomes_of_the_statistics(
 def test_of_a_partition_single_rows_are_changed_in_the_database(
     lake: Lake, service: Service, hive4_metastore: Metastore, gathering: Session
 ) -> None:
-    """No call leaves alone what others change; the database does, also what another has begun to change."""
+    """No call keeps concurrent changes; the database does, also what another has begun to change."""
     made = gathered(lake, gathering, "parts", partitioned=True)
     before = made.parameters()
     (done,) = service.good("major_compact", "--table", made.full).compactions

@@ -124,7 +124,7 @@ def test_it_is_reached_and_outlives_what_ends_a_run(
 
 
 def test_one_that_does_not_start_is_told(command: list[str], capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(RetryError, match=r"Cannot start Spark: .* has ended with status 3; what it said stands above"):
+    with pytest.raises(RetryError, match=r"Cannot start Spark: .* has ended with status 3; its output stands above"):
         DriverJvm().start([*command, "ends"], os.environ)
     assert "said on standard error" in capfd.readouterr().err
 

@@ -170,7 +170,7 @@ def test_a_table_that_changes_all_the_time_is_left_alone(services: Services, tar
         ms.between.append(alter)
 
     metastore.between = [alter]
-    assert "in every second" in not_updated(updated(services, metastore, target))
+    assert "changes every second" in not_updated(updated(services, metastore, target))
     assert "numFiles" not in metastore.properties
     assert metastore.calls.count("wait") == 4
 
