@@ -93,8 +93,8 @@ class SqlQueue:
 
     Every method raises `RetryError` when the database fails, `RefusedError` when values do not fit into it,
     `CorruptError` for an unreadable row that is read or changed by its id, and, if it writes, `UnknownOutcomeError`
-    when connection is lost while committing. Opening raises `RefusedError` for an invalid URL, for one whose driver is
-    not installed, and for a metastore that is not one of Hive 3.1.
+    when the connection is lost while committing. Opening raises `RefusedError` for an invalid URL, for one whose driver
+    is not installed, and for a metastore that is not one of Hive 3.1.
     """
 
     def __init__(self, url: str) -> None:
