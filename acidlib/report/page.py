@@ -632,19 +632,18 @@ class CleanerSummary:
 
     def add(self, entry: Entry) -> None:
         """Add a cleaning."""
-        state, removed, blocked = entry["state"], entry["removed"], entry["blocked"]
+        state, removed, blocked = entry["state"], entry["removed"], entry["waiting"]
         place = {**_short(entry), "bytes": entry["bytes_removed"] + entry["bytes_moved"]}
         self._states[state] += 1
         if state in ("failed", "conflict"):
             self._bad.add(state == "failed", place)
         elif blocked or state == "ready for cleaning":
             self._waiting.add(len(blocked), {**place, "paths": len(blocked)})
-        # each says first what has to wait, then why
-        waits = [why or path for path, _, why in (text.partition(": ") for text in blocked)]
+        reasons = [waiting["reason"] for waiting in blocked]
         if state == "ready for cleaning" and not blocked:
-            waits = [entry["reason"]]
-        for why in waits:
-            self._blocked.add(_UNTIL.sub("", why), entry)
+            reasons = [entry["reason"]]
+        for reason in reasons:
+            self._blocked.add(_UNTIL.sub("", reason), entry)
         for path in removed:
             self._why.add(path["reason"], entry, amount=path["bytes"])
             self._paths["removed" if path["moved_to"] is None else "moved"] += 1

@@ -6,7 +6,7 @@ import enum
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from acidlib.errors import AcidError, ConflictError, MissingError, RefusedError
 from acidlib.model.tables import TableRef
@@ -283,12 +283,22 @@ class RemovedPath:
     moved_to: str | None = None
 
 
+class Waiting(NamedTuple):
+    """A path, or a request, that waits for a later cleaning, and the reason."""
+
+    subject: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.subject}: {self.reason}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleaningResult:
     """The outcome of a cleaning for one request, or of the litter of one place (id None).
 
     state   READY_FOR_CLEANING where the request waits, or something is left
-    blocked obsolete paths that stay for now, or whatever else waits, each as text: `<path>: <reason>`
+    blocked the obsolete paths that stay for now, and other reasons to wait
     is_busy another run of this engine has the place
     """
 
@@ -298,7 +308,7 @@ class CleaningResult:
     state: Outcome
     reason: str
     removed: tuple[RemovedPath, ...] = ()
-    blocked: tuple[str, ...] = ()
+    blocked: tuple[Waiting, ...] = ()
     is_busy: bool = False
 
     def document(self) -> dict[str, Any]:
@@ -312,7 +322,8 @@ class CleaningResult:
             "bytes_removed": sum(item.bytes for item in self.removed if item.moved_to is None),
             "bytes_moved": sum(item.bytes for item in self.removed if item.moved_to is not None),
             "removed": [asdict(item) for item in self.removed],
-            "blocked": list(self.blocked),
+            "blocked": list(map(str, self.blocked)),
+            "waiting": [waiting._asdict() for waiting in self.blocked],
         }
 
 

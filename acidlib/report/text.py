@@ -265,13 +265,14 @@ def cleaning_lines(entry: Entry, *, dry_run: bool) -> Iterator[str]:
             yield from wrapped(text, f"    {human_bytes(path['bytes']):>10}  ", " " * 16)
         if rest := removed[len(shown) :]:
             yield f"    and {plural(len(rest), 'more path')}, {human_bytes(_bytes(rest))}"
+    waiting = entry["waiting"]
+    shown = waiting if len(waiting) <= _PATHS_SHOWN + 1 else waiting[:_PATHS_SHOWN]
     label = "blocked"
-    # each text has its path first; the paths that stay for the same reason share a line
-    blocked = shortened(entry["blocked"], _PATHS_SHOWN)
-    for reason, texts in groupby(blocked, key=lambda text: text.partition(": ")[2]):
-        paths = ", ".join(text.partition(": ")[0] for text in texts)
-        yield from field(label, f"{paths}: {reason}" if reason else paths)
+    for reason, group in groupby(shown, key=lambda blocked: blocked["reason"]):
+        yield from field(label, f"{', '.join(blocked['subject'] for blocked in group)}: {reason}")
         label = ""
+    if len(shown) < len(waiting):
+        yield from field("", f"and {len(waiting) - len(shown):,} more")
 
 
 def _bytes(entries: Iterable[Entry]) -> int:

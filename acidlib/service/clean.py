@@ -23,7 +23,7 @@ from acidlib.model.tables import TableRef
 from acidlib.planning.clean import CleanPlan, remaining_obsolete
 from acidlib.planning.results import quarantine_reason, quarantining_request, shows_unverified
 from acidlib.points import Point, reach
-from acidlib.report.results import CleaningResult, Outcome
+from acidlib.report.results import CleaningResult, Outcome, Waiting
 from acidlib.service.backend import Backend, Hold, finish_claimed
 from acidlib.service.places import Target
 from acidlib.service.removals import (
@@ -416,7 +416,7 @@ class _RequestCleaning:
                 self._result = replace(self._result, removed=removed + litter)
             reach(Point.LITTER_REMOVED)
             if problems:
-                raise RetryError("; ".join(problems))
+                raise RetryError("; ".join(map(str, problems)))
             listing = list_location(services.fs(location), location, missing=ConflictError)
             left = remaining_obsolete(
                 listing, listed.mark, target.write_ids(listing), generation=target.generation(listing)
@@ -465,7 +465,7 @@ class _RequestCleaning:
         listing = list_location(services.fs(location), location, missing=ConflictError)
         plan = yield from self._plan(ListedRequest(request=request, target=target, listing=listing))
         if not_ready is not None:
-            later = tuple(f"{path}: {not_ready}" for path in plan.remove)
+            later = tuple(Waiting(path, not_ready) for path in plan.remove)
             return replace(planned, reason=not_ready, blocked=later + _waiting(plan))
         removed, problems = would_go(services, location, plan.remove, listing)
         verb = "to remove" if trash is None else f"to move to {trash}"
@@ -485,8 +485,8 @@ def _may_be_missing(target: Target, fact: str) -> RetryError:
     return RetryError(f"Cannot clean {target.location}: {fact}; {may_be}")
 
 
-def _waiting(plan: CleanPlan) -> tuple[str, ...]:
-    return tuple(f"{path}: {reason}" for path, reason in (*plan.blocked.items(), *plan.kept.items()))
+def _waiting(plan: CleanPlan) -> tuple[Waiting, ...]:
+    return tuple(Waiting(path, reason) for path, reason in (*plan.blocked.items(), *plan.kept.items()))
 
 
 def _clean_leftovers(

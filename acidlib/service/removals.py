@@ -10,13 +10,13 @@ from acidlib.errors import AcidError, BusyError, ConflictError, RefusedError
 from acidlib.model.listing import ListedFile, Listing
 from acidlib.model.location import Location
 from acidlib.points import Point, reach
-from acidlib.report.results import CleaningResult, Outcome, RemovedPath
+from acidlib.report.results import CleaningResult, Outcome, RemovedPath, Waiting
 from acidlib.service.services import Services
 from acidlib.stores.removing import TAKEN_BACK, Litter, find_litter, measure, remove_paths
 from acidlib.stores.store import OUT_OF_SIGHT, Claim, original_staging_name
 from acidlib.wording import age_words
 
-Removal = tuple[tuple[RemovedPath, ...], tuple[str, ...]]
+Removal = tuple[tuple[RemovedPath, ...], tuple[Waiting, ...]]
 """The removed paths; and a line for each path that could not be removed, with the reason."""
 
 
@@ -52,14 +52,14 @@ class Pace:
 def would_go(services: Services, location: Location, reasons: Mapping[str, str], listing: Listing) -> Removal:
     """Return the result that `remove_named` would have now, by the same look at each path."""
     removed: list[RemovedPath] = []
-    problems: list[str] = []
+    problems: list[Waiting] = []
     known = frozenset(listing.files)
     for path, reason in reasons.items():
         try:
             if (measured := measure(services.fs(location), location, path, known)) is not None:
                 removed.append(RemovedPath(path=path, bytes=measured.bytes, reason=reason))
         except AcidError as error:
-            problems.append(f"{path}: {error}")
+            problems.append(Waiting(path, str(error)))
     return tuple(removed), tuple(problems)
 
 
@@ -127,7 +127,7 @@ def remove_named(
         for item in report.removed
         if item.path not in problems
     )
-    return removed, tuple(f"{path}: {reason}" for path, reason in problems.items())
+    return removed, tuple(Waiting(path, reason) for path, reason in problems.items())
 
 
 def remove_litter(services: Services, claim: Claim, pace: Pace) -> Removal:
@@ -181,4 +181,4 @@ def result_of_removal(result: CleaningResult, removal: Removal) -> CleaningResul
     """Return the result with the outcome of a removal: FAILED where something could not be removed."""
     removed, problems = removal
     result = replace(result, removed=removed)
-    return replace(result, state=Outcome.FAILED, reason="; ".join(problems)) if problems else result
+    return replace(result, state=Outcome.FAILED, reason="; ".join(map(str, problems))) if problems else result

@@ -6,7 +6,7 @@ directories that are gone, and the next run has these notes forgotten.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ from acidlib.planning.initiate import ABORTED_TXN_KEY, ABORTED_TXN_TIME_KEY, ABO
 from acidlib.points import Point, reach
 from acidlib.queue.metastore_database import MetastoreDatabase
 from acidlib.report.progress import WARNING
-from acidlib.report.results import CleaningResult, Outcome, RemovedPath
+from acidlib.report.results import CleaningResult, Outcome, RemovedPath, Waiting
 from acidlib.service.places import Target
 from acidlib.service.removals import NotOursError, Pace, ended_by, remove_named, would_go
 from acidlib.service.selection import CleanerOptions
@@ -116,15 +116,17 @@ class RolledBack:
     def _clean(self, due: DueCleaning, result: CleaningResult, pace: Pace) -> CleaningResult:
         # the next run cleans after transactions that are rolled back from here on
         notes = [note for note in self._database.noted_writes_of(due.ref) if due.concerns(note)]
-        kept: dict[NotedWrite, str] = {}
+        kept: dict[NotedWrite, Waiting] = {}
         if any(note.compacts for note in notes):  # its worker may not know yet, and publish a result
             rows = {row.txn_id: row.id for row in self._hms.show_compactions() if row.state is State.WORKING}
             kept = {
-                note: f"request {rows[note.txn_id]}: it is worked on, and its {_words(note)} was rolled back"
+                note: Waiting(
+                    f"request {rows[note.txn_id]}", f"it is worked on, and its {_words(note)} was rolled back"
+                )
                 for note in notes
                 if note.txn_id in rows
             }
-        why, problems = due.reason, list[str]()
+        why, problems = due.reason, list[Waiting]()
         table_itself = self._catalog.table_itself(due.ref)
         if table_itself is not None:
             for target in self._places(due, notes, table_itself):
@@ -134,7 +136,7 @@ class RolledBack:
                 problems += unremoved
                 if listing is not None:
                     for note, name in _kept(listing, notes).items():
-                        kept[note] = f"{name}: it may hold rows of {_words(note)}"
+                        kept[note] = Waiting(name, f"it may hold rows of {_words(note)}")
         elif self._database.has_table(due.ref):
             raise NotOursError(
                 f"Cannot clean {result.ref}: the metastore does not show this user the table, though its database "
@@ -150,7 +152,7 @@ class RolledBack:
         self._database.forget(free)
         reach(Point.CLEANED)
         if problems:
-            return replace(result, reason="; ".join(problems))
+            return replace(result, reason="; ".join(map(str, problems)))
         if kept:
             remembered = len({note.txn_id for note in kept})
             reason = f"{why}; {count} forgotten here, {remembered} remembered"
@@ -193,7 +195,7 @@ class RolledBack:
 
     def _clean_at(
         self, due: DueCleaning, notes: Sequence[NotedWrite], target: Target, table: Target, pace: Pace
-    ) -> tuple[Listing | None, tuple[RemovedPath, ...], tuple[str, ...]]:
+    ) -> tuple[Listing | None, tuple[RemovedPath, ...], tuple[Waiting, ...]]:
         """Remove the directories of one location that hold nothing but rolled back rows.
 
         Return the listing after that (None where the location does not exist), the removed paths, and the problems of
@@ -314,7 +316,7 @@ def _kept(listing: Listing, notes: Iterable[NotedWrite]) -> dict[NotedWrite, str
     return notes_to_keep(listing.top_directories(), notes, listing.compacted_bases)
 
 
-def _free(notes: Iterable[NotedWrite], kept: Mapping[NotedWrite, str]) -> list[NotedWrite]:
+def _free(notes: Iterable[NotedWrite], kept: Iterable[NotedWrite]) -> list[NotedWrite]:
     """Return the notes whose transaction has no row left at the place of the note: notes are forgotten by these two."""
     keys = {(note.txn_id, note.ref) for note in kept}
     return [note for note in notes if (note.txn_id, note.ref) not in keys]

@@ -20,6 +20,7 @@ from acidlib.report.results import (
     InitiatorResult,
     Outcome,
     RemovedPath,
+    Waiting,
 )
 from acidlib.report.run import CleanerReport, CompactionsReport, InitiatorReport, RunReport
 from acidlib.status.look import status_document
@@ -128,7 +129,7 @@ WAITS = replace(
     state=Outcome.READY_FOR_CLEANING,
     reason="1 obsolete left",
     removed=(),
-    blocked=("delta_3_3: transaction 812 of etl at host9 is open",),
+    blocked=(Waiting("delta_3_3", "transaction 812 of etl at host9 is open"),),
 )
 UNCLEANED = replace(
     CLEANED, ref=CLEANED.ref._replace(partition="ds=9"), state=Outcome.FAILED, reason="permission denied", removed=()

@@ -21,7 +21,7 @@ from acidlib.cli.jobs import status
 from acidlib.errors import RefusedError, RetryError
 from acidlib.report.html import html_of, require_libraries, require_writable, write_page
 from acidlib.report.page import Cell, Figure, Largest, Page
-from acidlib.report.results import CompactionResult, Outcome, Verification
+from acidlib.report.results import CompactionResult, Outcome, Verification, Waiting
 from acidlib.wording import retention_words
 
 from . import documents
@@ -142,11 +142,15 @@ WAITS_LONG = replace(
     WAITS,
     ref=WAITS.ref._replace(partition="ds=1"),
     blocked=(
-        *("d_1: transaction 812 is open", "d_2: transaction 812 is open", "d_3: transaction 900 is open"),
-        f"d_4: {retention_words(86_400, 86_400)}",
+        *(
+            Waiting("d_1", "transaction 812 is open"),
+            Waiting("d_2", "transaction 812 is open"),
+            Waiting("d_3", "transaction 900 is open"),
+        ),
+        Waiting("d_4", retention_words(86_400, 86_400)),
     ),
 )
-WAITS_LESS = replace(WAITS, blocked=(f"d_1: {retention_words(86_400, 2 * 86_400)}",))
+WAITS_LESS = replace(WAITS, blocked=(Waiting("d_1", retention_words(86_400, 2 * 86_400)),))
 COVERED = replace(CLEANED.removed[0], reason="covered by base_10")
 TAKING = [0.5] * 12 + [3.0] * 8 + [45.0]
 PAGES: dict[str, tuple[str, list[Any]]] = {

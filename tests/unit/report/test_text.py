@@ -16,7 +16,7 @@ from acidlib.model.location import local_location
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State
 from acidlib.model.tables import TableRef
-from acidlib.report.results import Outcome, Statistics, Verification
+from acidlib.report.results import Outcome, Statistics, Verification, Waiting
 from acidlib.report.run import CompactionsReport, InitiatorReport
 from acidlib.report.show import blockers_text, show_text
 from acidlib.report.text import WIDTH, aligned, checks_text, json_text, one_line, places_text
@@ -83,7 +83,11 @@ PLANNED = replace(
 )
 HELD_BACK = replace(DUE, type="major", queued=None, outcome=Outcome.HELD_BACK, reason="the last 2 compactions failed")
 FAR = replace(DUE, ref=DUE.ref._replace(partition=f"ds={'x' * 60}"), threshold=43_200_000.0)
-BLOCKED = ("delta_1: the retention has not passed", "delta_2: the retention has not passed", "base_3: it is read")
+BLOCKED = (
+    Waiting("delta_1", "the retention has not passed"),
+    Waiting("delta_2", "the retention has not passed"),
+    Waiting("base_3", "it is read"),
+)
 CHECKS: dict[str, Any] = {
     "checks": [
         {"name": "queue", "state": "ok", "found": "mysql", "advice": ""},
@@ -175,7 +179,9 @@ def test_a_list_is_shortened_with_a_count_unless_it_is_one_too_long_or_a_dry_run
     many = replace(PLANNED, units=(replace(UNIT, actions=ACTIONS[:1] * 40),) * 30)
     assert text_of("major_compact", many, dry_run=True).count("    copy  ") == 30 * 40
     assert "    copy  " not in text_of("major_compact", many)
-    gone = replace(CLEANED, removed=CLEANED.removed[:1] * 50, blocked=tuple(f"b{n}" for n in range(50)))
+    gone = replace(
+        CLEANED, removed=CLEANED.removed[:1] * 50, blocked=tuple(Waiting(f"b{n}", "it is read") for n in range(50))
+    )
     text = text_of("cleaner", gone)
     assert "    and 30 more paths, 330.0 MiB\n" in text
     assert "and 30 more" in " ".join(text.splitlines()[-4:])
@@ -270,7 +276,9 @@ def test_all_that_jobs_print_fits_a_terminal_that_nobody_has_widened_and_command
         "database": "d", "table": "t", "partition": None, "location": "/t", "high_water_mark": None, "error": words,
         "parts": [part, part],
     }  # fmt: skip
-    gone = replace(CLEANED, reason=words, blocked=(words,), removed=(replace(CLEANED.removed[0], reason=words),))
+    gone = replace(
+        CLEANED, reason=words, blocked=(Waiting("base_1", words),), removed=(replace(CLEANED.removed[0], reason=words),)
+    )
     for text in (
         text_of("major_compact", replace(PLANNED, reason=words), dry_run=True),
         text_of("initiator", replace(FAR, reason=words, deltas=123_456), LEFT),
