@@ -286,24 +286,31 @@ def test_litter_that_cannot_be_removed_hides_nothing_that_went(jobs: Jobs, crud:
     assert visible(crud) == ["base_0000004"]
 
 
-def test_a_failure_that_cannot_be_noted_does_not_stop_the_others(
-    jobs: Jobs, crud: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("method", ["note_failure", "end_dropped"])
+def test_a_queue_that_is_full_does_not_stop_the_others(
+    jobs: Jobs, crud: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
+    """A failure cannot be noted; or a request cannot be ended whose table was made anew, so that nothing is to clean."""
     from acidlib.errors import RetryError
-    from acidlib.service.surroundings.sql import SqlCleaning
+    from acidlib.service.surroundings.alone import StandaloneCleaning
 
     other = fixture("hive3/a_crud", tmp_path / "db.db" / "other")
     jobs.good("major_compact", "--location", other, *ALL)
-    right_before_removing(monkeypatch, lambda: appear(crud, "a file"), place=crud)
+    if method == "note_failure":
+        right_before_removing(monkeypatch, lambda: appear(crud, "a file"), place=crud)
+    else:
+        shutil.rmtree(crud)
+        fixture("hive3/a_crud", crud)
 
     def failing(*arguments: object) -> None:
         raise RetryError("Cannot write to the queue: no space is left")
 
-    monkeypatch.setattr(SqlCleaning, "note_failure", failing)
+    monkeypatch.setattr(StandaloneCleaning, method, failing)
     ran = jobs("cleaner", *NOW)
     states = {Path(entry["location"]).name: entry for entry in ran.document["cleanings"]}
     assert (ran.status, states["crud"]["state"], states["other"]["state"]) == (3, "failed", "succeeded")
-    assert "then: Cannot write to the queue" in states["crud"]["reason"]
+    then = "then: " if method == "note_failure" else ""
+    assert f"{then}Cannot write to the queue" in states["crud"]["reason"]
 
 
 def test_a_queue_that_is_lost_at_the_end_hides_nothing_that_went(
@@ -324,28 +331,6 @@ def test_a_queue_that_is_lost_at_the_end_hides_nothing_that_went(
     assert visible(crud) == ["base_0000004"]
     nothing = jobs("cleaner", *NOW)
     assert (nothing.status, nothing.error["kind"]) == (1, "retry")
-
-
-def test_a_request_that_cannot_be_ended_does_not_stop_the_others(
-    jobs: Jobs, crud: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its table was made anew, so that there is nothing to clean."""
-    from acidlib.errors import RetryError
-    from acidlib.service.surroundings.alone import StandaloneCleaning
-
-    other = fixture("hive3/a_crud", tmp_path / "db.db" / "other")
-    jobs.good("major_compact", "--location", other, *ALL)
-    shutil.rmtree(crud)
-    fixture("hive3/a_crud", crud)
-
-    def failing(*arguments: object) -> None:
-        raise RetryError("Cannot write to the queue: no space is left")
-
-    monkeypatch.setattr(StandaloneCleaning, "end_dropped", failing)
-    ran = jobs("cleaner", *NOW)
-    states = {Path(entry["location"]).name: entry for entry in ran.document["cleanings"]}
-    assert (ran.status, states["crud"]["state"], states["other"]["state"]) == (3, "failed", "succeeded")
-    assert "Cannot write to the queue" in states["crud"]["reason"]
 
 
 def test_a_cleaning_is_no_faster_than_allowed(jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch) -> None:
