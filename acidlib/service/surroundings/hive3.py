@@ -36,11 +36,7 @@ from acidlib.service.places import ListedPlace, Target
 from acidlib.service.selection import Selected, Selection
 from acidlib.service.services import Services
 from acidlib.service.statistics import StatisticsUpdater
-from acidlib.service.surroundings.catalog import (
-    Catalog,
-    require_unchanged,
-    run_as_user,
-)
+from acidlib.service.surroundings.catalog import Catalog, require_unchanged, run_as_user
 from acidlib.service.surroundings.sql import SqlBackend, SqlHold, with_figures
 
 _BUSY = (State.INITIATED, State.WORKING)
@@ -239,38 +235,32 @@ class Hive3Hold(SqlHold):
 
     doing = "compact"
     """The verb of messages."""
+    _backend: Hive3Backend
 
     def __init__(self, backend: Hive3Backend, request: CompactionRequest) -> None:
         super().__init__(backend, request, nowhere(request))
-        self._hive3 = backend
         self._locks: list[CompactorLock] = []
         self._since = 0.0
 
     def begin(self) -> None:
         """Lock, claim, and take the snapshot by which everything is interpreted from here on."""
-        hive3, request = self._hive3, self.request
-        lock = lock_place(
-            hive3.hms,
-            hive3.beats,
-            ref=request.ref,
-            agent=self._services.worker_id,
-        )
-        self._locks.append(lock)
+        backend, request = self._backend, self.request
+        self._locks.append(lock_place(backend.hms, backend.beats, ref=request.ref, agent=self._services.worker_id))
         self.target = self._place()
-        hive3.require_no_compactor(request, self.doing)
+        backend.require_no_compactor(request, self.doing)
         super().begin()
         self._since = self._services.clock()
 
     def _place(self) -> Target:
-        return self._hive3.catalog.place(self.request)
+        return self._backend.catalog.place(self.request)
 
     def assert_mine(self) -> None:
         """Check locks, claim and request, that Hive's own compactor is not there, and that the table is the same."""
         for lock in self._locks:
             lock.assert_alive()
         super().assert_mine()
-        self._hive3.require_no_compactor(self.request, self.doing)
-        require_unchanged(self.target, self._hive3.catalog.whereabouts(self.request), self.doing)
+        self._backend.require_no_compactor(self.request, self.doing)
+        require_unchanged(self.target, self._backend.catalog.whereabouts(self.request), self.doing)
 
     def close(self) -> None:
         """Release claim and locks."""
@@ -291,7 +281,7 @@ class Hive3Hold(SqlHold):
     @contextmanager
     def _locked(self, *, exclusive: bool) -> Iterator[None]:
         try:
-            lock = self._hive3.lock(self.request.ref, exclusive=exclusive)
+            lock = self._backend.lock(self.request.ref, exclusive=exclusive)
         except ConflictError:
             if exclusive and self.request.state is State.WORKING:
                 tried = RequestFacts(lock_tries=self.request.facts.lock_tries + 1)
@@ -311,14 +301,13 @@ class Hive3Hold(SqlHold):
     def start(self, high_water_mark: int, inputs: str | None = None) -> None:
         """Record the mark, and in Hive's queue the user that this runs as."""
         super().start(high_water_mark, inputs)
-        if self.request.run_as is None and not self._hive3.own_queue:
-            self._queue.change(
-                self.request.id, self._services.worker_id, run_as=run_as_user(self._services, self.target)
-            )
+        if self.request.run_as is None and not self._backend.own_queue:
+            run_as = run_as_user(self._services, self.target)
+            self._queue.change(self.request.id, self._services.worker_id, run_as=run_as)
 
     def update_statistics(self, directories: tuple[str, ...], rows: int | None) -> Statistics | None:
         """Write the statistics in the metastore's database, where that is named."""
-        updater = StatisticsUpdater(self._services, self._hive3.hms, self._hive3.database)
+        updater = StatisticsUpdater(self._services, self._backend.hms, self._backend.database)
         return updater.update(self.target, known_since=self._since, results=directories, rows=rows)
 
     def _identity_facts(self) -> RequestFacts:
@@ -326,7 +315,7 @@ class Hive3Hold(SqlHold):
 
     def _publication_facts(self, directories: tuple[str, ...]) -> RequestFacts:
         """Return as evidence for the cleaner the transactions and locks that exist now that the results are visible."""
-        hms = self._hive3.hms
+        hms = self._backend.hms
         evidence = evidence_now(hms.open_txns(), hms.show_locks(), self._services.now_ms())
         return RequestFacts(evidence=dict.fromkeys(directories or ("",), evidence), table_id=table_id(self.target))
 
@@ -341,7 +330,7 @@ class Hive3UndoHold(Hive3Hold):
     doing = "undo the compaction of"
 
     def _place(self) -> Target:
-        return self._hive3.undo_target(self.request)
+        return self._backend.undo_target(self.request)
 
 
 def evidence_now(txns: ValidTxnList, locks: Iterable[HeldLock], now_ms: int) -> Evidence:

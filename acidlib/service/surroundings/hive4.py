@@ -44,10 +44,7 @@ from acidlib.service.plan import require_rebalanceable
 from acidlib.service.selection import Selected, Selection
 from acidlib.service.services import WORKER_PREFIX, Services, attempt
 from acidlib.service.statistics import StatisticsUpdater
-from acidlib.service.surroundings.catalog import (
-    Catalog,
-    run_as_user,
-)
+from acidlib.service.surroundings.catalog import Catalog, run_as_user
 from acidlib.service.surroundings.sql import ALREADY_QUEUED, in_the_way, taken_by_another
 from acidlib.stores.listing import list_location
 from acidlib.stores.store import STALE_SECONDS
