@@ -208,7 +208,7 @@ def run_cleaner(cleaning: Cleaning, tell: Callable[[CleaningResult], None]) -> N
         if not locations:
             raise
         # the results above are reported all the same
-        reason = f"Cannot go on: {error}; the next run does what is left"
+        reason = f"Cannot go on: {error}; the next run does the rest"
         tell(CleaningResult(id=None, ref=TableRef("", ""), location="", state=Outcome.FAILED, reason=reason))
         return
     others: dict[Location, CompactionRequest] = {}
@@ -481,7 +481,7 @@ def _nothing_yet(request: CompactionRequest) -> CleaningResult:
 
 def _may_be_missing(target: Target, fact: str) -> RetryError:
     is_local = target.location.kind == LOCAL
-    may_be = "a mount may be missing" if is_local else "what is configured may lead to another store than it did"
+    may_be = "a mount may be missing" if is_local else "the configuration may lead to another store than before"
     return RetryError(f"Cannot clean {target.location}: {fact}; {may_be}")
 
 

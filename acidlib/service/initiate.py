@@ -1,4 +1,4 @@
-"""The initiator: looks at all tables and queues what is over Hive's thresholds, with figures and reason."""
+"""The initiator: looks at all tables and queues places over Hive's thresholds, with figures and reason."""
 
 from __future__ import annotations
 

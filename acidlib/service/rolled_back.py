@@ -263,8 +263,8 @@ class RolledBack:
         was_committed = len(write_ids.open_ids) + len(write_ids.aborted_ids) < write_ids.high_water_mark
         if was_committed or (is_local and not is_there):
             raise RetryError(
-                f"Cannot clean {target.ref}: nothing lies at {target.location}; a mount may be missing, or what is "
-                "configured lead to another store than it did"
+                f"Cannot clean {target.ref}: nothing lies at {target.location}; a mount may be missing, "
+                "or the configuration may lead to another store than before"
             )
 
     def forget_gone(self, target: Target, listing: Listing, up_to: int) -> None:

@@ -189,7 +189,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("acidlib_places", "Tables and partitions that are known.", _at("totals", "places")),
     Metric(
         "acidlib_places_looked_at",
-        "Of these, how many were listed: the metrics of deltas and of what is obsolete are about them.",
+        "Of these, how many were listed: the metrics of deltas and of obsolete bytes are about them.",
         _at("totals", "looked_at"),
     ),
     Metric(

@@ -319,7 +319,7 @@ class Readers:
             self._hms.add_write_ids_to_min_history(own, {f"{_CANARY}.{name}": 1})
             tables = self._registry.registrations()
         if tables is None or tables.get(own, {}).get(TableRef(_CANARY, name)) != 1:
-            fact = "has no table MIN_HISTORY_WRITE_ID" if tables is None else "does not show what was just registered"
+            fact = "has no table MIN_HISTORY_WRITE_ID" if tables is None else "does not show the registration just made"
             reason = f"{fact} (unless the metastore has given up {MIN_HISTORY})"
             raise not_its_database(self._registry, "the registrations of readers", reason)
         return tuple(
