@@ -178,7 +178,7 @@ class PlaceCompaction:
                         published = stage.publish(directories, inputs=read, last_check=last_check)
                     reach(Point.PUBLISHED)
                     if not verify_later:
-                        self._confirm(hold, inputs, names)
+                        self._confirm(hold, inputs, published.directories)
         self._results, self._published = results, published
         if to_verify is not None and verify_later:
             try:
@@ -190,7 +190,7 @@ class PlaceCompaction:
                 raise
             self._confirm(hold, inputs, names)
         result = self._result(Outcome.READY_FOR_CLEANING, self._reason(inputs))
-        return replace(result, statistics=hold.update_statistics(names, result.total("rows_out")))
+        return replace(result, statistics=hold.update_statistics(published.directories, result.total("rows_out")))
 
     # --- claim and plan -----------------------------------------------------------------------------------------------
 
