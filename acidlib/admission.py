@@ -1,8 +1,8 @@
-"""How many threads are let to work at a time on what mostly waits: all where it does, few where it computes.
+"""A limit of threads that work on a store at a time: high while they wait, low while they compute.
 
-The threads of one Python process compute one at a time, and every call of the system hands that right to another. A
-remote store keeps them waiting, and sixteen do sixteen times as much as one. A local disk answers at once: there
-sixteen do no more than one, and spend most of the processor on waking each other.
+The threads of one Python process compute one at a time, and every call of the system hands that right to another
+thread. A remote store keeps threads waiting, and sixteen do sixteen times the work of one. A local disk answers at
+once: there sixteen do no more than one, and spend most of the processor time on waking each other.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Callable
 from threading import Condition
 
 THREADS = 16
-"""How many work at a time at most: it is the answers of stores that are waited for."""
+"""Threads that work at a time at most."""
 _LOOK_SECONDS = 0.1
 _WAITS, _COMPUTES = 0.7, 1.0
 
 
 def next_limit(admitted: int, busy: float) -> int:
-    """Return how many work at a time from now on.
+    """Return the limit from now on.
 
-    busy  seconds of processor that the process took per second, while so many of its threads worked
+    busy  seconds of processor time per second that the process took, while `admitted` threads worked
     """
     if busy > _COMPUTES:
         return max(1, admitted // 2)
@@ -28,10 +28,10 @@ def next_limit(admitted: int, busy: float) -> int:
 
 
 class AdaptiveLimit:
-    """A limit of threads that work at a time, as many as are worth it; it is entered around each piece of work.
+    """A limit of threads that work at a time; each piece of work enters and leaves it.
 
-    All are let in at first. Whether that was too many is looked at ten times a second, also while all that were let
-    in hang, by those that wait for them.
+    At first it admits all. Ten times a second it is adapted, by a thread that leaves, or by one that waits to enter
+    while all admitted ones hang.
     """
 
     def __init__(
@@ -46,16 +46,16 @@ class AdaptiveLimit:
         with self._changed:
             while self._inside >= self._admitted:
                 self._changed.wait(_LOOK_SECONDS)
-                self._look()
+                self._adapt()
             self._inside += 1
 
     def __exit__(self, *_: object) -> None:
         with self._changed:
             self._inside -= 1
-            self._look()
+            self._adapt()
             self._changed.notify()
 
-    def _look(self) -> None:
+    def _adapt(self) -> None:
         passed = (now := self._clock()) - self._since
         if passed < _LOOK_SECONDS:
             return
@@ -67,4 +67,4 @@ class AdaptiveLimit:
 
 
 OF_THIS_PROCESS = AdaptiveLimit()
-"""What was learned stays known between pieces of work: the processor time that it goes by is that of the process."""
+"""The limit of this process, kept between pieces of work: it is adapted to the processor time of the whole process."""

@@ -1,4 +1,4 @@
-"""Data files as the formats see them: interfaces by which ORC and Parquet know no file system."""
+"""Interfaces of data files, by which ORC and Parquet need to know no file system."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class SourceFile(Protocol):
         """Return exactly `size` bytes at `offset`; CorruptError when the file ends before them."""
 
     def close(self) -> None:
-        """Release what the open file holds."""
+        """Release descriptors and memory of the open file."""
 
 
 class SinkFile(Protocol):
@@ -41,10 +41,10 @@ class SinkFile(Protocol):
         """Append a range of another file as it is."""
 
     def close(self, *, durable: bool = True) -> None:
-        """Make everything durable, unless it is not needed after a loss of power; RetryError when that fails."""
+        """Close the file, and with `durable` make it outlast a loss of power; RetryError when that fails."""
 
     def abort(self) -> None:
-        """Drop the file, closed or not; never raises."""
+        """Drop the file, closed or not; raise nothing."""
 
 
 class DataFiles(Protocol):
@@ -58,7 +58,7 @@ class DataFiles(Protocol):
 
 
 class RangeCopier:
-    """Appends ranges of files to a sink; ranges that touch are copied at once."""
+    """Appends ranges of files to a sink; adjacent ranges are copied together."""
 
     def __init__(self, sink: SinkFile) -> None:
         self._sink = sink
@@ -66,7 +66,7 @@ class RangeCopier:
         self._start = self._end = 0
 
     def place(self, source: SourceFile, start: int, size: int) -> int:
-        """Append a range, and return where it will be in the sink."""
+        """Append a range, and return its position in the sink."""
         if source is not self._source or start != self._end:
             self.flush()
             self._source, self._start, self._end = source, start, start
@@ -75,7 +75,7 @@ class RangeCopier:
         return position
 
     def flush(self) -> None:
-        """Copy what waits."""
+        """Copy the waiting range."""
         if self._source is not None and self._start < self._end:
             self._sink.copy(self._source, self._start, self._end - self._start)
         self._start = self._end

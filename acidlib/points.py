@@ -18,7 +18,7 @@ STOP_AT = "ACIDLIB_TEST_STOP_AT"
 
 
 class Point(StrEnum):
-    """What has just happened, in the order in which it does."""
+    """Points of a run by what has just happened, in the order of the run."""
 
     QUEUED = "the initiator has queued a request"
     TAKEN = "a request is taken"

@@ -16,15 +16,15 @@ _ENDED_STATES = "ZX"
 
 
 def process_identity() -> str:
-    """Return an identity that no other process of any machine has; empty where the system has none (not Linux).
+    """Return an identity that no other process of any machine has; empty where the system gives none (not Linux).
 
-    A digest of host name, boot and process namespace (containers count processes on their own), the number, and the
-    time of its start, since numbers are used again.
+    It is a digest of host name, boot and process namespace (containers number processes on their own), the number of
+    the process, and the time of its start, since numbers are used again.
     """
-    surroundings, found = _surroundings(), _look(os.getpid())
-    if surroundings is None or found is None:
+    surroundings, status = _surroundings(), _state_and_start(os.getpid())
+    if surroundings is None or status is None:
         return ""
-    return f"{surroundings}.{os.getpid()}.{found[1]}"
+    return f"{surroundings}.{os.getpid()}.{status[1]}"
 
 
 def has_ended(identity: str) -> bool:
@@ -38,9 +38,9 @@ def has_ended(identity: str) -> bool:
     except ProcessLookupError:
         return True
     except (OSError, OverflowError):
-        pass  # somebody else's, perhaps: /proc may still show it
-    found = _look(int(number))
-    return found is not None and (found[1] != start or found[0] in _ENDED_STATES)
+        pass  # perhaps another user's process: /proc may still show it
+    status = _state_and_start(int(number))
+    return status is not None and (status[1] != start or status[0] in _ENDED_STATES)
 
 
 @cache
@@ -54,8 +54,8 @@ def _surroundings() -> str | None:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _look(pid: int) -> tuple[str, str] | None:
-    """Return its state and the time of its start; None when that cannot be seen, which need not mean an end."""
+def _state_and_start(pid: int) -> tuple[str, str] | None:
+    """Return the state of a process and the time of its start; None when they cannot be seen, ended or not."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
         return fields[_STATE], fields[_START]

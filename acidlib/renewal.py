@@ -1,8 +1,7 @@
-"""Signs of life of all that a process holds: from few threads, and from more only while servers do not answer.
+"""Signs of life for all claims and locks of a process: by few threads, and by more only while servers do not answer.
 
-A run may hold a thousand places. One that waits for a store in vain must not keep the others from being renewed: so
-nothing that is due waits longer than `PATIENCE_SECONDS` for threads that are stuck before there are more of them,
-twice as many each time.
+A run may hold a thousand places. A renewal that waits for a store in vain must not delay the others: when a due renewal
+has waited `PATIENCE_SECONDS` for busy threads, twice as many may work, and so on.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ FEW = 4
 PATIENCE_SECONDS = 2.0
 
 Renewal = Callable[[], bool]
-"""Gives one sign of life, however long it takes; False when no more are wanted."""
+"""Gives one sign of life, however long that takes; returns False when no more are needed."""
 
 
 class LeaseRenewer:
-    """Threads that call renewals until they are removed. They end when nothing is left."""
+    """Threads that call renewals until these are removed. They end with the last renewal."""
 
     def __init__(
         self, *, few: int = FEW, patience_seconds: float = PATIENCE_SECONDS, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """`clock` gives seconds that never go back."""
+        """`clock` returns seconds that never go back."""
         self._few = few
         self._patience = patience_seconds
         self._clock = clock
@@ -40,11 +39,11 @@ class LeaseRenewer:
         with self._changed:
             self._every[renewal] = every_seconds
             self._put(renewal)
-            self._have_a_watcher()
+            self._ensure_watcher()
             self._changed.notify_all()
 
     def remove(self, renewal: Renewal) -> None:
-        """Call it no more; a call that is under way goes on to its end. Does nothing for what is not there."""
+        """Stop calling a renewal; a call under way goes on to its end. Does nothing for an unknown renewal."""
         with self._changed:
             self._every.pop(renewal, None)
             if not self._every:
@@ -63,8 +62,8 @@ class LeaseRenewer:
     def _put(self, renewal: Renewal) -> None:
         heappush(self._due, (self._clock() + self._every[renewal], next(self._order), renewal))
 
-    def _have_a_watcher(self) -> None:
-        """Have one thread wait for what will be due next, if anything will."""
+    def _ensure_watcher(self) -> None:
+        """Start a thread that waits for the next due renewal, if there is one and no thread waits."""
         if self._due and self._threads == self._busy:
             threading.Thread(target=self._work, name="acidlib-claims", daemon=True).start()
             self._threads += 1
@@ -73,13 +72,13 @@ class LeaseRenewer:
         with self._changed:
             while (renewal := self._next()) is not None:
                 self._busy += 1
-                with suppress(RuntimeError):  # no more threads are to be had: then those that there are have to do
-                    self._have_a_watcher()
+                with suppress(RuntimeError):  # the system gives no more threads: the present ones have to do
+                    self._ensure_watcher()
                 goes_on = True
                 self._changed.release()
                 try:
                     goes_on = renewal()
-                except Exception:  # noqa: S110 - what is wrong with one must not end the others; it is tried again
+                except Exception:  # noqa: S110 - a failed renewal is tried again, and must not end the others
                     pass
                 finally:
                     self._changed.acquire()
@@ -90,7 +89,7 @@ class LeaseRenewer:
             self._threads -= 1
 
     def _next(self) -> Renewal | None:
-        """Wait for what is due next, and return it; None when this thread is not needed any more."""
+        """Wait for the next due renewal, and return it; None when this thread is no longer needed."""
         while self._due:
             due, _, renewal = self._due[0]
             late = self._clock() - due
@@ -100,12 +99,12 @@ class LeaseRenewer:
                 heappop(self._due)
                 return renewal
             elif self._threads - self._busy > 1:
-                return None  # another one watches
+                return None  # another thread waits
             else:
                 self._changed.wait(-late if late < 0 else self._patience - late % self._patience)
         return None
 
 
 RENEWER = LeaseRenewer()
-"""That of this process."""
+"""The renewer of this process."""
 os.register_at_fork(after_in_child=RENEWER._start_anew)

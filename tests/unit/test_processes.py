@@ -50,7 +50,7 @@ def test_what_may_not_be_seen_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> 
         raise PermissionError(pid, number)
 
     monkeypatch.setattr(processes.os, "kill", refused)
-    monkeypatch.setattr(processes, "_look", lambda pid: None)
+    monkeypatch.setattr(processes, "_state_and_start", lambda pid: None)
     assert not has_ended(f"{surroundings}.1.1")
 
 

@@ -99,7 +99,7 @@ def test_what_is_not_one_directory_of_one_store(uri: str, why: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("resolved", "why"), [("viewfs://some/x", "has no link for it"), ("nfly:///x", "'nfly' is not known")]
+    ("resolved", "why"), [("viewfs://some/x", "has no link for it"), ("nfly:///x", "'nfly' is unknown")]
 )
 def test_what_hadoop_finds_may_be_no_directory_of_a_store(resolved: str, why: str) -> None:
     with pytest.raises(RefusedError, match=why):
