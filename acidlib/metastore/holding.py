@@ -134,11 +134,11 @@ def dead_locks(
         lock
         for lock in locks
         if not lock.txn_id
-        and (lock.agent or "").startswith(AGENT)
+        and lock.agent.startswith(AGENT)
         and (
             (lock.heartbeat_ms and now_ms - lock.heartbeat_ms > limit)
             # the last word of the agent, before a colon, is the process: see `_request_lock`
-            or has_ended((lock.agent or "").rpartition(" ")[2].rpartition(":")[0])
+            or has_ended(lock.agent.rpartition(" ")[2].rpartition(":")[0])
         )
     )
 
@@ -148,7 +148,7 @@ def refusal(begin: str, blocking: Sequence[HeldLock]) -> ConflictError:
 
     begin  the beginning of the message, without the `: ` after it
     """
-    if blocking and all((lock.agent or "").startswith(AGENT) for lock in blocking):
+    if blocking and all(lock.agent.startswith(AGENT) for lock in blocking):
         return BusyError(f"{begin}: held by {describe_holders(blocking)}; {WHEN_FREE}")
     return ConflictError(f"{begin}: held by {describe_holders(blocking)}; call again when it is released")
 

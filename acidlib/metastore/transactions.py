@@ -44,14 +44,11 @@ class LockType(enum.Enum):
 
 
 class TxnType(enum.Enum):
-    """The kind of a transaction; the value is the number on the wire. Hive 3.1 has no kinds and ignores them."""
+    """The kinds of transactions that are opened here; the value is the number on the wire. Hive 3.1 has no kinds."""
 
     DEFAULT = 0
-    REPL_CREATED = 1
     READ_ONLY = 2
     COMPACTION = 3
-    MATER_VIEW_REBUILD = 4
-    SOFT_DELETE = 5
     REBALANCE_COMPACTION = 6
 
 
@@ -90,7 +87,7 @@ class HeldLock:
     host: str
     acquired_ms: int | None = None
     heartbeat_ms: int | None = None
-    agent: str | None = None
+    agent: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,7 +328,7 @@ class TransactionCalls(MetastoreClient):
                 host=row.hostname,
                 acquired_ms=row.acquiredat or None,
                 heartbeat_ms=row.lastheartbeat or None,
-                agent=row.agentInfo,
+                agent=row.agentInfo or "",
             )
             for row in required(answer.locks, call, "locks")
         )

@@ -34,7 +34,7 @@ def held(
     table: str | None = "t",
     partition: str | None = None,
     txn_id: int | None = None,
-    agent: str | None = "hive",
+    agent: str = "hive",
     heartbeat_ms: int | None = None,
 ) -> HeldLock:
     return HeldLock(
@@ -144,7 +144,7 @@ def test_a_lock_that_keeps_out_who_changes_rows_waits_for_them_and_for_no_reader
         (held(1, agent="acidlib-1 x", heartbeat_ms=None), False),
         (held(1, agent="acidlib-1 x", heartbeat_ms=0), False),
         (held(1, agent="hive", heartbeat_ms=1), False),
-        (held(1, agent=None, heartbeat_ms=1), False),
+        (held(1, agent="", heartbeat_ms=1), False),
         (held(1, agent="acidlib-1 gone:x", heartbeat_ms=999_999), True),
         (held(1, agent="acidlib-1 gone:x", heartbeat_ms=999_999, txn_id=5), False),
         (held(1, agent="acidlib-1 here:x", heartbeat_ms=999_999), False),
@@ -166,7 +166,7 @@ def test_the_process_of_a_lock_ends_its_agent_whatever_is_cut() -> None:
 
 
 def test_holders_for_people() -> None:
-    locks = [held(1, SHARED, txn_id=5), held(2, agent=None)]
+    locks = [held(1, SHARED, txn_id=5), held(2, agent="")]
     assert (
         describe_holders(locks)
         == "lock 1 (SHARED_READ by anna on laptop, transaction 5, hive), lock 2 (EXCLUSIVE by anna on laptop)"
