@@ -121,21 +121,6 @@ def _merged(ranges: list[IdRange]) -> tuple[IdRange, ...]:
     return tuple(merged)
 
 
-def _txn_id(text: str, digits: str) -> int:
-    return _number("transaction", text, digits, f"{digits!r} is not a transaction id")
-
-
-def _number(kind: str, text: str, digits: str, problem: str) -> int:
-    if not (digits.isascii() and digits.isdigit()) or len(digits) > 19 or int(digits) > LONG_MAX:
-        raise _unreadable(kind, text, problem)
-    return int(digits)
-
-
-def _unreadable(kind: str, text: str, reason: str) -> RefusedError:
-    shown = text if len(text) <= 200 else text[:200] + "..."
-    return RefusedError(f"Cannot read the {kind} list {shown!r}: {reason}")
-
-
 ALL_COMMITTED = ValidTxnList(high_water_mark=LONG_MAX)
 
 
@@ -309,3 +294,18 @@ def _range_of(*, size: int, part: int) -> Range:
 
 def _write_id(text: str, field: int, digits: str) -> int:
     return _number("write-id", text, digits, f"{digits!r} in field {field} is not a write id")
+
+
+def _txn_id(text: str, digits: str) -> int:
+    return _number("transaction", text, digits, f"{digits!r} is not a transaction id")
+
+
+def _number(kind: str, text: str, digits: str, problem: str) -> int:
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > 19 or int(digits) > LONG_MAX:
+        raise _unreadable(kind, text, problem)
+    return int(digits)
+
+
+def _unreadable(kind: str, text: str, reason: str) -> RefusedError:
+    shown = text if len(text) <= 200 else text[:200] + "..."
+    return RefusedError(f"Cannot read the {kind} list {shown!r}: {reason}")

@@ -287,7 +287,7 @@ class _Walk:
         return taken, obsolete
 
 
-class Role(Enum):
+class ReaderRole(Enum):
     """The role of a directory or file for readers."""
 
     READ = "read"
@@ -298,7 +298,7 @@ class Role(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class SeenPart:
+class PlacePart:
     """A directory or file at the top of a place, as people are shown it.
 
     path       relative to the place
@@ -312,59 +312,59 @@ class SeenPart:
     path: str
     kind: str
     write_ids: tuple[int, int] | None
-    role: Role
+    role: ReaderRole
     why: str
     files: tuple[str, ...]
     bytes: int
 
 
-_ORDER = tuple(Role)
+_ORDER = tuple(ReaderRole)
 
 
-def seen_parts(listing: Listing, state: AcidState, generation: Generation) -> tuple[SeenPart, ...]:
+def place_parts(listing: Listing, state: AcidState, generation: Generation) -> tuple[PlacePart, ...]:
     """Return everything at the top of a listed place by role, that which is read first, else by name.
 
     state  of the same listing, for the write ids of a reader (those of a compactor stop at the first open one)
     """
     roles = _roles(state)
-    parts: list[SeenPart] = []
+    parts: list[PlacePart] = []
     for path in listing.top_directories():
         files = listing.files_under(path)
         kind, write_ids = _named(parse_directory(path, generation))
         # Hive reads files in other directories as original files, one by one
         inside = next((roles[file.path] for file in files if file.path in roles), None)
-        role, why = roles.get(path) or inside or (Role.NOT_READ, "it holds no file that readers see")
+        role, why = roles.get(path) or inside or (ReaderRole.NOT_READ, "it holds no file that readers see")
         shown = (file.path for file in files if not has_hidden_part(file.path) and not is_side_file(file.name))
         size = sum(file.length for file in files)
-        parts.append(SeenPart(path, kind, write_ids, role, why, tuple(shown), size))
-    hidden = Role.HIDDEN, "readers pass over names that begin with _ or a dot"
+        parts.append(PlacePart(path, kind, write_ids, role, why, tuple(shown), size))
+    hidden = ReaderRole.HIDDEN, "readers pass over names that begin with _ or a dot"
     for file in listing.files_in(""):
         if is_hidden(file.path):
-            parts.append(SeenPart(file.path, "hidden file", None, *hidden, (), file.length))
+            parts.append(PlacePart(file.path, "hidden file", None, *hidden, (), file.length))
         else:
-            role, why = roles.get(file.path, (Role.NOT_READ, "it is empty"))
-            parts.append(SeenPart(file.path, "original file", None, role, why, (file.path,), file.length))
+            role, why = roles.get(file.path, (ReaderRole.NOT_READ, "it is empty"))
+            parts.append(PlacePart(file.path, "original file", None, role, why, (file.path,), file.length))
     tops = {path.partition("/")[0] for path in listing.directories}
-    parts += [SeenPart(path, "hidden directory", None, *hidden, (), 0) for path in tops if is_hidden(path)]
+    parts += [PlacePart(path, "hidden directory", None, *hidden, (), 0) for path in tops if is_hidden(path)]
     return tuple(sorted(parts, key=lambda part: (_ORDER.index(part.role), part.path)))
 
 
-def _roles(state: AcidState) -> dict[str, tuple[Role, str]]:
+def _roles(state: AcidState) -> dict[str, tuple[ReaderRole, str]]:
     """Return the role of each path, and the reason for it, as the state has it."""
-    roles: dict[str, tuple[Role, str]] = {}
+    roles: dict[str, tuple[ReaderRole, str]] = {}
     if state.base is not None:
-        roles[state.base.path] = (Role.READ, "the newest base whose write ids are all decided")
+        roles[state.base.path] = (ReaderRole.READ, "the newest base whose write ids are all decided")
     for path in state.originals:
-        roles[path] = (Role.READ, "no base replaces it")
+        roles[path] = (ReaderRole.READ, "no base replaces it")
     for delta in state.deltas:
         why = "all its write ids were rolled back, and Hive 3.1 opens it" if delta.wholly_aborted else ""
-        roles[delta.path] = (Role.READ, why or "no base and no wider delta covers it")
+        roles[delta.path] = (ReaderRole.READ, why or "no base and no wider delta covers it")
     for path, covering in state.obsolete.items():
-        roles[path] = (Role.OBSOLETE, f"replaced by {', '.join(covering)}" if covering else "replaced")
+        roles[path] = (ReaderRole.OBSOLETE, f"replaced by {', '.join(covering)}" if covering else "replaced")
     for path in state.aborted:
-        roles[path] = (Role.ABORTED, "all its transactions were rolled back")
+        roles[path] = (ReaderRole.ABORTED, "all its transactions were rolled back")
     for path, reason in state.ignored.items():
-        roles[path] = (Role.NOT_READ, reason.value)
+        roles[path] = (ReaderRole.NOT_READ, reason.value)
     return roles
 
 

@@ -214,18 +214,9 @@ def _parts(words: Callable[[float], str], *parts: tuple[str, float, Tone]) -> li
     return [Cell(words(amount), label, amount / whole, tone) for label, amount, tone in parts if amount > 0]
 
 
-@dataclass(frozen=True, slots=True)
-class _State:
-    """The colour of a state, and the word for it on a page; None = its name in the document."""
-
-    tone: Tone
-    word: str | None = None
-
-
-def _outcome(label: str, counts: Mapping[str, int], states: Mapping[str, _State]) -> Figure | None:
-    """Return the number of places in each state, in the order of the states; None without any place."""
-    named = ((state.word or name, counts[name], state.tone) for name, state in states.items())
-    parts = _parts("{:,}".format, *named)
+def _outcome(label: str, counts: Mapping[str, int], states: Mapping[str, tuple[Tone, str]]) -> Figure | None:
+    """Return the number of places in each state, which have a colour and a word; None without any place."""
+    parts = _parts("{:,}".format, *((word, counts[state], tone) for state, (tone, word) in states.items()))
     return Figure(label, parts=parts) if parts else None
 
 
@@ -307,14 +298,14 @@ _SECONDS = {
     3600: "an hour or more",
 }
 _COMPACTION_STATES = {
-    "planned": _State(Tone.FIRST, "to compact"),
-    "ready for cleaning": _State(Tone.GOOD, "compacted"),
-    "succeeded": _State(Tone.GOOD, "compacted, nothing to clean"),
-    "already compact": _State(Tone.QUIET),
-    "refused": _State(Tone.QUIET),
-    "failed": _State(Tone.BAD),
-    "conflict": _State(Tone.BAD, "in conflict"),
-    "skipped": _State(Tone.QUIET),
+    "planned": (Tone.FIRST, "to compact"),
+    "ready for cleaning": (Tone.GOOD, "compacted"),
+    "succeeded": (Tone.GOOD, "compacted, nothing to clean"),
+    "already compact": (Tone.QUIET, "already compact"),
+    "refused": (Tone.QUIET, "refused"),
+    "failed": (Tone.BAD, "failed"),
+    "conflict": (Tone.BAD, "in conflict"),
+    "skipped": (Tone.QUIET, "skipped"),
 }
 
 
@@ -387,7 +378,7 @@ class CompactionsSummary:
                 self._bad.table(
                     "Places that failed or where another was at work" if has_conflicts else "Places that failed",
                     _PLACE,
-                    _Column("State", "state", tone=lambda entry: _COMPACTION_STATES[entry["state"]].tone),
+                    _Column("State", "state", tone=lambda entry: _COMPACTION_STATES[entry["state"]][0]),
                     _WHY,
                     text="A conflict is another run or writer at the same place: the next run tries again."
                     if has_conflicts
@@ -506,7 +497,7 @@ _COMPACTED = (
         "Place",
         name_of,
         lambda entry: f"{entry['state']}: " * (entry["state"] in ("failed", "conflict")) + entry["location"],
-        lambda entry: _COMPACTION_STATES[entry["state"]].tone,
+        lambda entry: _COMPACTION_STATES[entry["state"]][0],
     ),
     _number("Time", "seconds", _precise, Tone.FIRST),
     _number("Inside the tasks", "rewrite_seconds", _precise),
@@ -518,12 +509,12 @@ _COMPACTED = (
 
 
 _DECISION_STATES = {
-    "major": _State(Tone.FIRST),
-    "minor": _State(Tone.SECOND),
-    "left alone": _State(Tone.QUIET),
-    "refused": _State(Tone.WARNING),
-    "held back": _State(Tone.WARNING),
-    "failed": _State(Tone.BAD),
+    "major": (Tone.FIRST, "major"),
+    "minor": (Tone.SECOND, "minor"),
+    "left alone": (Tone.QUIET, "left alone"),
+    "refused": (Tone.WARNING, "refused"),
+    "held back": (Tone.WARNING, "held back"),
+    "failed": (Tone.BAD, "failed"),
 }
 
 
@@ -611,11 +602,11 @@ class InitiatorSummary:
 
 
 _CLEANING_STATES = {
-    "succeeded": _State(Tone.GOOD, "cleaned"),
-    "planned": _State(Tone.FIRST, "to clean"),
-    "ready for cleaning": _State(Tone.WARNING, "wait"),
-    "failed": _State(Tone.BAD),
-    "conflict": _State(Tone.BAD),
+    "succeeded": (Tone.GOOD, "cleaned"),
+    "planned": (Tone.FIRST, "to clean"),
+    "ready for cleaning": (Tone.WARNING, "wait"),
+    "failed": (Tone.BAD, "failed"),
+    "conflict": (Tone.BAD, "conflict"),
 }
 
 

@@ -92,11 +92,15 @@ def field(label: str, text: str) -> list[str]:
     return wrapped(text, f"  {label:<13}", " " * 15)
 
 
-def shortened(items: Sequence[str], shown: int) -> list[str]:
-    """Return all items, or the first of them and the number of the others (of two or more)."""
-    if len(items) <= shown + 1:
-        return list(items)
-    return [*items[:shown], f"and {len(items) - shown:,} more"]
+def first_of(items: Sequence[Any], most: int) -> tuple[Sequence[Any], int]:
+    """Return the items to show, and the number of the others, which is never one."""
+    return (items, 0) if len(items) <= most + 1 else (items[:most], len(items) - most)
+
+
+def shortened(items: Sequence[str], most: int) -> list[str]:
+    """Return the items to show, with the number of the others."""
+    shown, others = first_of(items, most)
+    return [*shown, *([f"and {others:,} more"] if others else [])]
 
 
 def by_state(counts: Mapping[str, int]) -> str:
@@ -259,20 +263,19 @@ def cleaning_lines(entry: Entry, *, dry_run: bool) -> Iterator[str]:
         if not removed:
             continue
         yield from field(label, f"{plural(len(removed), 'path')}, {human_bytes(_bytes(removed))}{where}")
-        shown = removed if len(removed) <= _PATHS_SHOWN + 1 else removed[:_PATHS_SHOWN]
+        shown, _ = first_of(removed, _PATHS_SHOWN)
         for path in shown:
             text = f"{_relative(path['path'], entry)}: {path['reason']}"
             yield from wrapped(text, f"    {human_bytes(path['bytes']):>10}  ", " " * 16)
         if rest := removed[len(shown) :]:
             yield f"    and {plural(len(rest), 'more path')}, {human_bytes(_bytes(rest))}"
-    waiting = entry["waiting"]
-    shown = waiting if len(waiting) <= _PATHS_SHOWN + 1 else waiting[:_PATHS_SHOWN]
+    shown, others = first_of(entry["waiting"], _PATHS_SHOWN)
     label = "blocked"
     for reason, group in groupby(shown, key=lambda blocked: blocked["reason"]):
         yield from field(label, f"{', '.join(blocked['subject'] for blocked in group)}: {reason}")
         label = ""
-    if len(shown) < len(waiting):
-        yield from field("", f"and {len(waiting) - len(shown):,} more")
+    if others:
+        yield from field("", f"and {others:,} more")
 
 
 def _bytes(entries: Iterable[Entry]) -> int:
@@ -435,15 +438,14 @@ def _findings(findings: Sequence[Entry]) -> Iterator[str]:
         return finding["level"], finding["trouble"]
 
     for (level, trouble), group in groupby(sorted(findings, key=kind), key=kind):
-        of_kind = list(group)
-        shown = of_kind if len(of_kind) <= _SHOWN_OF_A_KIND + 1 else of_kind[:_SHOWN_OF_A_KIND]
+        shown, others = first_of(list(group), _SHOWN_OF_A_KIND)
         for finding in shown:
             name, location = name_of(finding), finding["location"]
             about = f"{name}: " if name else ""
             where = "" if location is None or location in finding["reason"] else f" ({location})"
             yield from wrapped(f"{level:<8}{about}{trouble}: {finding['reason']}{where}", "", " " * 8)
-        if len(shown) < len(of_kind):
-            yield f"{'':<8}and {len(of_kind) - len(shown):,} more: {trouble}"
+        if others:
+            yield f"{'':<8}and {others:,} more: {trouble}"
 
 
 def _tables(tables: Sequence[Entry]) -> Iterator[str]:

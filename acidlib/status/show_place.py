@@ -11,7 +11,7 @@ from acidlib.errors import AcidError, RefusedError
 from acidlib.model.names import LONG_MAX, side_file_name
 from acidlib.orc.reader import read_tail
 from acidlib.parquet.footer import read_footer
-from acidlib.planning.state import Role, SeenPart, acid_state, seen_parts
+from acidlib.planning.state import PlacePart, ReaderRole, acid_state, place_parts
 from acidlib.service.backend import Backend
 from acidlib.service.places import ListedPlace, Target
 from acidlib.service.selection import Selection
@@ -52,8 +52,8 @@ def _entry(services: Services, target: Target) -> dict[str, Any]:
             state, error = state_of(require_history=False), str(refusal)
     except AcidError as failure:
         return _unknown(target, str(failure))
-    parts = seen_parts(listing, state, place.generation)
-    rows = _rows(services, place, [path for part in parts if part.role is not Role.HIDDEN for path in part.files])
+    parts = place_parts(listing, state, place.generation)
+    rows = _rows(services, place, [path for part in parts if part.role is not ReaderRole.HIDDEN for path in part.files])
     write_ids = place.write_ids
     return _unknown(target, error) | {
         "hive_version": place.generation.value,
@@ -102,7 +102,7 @@ def _rows(services: Services, place: ListedPlace, paths: Sequence[str]) -> dict[
     return dict(zip(paths, in_threads(rows_of, paths), strict=True))
 
 
-def _part(part: SeenPart, rows: Sequence[_Rows]) -> dict[str, Any]:
+def _part(part: PlacePart, rows: Sequence[_Rows]) -> dict[str, Any]:
     first, last = part.write_ids or (None, None)
     known = [count for count in rows if isinstance(count, int)]
     damaged = [str(error) for error in rows if isinstance(error, AcidError)]
@@ -115,6 +115,6 @@ def _part(part: SeenPart, rows: Sequence[_Rows]) -> dict[str, Any]:
         "why": part.why,
         "files": len(part.files),
         "bytes": part.bytes,
-        "rows": sum(known) if len(known) == len(rows) and part.role is not Role.HIDDEN else None,
+        "rows": sum(known) if len(known) == len(rows) and part.role is not ReaderRole.HIDDEN else None,
         "damage": damaged[0] if damaged else None,
     }

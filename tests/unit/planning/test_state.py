@@ -9,7 +9,7 @@ import pytest
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.names import LONG_MIN, Generation
 from acidlib.model.snapshots import ValidTxnList, ValidWriteIdList, all_committed
-from acidlib.planning.state import AcidState, NotTaken, Role, SeenPart, acid_state, seen_parts
+from acidlib.planning.state import AcidState, NotTaken, PlacePart, ReaderRole, acid_state, place_parts
 from unit.planning.listings import listing
 
 HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4
@@ -344,11 +344,11 @@ IDS = ValidWriteIdList(table="db.t", high_water_mark=20, open_ids=(15,), aborted
 TXNS = ValidTxnList.parse("100:90:90:80")
 
 
-def seen(*files: str, hidden: tuple[str, ...] = (), generation: Generation = Generation.HIVE4) -> dict[str, SeenPart]:
+def seen(*files: str, hidden: tuple[str, ...] = (), generation: Generation = Generation.HIVE4) -> dict[str, PlacePart]:
     directories = {path.partition("/")[0] for path in files if "/" in path}
     there = listing(*files, length=10, directories=(*sorted(directories), *hidden))
     state = acid_state(there, IDS, generation=generation, txns=TXNS)
-    return {part.path: part for part in seen_parts(there, state, generation)}
+    return {part.path: part for part in place_parts(there, state, generation)}
 
 
 def test_every_role() -> None:
@@ -368,21 +368,21 @@ def test_every_role() -> None:
         hidden=("_tmp_1", ".hive-staging_1"),
     )
     assert {path: part.role for path, part in parts.items()} == {
-        "base_0000005_v0000070": Role.READ,
-        "delete_delta_0000020_0000020_0000": Role.READ,
-        "delta_0000006_0000006_0000": Role.READ,
-        "000000_0": Role.OBSOLETE,
-        "base_0000003": Role.OBSOLETE,
-        "delta_0000004_0000004_0000": Role.OBSOLETE,
-        "base_0000006_v0000080": Role.ABORTED,
-        "delta_0000012_0000012_0000": Role.ABORTED,
-        "delta_0000006_0000009_v0000090": Role.NOT_READ,
-        "delta_0000015_0000015_0000": Role.NOT_READ,
-        ".hive-staging_1": Role.HIDDEN,
-        "_SUCCESS": Role.HIDDEN,
-        "_tmp_1": Role.HIDDEN,
+        "base_0000005_v0000070": ReaderRole.READ,
+        "delete_delta_0000020_0000020_0000": ReaderRole.READ,
+        "delta_0000006_0000006_0000": ReaderRole.READ,
+        "000000_0": ReaderRole.OBSOLETE,
+        "base_0000003": ReaderRole.OBSOLETE,
+        "delta_0000004_0000004_0000": ReaderRole.OBSOLETE,
+        "base_0000006_v0000080": ReaderRole.ABORTED,
+        "delta_0000012_0000012_0000": ReaderRole.ABORTED,
+        "delta_0000006_0000009_v0000090": ReaderRole.NOT_READ,
+        "delta_0000015_0000015_0000": ReaderRole.NOT_READ,
+        ".hive-staging_1": ReaderRole.HIDDEN,
+        "_SUCCESS": ReaderRole.HIDDEN,
+        "_tmp_1": ReaderRole.HIDDEN,
     }
-    by_role = sorted((part.role for part in parts.values()), key=list(Role).index)
+    by_role = sorted((part.role for part in parts.values()), key=list(ReaderRole).index)
     assert [part.role for part in parts.values()] == by_role, "what is read comes first"
     assert parts["delta_0000004_0000004_0000"].why == "replaced by base_0000005_v0000070"
     assert "not committed" in parts["delta_0000006_0000009_v0000090"].why
@@ -399,9 +399,9 @@ def test_every_role() -> None:
 def test_original_files_in_directories_and_a_base_of_nothing_else() -> None:
     parts = seen("HIVE_UNION_SUBDIR_1/000000_0", "empty/_marker", "000000_0", generation=Generation.HIVE3)
     assert {path: (part.kind, part.role) for path, part in parts.items()} == {
-        "000000_0": ("original file", Role.READ),
-        "HIVE_UNION_SUBDIR_1": ("other directory", Role.READ),
-        "empty": ("other directory", Role.NOT_READ),
+        "000000_0": ("original file", ReaderRole.READ),
+        "HIVE_UNION_SUBDIR_1": ("other directory", ReaderRole.READ),
+        "empty": ("other directory", ReaderRole.NOT_READ),
     }
     converted = seen(f"base_{LONG_MIN}/bucket_00000")
     assert converted[f"base_{LONG_MIN}"].write_ids == (0, 0)
