@@ -106,14 +106,17 @@ class RolledBack:
         return list(by_table.values())
 
     def clean(self, due: DueCleaning, pace: Pace) -> CleaningResult:
-        """Return the result of one place, also where an error has ended it."""
-        result = CleaningResult(id=None, ref=due.ref, location="", state=Outcome.FAILED, reason="")
+        """Return the result of one place, also where an error has ended it: then with the paths removed before."""
+        removed: list[RemovedPath] = []
         try:
-            return self._clean(due, result, pace)
+            result = self._clean(due, removed, pace)
         except AcidError as error:
-            return ended_by(error, result, waits=RefusedError)
+            result = ended_by(error, _result(due), waits=RefusedError)
+        return replace(result, removed=tuple(removed))
 
-    def _clean(self, due: DueCleaning, result: CleaningResult, pace: Pace) -> CleaningResult:
+    def _clean(self, due: DueCleaning, removed: list[RemovedPath], pace: Pace) -> CleaningResult:
+        """Return the result of one place but for the paths, which are added to `removed`."""
+        result = _result(due)
         # the next run cleans after transactions that are rolled back from here on
         notes = [note for note in self._database.noted_writes_of(due.ref) if due.concerns(note)]
         kept: dict[NotedWrite, Waiting] = {}
@@ -131,8 +134,7 @@ class RolledBack:
         if table_itself is not None:
             for target in self._places(due, notes, table_itself):
                 result = result if result.location else replace(result, location=str(target.location))
-                listing, removed, unremoved = self._clean_at(due, notes, target, table_itself, pace)
-                result = replace(result, removed=result.removed + removed)
+                listing, unremoved = self._clean_at(due, notes, target, table_itself, removed, pace)
                 problems += unremoved
                 if listing is not None:
                     for note, name in _kept(listing, notes).items():
@@ -194,12 +196,18 @@ class RolledBack:
                     yield place
 
     def _clean_at(
-        self, due: DueCleaning, notes: Sequence[NotedWrite], target: Target, table: Target, pace: Pace
-    ) -> tuple[Listing | None, tuple[RemovedPath, ...], tuple[Waiting, ...]]:
+        self,
+        due: DueCleaning,
+        notes: Sequence[NotedWrite],
+        target: Target,
+        table: Target,
+        removed: list[RemovedPath],
+        pace: Pace,
+    ) -> tuple[Listing | None, tuple[Waiting, ...]]:
         """Remove the directories of one location that hold nothing but rolled back rows.
 
-        Return the listing after that (None where the location does not exist), the removed paths, and the problems of
-        paths that could not be removed.
+        Add the paths to `removed`. Return the listing after that, None where the location does not exist, and the
+        problems of paths that could not be removed.
         """
         services, location = self._services, target.location
         forbidden = target.cleaning_forbidden()
@@ -208,12 +216,13 @@ class RolledBack:
         fs = services.fs(location)
         if not fs.exists(str(location)):
             self._require_believable(target, table)
-            return None, (), ()
+            return None, ()
         if self._options.dry_run:
             listing = list_location(fs, location, missing=ConflictError)
             reasons = self._rolled_back(due, notes, target, listing)
-            removed, problems = would_go(services, location, reasons, listing)
-            return listing.without([item.path for item in removed]), removed, problems
+            removable, problems = would_go(services, location, reasons, listing)
+            removed += removable
+            return listing.without([item.path for item in removable]), problems
         pace.assert_not_stopped()
         with services.claim(location) as claim:
             reach(Point.CLEANING_CLAIMED)
@@ -223,16 +232,17 @@ class RolledBack:
             reasons = self._rolled_back(due, notes, target, listing)
             reach(Point.CLEANING_PLANNED)
             if not reasons:
-                return listing, (), ()
+                return listing, ()
             now = self._catalog.table_itself(table.ref)
             if now is None:
                 raise ConflictError(f"Cannot clean {table.ref}: it was dropped meanwhile")
             require_unchanged(table, now, "clean")
-            removed, problems = remove_named(
+            gone, problems = remove_named(
                 services, claim, reasons, trash=self._options.trash, pace=pace, known=frozenset(listing.files)
             )
+            removed += gone
             reach(Point.REMOVED_ALL)
-            return list_location(fs, location, missing=ConflictError), removed, problems
+            return list_location(fs, location, missing=ConflictError), problems
 
     def _rolled_back(
         self, due: DueCleaning, notes: Sequence[NotedWrite], target: Target, listing: Listing
@@ -310,6 +320,10 @@ class RolledBack:
         if not self._is_proven:
             reason = "does not show the transaction that was just opened over thrift"
             raise not_its_database(self._database, "the rolled back transactions", reason)
+
+
+def _result(due: DueCleaning) -> CleaningResult:
+    return CleaningResult(id=None, ref=due.ref, location="", state=Outcome.FAILED, reason="")
 
 
 def _kept(listing: Listing, notes: Iterable[NotedWrite]) -> dict[NotedWrite, str]:

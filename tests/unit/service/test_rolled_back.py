@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from unit.service.test_catalog import KEY, Metastore, part, table
 
+from acidlib.errors import RetryError
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.tables import TableRef
@@ -109,6 +110,16 @@ def test_directories_go_before_anything_is_forgotten(services: Services, place: 
     result = run(services, Hms(table(place)), notes)
     assert (result.state.value, notes.forgotten) == ("succeeded", [NOTE])
     assert seen == [["delta_0000001_0000004"]]
+
+
+def test_what_went_is_reported_although_it_cannot_be_forgotten(services: Services, place: Path) -> None:
+    class Away(Notes):
+        def forget(self, notes: Sequence[NotedWrite]) -> None:
+            raise RetryError("Cannot write to the database: it is away")
+
+    result = run(services, Hms(table(place)), Away())
+    assert (result.state.value, [path.path for path in result.removed]) == ("failed", ["delta_0000005_0000005"])
+    assert names(place) == ["delta_0000001_0000004"]
 
 
 def test_a_dry_run_changes_nothing(services: Services, place: Path) -> None:
