@@ -20,7 +20,7 @@ from acidlib.model.listing import Listing
 from acidlib.model.location import LOCAL, Location
 from acidlib.model.requests import CompactionRequest
 from acidlib.model.tables import TableRef
-from acidlib.planning.clean import CleanPlan, remaining_obsolete
+from acidlib.planning.clean import CleanPlan, DueCleaning, remaining_obsolete
 from acidlib.planning.results import quarantine_reason, quarantining_request, shows_unverified
 from acidlib.points import Point, reach
 from acidlib.report.results import CleaningResult, Outcome, Waiting
@@ -182,20 +182,13 @@ def run_cleaner(cleaning: Cleaning, tell: Callable[[CleaningResult], None]) -> N
     due = [] if rolled_back is None else rolled_back.due()
     is_named = options.selection.location is not None or bool(options.selection.tables)
     locations: set[str] = set()
-    of_requests = _clean_requests(cleaning, pace)
-    of_transactions: Iterator[CleaningResult] = iter(())
-    if rolled_back is not None:
-        clean = rolled_back.clean
-        of_transactions = chain.from_iterable(
-            _at_places(
-                cleaning,
-                "cleaning after rolled back transactions at",
-                lambda tables: [[clean(place, pace) for place in table] for table in tables],
-                due,
-                pace,
-            )
-        )
-    for result in chain(of_requests, of_transactions):
+
+    def clean_tables(tables: Sequence[Sequence[DueCleaning]]) -> list[list[CleaningResult]]:
+        assert rolled_back is not None
+        return [[rolled_back.clean(place, pace) for place in table] for table in tables]
+
+    of_tables = _at_places(cleaning, "cleaning after rolled back transactions at", clean_tables, due, pace)
+    for result in chain(_clean_requests(cleaning, pace), chain.from_iterable(of_tables)):
         locations.add(result.location)
         # where no place is named, one that another run has claimed waits for the next run
         waits = result.is_busy and not is_named
