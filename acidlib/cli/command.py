@@ -63,7 +63,7 @@ class Machine:
     """
 
     session: Callable[..., AbstractContextManager[Runner]] = field(default=_of_spark("SparkRunner"))
-    spark_options: Callable[[], SparkOptions] = field(default=_of_spark("said_to_spark"))
+    spark_options: Callable[[], SparkOptions] = field(default=_of_spark("driver_spark_options"))
     is_placed: Callable[[], bool] = field(default=_of_spark("driver_is_placed"))
     jvm: Callable[[], tuple[Any, Any]] = field(default=_of_spark("hadoop_in_jvm"))
     clock: Callable[[], float] = time.time

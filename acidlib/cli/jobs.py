@@ -75,7 +75,7 @@ from acidlib.service.places import Interpretation
 from acidlib.service.run_queue import CompactionRun, Order
 from acidlib.service.selection import CleanerOptions, Selection
 from acidlib.service.services import Runner
-from acidlib.service.spark_driver import stated_to_spark
+from acidlib.service.spark_driver import stated_spark_options
 from acidlib.service.stopping import told_when_stopped
 from acidlib.stores.discover import named_at
 
@@ -545,7 +545,7 @@ def doctor(*, environment: Environment, locations: tuple[str, ...]) -> Any:
             environment,
             locations,
             session=session,
-            master=lambda: stated_to_spark(os.environ).master,
+            master=lambda: stated_spark_options(os.environ).master,
             stores=stores_of(environment),
             clock=machine.clock,
             unique=lambda: uuid.uuid4().hex[:16],

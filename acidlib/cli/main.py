@@ -176,7 +176,7 @@ def group() -> None:
 
 def run(job: Job, *, spark: Sequence[str], words: Sequence[str], name: str) -> None:
     """Start a job; its help needs no Spark."""
-    if not job.spark and any(option not in (PRINCIPAL, KEYTAB) for option, _ in SparkOptions(tuple(spark)).given):
+    if not job.spark and any(option not in (PRINCIPAL, KEYTAB) for option, _ in SparkOptions(tuple(spark)).options):
         raise click.UsageError(f"{job.name} needs no Spark: {' '.join(spark)} means nothing before it")
     # the driver of such a job stays on this machine, whatever spark-defaults.conf says
     options = spark_options([*spark, *([DEPLOY_MODE, "client"] if job.stays else [])], os.environ)

@@ -147,7 +147,7 @@ def common_options(function: _Command) -> _Command:
             queue_url=queue_url,
             assignments=assignments,
             output=output,
-            said=machine.spark_options(),
+            spark=machine.spark_options(),
             is_placed=machine.is_placed(),
             jvm=machine.jvm,
         )

@@ -277,7 +277,7 @@ class PlaceCompaction:
         if marks_cover_cleaning(place.listing, mark, place.write_ids, marks, generation=place.generation):
             return None
         hold.only_clean(mark)
-        reason = f"{refusal.reason}; what is obsolete there is left to the cleaner"
+        reason = f"{refusal.reason}; obsolete directories there are left to the cleaner"
         return self._result(Outcome.READY_FOR_CLEANING, reason)
 
     # --- files --------------------------------------------------------------------------------------------------------

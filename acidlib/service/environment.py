@@ -121,21 +121,21 @@ def read_environment(
     queue_url: str | None,
     assignments: Sequence[str],
     output: str,
-    said: SparkOptions = _NOTHING,
+    spark: SparkOptions = _NOTHING,
     is_placed: bool = False,
     jvm: Callable[[], tuple[Any, Any]] | None = None,
 ) -> Environment:
     """Return the environment of a run, by its options and by the variables of this process.
 
     metastore  as `stated_uris` returns it; None = the one of hive-site.xml, by either of Hive's names
-    said       the options of Spark, with properties of Hadoop and the principal for Kerberos
+    spark      the options of Spark, with properties of Hadoop and the principal for Kerberos
     jvm        py4j's view of the JVM of Spark, and the configuration of Hadoop in it
 
     Raises as `read_settings` does.
     """
     settings = read_settings(assignments, is_placed=is_placed)
     home = _path_of("ACIDLIB_HOME") or Path.home() / ".local" / "state" / "acidlib"
-    stated = (settings.hadoop, said.hadoop, settings.site)
+    stated = (settings.hadoop, spark.hadoop, settings.site)
     providers = {name: text for properties in stated for name, text in about_providers(properties).items()}
     return Environment(
         settings=settings,
@@ -147,7 +147,7 @@ def read_environment(
         jvm=jvm,
         secrets=JavaSecrets(jvm, providers),
         token=os.environ.get(TOKEN_VARIABLE, "").strip() or None,
-        login=replace(said.login, cache=os.environ.get("KRB5CCNAME") or None),
+        login=replace(spark.login, cache=os.environ.get("KRB5CCNAME") or None),
         output=output,
     )
 

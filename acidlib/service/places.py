@@ -254,8 +254,8 @@ def target_of(request: CompactionRequest) -> Target:
     facts = request.facts
     if facts.location is None or facts.write_ids is None:
         raise RefusedError(
-            f"Cannot compact {request.ref}: request {request.id} does not say where it lies and what is "
-            "committed in it; name it by --location, or have the initiator look for it again"
+            f"Cannot compact {request.ref}: request {request.id} does not state its location and committed write ids; "
+            "name the place by --location, or have the initiator queue it again"
         )
     return Target(
         ref=request.ref,

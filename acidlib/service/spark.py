@@ -32,7 +32,7 @@ from acidlib.service.spark_driver import (
     YARN_QUEUE,
     SparkOptions,
     spark_home,
-    stated_to_spark,
+    stated_spark_options,
 )
 from acidlib.service.tasks import nothing
 
@@ -72,7 +72,7 @@ class SparkRunner:
     """
 
     def __init__(self, *, name: str, conf: dict[str, str]) -> None:
-        stated = said_to_spark().stated
+        stated = driver_spark_options().all_properties
         queue = conf.get(YARN_QUEUE)
         if queue and driver_is_placed() and stated.get("spark.master") == "yarn" and YARN_QUEUE not in stated:
             raise RefusedError(other_queue(queue))
@@ -235,17 +235,17 @@ def _tracking_url(context: SparkContext) -> str | None:
     return next((url for name in _PROXIES if (url := conf.get(name))), context.uiWebUrl)
 
 
-def said_to_spark() -> SparkOptions:
+def driver_spark_options() -> SparkOptions:
     """Return the options of Spark: those of spark-submit, which has them all, or the stated ones; start no context."""
     if _GATEWAY not in os.environ:
-        return stated_to_spark(os.environ)
+        return stated_spark_options(os.environ)
     _have_jvm()
     return SparkOptions((), dict(SparkConf().getAll()))
 
 
 def driver_is_placed() -> bool:
     """Return whether Spark chose the machine of the driver (`--deploy-mode cluster`); start no context."""
-    return _GATEWAY in os.environ and said_to_spark().driver_is_placed
+    return _GATEWAY in os.environ and driver_spark_options().driver_is_placed
 
 
 def _have_jvm() -> None:
@@ -307,7 +307,7 @@ def hadoop_in_jvm() -> tuple[Any, Any]:
         _have_jvm()
         jvm: Any = SparkContext._jvm
         configuration = jvm.org.apache.spark.deploy.SparkHadoopUtil.get().newConfiguration(SparkConf()._jconf)
-        login, users = said_to_spark().login, jvm.org.apache.hadoop.security.UserGroupInformation
+        login, users = driver_spark_options().login, jvm.org.apache.hadoop.security.UserGroupInformation
         if login.principal and login.keytab and users.isSecurityEnabled() and not users.isLoginKeytabBased():
             users.loginUserFromKeytab(login.principal, login.keytab)  # as spark-submit does it
     except Exception as error:

@@ -84,7 +84,7 @@ class SparkOptions:
     properties: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def given(self) -> tuple[tuple[str, str], ...]:
+    def options(self) -> tuple[tuple[str, str], ...]:
         """The options with their values, in their order."""
         options = []
         words = iter(self.words)
@@ -99,19 +99,21 @@ class SparkOptions:
     @property
     def unknown(self) -> tuple[str, ...]:
         """The options that no known version of spark-submit has."""
-        return tuple(option for option, _ in self.given if option not in _SWITCHES | _WITH_A_VALUE)
+        return tuple(option for option, _ in self.options if option not in _SWITCHES | _WITH_A_VALUE)
 
     @property
-    def stated(self) -> dict[str, str]:
+    def all_properties(self) -> dict[str, str]:
         """All properties by their names."""
-        pairs = (text.partition("=") for option, text in self.given if option in _CONF)
-        options = {_NAMED[option]: text for option, text in self.given if option in _NAMED}
+        pairs = (text.partition("=") for option, text in self.options if option in _CONF)
+        options = {_NAMED[option]: text for option, text in self.options if option in _NAMED}
         return {**self.properties, **{key.strip(): value for key, _, value in pairs}, **options}
 
     @property
     def hadoop(self) -> dict[str, str]:
         """The properties of Hadoop among them (`spark.hadoop.*`), without the prefix."""
-        return {name.removeprefix(HADOOP): text for name, text in self.stated.items() if name.startswith(HADOOP)}
+        return {
+            name.removeprefix(HADOOP): text for name, text in self.all_properties.items() if name.startswith(HADOOP)
+        }
 
     @property
     def login(self) -> KerberosLogin:
@@ -148,14 +150,14 @@ class SparkOptions:
 
     def property(self, name: str) -> str:
         """Return a property of Spark; empty if it is not stated."""
-        return self.stated.get(name, "")
+        return self.all_properties.get(name, "")
 
 
 def spark_options(words: Sequence[str], environment: Mapping[str, str]) -> SparkOptions:
     """Return the options in these words, and in the file of properties that spark-submit reads with them."""
     options = SparkOptions(tuple(words))
     conf_dir = environment.get("SPARK_CONF_DIR") or str(spark_home(environment) / "conf")
-    named = dict(options.given).get(PROPERTIES_FILE)
+    named = dict(options.options).get(PROPERTIES_FILE)
     path = Path(named) if named else Path(conf_dir, "spark-defaults.conf")
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
@@ -166,7 +168,7 @@ def spark_options(words: Sequence[str], environment: Mapping[str, str]) -> Spark
     return replace(options, properties=read_properties(text))
 
 
-def stated_to_spark(environment: Mapping[str, str]) -> SparkOptions:
+def stated_spark_options(environment: Mapping[str, str]) -> SparkOptions:
     """Return the options for a driver that spark-submit does not run; start no JVM."""
     words = shlex.split(environment.get(SUBMIT_ARGS, ""))
     return spark_options(split_words(words)[0], environment)

@@ -17,7 +17,7 @@ from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Ctrl-C, the signal of schedulers, and a terminal that closes."""
-_TELL_SECONDS = 1.0
+_NOTICE_SECONDS = 1.0
 _SAME_SECONDS = 0.5
 """Within them a second signal is the same request: `timeout` and shells signal a process and its group."""
 
@@ -32,11 +32,11 @@ class Stopping:
         self.by: signal.Signals | None = None
 
     @contextmanager
-    def by_signals(self, tell: Callable[[str], None], end: Callable[[int], None]) -> Iterator[None]:
+    def by_signals(self, write: Callable[[str], None], end: Callable[[int], None]) -> Iterator[None]:
         """Let signals stop the body of the `with`. Ignored signals stay ignored, as below `nohup`.
 
-        tell  writes a line about a signal
-        end   ends the process at once, with an exit status
+        write  writes a line about a signal
+        end    ends the process at once, with an exit status
 
         Both are called in a thread of their own: the main thread learns of a signal only when a call that it waits for
         returns, such as one of a database.
@@ -52,7 +52,7 @@ class Stopping:
             if self.by is not None:
                 return
             self.by = signal.Signals(number)
-            noticed.wait(_TELL_SECONDS)
+            noticed.wait(_NOTICE_SECONDS)
             # Spark's JVM may get the signal, too, and py4j logs a traceback for every thread that waits for its answer
             logging.disable()
             if self._shields:
@@ -62,7 +62,7 @@ class Stopping:
 
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
-        watcher = threading.Thread(target=self._watch, args=(reader, noticed, tell, end), name="acidlib-signals")
+        watcher = threading.Thread(target=self._watch, args=(reader, noticed, write, end), name="acidlib-signals")
         watcher.daemon = True
         watcher.start()
         awake = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
@@ -82,7 +82,7 @@ class Stopping:
             logging.disable(logging.NOTSET)
 
     def _watch(
-        self, reader: int, noticed: threading.Event, tell: Callable[[str], None], end: Callable[[int], None]
+        self, reader: int, noticed: threading.Event, write: Callable[[str], None], end: Callable[[int], None]
     ) -> None:
         """Write a line about the first signal, and end the process at a later one; return when the pipe is closed."""
         first_at: float | None = None
@@ -92,10 +92,10 @@ class Stopping:
             name = signal.Signals(data[0]).name
             if first_at is None:
                 first_at = self._clock()
-                tell(f"stopping by {name}: what is being published is published, the rest is given back")
+                write(f"stopping by {name}: publications under way are finished, all other places are given back")
                 noticed.set()
             elif self._clock() - first_at >= _SAME_SECONDS:
-                tell(f"ended at once by another {name}: what was under way is given back by the next run")
+                write(f"ended at once by another {name}: the next run gives back the places that were under way")
                 end(exit_status(data[0]))
 
     @contextmanager

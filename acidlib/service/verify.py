@@ -296,7 +296,7 @@ def _not_read_reason(result: ResultToVerify, now: ListedPlace) -> str | None:
     if kept:
         return f"readers still take {min(kept)}, which was compacted"
     if result.kind is CompactionType.MINOR and _base_files(result.place) != _base_files(now):
-        return "what lies below the deltas has changed"
+        return "the base, or the original files, below the deltas have changed"
     return None
 
 
@@ -380,8 +380,8 @@ def _message(result: ResultToVerify, difference: str, verification: Verification
     sides = f"before: {', '.join(verification.before)}; now: {', '.join(verification.now) or 'not listed'}"
     if result.staged or target.interpretation.visible_on_commit:
         advice = (
-            "Nothing was published: readers see what they saw. Compact it again with --verify, or with --release-held "
-            "if the result is right; without either it is refused"
+            "Nothing was published: readers see the same as before. Compact it again with --verify, or with "
+            "--release-held if the result is right; without either it is refused"
         )
     else:
         advice = (

@@ -233,7 +233,7 @@ def test_a_result_that_reads_otherwise_is_taken_back_before_anybody_sees_it(
         unnoticed(patch, deletes_are_ignored)
         ran = service("major_compact", "--table", made.full, "--verify")
     assert (ran.status, ran.states) == (3, ["failed"])
-    assert "Nothing was published: readers see what they saw" in ran.told
+    assert "Nothing was published: readers see the same as before" in ran.told
     assert made.place.directories() == there
     assert "ready for cleaning" not in lake.states(made)
     assert lake.states(made)[-1] == "failed"

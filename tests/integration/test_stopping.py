@@ -319,7 +319,7 @@ def test_another_signal_ends_it_at_once_and_the_next_run_takes_over(tmp_path: Pa
         queue.rollback()
         assert process.returncode == 128 + signal.SIGTERM
         assert told.splitlines()[-1].endswith(
-            "ended at once by another SIGTERM: what was under way is given back by the next run"
+            "ended at once by another SIGTERM: the next run gives back the places that were under way"
         )
         wait_for(lambda: not [pid for pid in run.processes() if state_of(pid) not in "Z"])
         assert [row["state"] for row in run.jobs.shown().values()] == ["working"] * PLACES

@@ -318,7 +318,7 @@ def test_a_place_is_compacted_again_only_with_a_look_at_all_of_it(jobs: Jobs, ta
         (entry,) = compact(jobs, table, "major", "--verify").compactions
     assert "bucket 0 has 157 rows before and 160 now" in entry["reason"]
     assert "before: delete_delta_0000001_0000006, delta_0000001_0000006; now: base_0000006" in entry["reason"]
-    assert "Nothing was published: readers see what they saw. Compact it again with --verify" in entry["reason"]
+    assert "Nothing was published: readers see the same as before. Compact it again with --verify" in entry["reason"]
     assert visible(table) == there
     (finding,) = [one for one in findings(jobs, table) if one["trouble"] == "result not verified"]
     assert (finding["level"], finding["reason"].count("--verify")) == ("error", 1)

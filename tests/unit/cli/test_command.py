@@ -24,7 +24,7 @@ from acidlib.documents import ROOT
 from acidlib.errors import RefusedError
 from acidlib.metastore.options import KerberosLogin
 from acidlib.service.environment import QUEUE_IN_A_FILE
-from acidlib.service.spark import said_to_spark
+from acidlib.service.spark import driver_spark_options
 from acidlib.service.spark_driver import SUBMIT_ARGS
 
 ALONE = ("major-compact", "--location", "/t", "--all-committed")
@@ -138,7 +138,7 @@ def test_each_gets_its_own_words(
 def test_what_needs_no_spark_is_told_who_logs_in(monkeypatch: pytest.MonkeyPatch) -> None:
     @click.command()
     def stub() -> None:
-        click.echo(said_to_spark().login)
+        click.echo(driver_spark_options().login)
 
     monkeypatch.setattr(Job, "load", lambda job: stub)
     monkeypatch.setattr(os, "environ", {key: text for key, text in os.environ.items() if "GATEWAY" not in key})

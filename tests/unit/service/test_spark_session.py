@@ -16,8 +16,8 @@ from acidlib.service.services import Task
 from acidlib.service.spark import (
     SparkEndedError,
     SparkRunner,
+    driver_spark_options,
     other_queue,
-    said_to_spark,
 )
 from acidlib.service.spark_driver import SUBMIT_ARGS, SparkOptions
 
@@ -74,7 +74,7 @@ def test_what_is_said_to_spark_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     session = SparkRunner(name="n", conf={"spark.yarn.queue": "of-settings", "spark.a": "ours", "spark.b": "ours"})
     session._conf.pop(PATH, None)
     assert session._conf == {"spark.b": "ours"}
-    assert said_to_spark().hadoop == {"a": "b"}
+    assert driver_spark_options().hadoop == {"a": "b"}
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_what_is_said_to_spark_wins(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_queue_that_comes_too_late_is_refused(
     monkeypatch: pytest.MonkeyPatch, placed: bool, submitted: dict[str, str], refused: bool
 ) -> None:
-    monkeypatch.setattr(spark, "said_to_spark", lambda: SparkOptions((), submitted))
+    monkeypatch.setattr(spark, "driver_spark_options", lambda: SparkOptions((), submitted))
     monkeypatch.setattr(spark, "driver_is_placed", lambda: placed)
     if refused:
         with pytest.raises(RefusedError) as error:
@@ -122,5 +122,5 @@ def test_what_spark_submit_was_given_counts_where_it_runs_the_driver(monkeypatch
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     monkeypatch.setattr(spark, "_have_jvm", lambda: None)
     monkeypatch.setattr(spark, "SparkConf", lambda: SparkConf(loadDefaults=False).setAll(list(stated.items())))
-    found = said_to_spark().login
+    found = driver_spark_options().login
     assert (found.principal, found.keytab) == ("a", "/k")

@@ -70,7 +70,7 @@ def test_the_first_stops_it_in_order(tmp_path: Path, number: signal.Signals) -> 
     process.send_signal(number)  # as `timeout` does
     out, err = process.communicate(timeout=30)
     assert (process.returncode, out) == (128 + number, "shielded to its end\ngiven back\n")
-    assert err == f"stopping by {number.name}: what is being published is published, the rest is given back\n"
+    assert err == f"stopping by {number.name}: publications under way are finished, all other places are given back\n"
 
 
 @pytest.mark.parametrize("more", ["", "error"])
@@ -89,7 +89,9 @@ def test_a_later_one_ends_it_at_once_and_says_so(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
     assert (process.returncode, out) == (130, "shielded to its end\n")
-    assert err.splitlines()[1:] == ["ended at once by another SIGINT: what was under way is given back by the next run"]
+    assert err.splitlines()[1:] == [
+        "ended at once by another SIGINT: the next run gives back the places that were under way"
+    ]
 
 
 def test_what_is_ignored_stays_so(tmp_path: Path) -> None:

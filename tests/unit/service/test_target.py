@@ -95,7 +95,9 @@ def test_a_target_as_listed_is_fixed() -> None:
 def test_a_request_of_others_that_does_not_say_enough_is_refused(missing: str) -> None:
     request = request_of(target().listed(listing("delta_1_1")), MAJOR, initiator="x")
     poor = replace(request, id=7, facts=replace(request.facts, **{missing: None}))
-    with pytest.raises(RefusedError, match=r"Cannot compact default\.t: request 7 does not say .*; name it by --loc"):
+    with pytest.raises(
+        RefusedError, match=r"Cannot compact default\.t: request 7 does not state .*; name the place by --loc"
+    ):
         target_of(poor)
 
 
