@@ -1,1 +1,1 @@
-"""A second reader of tables, which shares no code with the one that compacts: what was there, and what is there now."""
+"""A second reader of tables, which shares no code with the compacting one. It compares rows before and after."""

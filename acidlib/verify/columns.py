@@ -1,7 +1,7 @@
-"""Types of columns, and the values of a file as its table has them: which column is which, and values of changed types.
+"""Types of columns, and the values of a file as its table has them: columns matched, values of changed types converted.
 
-Types are as files of ORC and metastores of Hive write them: `struct<a:int,b:decimal(10,2)>`. The rules are those of
-`docs/types.md`, written a second time: a row that is read by both has to come out the same.
+Types are written as in ORC files and Hive's metastores: `struct<a:int,b:decimal(10,2)>`. The rules are those of
+`docs/types.md`, implemented a second time: a row must be the same by both implementations.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from acidlib.model.names import Generation
 from acidlib.model.units import ColumnMatching
 
 Values = Callable[[Any], Any]
-"""Makes the value of a table of the value of a file; None stays None."""
+"""Converts a value of a file to the value of its table; None stays None."""
 
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _TEXTS = ("string", "varchar", "char")
@@ -40,7 +40,7 @@ _NAME = re.compile(r"`((?:[^`]|``)*)`:|([^:]*):")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnType:
-    """A type: its kind in lower case, the numbers in brackets, the types in it, and for a struct their names."""
+    """A type: its kind in lower case, the numbers in brackets, the inner types, and for a struct their names."""
 
     kind: str
     numbers: tuple[int, ...] = ()
@@ -52,15 +52,15 @@ EMPTY_ROW = ColumnType(kind="struct")
 
 
 def parse_type(text: str) -> ColumnType:
-    """Return the type that a text describes; CorruptError where it is none. Names may stand in backticks."""
-    found, end = _type(text, 0)
+    """Return the type of a text, in which names may be in backticks. Raises CorruptError for another text."""
+    parsed, end = _type(text, 0)
     if text[end:].strip():
         raise _not_understood(text, end)
-    return found
+    return parsed
 
 
 def _type(text: str, at: int) -> tuple[ColumnType, int]:
-    """Return the type that begins here, and where it ends."""
+    """Return the type that begins at an index of the text, and the index of its end."""
     word = _KIND.match(text, at)
     if word is None:
         raise _not_understood(text, at)
@@ -84,8 +84,8 @@ def _type(text: str, at: int) -> tuple[ColumnType, int]:
                 raise _not_understood(text, at)
             names.append(name[2] if name[1] is None else name[1].replace("``", "`"))
             at = name.end()
-        found, at = _type(text, at)
-        inner.append(found)
+        parsed, at = _type(text, at)
+        inner.append(parsed)
     return ColumnType(kind=kind, inner=tuple(inner), names=tuple(names)), at + 1
 
 
@@ -94,12 +94,12 @@ def _not_understood(text: str, at: int) -> CorruptError:
 
 
 def row_reader(file: ColumnType, table: ColumnType, matching: ColumnMatching, generation: Generation) -> Values | None:
-    """Return what makes rows of a table of those of a file; None where they are the same.
+    """Return the conversion of a file's rows to rows of its table, or None where they are the same.
 
-    Raises CorruptError where the table's Hive cannot.
+    Raises CorruptError for types that the table's Hive cannot convert.
     """
     if matching.by_position or all(_UNNAMED.fullmatch(name) for name in file.names):
-        # by the table's names, and those of which it has none by a name that no column has
+        # columns get the table's names, and columns beyond those a name that no column has
         file = replace(file, names=(*table.names, *[""] * len(file.inner))[: len(file.inner)])
     return _struct(file, table, generation, str if matching.case_sensitive else str.lower)
 
@@ -114,7 +114,9 @@ def _struct(file: ColumnType, table: ColumnType, generation: Generation, same: C
         taken.append((source, None if source is None else _value(file.inner[source], kind, generation, same)))
     if taken == [(place, None) for place in range(len(file.inner))]:
         return None
-    return lambda values: tuple(None if source is None else _given(change, values[source]) for source, change in taken)
+    return lambda values: tuple(
+        None if source is None else _changed(change, values[source]) for source, change in taken
+    )
 
 
 def _value(file: ColumnType, table: ColumnType, generation: Generation, same: Callable[[str], str]) -> Values | None:
@@ -127,12 +129,12 @@ def _value(file: ColumnType, table: ColumnType, generation: Generation, same: Ca
                 return _struct(file, table, generation, same)
             case "array":
                 item = below(0)
-                return None if item is None else lambda values: [_given(item, one) for one in values]
+                return None if item is None else lambda values: [_changed(item, value) for value in values]
             case "map":
                 key, value = below(0), below(1)
                 if key is None and value is None:
                     return None
-                return lambda pairs: {_given(key, one): _given(value, other) for one, other in pairs.items()}
+                return lambda pairs: {_changed(key, name): _changed(value, entry) for name, entry in pairs.items()}
             case "uniontype":
                 if len(file.inner) == len(table.inner) and all(below(i) is None for i in range(len(file.inner))):
                     return None
@@ -140,7 +142,7 @@ def _value(file: ColumnType, table: ColumnType, generation: Generation, same: Ca
             case "decimal":
                 old, new = _scale(file), _scale(table)
                 point = "." if old == 0 else ""
-                # a text with all digits of its scale
+                # decimals are texts with all digits of their scale
                 return None if old == new else lambda text: text + point + "0" * (new - old)
             case "char" if file.numbers != table.numbers:
                 return _padded(table)
@@ -148,7 +150,7 @@ def _value(file: ColumnType, table: ColumnType, generation: Generation, same: Ca
     return _converted(file, table, generation)
 
 
-def _given(change: Values | None, value: Any) -> Any:
+def _changed(change: Values | None, value: Any) -> Any:
     return value if change is None or value is None else change(value)
 
 
@@ -192,7 +194,7 @@ def _trimmed(text: str) -> str:
 
 
 def _date_text(day: int) -> str:
-    """Return a day as Hive writes it in files of its usual calendar, which is another one before 1582-10-15."""
+    """Return a day as Hive writes it in files of its usual calendar, which is the Julian one before 1582-10-15."""
     if day >= _CALENDARS_AGREE:
         return date.fromordinal(day + _DAYS_BEFORE_1970).isoformat()
     # the Julian year has a leap day in every fourth; 0000-03-01 of it is day -719470
@@ -211,7 +213,7 @@ def _real_text(value: float, bits: int) -> str:
         return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
     size = abs(value)
     if 2.0**bits <= size < _MOST_WHOLE:
-        # as many digits as the power of two that the last bit of a whole number stands for
+        # the digits of a whole number are those of the power of two of its last bit
         whole = int(size)
         unsure = whole.bit_length() - bits - 2
         unit = 10 ** (len(str(1 << unsure)) - 1) if unsure > 1 else 1
@@ -233,7 +235,7 @@ def _real_text(value: float, bits: int) -> str:
 
 
 def _padded(table: ColumnType) -> Callable[[str], str]:
-    """Return what takes the padding of a CHAR off, and gives one its own."""
+    """Return the function that strips the padding of a text and pads it for the table's CHAR."""
     length = table.numbers[0] if table.kind == "char" else 0
     return lambda text: text.rstrip(" ").ljust(length)
 

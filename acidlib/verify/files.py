@@ -1,6 +1,6 @@
 """Files as the second reader reads them: ORC by pyorc, Parquet by pyarrow, text by lines, anything else by its bytes.
 
-Each as near to its bytes as its library lets. Nothing here knows the engine's own ORC and Parquet.
+Values are as close to the bytes of a file as its library allows. Nothing here uses the engine's own ORC and Parquet.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def require_reader() -> None:
 
 
 class _SourceStream(io.RawIOBase):
-    """A source as a stream, which libraries read through a buffer: small pieces are read at once."""
+    """A source as a stream for libraries, which read it through a buffer: small pieces are read at once."""
 
     def __init__(self, source: SourceFile) -> None:
         self._source = source
@@ -85,17 +85,18 @@ class _Decimal:
 
 @dataclass(frozen=True, slots=True)
 class OrcRows:
-    """A file that is open: `row` is what its rows have besides ids; with `has_ids` each is an event."""
+    """An open file: `row` is the type of its rows without their ids; with `has_ids` each of `rows` is an event."""
 
     row: ColumnType
     has_ids: bool
     rows: Iterator[Any]
 
 
-def opened(files: DataFiles, location: Location, file: DataFile, *, columns: tuple[str, ...] = ()) -> Iterator[OrcRows]:
-    """Yield a file, once, open until it is asked for another; nothing for one without bytes.
-
-    Raises CorruptError where pyorc fails.
+@contextmanager
+def open_orc(
+    files: DataFiles, location: Location, file: DataFile, *, columns: tuple[str, ...] = ()
+) -> Iterator[OrcRows]:
+    """Open an ORC file; a file without bytes has no rows. Raises CorruptError where pyorc fails.
 
     columns  of the root; all unless some are named
     """
@@ -103,6 +104,7 @@ def opened(files: DataFiles, location: Location, file: DataFile, *, columns: tup
     from pyorc import TypeKind
 
     if file.length == 0:
+        yield OrcRows(row=EMPTY_ROW, has_ids=False, rows=iter(()))
         return
     path = f"{location}/{file.path}"
     converters: Any = {
@@ -131,7 +133,7 @@ def _rows(reader: Any, path: str) -> Iterator[Any]:
 
 @contextmanager
 def _failures(path: str) -> Iterator[None]:
-    """Raise whatever goes wrong in pyorc as an error of the file."""
+    """Raise any error of pyorc as a CorruptError of the file."""
     try:
         yield
     except AcidError:
@@ -141,10 +143,9 @@ def _failures(path: str) -> Iterator[None]:
 
 
 def row_type(files: DataFiles, location: Location, file: DataFile) -> ColumnType:
-    """Return the columns of a file's rows."""
-    for one in opened(files, location, file):
-        return one.row
-    return EMPTY_ROW
+    """Return the type of a file's rows."""
+    with open_orc(files, location, file) as orc:
+        return orc.row
 
 
 def _chunks(files: DataFiles, location: Location, file: DataFile) -> Iterator[bytes]:
@@ -154,13 +155,15 @@ def _chunks(files: DataFiles, location: Location, file: DataFile) -> Iterator[by
 
 
 def digest(files: DataFiles, location: Location, file: DataFile) -> bytes:
-    found = blake2b(digest_size=16)
+    """Return a hash of the bytes of a file."""
+    state = blake2b(digest_size=16)
     for chunk in _chunks(files, location, file):
-        found.update(chunk)
-    return found.digest()
+        state.update(chunk)
+    return state.digest()
 
 
 def lines(files: DataFiles, location: Location, file: DataFile) -> Iterator[bytes]:
+    """Yield the lines of a text file, without their ends."""
     rest = b""
     for chunk in _chunks(files, location, file):
         *whole, rest = (rest + chunk).split(b"\n")
@@ -170,6 +173,7 @@ def lines(files: DataFiles, location: Location, file: DataFile) -> Iterator[byte
 
 
 def parquet_rows(files: DataFiles, location: Location, file: DataFile) -> Iterator[Any]:
+    """Yield the rows of a Parquet file. Raises CorruptError where pyarrow fails."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -178,7 +182,7 @@ def parquet_rows(files: DataFiles, location: Location, file: DataFile) -> Iterat
         try:
             opened_file = parquet.ParquetFile(io.BufferedReader(_SourceStream(source), _READ_AT_ONCE))
             for batch in opened_file.iter_batches(batch_size=4096):
-                # times and dates as numbers, for Python's own have no nanoseconds and no year 10000; decimals as text
+                # times and dates as numbers, for Python's types have no nanoseconds and no year 10000; decimals as text
                 kinds = [_raw_type(pa, column.type) for column in batch.columns]
                 pairs = zip(batch.columns, kinds, strict=True)
                 columns = [(column if column.type == kind else column.cast(kind)).to_pylist() for column, kind in pairs]

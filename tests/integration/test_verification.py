@@ -188,7 +188,7 @@ def values_are_those_of_another_stripe(patch: Patch) -> None:
 
     def crossed(parts: Any, *given: Any) -> Any:
         first, second, *others = parts
-        swapped = [replace(first, reader=second.reader), replace(second, reader=first.reader), *others]
+        swapped = [replace(first, stripe=second.stripe), replace(second, stripe=first.stripe), *others]
         return true(swapped, *given)
 
     patch.setattr(UNIT, "encode_rows", crossed)
