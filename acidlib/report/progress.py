@@ -100,7 +100,7 @@ class TerminalProgress:
         self._lines = lines
         self._lock = RLock()
         self._broken = False
-        self._what: str | None = None
+        self._title: str | None = None
         self._total = self._done = 0
         self._detail = ""
         self._began = self._drawn = 0.0
@@ -120,18 +120,18 @@ class TerminalProgress:
         """End the piece of work, so that a terminal is left without a bar."""
         self.finish()
 
-    def start(self, what: str, total: int) -> None:
+    def start(self, title: str, total: int) -> None:
         """Begin a piece of work with a number of parts, and end the one before."""
         with self._lock:
             self.finish()
-            self._what, self._total, self._done, self._detail = one_line(what), total, 0, ""
+            self._title, self._total, self._done, self._detail = one_line(title), total, 0, ""
             self._began = self._drawn = self._clock()
             self._show(self._open_bar)
 
     def advance(self, done: int, *, detail: str = "") -> None:
         """Show the number of parts done since the start of the piece, with a `detail` in words."""
         with self._lock:
-            if self._what is None:
+            if self._title is None:
                 return
             self._done, self._detail = done, detail
             self._show(self._move)
@@ -139,10 +139,10 @@ class TerminalProgress:
     def finish(self) -> None:
         """End the piece of work, if there is one, even if parts of it are not done."""
         with self._lock:
-            if self._what is None:
+            if self._title is None:
                 return
-            line = f"{self._what}: {self._done:,} of {self._total:,}, {self._clock() - self._began:.1f} s"
-            self._what = None
+            line = f"{self._title}: {self._done:,} of {self._total:,}, {self._clock() - self._began:.1f} s"
+            self._title = None
             self._show(self._close_bar)
             self._show(lambda: self._write(self._lines.line(line)))
 
@@ -186,7 +186,7 @@ class TerminalProgress:
             redirect_stderr=False,
             get_time=self._clock,
         )
-        self._task = self._bar.add_task(self._what or "", total=self._total, figures="")
+        self._task = self._bar.add_task(self._title or "", total=self._total, figures="")
         self._bar.start()
         self._drawn = self._clock()
 
@@ -197,7 +197,7 @@ class TerminalProgress:
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=self._done, figures=self._figures(), refresh=due)
         elif due and self._console is None:
-            self._write(self._lines.line(f"{self._what}: {self._done:,} of {self._total:,}, {self._figures()}"))
+            self._write(self._lines.line(f"{self._title}: {self._done:,} of {self._total:,}, {self._figures()}"))
 
     def _figures(self) -> str:
         """Return the detail, the rate, and the remaining or elapsed time, as far as they are known."""
