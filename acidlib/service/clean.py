@@ -35,7 +35,7 @@ from acidlib.service.removals import (
     remove_litter,
     remove_named,
     result_of_removal,
-    would_go,
+    would_remove,
 )
 from acidlib.service.rolled_back import RolledBack
 from acidlib.service.selection import CleanerOptions
@@ -319,7 +319,7 @@ def _clean_together(cleaning: Cleaning, requests: Sequence[CompactionRequest], p
 
 
 class _RequestCleaning:
-    """The cleaning of one request; `_result` is as far as it is known, also after a failure."""
+    """The cleaning of one request; `_result` is its result as far as it is known, also after a failure."""
 
     def __init__(self, cleaning: Cleaning, request: CompactionRequest, pace: Pace) -> None:
         self._services = cleaning.services
@@ -350,38 +350,46 @@ class _RequestCleaning:
             return result
 
     def _clean(self) -> _Steps:
-        cleaning, services, dry_run = self._cleaning, self._services, self._options.dry_run
-        not_ready = cleaning.not_ready_reason(self._request)
+        dry_run, not_ready = self._options.dry_run, self._cleaning.not_ready_reason(self._request)
         if not dry_run and not_ready is not None:
             return replace(self._result, state=Outcome.READY_FOR_CLEANING, reason=not_ready)
-        request, target, is_there = self._request, None, False
-        for anew in (False, True):
-            request, target = cleaning.place(request, anew=anew)
-            if target is None:
-                break
-            location = target.location
-            self._result = replace(_nothing_yet(request), location=str(location), state=Outcome.READY_FOR_CLEANING)
-            is_there = services.fs(location).exists(str(location))
-            if is_there:
-                break
+        request, target, is_there = self._look_up()
         if target is None or not is_there:
             if not_ready is not None:
                 return replace(_nothing_yet(request), state=Outcome.PLANNED, reason=not_ready)
             raise self._missing(target)
-        location, store, trash = target.location, services.store(target.location), None
+        trash = None
         if self._options.trash:
             try:
-                trash = store.trash_place(location)
+                trash = self._services.store(target.location).trash_place(target.location)
             except RefusedError as error:  # nothing can be moved there: the request waits
                 raise NotOursError(str(error)) from error
         if dry_run:
             return (yield from self._would_clean(request, target, not_ready, trash))
         self._pace.assert_not_stopped()
+        return (yield from self._clean_place(request, target))
+
+    def _look_up(self) -> tuple[CompactionRequest, Target | None, bool]:
+        """Return the request as it is now, its place, and whether that exists; a missing place is asked for anew."""
+        request = self._request
+        for anew in (False, True):
+            request, target = self._cleaning.place(request, anew=anew)
+            if target is None:
+                break
+            location = target.location
+            self._result = replace(_nothing_yet(request), location=str(location), state=Outcome.READY_FOR_CLEANING)
+            if self._services.fs(location).exists(str(location)):
+                return request, target, True
+        return request, target, False
+
+    def _clean_place(self, request: CompactionRequest, target: Target) -> _Steps:
+        """Claim, list, plan, remove, list again, and end the request if nothing obsolete is left."""
+        cleaning, services, location = self._cleaning, self._services, target.location
         with cleaning.hold(request, target) as hold:
             reach(Point.CLEANING_CLAIMED)
             listing = list_location(services.fs(location), location, without_unfinished=True, missing=ConflictError)
             if any(path.startswith(STAGING_PREFIX) for path in listing.directories):
-                finish_claimed(store, location, hold.exclusive)
+                finish_claimed(services.store(location), location, hold.exclusive)
                 listing = list_location(services.fs(location), location, missing=ConflictError)
             if cleaning.must_exist and not listing.files and not listing.top_directories():
                 raise _may_be_missing(target, "it is empty")
@@ -396,7 +404,7 @@ class _RequestCleaning:
                     services,
                     hold.claim,
                     plan.remove,
-                    trash=trash is not None,
+                    trash=self._options.trash,
                     pace=self._pace,
                     known=frozenset(listing.files),
                 )
@@ -460,7 +468,7 @@ class _RequestCleaning:
         if not_ready is not None:
             later = tuple(Waiting(path, not_ready) for path in plan.remove)
             return replace(planned, reason=not_ready, blocked=later + _waiting(plan))
-        removed, problems = would_go(services, location, plan.remove, listing)
+        removed, problems = would_remove(services, location, plan.remove, listing)
         verb = "to remove" if trash is None else f"to move to {trash}"
         reason = f"{len(removed)} {verb}, {len(problems) + len(plan.blocked)} wait"
         removed += tuple(litter_of(services, location).values())

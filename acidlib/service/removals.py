@@ -49,7 +49,7 @@ class Pace:
                 self._pause(files / self._rate)
 
 
-def would_go(services: Services, location: Location, reasons: Mapping[str, str], listing: Listing) -> Removal:
+def would_remove(services: Services, location: Location, reasons: Mapping[str, str], listing: Listing) -> Removal:
     """Return the result that `remove_named` would have now, by the same look at each path."""
     removed: list[RemovedPath] = []
     problems: list[Waiting] = []

@@ -31,7 +31,7 @@ from acidlib.queue.metastore_database import MetastoreDatabase
 from acidlib.report.progress import WARNING
 from acidlib.report.results import CleaningResult, Outcome, RemovedPath, Waiting
 from acidlib.service.places import Target
-from acidlib.service.removals import NotOursError, Pace, ended_by, remove_named, would_go
+from acidlib.service.removals import NotOursError, Pace, ended_by, remove_named, would_remove
 from acidlib.service.selection import CleanerOptions
 from acidlib.service.services import Services
 from acidlib.service.surroundings.catalog import Catalog, GoneError, require_unchanged
@@ -220,7 +220,7 @@ class RolledBack:
         if self._options.dry_run:
             listing = list_location(fs, location, missing=ConflictError)
             reasons = self._rolled_back(due, notes, target, listing)
-            removable, problems = would_go(services, location, reasons, listing)
+            removable, problems = would_remove(services, location, reasons, listing)
             removed += removable
             return listing.without([item.path for item in removable]), problems
         pace.assert_not_stopped()
