@@ -20,7 +20,7 @@ WAYS = [FLAG, NO_FLAG]
 
 def refuse_flag(patch: pytest.MonkeyPatch, code: int = errno.EINVAL) -> None:
     """Let the kernel not know the flag of renameat2, in this process and those that are forked from it."""
-    patch.setattr(local, "_RENAMEAT2", lambda *arguments: code)
+    patch.setattr(local, "_renameat2", lambda *arguments: code)
 
 
 def refuse_flag_for_good() -> None:

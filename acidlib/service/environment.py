@@ -29,7 +29,7 @@ from acidlib.metastore.options import (
     zookeeper_tls,
 )
 from acidlib.service.spark_driver import SparkOptions
-from acidlib.stores.hadoop import JavaSecrets, about_providers
+from acidlib.stores.hadoop import JavaSecrets
 
 _WITH_TICKET, _NOTHING = KerberosLogin(), SparkOptions(())
 SHIPPED_BY_YARN = Path("__spark_conf__", "__hadoop_conf__")
@@ -135,8 +135,6 @@ def read_environment(
     """
     settings = read_settings(assignments, is_placed=is_placed)
     home = _path_of("ACIDLIB_HOME") or Path.home() / ".local" / "state" / "acidlib"
-    stated = (settings.hadoop, spark.hadoop, settings.site)
-    providers = {name: text for properties in stated for name, text in about_providers(properties).items()}
     return Environment(
         settings=settings,
         queue_url=queue_url or f"sqlite:///{home / 'queue.db'}",
@@ -145,7 +143,7 @@ def read_environment(
         metastore=uris_from_settings(settings.site) if metastore is None else metastore,
         names_metastore=bool(metastore),
         jvm=jvm,
-        secrets=JavaSecrets(jvm, providers),
+        secrets=JavaSecrets(jvm, {**settings.hadoop, **spark.hadoop, **settings.site}),
         token=os.environ.get(TOKEN_VARIABLE, "").strip() or None,
         login=replace(spark.login, cache=os.environ.get("KRB5CCNAME") or None),
         output=output,

@@ -183,7 +183,7 @@ def safe_parts(root: str, relative: str) -> tuple[str, ...]:
     """Return the components of a path that must lie strictly below `root`; anything else raises `RefusedError`."""
     parts = tuple(relative.split("/"))
     if any(part in ("", ".", "..") or "\0" in part for part in parts):
-        raise RefusedError(f"Cannot touch {relative!r}: it does not name something below {root}")
+        raise RefusedError(f"Cannot touch {relative!r}: it does not name a path below {root}")
     return parts
 
 

@@ -215,11 +215,6 @@ PROVIDERS = "hadoop.security.credential.provider.path"
 _ABOUT_PROVIDERS = ("hadoop.security.credential.", "hadoop.security.credstore.")
 
 
-def about_providers(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties for finding and opening credential providers."""
-    return {name: value for name, value in properties.items() if name.startswith(_ABOUT_PROVIDERS)}
-
-
 class JavaSecrets:
     """Passwords by their names in Hadoop's credential providers, and certificates of truststores.
 
@@ -232,9 +227,11 @@ class JavaSecrets:
         properties: Mapping[str, str] | None = None,
         passwords: Mapping[tuple[str, str], str | None] | None = None,
     ) -> None:
-        """`properties` are those of `about_providers`; `passwords` are by path of providers and name."""
+        """Of Hadoop's `properties` those about providers are kept; `passwords` are by path of providers and name."""
         self._start = start
-        self._properties = dict(properties or {})
+        self._properties = {
+            name: value for name, value in (properties or {}).items() if name.startswith(_ABOUT_PROVIDERS)
+        }
         self._passwords = dict(passwords or {})
         self._lock = threading.Lock()
 

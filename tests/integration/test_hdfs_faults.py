@@ -304,7 +304,7 @@ class TestNameNode:
     @pytest.mark.parametrize("path", ["/t", "hdfs://other/t", "hdfs:///t", "file:///t", ""])
     def test_paths_of_others_are_refused(self, hdfs: Hdfs, fs: HdfsFileSystem, path: str) -> None:
         for wrong in (path, f"{hdfs.uri}0/t"):
-            with pytest.raises(RefusedError, match="does not name something on hdfs://127"):
+            with pytest.raises(RefusedError, match="does not name a file on hdfs://127"):
                 fs.exists(wrong)
 
     def test_a_path_with_a_colon_is_refused(self, fs: HdfsFileSystem, place: str) -> None:

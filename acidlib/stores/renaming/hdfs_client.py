@@ -71,7 +71,7 @@ class NameNode:
         """Return the path of a URI on the name node. Raises `RefusedError` for a URI of another one."""
         rest = uri.removeprefix(self.uri)
         if rest == uri or rest[:1] not in ("", "/") or "\0" in rest:
-            raise RefusedError(f"Cannot open {uri!r}: it does not name something on {self.uri}")
+            raise RefusedError(f"Cannot open {uri!r}: it does not name a file on {self.uri}")
         return rest.rstrip("/") or "/"
 
     def outside(self, path: str) -> str:
@@ -414,7 +414,7 @@ def raising_acid_errors(action: str, path: str, *, missing: type[AcidError] = Co
 def refuse_unfinished(path: str, length: int, readable: int) -> None:
     """Raise `RetryError` for a file of `length` bytes of which only `readable` can be read.
 
-    hdfs-native reads what is in finished blocks. A file of which nothing was flushed yet looks empty.
+    hdfs-native reads finished blocks only. A file of which nothing was flushed yet looks empty.
     """
     if readable < length:
         raise RetryError(f"Cannot read {path}: it is still being written: {readable} of its {length} bytes can be read")

@@ -14,7 +14,7 @@ import pwd
 import re
 import stat
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from operator import attrgetter
 from pathlib import Path
@@ -236,19 +236,10 @@ _UNSUPPORTED = frozenset({errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP})
 _KINDS = frozenset({stat.S_IFDIR, stat.S_IFREG, stat.S_IFLNK})
 _NO_LINKS = _UNSUPPORTED | {errno.EPERM, errno.EMLINK}
 
-_Rename = Callable[[int, bytes, int, bytes, int], int]
-
-
-def _find_renameat2() -> _Rename:
-    function = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    if function is None:
-        return lambda *_: errno.ENOSYS
-    function.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
-    function.restype = ctypes.c_int
-    return lambda *arguments: 0 if function(*arguments) == 0 else ctypes.get_errno()
-
-
-_RENAMEAT2 = _find_renameat2()
+_SYSTEM_CALL = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+if _SYSTEM_CALL is not None:
+    _SYSTEM_CALL.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+    _SYSTEM_CALL.restype = ctypes.c_int
 
 
 class LocalFileSystem(RenameFileSystem):
@@ -393,7 +384,11 @@ class LocalFileSystem(RenameFileSystem):
 
 
 def _renameat2(source: str, target: str) -> int:
-    return _RENAMEAT2(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE)
+    """Rename without replacing anything; return 0, or an error's number: ENOSYS without this call."""
+    if _SYSTEM_CALL is None:
+        return errno.ENOSYS
+    failed = _SYSTEM_CALL(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE)
+    return ctypes.get_errno() if failed else 0
 
 
 def _rename_without_flag(source: str, target: str) -> None:

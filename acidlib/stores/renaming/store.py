@@ -465,7 +465,7 @@ class RenameStore(Store):
                 f"{why}. Put {location}/{removed} back and run again; or, if the rows in it are not missed, give the "
                 f"publication up by removing {staging} with all it holds"
             )
-        if delta is not None:  # which would hide the other half for ever; only the record still shows what it lacks
+        if delta is not None:  # it would hide the other half for ever, and only the record shows that it lacks it
             hidden_half = " and ".join(directory.name for directory in waiting)
             visible_half = " and ".join(directory.name for directory in published)
             raise CorruptError(

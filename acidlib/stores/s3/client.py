@@ -595,7 +595,7 @@ _ANSWERS: dict[str, tuple[type[AcidError], str]] = {
     "InvalidObjectState": (RetryError, "the object is archived and has to be restored first"),
     **dict.fromkeys(
         ("SlowDown", "503", "ServiceUnavailable", "Throttling", "RequestLimitExceeded", "TooManyRequests"),
-        (RetryError, "{where} is busy ({said}), even after several attempts"),
+        (RetryError, "{where} is busy ({shown}), even after several attempts"),
     ),
     **dict.fromkeys(
         ("507", "QuotaExceeded", "XMinioStorageFull", "InsufficientStorage"),
@@ -623,30 +623,30 @@ def as_acid_error(
         return _without_answer(error, start, where)
     code, about = code_of(error), error.response.get("Error", {})
     message = str(about.get("Message", "")).splitlines()
-    said = f"{code or status_of(error)} ({message[0]})" if message and message[0] else code or "without a reason"
+    shown = f"{code or status_of(error)} ({message[0]})" if message and message[0] else code or "without a reason"
     if code == _NO_UPLOAD:
         return UploadGoneError(f"{start} its upload is gone: another program has aborted it")
     if code in _MISSING:
         return missing(f"{start} there is no such object")
     if code in _ANSWERS:
         kind, why = _ANSWERS[code]
-        return kind(f"{start} {why.format(where=where, code=code, said=said)}")
+        return kind(f"{start} {why.format(where=where, code=code, shown=shown)}")
     if code in _DENIED:
         right = _RIGHTS.get(error.operation_name, error.operation_name)
-        return permission_missing(f"Cannot {action} {path}", f"{user} needs {right}; {where} answered {said}")
+        return permission_missing(f"Cannot {action} {path}", f"{user} needs {right}; {where} answered {shown}")
     if code in _ELSEWHERE:
         headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
         region = about.get("Region") or headers.get("x-amz-bucket-region", "another one")
         return RetryError(f"{start} the bucket is not there but in the region {region}: set fs.s3a.endpoint.region")
-    return RetryError(f"{start} {where} answered {said if code.isdecimal() else f'{status_of(error)} {said}'}")
+    return RetryError(f"{start} {where} answered {shown if code.isdecimal() else f'{status_of(error)} {shown}'}")
 
 
 def _without_answer(error: Exception, start: str, where: str) -> AcidError:
     if isinstance(error, NoCredentialsError | PartialCredentialsError):
         return RetryError(
-            f"{start} no keys for {where} are found: neither fs.s3a.access.key nor anything that boto3 looks at"
+            f"{start} no keys for {where} are found: neither fs.s3a.access.key nor any other source of boto3"
         )
-    # boto3 follows redirections without an end, until it, or what it is connected by, is too deep in itself
+    # boto3 follows redirections without an end, until it, or urllib3, recurses too deeply
     deep: BaseException | None = error
     while deep is not None and not isinstance(deep, RecursionError):
         deep = deep.__context__
@@ -658,13 +658,13 @@ def _without_answer(error: Exception, start: str, where: str) -> AcidError:
     if isinstance(error, NotS3Error | ResponseParserError):
         return RetryError(f"{start} {where} is no server of S3, or a proxy before one ({first_line})")
     if isinstance(error, ParamValidationError):
-        said = str(error).splitlines()[-1].partition(": Bucket name must match")[0]
-        return RefusedError(f"{start} the store does not take that name ({said})")
+        rule = str(error).splitlines()[-1].partition(": Bucket name must match")[0]
+        return RefusedError(f"{start} the store does not take that name ({rule})")
     if isinstance(error, IncompleteReadError | ResponseStreamingError):
         return RetryError(f"{start} answers of {where} broke off several times")
     if isinstance(error, BotoConnectionError | HTTPClientError | HTTPError | OSError | NotAskedError):
-        said = unanswered_reason(error, is_short=True) or first_line
-        return RetryError(f"{start} {where} cannot be reached, or went away ({said})")
+        reason = unanswered_reason(error, is_short=True) or first_line
+        return RetryError(f"{start} {where} cannot be reached, or went away ({reason})")
     return RetryError(f"{start} of {first_line}")
 
 

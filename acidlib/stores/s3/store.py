@@ -322,14 +322,10 @@ class S3Stage(Stage):
     def publish(
         self, directories: Sequence[StagedDirectory], *, inputs: tuple[str, ...], last_check: Callable[[], None]
     ) -> Published:
-        """Make one directory visible whose name hides it from no reader.
+        """Make one directory visible whose name hides it from no reader; see `Stage.publish`.
 
-        Its files have to be those that were accepted (else `CorruptError`); `_orc_acid_version` is added, and
-        `_metadata_acid` to a base. `inputs` are the relative paths of the compacted directories. `last_check` runs
-        right before the publication is recorded: it raises when the claim is lost or the place has changed.
-        RefusedError where readers would see a half: for two directories, or a delta of several files. ConflictError
-        when the name is taken, or another run has revoked this one; then nothing is changed. UnknownOutcomeError when
-        the next run has to finish it.
+        `CorruptError` for files that were not accepted. RefusedError where readers would see a half: for two
+        directories, or a delta of several files.
         """
         if len(directories) != 1:
             raise RefusedError(

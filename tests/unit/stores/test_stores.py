@@ -43,7 +43,7 @@ def test_paths_are_those_of_the_name_node() -> None:
     assert names.inside("hdfs://ns") == names.inside("hdfs://ns/") == "/"
     assert names.outside("/w/t") == "hdfs://ns/w/t"
     for other in ("hdfs://ns2/t", "hdfs://other/t", "/t", "hdfs://ns/a\0b"):
-        with pytest.raises(RefusedError, match="does not name something on hdfs://ns"):
+        with pytest.raises(RefusedError, match="does not name a file on hdfs://ns"):
             names.inside(other)
 
 
