@@ -21,9 +21,9 @@ from acidlib.model.listing import ListedFile
 from acidlib.model.names import BaseDir, parse_directory
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.units import DataFile, JoinUnit, JoinWay
-from acidlib.planning.inputs import CompactionInputs, InputDirectory, Role, directories_read
+from acidlib.planning.inputs import CompactionInputs, InputDirectory, directories_read
 from acidlib.planning.results import chosen_buckets, parse_verify_share, quarantine_reason, shows_unverified
-from acidlib.planning.units import schema_file
+from acidlib.planning.units import delete_files, row_files, schema_file
 from acidlib.report.results import Verification
 from acidlib.rewrite.inputs import InputFiles
 from acidlib.service.backend import CompactionHold
@@ -207,24 +207,20 @@ async def _compare(
     if (reason := _not_read_reason(result, now)) is not None:
         raise UnverifiedError(_message(result, reason, verification))
     if result.staged:  # the files lie in the stage still
-        after = tuple(
-            replace(
-                directory,
-                files=tuple(replace(file, path=f"{result.stage}/{file.path}") for file in directory.files),
-            )
-            if directory.path in result.directories
-            else directory
-            for directory in after
-        )
+        in_stage = [
+            replace(entry, files=tuple(replace(file, path=f"{result.stage}/{file.path}") for file in entry.files))
+            for entry in after
+        ]
+        pairs = zip(after, in_stage, strict=True)
+        after = tuple(staged if entry.path in result.directories else entry for entry, staged in pairs)
     sides = (result.inputs, after)
-    delete_buckets = await _buckets_of_deletes(services, result, sides)
-    buckets = {
-        file.bucket
-        for side in sides
-        for directory in side
-        if directory.role is not Role.DELETE_DELTA
-        for file in directory.files
-    }
+    directories = (*result.inputs, *after)
+    # Hive 3.1 leaves delete events in files of any number
+    events = {file.path: file for file in delete_files(directories) if not file.aborted}
+    look = partial(delete_buckets_task, services.stores, location)
+    answers = await run_tasks(*(Task(partial(look, file), file.length, "look") for file in events.values()))
+    delete_buckets: dict[str, frozenset[int]] = dict(zip(events, answers, strict=True))
+    buckets = {file.bucket for file in row_files(directories)}
     if result.kind is CompactionType.MINOR:
         buckets |= set[int]().union(*delete_buckets.values())
     is_rebalance = result.kind is CompactionType.REBALANCE
@@ -233,8 +229,8 @@ async def _compare(
     views = [_view(services, result, delete_buckets, side, bucket) for bucket in chosen for side in sides]
     tasks = [Task(partial(tally_task, view, services.stores), view.length, "verify") for view in views]
     tallies: list[Tally] = await run_tasks(*tasks)
-    pairs = list(zip(tallies[::2], tallies[1::2], strict=True))
-    compared = [(f"bucket {bucket} has", *pair) for bucket, pair in zip(chosen, pairs, strict=True)]
+    tally_pairs = list(zip(tallies[::2], tallies[1::2], strict=True))
+    compared = [(f"bucket {bucket} has", *pair) for bucket, pair in zip(chosen, tally_pairs, strict=True)]
     if is_rebalance:
         total_before, total_after = (reduce(Tally.with_more, tallies[side::2], Tally()) for side in (0, 1))
         compared = [("all buckets together have", total_before, total_after)]
@@ -248,8 +244,8 @@ async def _compare(
         share=share,
         buckets=chosen,
         of_buckets=len(buckets),
-        rows=sum(tally_before.rows for tally_before, _ in pairs),
-        events=sum(tally_before.events for tally_before, _ in pairs),
+        rows=sum(tally_before.rows for tally_before, _ in tally_pairs),
+        events=sum(tally_before.events for tally_before, _ in tally_pairs),
         seconds=sum(tally.seconds for tally in tallies),
     )
     if differences:
@@ -290,10 +286,8 @@ def _not_read_reason(result: ResultToVerify, now: ListedPlace) -> str | None:
     base = None if now.state.base is None else now.state.base.path
     if result.kind.makes_base and base not in result.directories:
         return f"readers take {base or 'no base'}, not {', '.join(result.directories)}"
-    kept = {directory.path for directory in result.inputs if directory.path} & {
-        delta.path for delta in now.state.deltas
-    }
-    if kept:
+    inputs = {directory.path for directory in result.inputs}
+    if kept := inputs.intersection(delta.path for delta in now.state.deltas):
         return f"readers still take {min(kept)}, which was compacted"
     if result.kind is CompactionType.MINOR and _base_files(result.place) != _base_files(now):
         return "the base, or the original files, below the deltas have changed"
@@ -309,23 +303,6 @@ def _base_files(place: ListedPlace) -> tuple[str | None, tuple[Any, ...]]:
     return base, tuple(file for file in place.listing.files if file.directory == base)
 
 
-async def _buckets_of_deletes(
-    services: Services, result: ResultToVerify, sides: Sequence[Sequence[InputDirectory]]
-) -> dict[str, frozenset[int]]:
-    """Return the buckets of each delete file, by its path: Hive 3.1 leaves events in files of any number."""
-    files = {
-        file.path: file
-        for side in sides
-        for directory in side
-        if directory.role is Role.DELETE_DELTA
-        for file in directory.files
-        if not file.aborted
-    }
-    look = partial(delete_buckets_task, services.stores, result.place.target.location)
-    answers = await run_tasks(*(Task(partial(look, file), file.length, "look") for file in files.values()))
-    return dict(zip(files, answers, strict=True))
-
-
 def _view(
     services: Services,
     result: ResultToVerify,
@@ -335,13 +312,7 @@ def _view(
 ) -> BucketView | PlainView:
     """Return a bucket of one side, to be read and counted."""
     target, place = result.place.target, result.place
-    files = tuple(
-        file
-        for directory in side
-        if directory.role is not Role.DELETE_DELTA
-        for file in directory.files
-        if file.bucket == bucket
-    )
+    files = tuple(file for file in row_files(side) if file.bucket == bucket)
     if target.is_insert_only:
         files = tuple(file for file in files if not file.aborted)
         if unknown := [file.path for file in files if file.path not in result.ways]:
@@ -352,13 +323,7 @@ def _view(
         location=target.location,
         bucket=bucket,
         files=files,
-        deletes=tuple(
-            file
-            for directory in side
-            if directory.role is Role.DELETE_DELTA
-            for file in directory.files
-            if bucket in delete_buckets.get(file.path, ())
-        ),
+        deletes=tuple(file for file in delete_files(side) if bucket in delete_buckets.get(file.path, ())),
         applied=result.kind.makes_base,
         renumbered=result.kind is CompactionType.REBALANCE,
         write_ids=place.write_ids.for_compactor(),
