@@ -1,8 +1,8 @@
 """The footer of a Parquet file: the structs of its metadata, and whether they may stand beside another file's.
 
-Structs are those that are looked into, by field id (parquet.thrift of parquet-format 2.12). What is not listed as
-nested is kept as it was written: statistics, logical types, sorting columns, page encodings. Those hold no place in the
-file, so that a field of theirs that is newer than this list does no harm.
+Shapes list the structs that are decoded, by field id (parquet.thrift of parquet-format 2.12). Structs that no shape has
+as nested are kept as they were written: statistics, logical types, sorting columns, page encodings. These hold no
+offsets in the file, so that their unknown newer fields do no harm.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from acidlib.parquet.thrift_compact import DamageError, Kind, Shape, Struct, Val
 MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"
 MOST_FOOTER = 64 << 20
-"""Bytes of the largest footer that is read: decoded it takes some ten times as much."""
+"""Bytes of the largest footer that is read: decoded, it takes about ten times as much memory."""
 
 _FIRST_READ = 64 * 1024
 _TRAILER = 4 + len(MAGIC)
@@ -127,7 +127,7 @@ BLOOM_FILTER_HEADER = Shape(
 
 
 class Region(NamedTuple):
-    """A range of bytes of a file. It is empty where a column chunk does not have what it is a range of."""
+    """A range of bytes of a file; empty for an index or filter that a column chunk does not have."""
 
     start: int = 0
     size: int = 0
@@ -140,7 +140,7 @@ class Region(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """A column chunk: its pages, and where its indexes lie. Its bloom filter is known by its start alone; 0 = none."""
+    """A column chunk with the regions of its pages and indexes, and the start of its bloom filter; 0 = none."""
 
     struct: Struct
     pages: Region
@@ -165,12 +165,12 @@ class RowGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footer:
-    """The contents of a file's end.
+    """The footer of a file.
 
     length      bytes of the file; size: of its footer
-    key_values  the key-value metadata, which has no order; it holds Hive's time zone and calendar of INT96 and DATE
+    key_values  the key-value metadata, sorted; it holds Hive's time zone and calendar of INT96 and DATE
     row_groups  those with rows
-    alone       why the file can be copied as a whole only, else ""
+    alone       the reason why the file can only be copied as a whole, else ""
     """
 
     name: str
@@ -186,7 +186,7 @@ class Footer:
     def identity(self) -> tuple[Value | tuple[tuple[bytes, bytes | None], ...] | None, ...]:
         """The metadata by which readers interpret the whole file: equal, byte for byte, for files that are joined.
 
-        By the writer they know which faults of statistics to expect.
+        The writer is part of it, for readers know the faults of statistics by it.
         """
         fields = (File.VERSION, File.SCHEMA, File.CREATED_BY, File.COLUMN_ORDERS)
         return (*(self.struct.get(field) for field in fields), self.key_values)
@@ -218,8 +218,8 @@ def read_footer(source: SourceFile) -> Footer:
         raise CorruptError(f"Cannot read {where}: a footer of {footer_size} bytes does not lie inside it")
     if footer_size > MOST_FOOTER:
         raise RefusedError(f"Cannot read {where}: its footer has {footer_size} bytes, more than {MOST_FOOTER}")
-    in_hand = footer_size + _TRAILER <= size
-    data = end[-_TRAILER - footer_size : -_TRAILER] if in_hand else source.read(data_end, footer_size)
+    is_read = footer_size + _TRAILER <= size
+    data = end[-_TRAILER - footer_size : -_TRAILER] if is_read else source.read(data_end, footer_size)
     try:
         struct, length, unknown = decode(data, FILE)
         pairs: list[Struct] = []
@@ -239,7 +239,7 @@ def read_footer(source: SourceFile) -> Footer:
     stated = _integer(struct, File.ROWS)
     if rows != stated:
         raise CorruptError(f"Cannot read {where}: its row groups have {rows} rows and its footer says {stated}")
-    # no byte is a page of two columns: otherwise a small file could grow without bound by being copied
+    # no byte may be a page of two columns: otherwise copies of a small file could grow without bound
     last = 0
     for pages in sorted((chunk.pages for group in groups for chunk in group.chunks), key=lambda pages: pages.start):
         if pages.start < last:
@@ -259,7 +259,7 @@ def read_footer(source: SourceFile) -> Footer:
 
 
 def _leaves(schema: bytes) -> int:
-    """Return the leaves, which are as many as column chunks in a row group; DamageError when it is no tree."""
+    """Return the number of leaves of a schema, each a column chunk in a row group. Raises DamageError for no tree."""
     elements, _ = decode_list(schema, SCHEMA_ELEMENT)
     leaves, expected = 0, 1
     for element in elements:
@@ -287,7 +287,7 @@ def _row_group(struct: Struct, leaves: int, data_end: int, where: str) -> RowGro
             raise RefusedError(f"Cannot read {where}: its data lie in another file, {path!r}")
         if Column.METADATA not in column:
             raise CorruptError(f"Cannot read {where}: a column has no metadata")
-    # what a row group without rows says of its places need not be true: some writers give it a data page at 0
+    # offsets in a row group without rows need not be true: some writers give it a data page at 0
     chunks = [_chunk(column, data_end, f"column {i} in {where}") for i, column in enumerate(columns)] if rows else []
     return RowGroup(struct=struct, rows=rows, chunks=tuple(chunks))
 
@@ -296,7 +296,7 @@ def _chunk(column: Struct, data_end: int, where: str) -> Chunk:
     metadata = cast(Struct, column[Column.METADATA])
     first = _integer(metadata, Metadata.DATA_PAGE)
     dictionary = _integer(metadata, Metadata.DICTIONARY_PAGE)
-    # as every reader finds it; old writers leave out a dictionary's place or say 0, then it is at the data page's
+    # as every reader does: old writers omit the dictionary's offset or write 0, and it begins at the data page's
     start = dictionary if 0 < dictionary < first else first
     pages = Region(start=start, size=_integer(metadata, Metadata.COMPRESSED_SIZE))
     if start < len(MAGIC) or pages.size <= 0 or pages.end > data_end:
@@ -328,10 +328,10 @@ def _region(column: Struct, start: int, size: int, data_end: int, where: str) ->
 
 
 def _alone(struct: Struct, unknown: tuple[str, ...], behind: int) -> str:
-    """Return why a file cannot be joined, by its metadata and the bytes behind that; "" where it can."""
+    """Return why a file cannot be joined, by its metadata and the number of bytes after that; "" where it can."""
     if unknown:
-        # it may hold a place in the file, as the extensions of BinaryProtocolExtensions.md do
-        return f"its footer has what this version does not know ({', '.join(unknown)})"
+        # they may hold offsets in the file, as the extensions of BinaryProtocolExtensions.md do
+        return f"its footer has unknown fields ({', '.join(unknown)})"
     if behind:
         return f"{behind} bytes follow its metadata"
     writer = cast(bytes, struct.get(File.CREATED_BY, b"")).decode(errors="replace")

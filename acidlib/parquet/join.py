@@ -1,9 +1,9 @@
 """Joining Parquet files: which may become one, their row groups under one new footer, and the proof of the result.
 
-The pages of every row group are copied as they are; places in the footer are those they have now. Layout of the result:
+The pages of every row group are copied as they are, and the new footer has their new offsets. Layout of the result:
 row groups, then for each input its bloom filters, column indexes and offset indexes, then the footer. Bytes that no
-footer mentions are left out, and so are row groups without rows: Java's older versions, Hive 3.1's among them, fail on
-one between others (PARQUET-2219).
+footer refers to are left out, and so are row groups without rows: older versions in Java, Hive 3.1's among them, fail
+on such a row group between others (PARQUET-2219).
 """
 
 from __future__ import annotations
@@ -38,31 +38,33 @@ from acidlib.parquet.thrift_compact import DamageError, Struct, decode, encode
 MOST_ROW_GROUPS = 32767
 """`RowGroup.ordinal` has 16 bits."""
 MOST_JOINED_FOOTER = 32 << 20
-"""Bytes of the footers of files that are joined: every reader holds the result's footer as a whole."""
+"""Bytes of the footers of files that are joined: every reader holds the whole footer of the result."""
 _MOST_HEADER = 256
-"""Bytes of a bloom filter's header; today it has less than 20. Only the header itself has its length."""
+"""Bytes to read for a bloom filter's header, which has no stated length; today it has less than 20."""
 _MOST_ROWS = (1 << 63) - 1
 
-_PLACES_OF_A_CHUNK = {Column.FILE_OFFSET, Column.OFFSET_INDEX, Column.OFFSET_INDEX_LENGTH, Column.COLUMN_INDEX}
+_PAGES = (Metadata.DATA_PAGE, Metadata.DICTIONARY_PAGE, Metadata.INDEX_PAGE)
+_OFFSETS_OF_A_CHUNK = {Column.FILE_OFFSET, Column.OFFSET_INDEX, Column.OFFSET_INDEX_LENGTH, Column.COLUMN_INDEX}
 
 _Moved: TypeAlias = tuple[Chunk, Struct]
 """A chunk of an input, and its struct in the result, which is completed while its indexes are written."""
 
 
 def differences(first: Footer, second: Footer) -> tuple[str, ...]:
-    """Return why two files cannot become one, by their `identity`; nothing when they can."""
-    found = [f"{footer.name} is copied as a whole: {footer.alone}" for footer in (first, second) if footer.alone]
-    a, b = first.struct, second.struct
-    found += ["another format version"] if a[File.VERSION] != b[File.VERSION] else []
-    found += ["another schema"] if a[File.SCHEMA] != b[File.SCHEMA] else []
-    old, new = a.get(File.CREATED_BY), b.get(File.CREATED_BY)
-    if old != new:
-        found.append(f"another writer ({_text(new)} instead of {_text(old)})")
+    """Return the reasons why two files cannot become one, by their `identity`; none when they can."""
+    reasons = [f"{footer.name} is copied as a whole: {footer.alone}" for footer in (first, second) if footer.alone]
+    old_writer, new_writer = (_text(footer.struct.get(File.CREATED_BY)) for footer in (first, second))
+    keys = sorted({_text(key) for key, _ in set(first.key_values) ^ set(second.key_values)})
+    names = {
+        File.VERSION: "another format version",
+        File.SCHEMA: "another schema",
+        File.CREATED_BY: f"another writer ({new_writer} instead of {old_writer})",
+        File.COLUMN_ORDERS: "other column orders",
+    }
+    reasons += [name for field, name in names.items() if first.struct.get(field) != second.struct.get(field)]
     if first.key_values != second.key_values:
-        keys = sorted({_text(key) for key, _ in set(first.key_values) ^ set(second.key_values)})
-        found.append(f"other key-value metadata ({', '.join(keys) or 'of one key twice'})")
-    found += ["other column orders"] if a.get(File.COLUMN_ORDERS) != b.get(File.COLUMN_ORDERS) else []
-    return tuple(found)
+        reasons.append(f"other key-value metadata ({', '.join(keys) or 'a key twice'})")
+    return tuple(reasons)
 
 
 def _text(value: object) -> str:
@@ -70,7 +72,7 @@ def _text(value: object) -> str:
 
 
 def join_files(sink: SinkFile, footers: Sequence[Footer], data: DataFiles) -> None:
-    """Write the rows of some files, in their order, as one; one file alone is copied byte for byte.
+    """Write the rows of some files, in their order, as one file; a single file is copied byte for byte.
 
     The files are opened by the name and length of their footers, one at a time. The caller closes the sink, then
     proves the result with `check_joined`. Raises RefusedError for files that differ (`differences`), CorruptError when
@@ -81,9 +83,8 @@ def join_files(sink: SinkFile, footers: Sequence[Footer], data: DataFiles) -> No
             sink.copy(source, 0, source.length)
         return
     for footer in footers[1:]:
-        apart = differences(footers[0], footer)
-        if apart:
-            raise RefusedError(f"Cannot join {footer.name} with {footers[0].name}: they differ in {'; '.join(apart)}")
+        if reasons := differences(footers[0], footer):
+            raise RefusedError(f"Cannot join {footer.name} with {footers[0].name}: they differ in {'; '.join(reasons)}")
     row_groups = sum(len(footer.row_groups) for footer in footers)
     rows = sum(footer.rows for footer in footers)
     if row_groups > MOST_ROW_GROUPS or rows > _MOST_ROWS:
@@ -108,10 +109,9 @@ def join_files(sink: SinkFile, footers: Sequence[Footer], data: DataFiles) -> No
 
 
 def _copy_group(copier: RangeCopier, source: SourceFile, group: RowGroup, groups: list[Struct]) -> list[_Moved]:
-    """Append the pages of a row group, in the order in which they lie, and its struct to the footer's."""
-    in_place = sorted(range(len(group.chunks)), key=lambda number: group.chunks[number].pages.start)
-    pages = {number: group.chunks[number].pages for number in in_place}
-    starts = {number: copier.place(source, *region) for number, region in pages.items()}
+    """Append the pages of a row group, in their order in the file, and its struct to the footer's."""
+    by_offset = sorted(range(len(group.chunks)), key=lambda number: group.chunks[number].pages.start)
+    starts = {number: copier.place(source, *group.chunks[number].pages) for number in by_offset}
     moved = [(chunk, _moved_chunk(chunk, starts[number])) for number, chunk in enumerate(group.chunks)]
     struct: Struct = {**group.struct, Group.COLUMNS: [column for _, column in moved]}
     if Group.FILE_OFFSET in struct:
@@ -124,27 +124,27 @@ def _copy_group(copier: RangeCopier, source: SourceFile, group: RowGroup, groups
 
 
 def _moved_chunk(chunk: Chunk, start: int) -> Struct:
-    """Return the struct of a chunk whose pages start at `start` now; the places of its indexes are the old ones."""
+    """Return the struct of a chunk whose pages start at `start` now; the offsets of its indexes are not yet new."""
     shift = start - chunk.pages.start
-    metadata = dict(chunk.metadata)
-    for field in (Metadata.DATA_PAGE, Metadata.DICTIONARY_PAGE, Metadata.INDEX_PAGE):
-        place = cast(int, metadata.get(field, 0))
-        # 0 is what some writers say of a page that is not there
-        if place > 0:
-            metadata[field] = place + shift
-    struct: Struct = {**chunk.struct, Column.METADATA: metadata}
+    struct: Struct = {**chunk.struct, Column.METADATA: _shifted(chunk.metadata, shift)}
     if Column.FILE_OFFSET in struct:
-        # deprecated: a page of the chunk, or a copy of its metadata behind it, which is left out, or 0 for none
-        place = cast(int, struct[Column.FILE_OFFSET])
-        struct[Column.FILE_OFFSET] = place + shift if chunk.pages.start <= place < chunk.pages.end else 0
+        # deprecated: a page of the chunk, or a copy of its metadata after it, which is left out, or 0 for none
+        offset = cast(int, struct[Column.FILE_OFFSET])
+        struct[Column.FILE_OFFSET] = offset + shift if chunk.pages.start <= offset < chunk.pages.end else 0
     return struct
 
 
-def _copy_indexes(sink: SinkFile, source: SourceFile, footer: Footer, parts: Sequence[_Moved]) -> None:
-    """Append the bloom filters and page indexes of one input and note their places.
+def _shifted(metadata: Struct, shift: int) -> Struct:
+    """Return the metadata of a chunk with the offsets of its pages moved; 0, of some writers, means no page."""
+    offsets = {field: cast(int, metadata.get(field, 0)) for field in _PAGES}
+    return metadata | {field: offset + shift for field, offset in offsets.items() if offset > 0}
 
-    All of them together may not be larger than the file: chunks that share an index get one each, and a damaged
-    footer must not turn a small file into a large one.
+
+def _copy_indexes(sink: SinkFile, source: SourceFile, footer: Footer, parts: Sequence[_Moved]) -> None:
+    """Append the bloom filters and page indexes of an input, and set their offsets.
+
+    Raises CorruptError if together they are larger than the file: chunks that share an index get a copy each, and a
+    damaged footer must not turn a small file into a large one.
     """
     blooms = [bloom_filter(source, footer, chunk) for chunk, _ in parts]
     total = sum(region.size for region in blooms)
@@ -171,10 +171,10 @@ def _copy_indexes(sink: SinkFile, source: SourceFile, footer: Footer, parts: Seq
 
 
 def bloom_filter(source: SourceFile, footer: Footer, chunk: Chunk) -> Region:
-    """Return the header and bitset of a chunk's bloom filter (BloomFilter.md). CorruptError when they are not there.
+    """Return the header and bitset of a chunk's bloom filter (BloomFilter.md). Raises CorruptError if they are damaged.
 
-    The length is the header's, by which every reader reads; `bloom_filter_length` is younger than bloom filters, and
-    has to be the same where it is given.
+    The length is the header's, which every reader uses; `bloom_filter_length` is younger than bloom filters, and has to
+    be the same where it is stated.
     """
     if not chunk.bloom_filter:
         return Region()
@@ -193,9 +193,10 @@ def bloom_filter(source: SourceFile, footer: Footer, chunk: Chunk) -> Region:
 
 
 def moved_offset_index(source: SourceFile, chunk: Chunk, shift: int) -> bytes:
-    """Return a chunk's offset index for its pages `shift` bytes further on; CorruptError unless they lie in the chunk.
+    """Return a chunk's offset index for its pages `shift` bytes further on.
 
-    RefusedError for one with fields that this version does not know: they could hold places in the file.
+    Raises CorruptError for pages outside the chunk, RefusedError for unknown fields: they could hold offsets in the
+    file.
     """
     where = f"the offset index at {chunk.offset_index.start} of {source.name}"
     data = source.read(chunk.offset_index.start, chunk.offset_index.size)
@@ -206,7 +207,7 @@ def moved_offset_index(source: SourceFile, chunk: Chunk, shift: int) -> bytes:
     if length != len(data):
         raise CorruptError(f"Cannot read {where}: {len(data) - length} bytes follow it")
     if unknown:
-        raise RefusedError(f"Cannot read {where}: this version does not know {', '.join(unknown)}")
+        raise RefusedError(f"Cannot read {where}: it has unknown fields ({', '.join(unknown)})")
     pages = []
     for page in cast("list[Struct]", index[PAGE_LOCATIONS]):
         offset, size = cast(int, page[PAGE_OFFSET]), cast(int, page[PAGE_SIZE])
@@ -219,10 +220,10 @@ def moved_offset_index(source: SourceFile, chunk: Chunk, shift: int) -> bytes:
 
 
 def check_joined(source: SourceFile, footers: Sequence[Footer]) -> Footer:
-    """Read a result back, prove that it says of its rows what the inputs say, and return its footer.
+    """Read a result back, prove that it describes its rows as the inputs do, and return its footer.
 
-    Every row group has to be that of its input in all but its places, every place the same distance from the start
-    of its pages, every index inside the file and about these pages. Raises DefectError when it is not so.
+    Every row group has to equal that of its input but for offsets. Every offset must have the same distance from the
+    start of its pages, every index must lie inside the file and refer to these pages. Raises DefectError otherwise.
     """
     try:
         written = read_footer(source)
@@ -235,6 +236,7 @@ def check_joined(source: SourceFile, footers: Sequence[Footer]) -> Footer:
 
 
 def _problem(source: SourceFile, written: Footer, footers: Sequence[Footer]) -> str:
+    """Return the first difference between a result and its inputs, or "" where there is none."""
     if len(footers) == 1:
         same = written.struct == footers[0].struct and written.length == footers[0].length
         return "" if same else f"it is no copy of {footers[0].name}"
@@ -248,8 +250,8 @@ def _problem(source: SourceFile, written: Footer, footers: Sequence[Footer]) -> 
         first = min((chunk.pages.start for chunk in group.chunks), default=0)
         placed = {Group.FILE_OFFSET: first, Group.ORDINAL: number}
         if any(group.struct.get(field, value) != value for field, value in placed.items()):
-            return f"row group {number} has another place"
-        if _without_places(group) != _without_places(expected):
+            return f"row group {number} has another offset or number"
+        if _without_offsets(group) != _without_offsets(expected):
             return f"row group {number} is not as in {footer.name}"
         for chunk in group.chunks:
             bloom_filter(source, written, chunk)
@@ -258,16 +260,13 @@ def _problem(source: SourceFile, written: Footer, footers: Sequence[Footer]) -> 
     return ""
 
 
-def _without_places(group: RowGroup) -> Struct:
-    """Return what a row group says of its rows: places inside its pages count from their start, all others are 0."""
+def _without_offsets(group: RowGroup) -> Struct:
+    """Return a row group with offsets of pages counted from their start, and all other offsets 0."""
     columns: list[Struct] = []
     for chunk in group.chunks:
-        metadata: Struct = chunk.metadata | dict.fromkeys(chunk.metadata.keys() & {Metadata.BLOOM_FILTER}, 0)
-        for field in (Metadata.DATA_PAGE, Metadata.DICTIONARY_PAGE, Metadata.INDEX_PAGE):
-            place = cast(int, metadata.get(field, 0))
-            if place > 0:
-                metadata[field] = place - chunk.pages.start
-        no_places = dict.fromkeys(chunk.struct.keys() & _PLACES_OF_A_CHUNK, 0)
-        columns.append({**chunk.struct, Column.METADATA: metadata, **no_places})
-    no_places = dict.fromkeys(group.struct.keys() & {Group.FILE_OFFSET, Group.ORDINAL}, 0)
-    return {**group.struct, Group.COLUMNS: columns, **no_places}
+        metadata = _shifted(chunk.metadata, -chunk.pages.start)
+        metadata |= dict.fromkeys(metadata.keys() & {Metadata.BLOOM_FILTER}, 0)
+        zeros = dict.fromkeys(chunk.struct.keys() & _OFFSETS_OF_A_CHUNK, 0)
+        columns.append({**chunk.struct, Column.METADATA: metadata, **zeros})
+    zeros = dict.fromkeys(group.struct.keys() & {Group.FILE_OFFSET, Group.ORDINAL}, 0)
+    return {**group.struct, Group.COLUMNS: columns, **zeros}

@@ -1,9 +1,8 @@
 """Thrift's compact protocol as far as Parquet's metadata needs it (thrift-compact-protocol.md of Apache Thrift).
 
-A `Shape` says which fields of a struct are looked into; what a known field holds below that stays as the bytes that
-were written, so that nothing a newer format puts there is lost or changed. A struct with fields that its own shape
-does not know is listed in what is decoded: the caller decides what that means. Code generated from an IDL drops such
-fields silently, which is why none is used.
+A `Shape` lists the fields of a struct that are decoded. A nested value without a shape stays as the bytes that were
+written, so that no newer field in it is lost or changed. Fields that a shape does not list are reported, and the caller
+decides on them. Code generated from an IDL drops such fields silently, which is why none is used.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _MOST_UNKNOWN = 8
 
 
 class Kind(enum.IntEnum):
-    """Type codes of fields and list elements. Reading works with plain integers: hashing a member is slow."""
+    """Type codes of fields and list elements. The decoder works with plain integers: hashing a member is slow."""
 
     TRUE = 1
     FALSE = 2
@@ -41,22 +40,22 @@ class Kind(enum.IntEnum):
 
 
 _BITS: dict[int, int] = {Kind.I16: 16, Kind.I32: 32, Kind.I64: 64}
-# sizes of the kinds that have one; in a list a boolean is a byte
+# sizes of the kinds of fixed size; in a list a boolean is a byte
 _FIXED: dict[int, int] = {Kind.TRUE: 1, Kind.FALSE: 1, Kind.I8: 1, Kind.DOUBLE: 8, Kind.UUID: 16}
 _STOP, _FALSE, _BINARY, _MAP, _STRUCT = 0, int(Kind.FALSE), int(Kind.BINARY), int(Kind.MAP), int(Kind.STRUCT)
 _MOST_KIND = max(Kind)
 
 
 class DamageError(Exception):
-    """The bytes are not such a struct; the message is the reason alone. It is caught within this package."""
+    """The bytes are not such a struct; the message is the reason alone. This package catches it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """The known part of a struct: kinds by field id, which fields must be there, the shapes of structs looked into.
+    """The known part of a struct: kinds by field id, required fields, and shapes of nested structs to decode.
 
     A nested shape of a LIST field is that of its elements. Booleans, doubles, maps and sets cannot be fields of a
-    shape: no struct that is looked into has any.
+    shape: no decoded struct has any.
     """
 
     name: str
@@ -66,9 +65,9 @@ class Shape:
 
 
 def decode(data: bytes, shape: Shape) -> tuple[Struct, int, tuple[str, ...]]:
-    """Return the struct at the start of `data`, its bytes, and the first few fields that are not known.
+    """Return the struct at the start of `data`, the number of its bytes, and the names of the first unknown fields.
 
-    These are named as "RowGroup field 9". Raises DamageError; takes no more memory than a multiple of the data.
+    Names are like "RowGroup field 9". Raises DamageError. Memory is bounded by a multiple of the data.
     """
     decoder = _Decoder(data)
     try:
@@ -79,7 +78,7 @@ def decode(data: bytes, shape: Shape) -> tuple[Struct, int, tuple[str, ...]]:
 
 
 def decode_list(data: bytes, shape: Shape) -> tuple[list[Struct], tuple[str, ...]]:
-    """Return the structs of an encoded list, which must be all of `data`, and unknown fields. Raises DamageError."""
+    """Return the structs of an encoded list, which must fill `data`, and unknown fields. Raises DamageError."""
     decoder = _Decoder(data)
     try:
         structs, end = decoder.structs(0, shape)
@@ -108,7 +107,7 @@ class _Decoder:
         self.unknown: list[str] = []
 
     def struct(self, at: int, shape: Shape) -> tuple[Struct, int]:
-        found: Struct = {}
+        fields: Struct = {}
         last = 0
         while True:
             kind, last, at = self._header(at, last)
@@ -123,23 +122,23 @@ class _Decoder:
                 continue
             if kind != known:
                 raise DamageError(f"{shape.name} field {last} has type {Kind(kind).name} instead of {known.name}")
-            if last in found:
+            if last in fields:
                 raise DamageError(f"{shape.name} field {last} is there twice")
-            found[last], at = self._value(at, kind, shape.nested.get(last))
-        missing = shape.required - found.keys()
+            fields[last], at = self._value(at, kind, shape.nested.get(last))
+        missing = shape.required - fields.keys()
         if missing:
             raise DamageError(f"{shape.name} has no field {min(missing)}")
-        return found, at
+        return fields, at
 
     def structs(self, at: int, shape: Shape) -> tuple[list[Struct], int]:
         kind, count, at = self._list_header(at)
         if count and kind != _STRUCT:
             raise DamageError(f"a list of {shape.name} has elements of another type")
-        found = []
+        structs = []
         for _ in range(count):
             struct, at = self.struct(at, shape)
-            found.append(struct)
-        return found, at
+            structs.append(struct)
+        return structs, at
 
     def _value(self, at: int, kind: int, shape: Shape | None) -> tuple[Value, int]:
         bits = _BITS.get(kind)
@@ -159,7 +158,7 @@ class _Decoder:
         return self._data[at:end], end
 
     def _header(self, at: int, last: int) -> tuple[int, int, int]:
-        """Return kind, field id and the position of the value; no kind, 0, at the end of the struct."""
+        """Return kind, field id and the position of the value; kind 0 at the end of the struct."""
         byte = self._data[at]
         if byte == 0:
             return _STOP, 0, at + 1
@@ -172,7 +171,7 @@ class _Decoder:
     def _list_header(self, at: int) -> tuple[int, int, int]:
         byte = self._data[at]
         count, at = (byte >> 4, at + 1) if byte >> 4 < 15 else self._varint(at + 1)
-        # an element takes a byte at least: a count beyond the data must not reserve memory or time
+        # an element has at least a byte: a count beyond the data must not cost memory or time
         if count > self._end - at:
             raise DamageError(f"a list of {count} elements has {self._end - at} bytes")
         # some writers give an empty list no element type
@@ -197,7 +196,7 @@ class _Decoder:
         raise DamageError(f"a number has more than {_MOST_VARINT} bytes")
 
     def _skip(self, at: int, kind: int, depth: int) -> int:
-        """Return the position after a value; as an element, not as a field."""
+        """Return the position after a value that is encoded as an element, not as a field."""
         if kind in _BITS:
             return self._varint(at)[1]
         if kind == _BINARY:
@@ -210,7 +209,7 @@ class _Decoder:
                 field, _, at = self._header(at, 0)
                 if field == _STOP:
                     return at
-                # a boolean field is its type
+                # a boolean field has its value in its type
                 if field > _FALSE:
                     at = self._skip(at, field, depth + 1)
         if kind in _FIXED:

@@ -208,7 +208,7 @@ def test_what_is_not_known_keeps_a_file_alone(file: Path, number: int, header: b
     data = file.read_bytes()
     file.write_bytes(with_metadata(data, metadata_bytes(data)[:-1] + header + b"\x03abc\x00"))
     assert pq.read_table(file) == TABLE
-    assert footer_of(file).alone == f"its footer has what this version does not know (FileMetaData field {number})"
+    assert footer_of(file).alone == f"its footer has unknown fields (FileMetaData field {number})"
     copy = file.with_name("copy")
     assert join(copy, [file]).rows == 300
     assert copy.read_bytes() == file.read_bytes()
@@ -218,7 +218,7 @@ def test_what_is_not_known_keeps_a_file_alone(file: Path, number: int, header: b
 
 def test_a_newer_key_value_keeps_a_file_alone(file: Path) -> None:
     edit(file, lambda struct: struct.update({5: b"\x1c\x18\x01k\x28\x01v\x00"}))
-    assert footer_of(file).alone == "its footer has what this version does not know (KeyValue field 3)"
+    assert footer_of(file).alone == "its footer has unknown fields (KeyValue field 3)"
 
 
 def test_bytes_behind_the_metadata_keep_a_file_alone(file: Path) -> None:
