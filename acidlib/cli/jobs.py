@@ -33,19 +33,20 @@ from acidlib.cli.command import (
 )
 from acidlib.cli.help import example
 from acidlib.cli.options import (
-    IF_EXISTS,
     PLACE,
     POOL,
     REPORT,
+    TABLE,
     YES,
     Duration,
     Size,
     check_filters,
     common_options,
+    filter_options,
+    place_options,
     selected,
     selection_options,
     stated_of,
-    write_ids_options,
 )
 from acidlib.config.settings import Layer
 from acidlib.errors import AcidError
@@ -122,7 +123,7 @@ def _compaction(kind: CompactionType, job: str) -> click.Command:
     @click.option(
         "--minor-as-major-bytes",
         type=Size(),
-        help="Base size up to which a minor of deltas and deletes runs as a major; 0: never.",
+        help="Base size up to filters a minor of deltas and deletes runs as a major; 0: never.",
     )
     @click.option(
         "--verify",
@@ -273,13 +274,7 @@ def initiator(
 @common_options
 @REPORT
 @click.option("--location", metavar="URI", help="Only requests of this table or partition.")
-@click.option(
-    "--table", "tables", multiple=True, metavar="DB.NAME", help="Only these tables of a metastore; globs; repeatable."
-)
-@click.option("--exclude", multiple=True, metavar="DB.NAME", help="Not these tables; globs; repeatable.")
-@click.option(
-    "--partition", "partitions", multiple=True, metavar="K=GLOB", help="Only these partitions; globs; repeatable."
-)
+@filter_options
 @click.option("--retention", type=Duration(), help="How long to keep obsolete files, e.g. 1d.")
 @click.option("--trash", is_flag=True, help="Move files to the trash (on HDFS the user's) instead of deleting them.")
 @click.option(
@@ -294,7 +289,6 @@ def initiator(
 @click.option("--warehouse", metavar="URI", help="With --orphans: look at all tables below this directory.")
 @click.option("--older-than", type=Duration(), help="With --orphans: unchanged for so long; default: 3d.")
 @click.option("--delete", is_flag=True, help="With --orphans: remove them.")
-@IF_EXISTS
 def cleaner(
     *,
     environment: Environment,
@@ -305,16 +299,16 @@ def cleaner(
     orphans: bool,
     older_than: float | None,
     delete: bool,
-    **which: Any,
+    **filters: Any,
 ) -> Any:
     """Run the cleaner once."""
-    warehouse = which["warehouse"]
+    warehouse = filters["warehouse"]
     if orphans and (retention is not None or force):
         raise click.UsageError("--orphans excludes --retention and --force: --older-than says how old an orphan is")
     if not orphans and (delete or older_than is not None or warehouse is not None):
         raise click.UsageError("--warehouse, --older-than and --delete go with --orphans")
-    environment, selection = selected(environment, **which)
-    if not environment.metastore and warehouse is None and (which["tables"] or which["exclude"] or which["partitions"]):
+    environment, selection = selected(environment, **filters)
+    if not environment.metastore and warehouse is None and (filters["tables"] or filters["exclude"] or filters["partitions"]):
         raise click.UsageError("--table, --exclude and --partition need a metastore; without one give --location")
     if delete and (trash or dry_run):
         raise click.UsageError("--delete excludes --trash and --dry-run")
@@ -366,7 +360,7 @@ def cleaner(
 @common_options
 @click.argument("request", type=click.IntRange(min=1))
 @click.option(
-    "--nobody-reads", is_flag=True, help="State that no reader is at work there, which only the operator can know."
+    "--nobody-reads", is_flag=True, help="State that no reader is at work there, filters only the operator can know."
 )
 @click.option(
     "--dry-run", is_flag=True, help="Show what would be moved, and what readers would read then; change nothing."
@@ -425,7 +419,7 @@ _STATES = [*(state.label.replace(" ", "-") for state in State), UNDONE]
     epilog=example("show --state failed --limit 20"),
 )
 @common_options
-@click.option("--table", "tables", multiple=True, metavar="DB.NAME", help="Only these tables; globs; repeatable.")
+@TABLE
 @click.option(
     "--state",
     "states",
@@ -440,7 +434,7 @@ _STATES = [*(state.label.replace(" ", "-") for state in State), UNDONE]
     "--blockers",
     "show_blockers",
     is_flag=True,
-    help="Show instead which transactions and locks keep requests from being cleaned.",
+    help="Show instead filters transactions and locks keep requests from being cleaned.",
 )
 def show_compactions(
     *,
@@ -511,7 +505,7 @@ def show_place(*, environment: Environment, selection: Selection, interpretation
     raise SystemExit(EXIT_SOME_FAILED if shown["totals"]["damaged"] else EXIT_DONE)
 
 
-# the daemon of our workers compiles missing kernels, which the check is to report
+# the daemon of our workers compiles missing kernels, filters the check is to report
 _UNCHANGED = {"spark.ui.showConsoleProgress": "false", "spark.python.daemon.module": "pyspark.daemon"}
 
 
@@ -568,15 +562,7 @@ def doctor(*, environment: Environment, locations: tuple[str, ...]) -> Any:
 )
 @common_options
 @REPORT
-@click.option("--location", metavar="URI", help="Directory of one table or one partition.")
-@click.option("--warehouse", metavar="URI", help="Directory of databases and tables.")
-@click.option("--table", "tables", multiple=True, metavar="DB.NAME", help="Only these tables; globs; repeatable.")
-@click.option("--exclude", multiple=True, metavar="DB.NAME", help="Not these tables; globs; repeatable.")
-@click.option(
-    "--partition", "partitions", multiple=True, metavar="K=GLOB", help="Only these partitions; globs; repeatable."
-)
-@write_ids_options
-@IF_EXISTS
+@place_options
 @click.option(
     "--places",
     metavar="N",
@@ -590,7 +576,7 @@ def doctor(*, environment: Environment, locations: tuple[str, ...]) -> Any:
     type=click.Choice(["warning", "error", "never"]),
     default="warning",
     show_default=True,
-    help="Level of problems from which the exit status is not 0.",
+    help="Level of problems from filters the exit status is not 0.",
 )
 @click.option(
     "--metrics-file", metavar="FILE", help="Write metrics for node exporter to this file, whose name ends in .prom."
@@ -604,12 +590,12 @@ def status(
     places: int,
     fail_on: str,
     metrics_file: str | None,
-    **which: Any,
+    **filters: Any,
 ) -> Any:
     """Show all tables once."""
     if metrics_file is not None and not metrics_file.endswith(".prom"):
         raise click.UsageError("--metrics-file has to end in .prom: node exporter passes over other names")
-    environment, selection = selected(environment, **which)
+    environment, selection = selected(environment, **filters)
     stated = stated_of(
         environment, selection, write_ids=write_ids, write_ids_file=write_ids_file, all_committed=all_committed
     )

@@ -159,33 +159,52 @@ def common_options(function: _Command) -> _Command:
     return wrapped
 
 
-IF_EXISTS = click.option(
-    "--if-exists",
-    is_flag=True,
-    help="Succeed without work if a named table, location or partition does not exist.",
+TABLE = click.option(
+    "--table", "tables", multiple=True, metavar="DB.NAME", help="Only these tables; globs; repeatable."
+)
+"""Which tables, for all jobs that look at several."""
+_FILTERS = (
+    click.option(
+        "--if-exists", is_flag=True, help="Succeed without work if a named table, location or partition does not exist."
+    ),
+    click.option(
+        "--partition", "partitions", multiple=True, metavar="K=GLOB", help="Only these partitions; globs; repeatable."
+    ),
+    click.option("--exclude", multiple=True, metavar="DB.NAME", help="Not these tables; globs; repeatable."),
+    TABLE,
+)
+_DIRECTORIES = (
+    click.option(
+        "--all-committed",
+        is_flag=True,
+        help="State that no writer is at work, no transaction is open and none was rolled back.",
+    ),
+    click.option(
+        "--write-ids-file",
+        metavar="FILE",
+        type=click.Path(path_type=Path, readable=False),
+        help="State which write ids are committed: a line per table.",
+    ),
+    click.option(
+        "--write-ids", metavar="TEXT", help="State which write ids are committed, in Hive's format, for one table."
+    ),
+    click.option("--warehouse", metavar="URI", help="Directory of databases and tables."),
+    click.option("--location", metavar="URI", help="Directory of one table or one partition."),
 )
 
 
-def write_ids_options(function: _Command) -> _Command:
-    """Add the options that state which write ids of directories are committed; see `stated_of`."""
-    for option in (
-        click.option(
-            "--all-committed",
-            is_flag=True,
-            help="State that no writer is at work, no transaction is open and none was rolled back.",
-        ),
-        click.option(
-            "--write-ids-file",
-            metavar="FILE",
-            type=click.Path(path_type=Path, readable=False),
-            help="State which write ids are committed: a line per table.",
-        ),
-        click.option(
-            "--write-ids", metavar="TEXT", help="State which write ids are committed, in Hive's format, for one table."
-        ),
-    ):
+def filter_options(function: _Command) -> _Command:
+    """Add the options that name tables and partitions."""
+    for option in _FILTERS:
         function = option(function)
     return function
+
+
+def place_options(function: _Command) -> _Command:
+    """Add the options that name tables, partitions and directories, and state committed write ids: `stated_of`."""
+    for option in _DIRECTORIES:
+        function = option(function)
+    return filter_options(function)
 
 
 PLACE = click.argument("place", required=False)
@@ -206,22 +225,8 @@ def selection_options(*, everything: bool) -> Callable[[_Command], _Command]:
     """
 
     def decorate(function: _Command) -> _Command:
-        @click.option("--warehouse", metavar="URI", help="Directory of databases and tables.")
-        @click.option("--location", metavar="URI", help="Directory of one table or one partition.")
-        @click.option(
-            "--table", "tables", multiple=True, metavar="DB.NAME", help="Only these tables; globs; repeatable."
-        )
-        @click.option("--exclude", multiple=True, metavar="DB.NAME", help="Not these tables; globs; repeatable.")
-        @click.option(
-            "--partition",
-            "partitions",
-            multiple=True,
-            metavar="K=GLOB",
-            help="Only these partitions; globs; repeatable.",
-        )
+        @place_options
         @click.option("--idle", type=Duration(), help="Only partitions unchanged for so long, e.g. 1d.")
-        @IF_EXISTS
-        @write_ids_options
         @click.option(
             "--hive-version",
             type=click.Choice(["auto", "3", "4"]),
@@ -405,7 +410,7 @@ def stated_of(
     write_ids_file: Path | None,
     all_committed: bool,
 ) -> StatedWriteIds | None:
-    """Return the write ids that the options of `write_ids_options` state, None without these options.
+    """Return the write ids that the options of `place_options` state, None without these options.
 
     Raises `click.UsageError` for wrong options, `RefusedError` for wrong contents of the file.
     """
