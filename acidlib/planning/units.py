@@ -106,7 +106,6 @@ def present_buckets(listing: Listing, inputs: CompactionInputs) -> int:
 def compaction_units(
     inputs: CompactionInputs,
     *,
-    schema: DataFile | None,
     delete_buckets: Mapping[str, frozenset[int]],
     location: Location,
     generation: Generation,
@@ -115,9 +114,8 @@ def compaction_units(
     matching: ColumnMatching,
     row_type: str | None = None,
 ) -> tuple[Unit, ...]:
-    """Return the units of a compaction, by result directory and bucket.
+    """Return the units of a compaction, by result directory and bucket; none without a schema file.
 
-    schema          the `schema_file`; without one there is no unit
     delete_buckets  the buckets that the events of a delete file decode to, by the file's path
     row_type        the table's columns, where they are stated
     matching        how the table's readers find its columns
@@ -125,6 +123,7 @@ def compaction_units(
     With Hive 3's names every bucket number of any input has a file in every result, empty or not, as in Hive 3.1; with
     Hive 4's only buckets with rows or events have one. A result without any row or event is not published.
     """
+    schema = inputs.schema
     if schema is None:
         return ()
     rows, events = row_files(inputs.directories), delete_files(inputs.directories)

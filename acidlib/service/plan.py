@@ -201,7 +201,6 @@ async def files_to_make(
     else:
         units = bucket_units = compaction_units(
             inputs,
-            schema=inputs.schema,
             delete_buckets=by_path,
             location=target.location,
             generation=generation,

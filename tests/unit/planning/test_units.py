@@ -79,9 +79,9 @@ def units(
     """Units by `directory/file`."""
     inputs = shortened(planned(paths, kind, generation), lengths or {})
     routed = {f"{GONE}/bucket_00000": {0}} if deletes is None else deletes
+    schema = schema_file(inputs.directories, lambda file: file.path not in without_rows)
     found = compaction_units(
-        inputs,
-        schema=schema_file(inputs.directories, lambda file: file.path not in without_rows),
+        replace(inputs, schema=schema),
         delete_buckets={path: frozenset(b) for path, b in routed.items()},
         location=at("/t"),
         generation=generation,
