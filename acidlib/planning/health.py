@@ -353,11 +353,11 @@ _DONE = (State.SUCCEEDED, State.READY_FOR_CLEANING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateFigures:
-    """The requests in one state: their number, and the age in seconds and the name of the oldest."""
+    """The requests in one state: their number, and the age in seconds and the place of the oldest."""
 
     count: int = 0
-    oldest: float | None = None
-    name: str | None = None
+    oldest_age: float | None = None
+    oldest_place: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -365,7 +365,7 @@ class TableFigures:
     """Figures of one table, or of all tables if it has no `ref`.
 
     findings           their number, and `level` that of the worst
-    failed, refused    length of the longest row of failures, and of refusals, at one place, with the name of that place
+    failed_in_a_row    most failures in a row at one place, `refused_in_a_row` most refusals, each with the place
     aborted_write_ids  aborted write ids that the metastore remembers; None without a metastore or listings
     places, looked_at  number of places, and of those that were listed; None where nothing was to be listed
     most_deltas, worst_ratio, most_obsolete  the places with the largest figure, the largest first
@@ -376,10 +376,10 @@ class TableFigures:
     level: Level = Level.OK
     findings: int = 0
     requests: Mapping[State, StateFigures] = field(default_factory=dict)
-    failed: int = 0
-    failed_name: str | None = None
-    refused: int = 0
-    refused_name: str | None = None
+    failed_in_a_row: int = 0
+    failed_place: str | None = None
+    refused_in_a_row: int = 0
+    refused_place: str | None = None
     blockers: int = 0
     aborted_write_ids: int | None = None
     places: int | None = None
@@ -684,8 +684,8 @@ def _figures(seen: StatusSnapshot, findings: Sequence[Finding]) -> TableFigures:
     for state in State:
         rows = [row for row in seen.requests if row.state is state]
         ages = [(age, str(row.ref)) for row in rows if (age := age_of(row, seen.now_ms)) is not None]
-        oldest, name = max(ages) if ages and state in _AGE_KINDS else (None, None)
-        by_state[state] = StateFigures(count=len(rows), oldest=oldest, name=name)
+        age, place = max(ages) if ages and state in _AGE_KINDS else (None, None)
+        by_state[state] = StateFigures(count=len(rows), oldest_age=age, oldest_place=place)
     histories = _histories(seen)
 
     def longest_row(state: State) -> tuple[int, str | None]:
@@ -693,8 +693,8 @@ def _figures(seen: StatusSnapshot, findings: Sequence[Finding]) -> TableFigures:
         longest, name = max(rows, default=(0, None))
         return longest, name if longest else None
 
-    failed, failed_name = longest_row(State.FAILED)
-    refused, refused_name = longest_row(State.REFUSED)
+    failed, failed_place = longest_row(State.FAILED)
+    refused, refused_place = longest_row(State.REFUSED)
     listed = [place for place in seen.places or () if place.problem is None]
 
     def largest(figure: Callable[[PlaceFigures], float]) -> tuple[PlaceFigures, ...]:
@@ -705,10 +705,10 @@ def _figures(seen: StatusSnapshot, findings: Sequence[Finding]) -> TableFigures:
         level=max((finding.level for finding in findings), default=Level.OK),
         findings=len(findings),
         requests=by_state,
-        failed=failed,
-        failed_name=failed_name,
-        refused=refused,
-        refused_name=refused_name,
+        failed_in_a_row=failed,
+        failed_place=failed_place,
+        refused_in_a_row=refused,
+        refused_place=refused_place,
         blockers=len(seen.blockers or ()),
         aborted_write_ids=sum(seen.aborted.values()) if knows_write_ids else None,
         places=seen.known_places,

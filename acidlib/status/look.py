@@ -7,7 +7,7 @@ are read only where places are to be listed. Nothing is changed anywhere.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from acidlib.config.settings import Settings
@@ -426,29 +426,13 @@ def status_document(status: Status, generation: Generation) -> dict[str, Any]:
 
 def _figures_document(figures: TableFigures, generation: Generation) -> dict[str, Any]:
     """Return an entry of `tables`, or `totals`, where database and table are null."""
-    states = {state.label_of(generation): figures.requests[state] for state in State}
-    return {
-        "database": None if figures.ref is None else figures.ref.database,
-        "table": None if figures.ref is None else figures.ref.table,
-        "level": figures.level.label,
-        "findings": figures.findings,
-        "requests": [
-            {"state": label, "count": of_state.count, "oldest_age": of_state.oldest, "oldest_place": of_state.name}
-            for label, of_state in states.items()
-        ],
-        "failed_in_a_row": figures.failed,
-        "failed_place": figures.failed_name,
-        "refused_in_a_row": figures.refused,
-        "refused_place": figures.refused_name,
-        "blockers": figures.blockers,
-        "aborted_write_ids": figures.aborted_write_ids,
-        "places": figures.places,
-        "looked_at": figures.looked_at,
-        "most_deltas": [_place_document(place) for place in figures.most_deltas],
-        "worst_ratio": [_place_document(place) for place in figures.worst_ratio],
-        "most_obsolete": [_place_document(place) for place in figures.most_obsolete],
-        "obsolete_bytes": figures.obsolete_bytes,
-    }
+    names = names_of(figures.ref)
+    values = {name: getattr(figures, name) for name in figures.__slots__ if name != "ref"}
+    values["level"] = figures.level.label
+    values["requests"] = [{"state": state.label_of(generation)} | asdict(figures.requests[state]) for state in State]
+    for name in ("most_deltas", "worst_ratio", "most_obsolete"):
+        values[name] = [_place_document(place) for place in values[name]]
+    return {"database": names["database"], "table": names["table"]} | values
 
 
 def _place_document(place: PlaceFigures) -> dict[str, Any]:

@@ -220,7 +220,7 @@ def test_requests_are_judged_by_their_age(state: State, key: str, seconds: float
     seen = StatusSnapshot(now_ms=NOW, requests=(request(1, "t", state, **{key: since(seconds)}),))
     status = status_of(seen, LIMITS)
     assert status.totals.level is level
-    assert status.totals.requests[state].oldest == seconds
+    assert status.totals.requests[state].oldest_age == seconds
     keys = [one.setting for one in status.findings]
     assert all(key is not None and key.startswith(("metastore.", "hive.", "acidlib.")) for key in keys)
 
@@ -286,8 +286,8 @@ def test_where_no_queue_tells_it_an_unknown_age_is_no_trouble() -> None:
 def test_the_failures_of_two_queues_are_no_row() -> None:
     rows = [request(number, "t", State.FAILED) for number in (1, 2)]
     ours = replace(rows[1], facts=RequestFacts(metastore="thrift://h:9083"))
-    assert status_of(StatusSnapshot(now_ms=NOW, requests=tuple(rows)), LIMITS).totals.failed == 2
-    assert status_of(StatusSnapshot(now_ms=NOW, requests=(rows[0], ours)), LIMITS).totals.failed == 1
+    assert status_of(StatusSnapshot(now_ms=NOW, requests=tuple(rows)), LIMITS).totals.failed_in_a_row == 2
+    assert status_of(StatusSnapshot(now_ms=NOW, requests=(rows[0], ours)), LIMITS).totals.failed_in_a_row == 1
 
 
 def test_places_are_told_apart_by_where_they_lie_without_a_metastore() -> None:
