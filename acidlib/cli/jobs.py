@@ -123,7 +123,7 @@ def _compaction(kind: CompactionType, job: str) -> click.Command:
     @click.option(
         "--minor-as-major-bytes",
         type=Size(),
-        help="Base size up to filters a minor of deltas and deletes runs as a major; 0: never.",
+        help="Base size up to which a minor of deltas and deletes runs as a major; 0: never.",
     )
     @click.option(
         "--verify",
@@ -308,7 +308,8 @@ def cleaner(
     if not orphans and (delete or older_than is not None or warehouse is not None):
         raise click.UsageError("--warehouse, --older-than and --delete go with --orphans")
     environment, selection = selected(environment, **filters)
-    if not environment.metastore and warehouse is None and (filters["tables"] or filters["exclude"] or filters["partitions"]):
+    is_filtered = selection.tables or selection.exclude or selection.partitions
+    if not environment.metastore and warehouse is None and is_filtered:
         raise click.UsageError("--table, --exclude and --partition need a metastore; without one give --location")
     if delete and (trash or dry_run):
         raise click.UsageError("--delete excludes --trash and --dry-run")
@@ -360,7 +361,7 @@ def cleaner(
 @common_options
 @click.argument("request", type=click.IntRange(min=1))
 @click.option(
-    "--nobody-reads", is_flag=True, help="State that no reader is at work there, filters only the operator can know."
+    "--nobody-reads", is_flag=True, help="State that no reader is at work there, which only the operator can know."
 )
 @click.option(
     "--dry-run", is_flag=True, help="Show what would be moved, and what readers would read then; change nothing."
@@ -434,7 +435,7 @@ _STATES = [*(state.label.replace(" ", "-") for state in State), UNDONE]
     "--blockers",
     "show_blockers",
     is_flag=True,
-    help="Show instead filters transactions and locks keep requests from being cleaned.",
+    help="Show instead which transactions and locks keep requests from being cleaned.",
 )
 def show_compactions(
     *,
@@ -505,7 +506,7 @@ def show_place(*, environment: Environment, selection: Selection, interpretation
     raise SystemExit(EXIT_SOME_FAILED if shown["totals"]["damaged"] else EXIT_DONE)
 
 
-# the daemon of our workers compiles missing kernels, filters the check is to report
+# the daemon of our workers compiles missing kernels, which the check is to report
 _UNCHANGED = {"spark.ui.showConsoleProgress": "false", "spark.python.daemon.module": "pyspark.daemon"}
 
 
@@ -576,7 +577,7 @@ def doctor(*, environment: Environment, locations: tuple[str, ...]) -> Any:
     type=click.Choice(["warning", "error", "never"]),
     default="warning",
     show_default=True,
-    help="Level of problems from filters the exit status is not 0.",
+    help="Level of problems from which the exit status is not 0.",
 )
 @click.option(
     "--metrics-file", metavar="FILE", help="Write metrics for node exporter to this file, whose name ends in .prom."
