@@ -27,23 +27,23 @@ from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One name in a directory. `length` is in bytes, `modified` in seconds since the epoch."""
+    """A file, directory or symbolic link, as a listing or a look at it shows it.
 
-    name: str
-    is_directory: bool
-    is_symlink: bool
-    length: int
-    modified: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreeEntry:
-    """One file or directory below a root. `path` is relative to the root, with forward slashes."""
+    path      relative to the listed directory, with forward slashes
+    length    in bytes
+    modified  in seconds since the epoch
+    """
 
     path: str
     is_directory: bool
+    is_symlink: bool = False
     length: int
     modified: float
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.rpartition("/")[2]
 
 
 class FileSystem(Protocol):
@@ -75,9 +75,7 @@ class FileSystem(Protocol):
     def list_directory(self, path: str, *, missing: type[AcidError] = CorruptError) -> tuple[Entry, ...]:
         """Return the entries of one directory, sorted by name."""
 
-    def list_tree(
-        self, path: str, *, enter_hidden: bool, missing: type[AcidError] = CorruptError
-    ) -> tuple[TreeEntry, ...]:
+    def list_tree(self, path: str, *, enter_hidden: bool, missing: type[AcidError] = CorruptError) -> tuple[Entry, ...]:
         """Return everything below a directory, sorted by path.
 
         Without `enter_hidden`, hidden directories below the root (a leading `_` or `.`) are named but not entered and
@@ -108,26 +106,24 @@ class RenameFileSystem(FileSystem):
     def names_changed(self, path: str, *, missing: type[AcidError] = CorruptError) -> float:
         return self.entry(path, missing=missing).modified
 
-    def list_tree(
-        self, path: str, *, enter_hidden: bool, missing: type[AcidError] = CorruptError
-    ) -> tuple[TreeEntry, ...]:
-        entries: list[TreeEntry] = []
+    def list_tree(self, path: str, *, enter_hidden: bool, missing: type[AcidError] = CorruptError) -> tuple[Entry, ...]:
+        entries: list[Entry] = []
         waiting = [""]
         while waiting:
             prefix = waiting.pop()
             absent = ConflictError if prefix else missing
             for entry in self.list_directory(f"{path}/{prefix}".rstrip("/") or "/", missing=absent):
-                hidden = not enter_hidden and entry.name.startswith(("_", "."))
+                hidden = not enter_hidden and entry.path.startswith(("_", "."))
                 if entry.is_symlink:
                     if hidden:
                         continue
                     raise RefusedError(
-                        f"Cannot list {path}: {prefix}{entry.name} is a symbolic link, and its target is not part "
+                        f"Cannot list {path}: {prefix}{entry.path} is a symbolic link, and its target is not part "
                         "of the table; have a metastore name the target, or remove the link"
                     )
-                below, is_directory = prefix + entry.name, entry.is_directory
+                below, is_directory = prefix + entry.path, entry.is_directory
                 entries.append(
-                    TreeEntry(path=below, is_directory=is_directory, length=entry.length, modified=entry.modified)
+                    Entry(path=below, is_directory=is_directory, length=entry.length, modified=entry.modified)
                 )
                 if is_directory and not hidden:
                     waiting.append(f"{below}/")

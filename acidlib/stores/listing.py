@@ -23,7 +23,7 @@ from acidlib.model.names import (
     Generation,
     parse_directory,
 )
-from acidlib.stores.filesystem import FileSystem, TreeEntry
+from acidlib.stores.filesystem import Entry, FileSystem
 from acidlib.stores.renaming.claims import TRIES_TO_CLAIM
 from acidlib.stores.store import STAGING_PREFIX
 
@@ -68,7 +68,7 @@ def list_location(
     )
 
 
-def _listed(fs: FileSystem, location: Location, missing: type[AcidError]) -> tuple[TreeEntry, ...]:
+def _listed(fs: FileSystem, location: Location, missing: type[AcidError]) -> tuple[Entry, ...]:
     vanished: Counter[str] = Counter()
     while True:
         try:
@@ -82,7 +82,7 @@ def _listed(fs: FileSystem, location: Location, missing: type[AcidError]) -> tup
 
 
 def _base_formats(
-    fs: FileSystem, location: Location, entries: tuple[TreeEntry, ...], *, may_be_unfinished: bool
+    fs: FileSystem, location: Location, entries: tuple[Entry, ...], *, may_be_unfinished: bool
 ) -> dict[str, str]:
     """Return the `dataFormat` of each base with a `_metadata_acid`."""
     files = {entry.path for entry in entries if not entry.is_directory}

@@ -544,9 +544,8 @@ def _name(status: FileStatus) -> str:
 
 def _entry(status: FileStatus) -> Entry:
     return Entry(
-        name=_name(status),
+        path=_name(status),
         is_directory=status.isdir,
-        is_symlink=False,
         length=0 if status.isdir else status.length,
         modified=status.modification_time / 1000,
     )

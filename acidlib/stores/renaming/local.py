@@ -288,7 +288,7 @@ class LocalFileSystem(RenameFileSystem):
                     entries.append(_entry(path, item.name, item.stat(follow_symlinks=False)))
                 except FileNotFoundError as error:  # removed since the directory was read
                     raise ConflictError(f"Cannot list {path}: {item.name} vanished while it was listed") from error
-        return tuple(sorted(entries, key=attrgetter("name")))
+        return tuple(sorted(entries, key=attrgetter("path")))
 
     def read(self, path: str, *, missing: type[AcidError] = CorruptError) -> bytes:
         with raising_acid_errors("read", path, missing=missing), _opened(path, os.O_RDONLY) as handle:
@@ -463,7 +463,7 @@ def _entry(directory: str, name: str, status: os.stat_result) -> Entry:
         path = os.fsencode(f"{directory}/{name}")
         raise RefusedError(f"Cannot list {path!r}: that name is not UTF-8") from error
     return Entry(
-        name=name,
+        path=name,
         is_directory=kind == stat.S_IFDIR,
         is_symlink=kind == stat.S_IFLNK,
         length=status.st_size if kind == stat.S_IFREG else 0,

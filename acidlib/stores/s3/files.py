@@ -36,7 +36,7 @@ from tenacity import retry, retry_if_exception_type
 from acidlib.datafiles import SinkFile, SourceFile
 from acidlib.errors import AcidError, ConflictError, CorruptError, DefectError, RefusedError, RetryError
 from acidlib.model.uploads import Part, StagedUpload
-from acidlib.stores.filesystem import Entry, TreeEntry, safe_parts
+from acidlib.stores.filesystem import Entry, safe_parts
 from acidlib.stores.s3.client import (
     CONFLICT_PAUSES,
     CONFLICT_TRIES,
@@ -100,14 +100,12 @@ class S3FileSystem:
                     entries.append(_entry(name, item["Size"], item["LastModified"]))
         if not (is_there or entries):
             raise missing(f"Cannot list {path}: there is no object below it")
-        return tuple(sorted(entries, key=lambda entry: entry.name))
+        return tuple(sorted(entries, key=lambda entry: entry.path))
 
-    def list_tree(
-        self, path: str, *, enter_hidden: bool, missing: type[AcidError] = CorruptError
-    ) -> tuple[TreeEntry, ...]:
+    def list_tree(self, path: str, *, enter_hidden: bool, missing: type[AcidError] = CorruptError) -> tuple[Entry, ...]:
         prefix = _below(self._bucket.key(path))
         directories: set[str] = set()
-        entries: list[TreeEntry] = []
+        entries: list[Entry] = []
         is_there = not prefix
         for item in self._objects(path, prefix):
             is_there = True
@@ -121,11 +119,10 @@ class S3FileSystem:
                     is_entered = False
                     break
             if name and is_entered:  # without a name it is the stand-in for an empty directory
-                modified = seconds(item["LastModified"])
-                entries.append(TreeEntry(path=relative, is_directory=False, length=item["Size"], modified=modified))
+                entries.append(_entry(relative, item["Size"], item["LastModified"]))
         if not is_there:
             raise missing(f"Cannot list {path}: there is no object below it")
-        entries += [TreeEntry(path=path, is_directory=True, length=0, modified=0.0) for path in directories]
+        entries += map(_directory, directories)
         return tuple(sorted(entries, key=lambda entry: entry.path))
 
     def read(self, path: str, *, missing: type[AcidError] = CorruptError) -> bytes:
@@ -195,12 +192,12 @@ def _relative(key: str, prefix: str) -> str:
     return key.removeprefix(prefix).removesuffix("/")
 
 
-def _directory(name: str) -> Entry:
-    return Entry(name=name, is_directory=True, is_symlink=False, length=0, modified=0.0)
+def _directory(path: str) -> Entry:
+    return Entry(path=path, is_directory=True, length=0, modified=0.0)
 
 
-def _entry(name: str, length: int, modified: datetime) -> Entry:
-    return Entry(name=name, is_directory=False, is_symlink=False, length=length, modified=seconds(modified))
+def _entry(path: str, length: int, modified: datetime) -> Entry:
+    return Entry(path=path, is_directory=False, length=length, modified=seconds(modified))
 
 
 END_BYTES = 256 << 10
