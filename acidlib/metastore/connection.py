@@ -460,7 +460,7 @@ class MetastoreClient:
         connection = self._line.connection
         if connection is not None and connection.transport.is_usable():
             return connection
-        # an idle connection that the server ended says nothing against its endpoint
+        # that the server ended an idle connection does not mean that its endpoint is down
         self._close_own()
         connection = self._line.connection = self._open(self.generation)
         self.version = connection.version
@@ -507,7 +507,7 @@ class MetastoreClient:
             with suppress(RetryError, RefusedError):
                 self._endpoints = self._find_again()
         if len(refused) == len(endpoints):
-            # servers that let us in before may do so again, and it is no refusal of a table
+            # servers that let us in before may do so again; a RefusedError would count against the table
             raise refused[0] if generation is None else RetryError(str(refused[0]))
         uris = ", ".join(endpoint.uri for endpoint in endpoints)
         raise _AttemptFailedError(f"Cannot reach the metastore {uris}: {'; '.join(failures)}")

@@ -1,4 +1,4 @@
-"""Hadoop's files of settings: what they state, include and refer to."""
+"""Hadoop's files of settings: properties, includes and references."""
 
 from __future__ import annotations
 

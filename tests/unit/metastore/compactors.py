@@ -27,7 +27,7 @@ LOST = UnknownOutcomeError("Cannot lock: the answer was lost")
 
 
 class Clock:
-    """Time that passes only while somebody sleeps; `on_sleep` is called after each sleep."""
+    """Time that passes only during a sleep; `on_sleep` is called after each sleep."""
 
     def __init__(self) -> None:
         self.now = 0.0

@@ -1,4 +1,4 @@
-"""Connections that break, fall silent or change a bit at any byte, over every transport: what is repeated and told.
+"""Connections that break, fall silent or change a bit at any byte, over every transport: repetitions and errors.
 
 Those with Kerberos are in `tests/integration/test_kerberos_faults.py`.
 """

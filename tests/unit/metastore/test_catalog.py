@@ -1,4 +1,4 @@
-"""Databases, tables and partitions: what is sent to a metastore, and what is made of its answers."""
+"""Databases, tables and partitions: the requests to a metastore, and the values of its answers."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_partitions_are_matched_by_their_values(hive4: FakeMetastore) -> None:
 
     hive4.answers["get_partitions_by_names_req"] = answer
     with connected(hive4) as found:
-        # two names of the same values are asked for one by one
+        # two names of the same values are requested separately
         read = found.partitions(TABLE, ["p=A%2f", "p=b", "p=A%2F"])
         assert {name: partition.properties["name"] for name, partition in read.items()} == {
             name: name for name in ("p=A%2f", "p=b", "p=A%2F")

@@ -1,4 +1,4 @@
-"""Compactions: what is sent to a metastore, and what is made of its answers."""
+"""Compactions: the requests to a metastore, and the values of its answers."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_kind_that_is_unknown_is_refused_and_the_next_one_taken(hive4: FakeMet
 
 
 def test_a_request_without_an_id_is_not_marked(hive4: FakeMetastore) -> None:
-    # the server would take it for one of its own and write a row of history
+    # the server would write a new row into the history
     request = CompactionRequest(id=0, ref=TableRef("d", "t"), type=CompactionType.MAJOR)
     with connected(hive4) as found:
         for mark in (found.mark_failed, found.mark_refused, found.mark_cleaned, found.mark_compacted):

@@ -1,4 +1,4 @@
-"""Calls to a metastore: what is repeated, what is never, and what is told when it fails."""
+"""Calls to a metastore: which are repeated and which never, and the errors of failed calls."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Clock:
 
 
 class Connection:
-    """Notes the beats; a call takes as long as `seconds` says and does what `answer` does."""
+    """A connection that records heartbeats; a call takes `seconds` and calls `answer`."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self.clock = clock
@@ -62,7 +62,7 @@ class Stepped(Heartbeater):
 
 
 class Bench:
-    """A heartbeater whose rounds the test does."""
+    """A heartbeater whose rounds the test runs."""
 
     def __init__(self) -> None:
         self.clock = Clock()
@@ -220,7 +220,7 @@ def test_without_a_connection_one_attempt_serves_all() -> None:
 
 
 def test_a_beat_that_hangs_starves_nobody() -> None:
-    """One beat of 500 takes an eighth of the timeout and fails, each other one 0.1 s, for an hour: those are alive."""
+    """For an hour one heartbeat of 500 takes an eighth of the timeout and fails, the others 0.1 s: they stay alive."""
     bench = Bench()
     beats = [bench.add(one) for one in range(500)]
     hanging = beats[0]

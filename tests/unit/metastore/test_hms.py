@@ -1,4 +1,4 @@
-"""URIs of a ZooKeeper, and which metastores are asked in which order; the ZooKeeper itself is a real one elsewhere."""
+"""URIs of a ZooKeeper, and the order in which metastores are tried; other tests have a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -85,13 +85,13 @@ def test_where_metastores_register_it_is_asked_again_when_none_answers(monkeypat
         options = ConnectionOptions(attempts=3, connect_timeout_seconds=1)
         with hms.connect([uri], options, user="joe", host="here", sleep=lambda _seconds: None) as client:
             assert (client.uri, asked) == (first.uri, [ONE])
-            # another thread may have asked meanwhile; this one is still where it was
+            # another thread may have looked meanwhile; this one keeps its endpoint
             client._endpoints = parse_endpoints([second.uri])
             assert client.uri == first.uri
             client._endpoints = found[0]
             second.answers["get_all_databases"] = lambda: ["a"]
             found.append(parse_endpoints([second.uri]))
-            # as long as one of those known answers, nobody is asked
+            # as long as a known metastore answers, the ZooKeeper is not read
             first.answers["get_all_databases"] = [raises(Hangup()), lambda: ["b"]]
             assert (client.database_names(), asked) == (("b",), [ONE])
             for name in ("get_database_req", "getVersion", "get_all_databases"):

@@ -1,4 +1,4 @@
-"""Locks and transactions of a compaction: their names, who gets them, who waits, what the dead leave."""
+"""Locks and transactions of a compaction: their names, holders and waiters, and the locks of dead runs."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def process(processes: tuple[Process, Process]) -> Process:
 
 @pytest.fixture
 def reader(server: LockServer) -> int:
-    """The lock of somebody's query on the whole table."""
+    """The lock of a query on the whole table."""
     return lock(server, LockType.SHARED_READ)
 
 

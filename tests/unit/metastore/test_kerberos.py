@@ -1,4 +1,4 @@
-"""Logins with Kerberos: what is agreed on, whose tickets there are, and the line for each error.
+"""Kerberos logins: the agreed protection, the owner of tickets, and the message of each error.
 
 Logins themselves are tested at real servers.
 """
@@ -178,7 +178,7 @@ def test_what_is_not_known_is_not_told() -> None:
 
 @pytest.mark.parametrize("number", [31, 24, -FIRST, 100001 - FIRST])
 def test_a_message_that_was_changed_says_nothing_about_keys(number: int) -> None:
-    """Kerberos gives the number 31 to what cannot be decrypted, and to a wrong signature one that means no error."""
+    """Kerberos has the number 31 for data that cannot be decrypted, and that of success for a wrong signature."""
     for text in ("The text", "Success"):
         found = message_failure(GssapiError(FIRST + number, text))
         told = "the received data is not the server's next message as it was sent (Kerberos says: The text)"

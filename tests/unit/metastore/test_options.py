@@ -305,7 +305,7 @@ def test_tls_to_a_zookeeper() -> None:
     found = zookeeper_tls(on | key | store, kept)
     assert found == TlsOptions(certificates="/t.jks JKS too", key_file="/key.pem", key_password="kept")
     assert "kept" not in repr(found)
-    # that of the metastore is another one
+    # the metastore has another truststore
     assert zookeeper_tls(on | {"hive.metastore.truststore.path": "/m.jks"}, kept) == TlsOptions()
     with pytest.raises(RefusedError, match=r"^Cannot use the keystore /k\.jks: keys are read from PEM files only"):
         zookeeper_tls(on | {"hive.zookeeper.ssl.keystore.location": "/k.jks"}, kept)

@@ -1,4 +1,4 @@
-"""Transactions, write ids and locks: what is sent to a metastore, and what is made of its answers."""
+"""Transactions, write ids and locks: the requests to a metastore, and the values of its answers."""
 
 from __future__ import annotations
 

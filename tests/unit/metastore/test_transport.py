@@ -1,4 +1,4 @@
-"""Messages over a login by SASL and over HTTP: what is sent, and what is told of each answer that is none."""
+"""Messages after a SASL login and over HTTP: the sent bytes, and the error for each invalid answer."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def negotiation(status: int, text: bytes) -> bytes:
             r"the server closed the connection in the login \(does the metastore ask for one, by SASL\?\)",
             id="the connection is closed instead of an answer",
         ),
-        # it asks for a login: that need not be asked
+        # it demands a login: no other call is needed
         pytest.param(
             negotiation(BAD, b"x" * 100)[:9],
             ConnectionLost,
@@ -214,7 +214,7 @@ def test_each_message_is_a_post_of_one_connection(server: FakeHttpMetastore) -> 
     assert (last["x-actor-username"], last["X-Tenant"]) == ("joe", "one")
     assert last["Content-Type"] == last["Accept"] == "application/x-thrift"
     assert (first["Cookie"], last["Cookie"], last["Authorization"]) == (None, "session=abc", None)
-    # getVersion, get_database_req and the call: who asks is told in the header, and by no call
+    # getVersion, get_database_req and the call: the header has the user's name, and no call sends it
     assert len(server.posts) == 3
 
 
@@ -284,7 +284,7 @@ def test_a_server_that_ends_each_connection(server: FakeHttpMetastore) -> None:
     server.more_headers = "Connection: close\r\n"
     found = client(server.uri)
     assert names(found) == ["default"]
-    # no questions to find out anew what the server is
+    # the generation of the server is not asked for again
     assert len(server.posts) == server.connections == 3
 
 
@@ -330,7 +330,7 @@ def test_what_is_turned_away_is_refused_at_first_and_never_counts_as_sent(
     with pytest.raises(RefusedError) as caught:
         client(server.uri)
     assert str(caught.value) == f"Cannot use the metastore {server.uri}: {told}"
-    # in the middle of a run: it was not done, so it is asked again, even what may not be done twice
+    # in the middle of a run: it was not executed, so it is repeated, even if it may not run twice
     server.answers["mark_compacted"] = lambda info: None
     found = client(server.uri)
     server.instead = [given]

@@ -1,4 +1,4 @@
-"""Derby by its driver in a JVM, which is played here: what is asked of it, and what becomes of what it says."""
+"""Derby by its driver in a mocked JVM: the statements, their results and errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class JavaError(Exception):
 
 
 class Java(MagicMock):
-    """A JVM with Derby's driver; it answers statements by what they are about."""
+    """A JVM with Derby's driver; it answers statements by their tables."""
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def driver_of(java: Java) -> MagicMock:
 
 
 ASKED: list[tuple[str, list[Any]]] = []
-"""Statements with what they are given, in their order."""
+"""Statements with their parameters, in order."""
 
 
 def prepared(statement: str) -> SimpleNamespace:

@@ -1,4 +1,4 @@
-"""The queue in tables of our own, in SQLite: how rows are stored and found, a broken database, a missing column."""
+"""The queue in tables of our own, in SQLite: rows and indexes, a broken database, a missing column."""
 
 import re
 import sqlite3
