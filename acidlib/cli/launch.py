@@ -16,7 +16,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
 from pathlib import Path
 from threading import Thread
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     import click
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Job:
     """A job: a command of `acidlib`, and for most of them a file in jobs/.
 
-    name     of the command, as in `acidlib NAME`
     group    of commands, under which `acidlib --help` lists it
+    name     of the command, as in `acidlib NAME`
     module   name of its file in jobs/, and of its command in the module `code`
     summary  one line of help
     spark    whether options of spark-submit have an effect on it
@@ -56,10 +56,11 @@ class Job:
     file     whether a file in jobs/ of a checkout runs it, too
     """
 
-    name: str
     group: str
+    name: str
     module: str
     summary: str
+    _: KW_ONLY
     spark: bool = True
     stays: bool = False
     file: bool = True
@@ -74,83 +75,37 @@ class Job:
 _EVERYDAY, _OPERATION, _SET_UP = "Everyday", "Operation", "Set-up"
 
 JOBS: Sequence[Job] = (
+    Job(_EVERYDAY, "major-compact", "major_compact", "Merge the base and deltas of tables into a new base."),
+    Job(_EVERYDAY, "minor-compact", "minor_compact", "Merge the deltas of tables into one."),
+    Job(_EVERYDAY, "initiator", "initiator", "Queue the tables and partitions over Hive's thresholds."),
+    Job(_EVERYDAY, "cleaner", "cleaner", "Remove the files that compactions made obsolete."),
+    Job(_OPERATION, "status", "status", "Show the state of all tables, and each problem.", stays=True),
+    Job(_OPERATION, "show", "show_compactions", "Show the queue and its history.", spark=False),
     Job(
-        name="major-compact",
-        group=_EVERYDAY,
-        module="major_compact",
-        summary="Merge the base and deltas of tables into a new base.",
-    ),
-    Job(name="minor-compact", group=_EVERYDAY, module="minor_compact", summary="Merge the deltas of tables into one."),
-    Job(
-        name="initiator",
-        group=_EVERYDAY,
-        module="initiator",
-        summary="Queue the tables and partitions over Hive's thresholds.",
-    ),
-    Job(name="cleaner", group=_EVERYDAY, module="cleaner", summary="Remove the files that compactions made obsolete."),
-    Job(
-        name="status",
-        group=_OPERATION,
-        module="status",
-        summary="Show the state of all tables, and each problem.",
+        _OPERATION,
+        "show-place",
+        "show_place",
+        "Show the directories of a table, and which of them readers read.",
         stays=True,
     ),
+    Job(_OPERATION, "cancel", "cancel", "Withdraw requests that wait in the queue.", spark=False),
+    Job(_OPERATION, "undo", "undo", "Take the result of a compaction back.", stays=True),
+    Job(_SET_UP, "quickstart", "quickstart", "Show each step on a copy of two tables that Hive wrote."),
+    Job(_SET_UP, "doctor", "doctor", "Check that jobs can work here.", stays=True, file=False),
     Job(
-        name="show",
-        group=_OPERATION,
-        module="show_compactions",
-        summary="Show the queue and its history.",
-        spark=False,
-    ),
-    Job(
-        name="show-place",
-        group=_OPERATION,
-        module="show_place",
-        summary="Show the directories of a table, and which of them readers read.",
-        stays=True,
-    ),
-    Job(
-        name="cancel",
-        group=_OPERATION,
-        module="cancel",
-        summary="Withdraw requests that wait in the queue.",
-        spark=False,
-    ),
-    Job(
-        name="undo",
-        group=_OPERATION,
-        module="undo",
-        summary="Take the result of a compaction back.",
-        stays=True,
-    ),
-    Job(
-        name="quickstart",
-        group=_SET_UP,
-        module="quickstart",
-        summary="Show each step on a copy of two tables that Hive wrote.",
-    ),
-    Job(
-        name="doctor",
-        group=_SET_UP,
-        module="doctor",
-        summary="Check that jobs can work here.",
-        stays=True,
-        file=False,
-    ),
-    Job(
-        name="warm",
-        group=_SET_UP,
-        module="warm",
-        summary="Compile the kernels, once for an installation.",
+        _SET_UP,
+        "warm",
+        "warm",
+        "Compile the kernels, once for an installation.",
         spark=False,
         file=False,
         code="acidlib.cli.pack",
     ),
     Job(
-        name="pack",
-        group=_SET_UP,
-        module="pack",
-        summary="Make one archive of the installation for --archives.",
+        _SET_UP,
+        "pack",
+        "pack",
+        "Make one archive of the installation for --archives.",
         spark=False,
         file=False,
         code="acidlib.cli.pack",
