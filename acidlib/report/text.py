@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.cells import cell_len
 
+from acidlib.model.names import DELETE_DELTA_PREFIX
 from acidlib.model.requests import State
 from acidlib.model.tables import TableRef
 from acidlib.wording import age_words, human_bytes, plural
@@ -167,7 +168,7 @@ def compaction_lines(entry: Entry, *, dry_run: bool) -> Iterator[str]:
         size = f"{plural(statistics['files'] or 0, 'file')}, {human_bytes(statistics['bytes'] or 0)}{rows}: {state}"
         yield from field("statistics", size if statistics["reason"] is None else f"not updated: {statistics['reason']}")
     for file in files if files and dry_run else ():
-        is_delete = file["directory"].startswith("delete_delta_")
+        is_delete = file["directory"].startswith(DELETE_DELTA_PREFIX)
         kept = f"{plural(file['events_out'], 'event')} out" if is_delete else _rows(file["rows_out"], " out")
         written = "" if file["bytes"] is None else f", {human_bytes(file['bytes'])}"
         yield from wrapped(f"{file['directory']}/{file['file_name']}: {kept}{written}", "  ", "      ")
