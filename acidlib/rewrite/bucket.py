@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from time import perf_counter
 from typing import Any
@@ -59,23 +59,92 @@ def run_unit(unit: Unit, data: DataFiles, path: str | None) -> UnitResult:
 
 
 def _run_rows(unit: Unit, files: InputFiles, data: DataFiles, path: str | None) -> UnitResult:
-    events = delete_events(unit, files)
-    deleted = events.deleted_keys()
-    with open_rows(unit, files) as inputs:
-        stripes, actions, options = plan_rows(unit, files, inputs, deleted)
-        result = planned_result(unit, inputs, actions, events)
+    with planned_rows(unit, files) as (plan, deleted, stripes):
+        result, actions = plan.planned, plan.actions.values()
         if path is None or (not result.rows_out and not unit.keep_empty):
             return result
-        by_number = {(stripe.facts.file, stripe.facts.number): stripe for stripe in stripes}
-        with bucket_file(data, path, unit, options, row_counts(actions), deleted=deleted) as bucket:
+        with bucket_file(data, path, unit, plan.options, row_counts(actions), deleted=deleted) as bucket:
             for action in actions:
-                members = [by_number[facts.file, facts.number] for facts in action.stripes]
+                members = [stripes[facts.file, facts.number] for facts in action.stripes]
                 if action.copy:
                     bucket.copy(members[0])
                 else:
                     bucket.recode(members)
                 reach(Point.WRITTEN)
     return replace(result, path=path, length=bucket.length)
+
+
+AlignedFile = tuple[DataFile, Alignment]
+"""An input of rows as another task opens it again, with its alignment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketPlan:
+    """The actions on the stripes of a bucket, as one task has planned them for those that carry out all or some.
+
+    inputs         by the numbers that the facts of stripes have for them
+    options        of the result
+    actions        by their numbers, in order
+    planned        the result as far as it is known before
+    ranges         of the keys of the stripes, by the numbers of input and stripe
+    delete_ranges  of the keys of each delete file's events, by its path; None without true statistics of them
+    """
+
+    unit: Unit
+    inputs: Mapping[int, AlignedFile]
+    options: FileOptions
+    actions: Mapping[int, StripeAction]
+    planned: UnitResult
+    ranges: Mapping[tuple[int, int], KeyRange]
+    delete_ranges: Mapping[str, KeyRange | None]
+
+    def part(self, numbers: Collection[int]) -> BucketPlan:
+        """Return the share of the plan that a task needs to carry out the actions with these numbers."""
+        actions = {number: self.actions[number] for number in numbers}
+        stripes = [(facts.file, facts.number) for action in actions.values() for facts in action.stripes]
+        ranges = {stripe: self.ranges[stripe] for stripe in stripes}
+        inputs = {number: self.inputs[number] for number in sorted({file for file, _ in stripes})}
+        deletes = (file for file in self.unit.deletes if file.path in self.delete_ranges)
+        return replace(
+            self,
+            unit=replace(
+                self.unit,
+                inputs=tuple(file for file, _ in inputs.values()),
+                deletes=tuple(file for file in deletes if overlaps(self.delete_ranges[file.path], ranges.values())),
+            ),
+            inputs=inputs,
+            actions=actions,
+            planned=replace(self.planned, actions=()),
+            ranges=ranges,
+        )
+
+
+@contextmanager
+def planned_rows(
+    unit: Unit, files: InputFiles
+) -> Iterator[tuple[BucketPlan, Keys, Mapping[tuple[int, int], InputStripe]]]:
+    """Plan a unit of rows. In the block its inputs are open, for the stripes by the numbers of input and stripe.
+
+    Yields the plan, the delete set and these stripes.
+    """
+    events = delete_events(unit, files)
+    deleted = events.deleted_keys()
+    with open_rows(unit, files) as inputs:
+        tails = [file.tail for file in inputs.files]
+        options = file_options(acid_tree(result_row(unit, files)), tails, unit.generation, unit.settings)
+        ordered = in_key_order(row_stripes(inputs, deleted, unit.write_ids, options))
+        actions, options = plan_actions(ordered, options, unit.settings, unit.generation)
+        stripes = {(stripe.facts.file, stripe.facts.number): stripe for stripe in ordered}
+        plan = BucketPlan(
+            unit=unit,
+            inputs=dict(enumerate(inputs.aligned())),
+            options=options,
+            actions=dict(enumerate(actions)),
+            planned=planned_result(unit, inputs, actions, events),
+            ranges={numbers: stripe.keys.key_range() for numbers, stripe in stripes.items()},
+            delete_ranges=events.ranges,
+        )
+        yield plan, deleted, stripes
 
 
 def delete_events(unit: Unit, files: InputFiles, near: Collection[KeyRange] | None = None) -> DeleteEvents:
@@ -127,16 +196,6 @@ def result_row(unit: Unit, files: InputFiles) -> TypeNode:
     if unit.row_type is None:
         return row_struct(files.tail(unit.schema).root)
     return parse_row_type(unit.row_type, where=files.full_path(unit.schema))
-
-
-def plan_rows(
-    unit: Unit, files: InputFiles, inputs: OpenInputs, deleted: Keys
-) -> tuple[tuple[InputStripe, ...], tuple[StripeAction, ...], FileOptions]:
-    """Return the stripes in the order of their keys, the actions on them, and the options of the result."""
-    tails = [file.tail for file in inputs.files]
-    options = file_options(acid_tree(result_row(unit, files)), tails, unit.generation, unit.settings)
-    stripes = in_key_order(row_stripes(inputs, deleted, unit.write_ids, options))
-    return stripes, *plan_actions(stripes, options, unit.settings, unit.generation)
 
 
 def row_stripes(
@@ -344,47 +403,48 @@ def bucket_file(
     durable   False for a file that lasts only until another is made of it
     """
     with new_file(data, path, durable=durable) as sink:
-        bucket = BucketWriter(sink, unit, options, counts, Keys.empty() if deleted is None else deleted)
+        bucket = BucketWriter(sink, OrcWriter(sink, options), unit, counts, deleted or Keys.empty())
         yield bucket
         bucket.finish()
     with removed_on_error(sink):
         bucket.prove(data, expected)
 
 
+@dataclass(slots=True)
 class BucketWriter:
-    """Writes a bucket file, and proves it.
+    """A bucket file that is written, then proved.
 
+    counts, deleted  as for `bucket_file`
     keys     first and last key of each stripe
+    copied   numbers of the stripes whose keys were not decoded for this file
     matched  rows left out for their keys are in the delete set
     """
 
-    def __init__(
-        self, sink: SinkFile, unit: Unit, options: FileOptions, counts: tuple[int, int, int], deleted: Keys
-    ) -> None:
-        self.unit = unit
-        self.keys: list[KeyRange] = []
-        self.matched = 0
-        self._sink = sink
-        self._orc = OrcWriter(sink, options)
-        self._copied: set[int] = set()
-        self._counts, self._deleted = counts, deleted
+    sink: SinkFile
+    orc: OrcWriter
+    unit: Unit
+    counts: tuple[int, int, int]
+    deleted: Keys
+    keys: list[KeyRange] = field(default_factory=list)
+    copied: set[int] = field(default_factory=set)
+    matched: int = 0
 
     @property
     def length(self) -> int:
         """Bytes of the file."""
-        return self._sink.position
+        return self.sink.position
 
     def copy(self, stripe: InputStripe, ids: Ids | None = None) -> None:
         """Append a stripe as it is, or column by column, or with other `ids`; ids that are added are proved."""
         if ids is not None:
-            splice_columns(self._orc, stripe.keys, ids)
+            splice_columns(self.orc, stripe.keys, ids)
             self.keys.append((ids[0].key(0), ids[0].key(-1)))
             return
         if stripe.facts.column_changes is not None:
-            splice_columns(self._orc, stripe.keys)
+            splice_columns(self.orc, stripe.keys)
         else:
-            self._copied.add(len(self.keys))
-            copy_unchanged(self._orc, stripe.file, stripe.facts.number)
+            self.copied.add(len(self.keys))
+            copy_unchanged(self.orc, stripe.file, stripe.facts.number)
         low = stripe.keys.key_range()[0]
         if self.keys and low <= self.keys[-1][1]:
             low = stripe.keys.first_key()
@@ -392,34 +452,34 @@ class BucketWriter:
 
     def copy_part(self, source: SourceFile, tail: Tail, number: int, keys: KeyRange) -> None:
         """Append a stripe that a part has rewritten and proved."""
-        self._copied.add(len(self.keys))
-        self._orc.copy_stripe(source, tail, number, tail.stripe_statistics[number])
+        self.copied.add(len(self.keys))
+        self.orc.copy_stripe(source, tail, number, tail.stripe_statistics[number])
         self.keys.append(keys)
 
     def recode(self, stripes: Sequence[InputStripe]) -> None:
         """Append one stripe of the rows of several that stay; no stripe where no row stays."""
-        parts = [kept_rows(stripe, self.unit, self._deleted, self) for stripe in stripes]
+        parts = [kept_rows(stripe, self.unit, self.deleted, self) for stripe in stripes]
         if parts := [part for part in parts if len(part.keys)]:
             self.write_rows(parts, stripes[0].facts.timezone, (parts[0].keys.key(0), parts[-1].keys.key(-1)))
 
     def write_rows(self, parts: Sequence[KeptRows], timezone: str, keys: KeyRange, order: Longs | None = None) -> None:
         """Append a stripe of rows, with its first and last key; `order` as for `encode_rows`."""
         rows = sum(len(part.keys) for part in parts)
-        encoded = encode_rows(parts, self._orc.options, timezone, order)
-        self._orc.write_stripe(encoded, rows=rows, timezone=timezone)
+        encoded = encode_rows(parts, self.orc.options, timezone, order)
+        self.orc.write_stripe(encoded, rows=rows, timezone=timezone)
         self.keys.append(keys)
 
     def write_events(self, keys: Keys, current: Longs) -> None:
         """Append a stripe of delete events."""
-        self._orc.write_stripe(encode_deletes(keys, current, self._orc.options), rows=len(keys), timezone="UTC")
+        self.orc.write_stripe(encode_deletes(keys, current, self.orc.options), rows=len(keys), timezone="UTC")
         self.keys.append((keys.key(0), keys.key(-1)))
 
     def finish(self) -> None:
         """Write the end of the file."""
-        rows, deleted, aborted = self._counts
+        rows, deleted, aborted = self.counts
         kept, is_delete = rows - deleted - aborted, self.unit.is_delete
         last_keys = [last for _, last in self.keys]
-        self._orc.finish(acid_metadata(last_keys, inserts=0 if is_delete else kept, deletes=kept if is_delete else 0))
+        self.orc.finish(acid_metadata(last_keys, inserts=0 if is_delete else kept, deletes=kept if is_delete else 0))
 
     def prove(self, data: DataFiles, expected: ExpectedIds | None) -> None:
         """Read the written file back; raise CorruptError unless counts, keys and ids are right.
@@ -427,24 +487,24 @@ class BucketWriter:
         Of a copied stripe the bounds of its keys are compared, of others every key: against the one before, against the
         delete set and the expected ids, and the last one against its key-index entry.
         """
-        unit, (rows_in, deleted, aborted) = self.unit, self._counts
+        unit, (rows_in, deleted, aborted) = self.unit, self.counts
         still_deleted = rows = 0
         as_expected, before = True, None
-        with closing(data.open(self._sink.name, self._sink.position)) as source:
+        with closing(data.open(self.sink.name, self.sink.position)) as source:
             tail = read_tail(source)
             entries = key_index(tail) or ()
             file = DataFile(path=source.name, directory=unit.directory, length=source.length, bucket=unit.bucket)
             opened = OpenInput(file=file, source=source, tail=tail)
             ascending = entries == tuple(last for _, last in self.keys)
             for number, (stripe, (first, last)) in enumerate(zip(tail.stripes, self.keys, strict=False)):
-                if number not in self._copied:
+                if number not in self.copied:
                     keys, current = StripeKeys(opened, number).ids()
                     if expected is not None:
                         expected_keys, transactions = expected(rows, stripe.rows)
                         as_expected &= keys.equals(expected_keys) and np.array_equal(current, transactions)
                     if not unit.is_delete:
                         ascending &= keys.ascending()
-                        still_deleted += count_set(keys.matches(self._deleted))
+                        still_deleted += count_set(keys.matches(self.deleted))
                     first = keys.key(0)
                     ascending &= keys.key(-1) == last
                 # events of one key may follow one another, by their transactions
@@ -519,68 +579,11 @@ def _run_deletes(unit: Unit, files: InputFiles, data: DataFiles, path: str | Non
     return replace(result, path=path, length=bucket.length)
 
 
-AlignedFile = tuple[DataFile, Alignment]
-"""An input of rows as another task opens it again, with its alignment."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BucketPlan:
-    """The actions on the stripes of a bucket, as one task has planned them for those that carry out all or some.
-
-    inputs         by the numbers that the facts of stripes have for them
-    options        of the result
-    actions        by their numbers, in order
-    planned        the result as far as it is known before
-    ranges         of the keys of the stripes, by the numbers of input and stripe
-    delete_ranges  of the keys of each delete file's events, by its path; None without true statistics of them
-    """
-
-    unit: Unit
-    inputs: Mapping[int, AlignedFile]
-    options: FileOptions
-    actions: Mapping[int, StripeAction]
-    planned: UnitResult
-    ranges: Mapping[tuple[int, int], KeyRange]
-    delete_ranges: Mapping[str, KeyRange | None]
-
-    def part(self, numbers: Collection[int]) -> BucketPlan:
-        """Return the share of the plan that a task needs to carry out the actions with these numbers."""
-        actions = {number: self.actions[number] for number in numbers}
-        stripes = [(facts.file, facts.number) for action in actions.values() for facts in action.stripes]
-        ranges = {stripe: self.ranges[stripe] for stripe in stripes}
-        inputs = {number: self.inputs[number] for number in sorted({file for file, _ in stripes})}
-        deletes = (file for file in self.unit.deletes if file.path in self.delete_ranges)
-        return replace(
-            self,
-            unit=replace(
-                self.unit,
-                inputs=tuple(file for file, _ in inputs.values()),
-                deletes=tuple(file for file in deletes if overlaps(self.delete_ranges[file.path], ranges.values())),
-            ),
-            inputs=inputs,
-            actions=actions,
-            planned=replace(self.planned, actions=()),
-            ranges=ranges,
-        )
-
-
 def plan_bucket(unit: Unit, data: DataFiles) -> BucketPlan:
-    """Plan the actions on each stripe of a unit of rows."""
+    """Plan a unit of rows for the tasks that share it."""
     start = perf_counter()
-    files = InputFiles(unit.location, data)
-    events = delete_events(unit, files)
-    with open_rows(unit, files) as inputs:
-        stripes, actions, options = plan_rows(unit, files, inputs, events.deleted_keys())
-        result = planned_result(unit, inputs, actions, events)
-    return BucketPlan(
-        unit=unit,
-        inputs=dict(enumerate(inputs.aligned())),
-        options=options,
-        actions=dict(enumerate(actions)),
-        planned=replace(result, seconds=perf_counter() - start),
-        ranges={(stripe.facts.file, stripe.facts.number): stripe.keys.key_range() for stripe in stripes},
-        delete_ranges=events.ranges,
-    )
+    with planned_rows(unit, InputFiles(unit.location, data)) as (plan, _, _):
+        return replace(plan, planned=replace(plan.planned, seconds=perf_counter() - start))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -227,7 +227,7 @@ class StripeKeys:
         self.where = f"stripe {number} of {file.tail.name}"
         self._ids: Ids | None = None
         # known once the id columns have been decoded: the first and the last key, and the range of currentTransaction
-        self._bounds: tuple[KeyRange, tuple[int, int]] | None = None
+        self._decoded: tuple[KeyRange, tuple[int, int]] | None = None
         self._rows_proved = False
         # the ranges of the id columns, by true statistics
         self._ranges: IdRanges | None = None
@@ -245,26 +245,26 @@ class StripeKeys:
 
     def ids(self) -> Ids:
         """Return the keys and currentTransaction of the rows; decoded at the first call. `forget` drops them."""
-        return self._ids if self._ids is not None else self._load()[0]
+        if self._ids is None:
+            keys, current = self._ids = self._decode() if self.file.acid else self._synthetic()
+            self._decoded = (keys.key(0), keys.key(-1)), (int(current.min()), int(current.max()))
+        return self._ids
 
     def forget(self) -> None:
         """Free the decoded columns."""
         self._ids = None
 
-    def _load(self) -> tuple[Ids, tuple[KeyRange, tuple[int, int]]]:
-        """Decode the id columns, or make those of rows without ACID columns; return them with their bounds."""
-        keys, current = ids = self._decode() if self.file.acid else self._synthetic()
-        bounds = (keys.key(0), keys.key(-1)), (int(current.min()), int(current.max()))
-        self._ids, self._bounds = ids, bounds
-        return ids, bounds
+    def _bounds(self, *, keep: bool) -> tuple[KeyRange, tuple[int, int]]:
+        """Return the first and the last key, and the range of currentTransaction.
 
-    def _decoded_range(self) -> KeyRange:
-        """Return the first and the last key; id columns that are decoded for this are freed again."""
-        if self._bounds is not None:
-            return self._bounds[0]
-        _, (bounds, _) = self._load()
-        self.forget()
-        return bounds
+        keep  whether id columns that are decoded for this stay decoded
+        """
+        if self._decoded is None:
+            self.ids()
+            if not keep:
+                self.forget()
+        assert self._decoded is not None
+        return self._decoded
 
     def _synthetic(self) -> Ids:
         file = self.file.file
@@ -338,17 +338,17 @@ class StripeKeys:
 
     def key_range(self) -> KeyRange:
         """Return a range that holds all keys of the stripe, which ascend; without true statistics they are decoded."""
-        return self.known_range() or (self._bounds or self._load()[1])[0]
+        return self.known_range() or self._bounds(keep=True)[0]
 
     def first_key(self) -> Key:
         """Return the key of the stripe's first row."""
-        return self._decoded_range()[0]
+        return self._bounds(keep=False)[0][0]
 
     def current_range(self) -> tuple[int, int]:
         """Return the lowest and highest currentTransaction."""
         if self._ranges is not None:
             return self._ranges[CURRENT - 1]
-        return (self._bounds or self._load()[1])[1]
+        return self._bounds(keep=True)[1]
 
     def last_key(self) -> Key:
         """Return the key of the stripe's last row: decoded before, or of the file's key index, or decoded now.
@@ -356,12 +356,12 @@ class StripeKeys:
         A key-index entry counts where the file has one for each stripe and it agrees with true statistics.
         """
         entries = self.file.key_index
-        if self._bounds is None and self._ranges is not None and entries is not None:
+        if self._decoded is None and self._ranges is not None and entries is not None:
             entry = entries[self.number]
             bounds = self._ranges[WRITE_ID - 1 : ROW_ID]
             if all(low <= part <= high for part, (low, high) in zip(entry, bounds, strict=True)):
                 return entry
-        return self._decoded_range()[1]
+        return self._bounds(keep=False)[0][1]
 
 
 def aborted_rows(stripe: StripeKeys, write_ids: ValidWriteIdList) -> Mask | None:

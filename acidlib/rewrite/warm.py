@@ -52,13 +52,10 @@ class Memory:
 
     @property
     def length(self) -> int:
-        """Bytes in it."""
-        return len(self._data)
-
-    @property
-    def position(self) -> int:
         """Bytes written so far."""
         return len(self._data)
+
+    position = length
 
     def write(self, data: object) -> None:
         """Append a buffer."""
