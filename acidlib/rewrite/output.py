@@ -288,6 +288,23 @@ def result_of_actions(unit: Unit | JoinUnit, actions: Sequence[StripeAction], fi
     rows, deleted, aborted = row_counts(actions)
     copied = [action for action in actions if action.copy]
     rewritten = [action for action in actions if not action.copy]
+    planned = []
+    for action in actions:
+        first = action.stripes[0]
+        action_rows, action_deleted, action_aborted = row_counts([action])
+        planned.append(
+            PlannedAction(
+                path=files[first.file].tail.name,
+                first_stripe=first.number,
+                stripes=len(action.stripes),
+                copy=action.copy,
+                bytes=action.length,
+                rows=action_rows,
+                deleted=action_deleted,
+                aborted=action_aborted,
+                reason=action.reason,
+            )
+        )
     return replace(
         new_result(unit),
         rows_in=rows,
@@ -298,23 +315,7 @@ def result_of_actions(unit: Unit | JoinUnit, actions: Sequence[StripeAction], fi
         bytes_rewritten=sum(action.length for action in rewritten),
         stripes_copied=len(copied),
         stripes_rewritten=sum(len(action.stripes) for action in rewritten),
-        actions=tuple(_planned_action(action, files) for action in actions),
-    )
-
-
-def _planned_action(action: StripeAction, files: Sequence[OpenInput]) -> PlannedAction:
-    first = action.stripes[0]
-    rows, deleted, aborted = row_counts([action])
-    return PlannedAction(
-        path=files[first.file].tail.name,
-        first_stripe=first.number,
-        stripes=len(action.stripes),
-        copy=action.copy,
-        bytes=action.length,
-        rows=rows,
-        deleted=deleted,
-        aborted=aborted,
-        reason=action.reason,
+        actions=tuple(planned),
     )
 
 

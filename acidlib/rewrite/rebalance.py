@@ -262,7 +262,7 @@ def run_rebalance(rebalanced: RebalanceUnit, data: DataFiles, path: str | None) 
     with planned_inputs(dict(enumerate(rebalanced.inputs)), files) as inputs:
         tails = [file.tail for file in inputs.values()]
         options = file_options(acid_tree(result_row(unit, files)), tails, unit.generation, unit.settings)
-        chosen = _ChosenRows(rebalanced, inputs, _deleted_near(rebalanced, inputs, files), options)
+        chosen = _ChosenRows(rebalanced, inputs, files, options)
         spans = chosen.spans()
         actions, options = plan_actions(spans, options, unit.settings, unit.generation)
         result = replace(
@@ -300,18 +300,6 @@ def run_rebalance(rebalanced: RebalanceUnit, data: DataFiles, path: str | None) 
     return replace(result, path=path, length=bucket.length, seconds=perf_counter() - start)
 
 
-def _deleted_near(rebalanced: RebalanceUnit, inputs: Mapping[int, OpenInput], files: InputFiles) -> dict[int, Keys]:
-    """Return the deleted rows of each bucket, at least those in the stripes that are read."""
-    names = np.unique(rebalanced.runs[["file", "stripe"]]).tolist()
-    stripes = [StripeKeys(inputs[file], stripe) for file, stripe in names]
-    deleted = {}
-    for bucket, deletes in rebalanced.deletes.items():
-        near = [stripe.key_range() for stripe in stripes if deletes and stripe.file.file.bucket == bucket]
-        with open_inputs(deletes, files) as opened:
-            deleted[bucket] = read_deletes(opened, bucket, rebalanced.unit.write_ids, near).deleted_keys()
-    return deleted
-
-
 _StripeName = tuple[int, int]
 """The number of an open file and of a stripe in it."""
 
@@ -320,14 +308,18 @@ class _ChosenRows:
     """The rows of input stripes that go into a bucket of the result."""
 
     def __init__(
-        self,
-        rebalanced: RebalanceUnit,
-        inputs: Mapping[int, OpenInput],
-        deleted: Mapping[int, Keys],
-        options: FileOptions,
+        self, rebalanced: RebalanceUnit, inputs: Mapping[int, OpenInput], files: InputFiles, options: FileOptions
     ) -> None:
-        """`deleted`: the deleted rows of each bucket."""
-        self._unit, self._inputs, self._deleted, self._options = rebalanced, inputs, deleted, options
+        self._unit, self._inputs, self._options = rebalanced, inputs, options
+        # the deleted rows of each bucket, at least those in the stripes that are read
+        self._deleted: dict[int, Keys] = {}
+        names = np.unique(rebalanced.runs[["file", "stripe"]]).tolist()
+        stripes = [StripeKeys(inputs[file], stripe) for file, stripe in names]
+        for bucket, deletes in rebalanced.deletes.items():
+            near = [stripe.key_range() for stripe in stripes if deletes and stripe.file.file.bucket == bucket]
+            with open_inputs(deletes, files) as opened:
+                events = read_deletes(opened, bucket, rebalanced.unit.write_ids, near)
+            self._deleted[bucket] = events.deleted_keys()
         self._stripes: dict[_StripeName, InputStripe] = {}
         # of each stripe the rows that stay, None where all do; and the aborted rows, None where there are none
         self._masks: dict[_StripeName, tuple[Mask | None, Mask | None]] = {}
