@@ -334,7 +334,7 @@ class QueueBehaviour:
         assert not queue.rows_noting(at("/w/a/p=1"), "acidlib.unverified")
         paths = ("/w", "/w/a", "/w/a_b%", "/w/axb%", "/w/a_b%/p=1")
         assert [path for path in paths if queue.has_succeeded_below(at(path))] == ["/w", "/w/a_b%"]
-        assert [ids(queue.of_entity(one)) for one in wanted] == [[1], [2], [3], [4], [7, 5], [6], [7, 5]]
+        assert [ids(queue.of_entity(one.ref)) for one in wanted] == [[1], [2], [3], [4], [7, 5], [6], [7, 5]]
         assert ids(queue.in_states(State.FAILED, State.READY_FOR_CLEANING)) == [2, 1]
         assert ids(queue.in_states(State.INITIATED)) == [7, 6, 4, 3]
         assert queue.in_states() == ()

@@ -40,6 +40,7 @@ from acidlib.errors import ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.model.location import Location
 from acidlib.model.names import Generation
 from acidlib.model.requests import NO_FACTS, CompactionRequest, CompactionType, Enqueued, RequestFacts, State
+from acidlib.model.tables import TableRef
 from acidlib.queue.database import Database, chunks
 from acidlib.queue.rules import (
     Retention,
@@ -160,9 +161,9 @@ class SqlQueue:
         rows = self.in_states(State.READY_FOR_CLEANING)
         return tuple(sorted(rows, key=lambda row: (row.highest_write_id or 0, row.id)))
 
-    def of_entity(self, request: CompactionRequest) -> tuple[CompactionRequest, ...]:
-        """Return the rows of the queue and the history about a request's table and partition, newest first."""
-        return self._rows(lambda table: self._of_entity(table, request))
+    def of_entity(self, ref: TableRef) -> tuple[CompactionRequest, ...]:
+        """Return the rows of the queue and the history about a table or partition, newest first."""
+        return self._rows(lambda table: self._of_entity(table, ref))
 
     def rows_at(self, locations: Iterable[Location], *, states: Sequence[State] = ()) -> tuple[CompactionRequest, ...]:
         """Return the rows of the queue and the history at locations, under any table name, newest first.
@@ -224,7 +225,7 @@ class SqlQueue:
         is_own = self.schema_version is None
         about = self._of_entity if is_own or request.ref.partition is not None else self._of_table
         with self._database.reading("read") as connection:
-            rows = self._requests(connection, self._history, about(self._history, request))
+            rows = self._requests(connection, self._history, about(self._history, request.ref))
         if is_own:
             rows = [row for row in rows if same_entity(row, request)]
         return failed_attempts_reason(
@@ -262,19 +263,17 @@ class SqlQueue:
         rows = connection.execute(table.select().where(wanted)).all()  # a cursor left open keeps SQLite locked
         return [request for row in rows if isinstance(request := table.read(row), CompactionRequest)]
 
-    def _of_table(self, table: RequestTable, request: CompactionRequest) -> ColumnElement[bool]:
-        """Return the condition for rows about a request's table, whatever the partition."""
+    def _of_table(self, table: RequestTable, ref: TableRef) -> ColumnElement[bool]:
+        """Return the condition for rows about a table, whatever the partition."""
         equals = self._database.equals
         names = (table.column("DATABASE"), table.column("TABLE"))
-        return and_(equals(names[0], request.ref.database), equals(names[1], request.ref.table))
+        return and_(equals(names[0], ref.database), equals(names[1], ref.table))
 
-    def _of_entity(self, table: RequestTable, request: CompactionRequest) -> ColumnElement[bool]:
-        """Return the condition for rows about a request's table and partition; no partition matches only none."""
+    def _of_entity(self, table: RequestTable, ref: TableRef) -> ColumnElement[bool]:
+        """Return the condition for rows about a table and partition; no partition matches only none."""
         if not table.of_hive:
-            return table.column(ENTITY) == entity_key(request)
-        return and_(
-            self._of_table(table, request), self._database.equals(table.column("PARTITION"), request.ref.partition)
-        )
+            return table.column(ENTITY) == entity_key(ref)
+        return and_(self._of_table(table, ref), self._database.equals(table.column("PARTITION"), ref.partition))
 
     # Hive's mutexes: rows (name, 0) of AUX_TABLE, inserted when first needed. Source: Hive 3.1 `MutexAPI.acquireLock`.
 
@@ -402,7 +401,7 @@ class SqlQueue:
         worker_id: str | None,
     ) -> Enqueued:
         queue = self._queue
-        rows = connection.execute(queue.select().where(self._of_entity(queue, wanted))).all()
+        rows = connection.execute(queue.select().where(self._of_entity(queue, wanted.ref))).all()
         queued = [queue.read(row) for row in rows]
         others = sorted((row for row in queued if isinstance(row, CompactionRequest)), key=lambda row: row.id)
         superseded = [row for row in others if is_superseded_by(row, wanted)]

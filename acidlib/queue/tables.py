@@ -255,7 +255,7 @@ class RequestTable:
         if not self.of_hive:
             location = request.facts.location
             if not fields:
-                values[f"{self._prefix}_{ENTITY}"] = entity_key(request)
+                values[f"{self._prefix}_{ENTITY}"] = entity_key(request.ref)
             if not fields or ("properties" in wanted and location is not None):
                 values[f"{self._prefix}_{PLACE}"] = None if location is None else place_key(location)
         return values
@@ -300,9 +300,9 @@ def place_key(location: Location) -> str:
     return hashlib.sha256(location.stored_text.encode("utf-8", "surrogateescape")).hexdigest()[:_KEY_WIDTH]
 
 
-def entity_key(request: CompactionRequest) -> str:
+def entity_key(ref: TableRef) -> str:
     """Return the key of a request's table or partition in an index: a digest, equal for equal names only."""
-    return hashlib.sha256(json.dumps(request.ref).encode()).hexdigest()[:_KEY_WIDTH]
+    return hashlib.sha256(json.dumps(ref).encode()).hexdigest()[:_KEY_WIDTH]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from acidlib.metastore.hms import Hms
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.listing import Listing
 from acidlib.model.location import LOCAL
-from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.model.requests import CompactionType, State
 from acidlib.model.tables import TableRef
 from acidlib.planning.clean import (
     DueCleaning,
@@ -171,8 +171,7 @@ class RolledBack:
             yield table
         elif due.ref.partition is not None:
             try:
-                about = CompactionRequest(id=0, ref=due.ref, type=CompactionType.ABORT_TXN_CLEANUP)
-                yield self._catalog.whereabouts(about)
+                yield self._catalog.whereabouts(due.ref)
             except GoneError:
                 if self._database.has_partition(due.ref):
                     raise NotOursError(

@@ -131,12 +131,11 @@ class Catalog:
 
         Raises RefusedError, in Hive's words if it has any, where there is none, or no compactor must touch it.
         """
-        (target,) = self._as_of([self.whereabouts(request)], txns)
+        (target,) = self._as_of([self.whereabouts(request.ref)], txns)
         return replace(target, request_properties=dict(request.properties))
 
-    def whereabouts(self, request: CompactionRequest) -> Target:
-        """Return the table and location of one request, as `place` does, without its committed write ids."""
-        ref = request.ref
+    def whereabouts(self, ref: TableRef) -> Target:
+        """Return the table and location of names, as `place` does, without the committed write ids."""
         return value_or_raise(self._of_table({ref}, self._hms.table(ref), self._other_catalog(ref))[ref])
 
     def table_itself(self, ref: TableRef) -> Target | None:

@@ -76,12 +76,11 @@ class Hive3Backend(SqlBackend):
 
     def rows_at(self, target: Target) -> Sequence[CompactionRequest]:
         """Return the rows of the names: rows of a metastore's queue state no location."""
-        about = CompactionRequest(id=0, ref=target.ref, type=CompactionType.MAJOR)
-        return [row for row in self.queue.of_entity(about) if self.ours(row)]
+        return [row for row in self.queue.of_entity(target.ref) if self.ours(row)]
 
     def whereabouts(self, row: CompactionRequest) -> Location:
         """Ask the metastore."""
-        return self.catalog.whereabouts(row).location
+        return self.catalog.whereabouts(row.ref).location
 
     def request_for(self, target: Target, kind: CompactionType, *, initiator: str) -> CompactionRequest:
         """Return a request that states its metastore, where the queue is ours."""
@@ -121,7 +120,7 @@ class Hive3Backend(SqlBackend):
         if self.own_queue:
             shown: Sequence[CompactionRequest] = self.hms.show_compactions()
         else:
-            shown = () if row.state is State.WORKING else self.queue.of_entity(row)
+            shown = () if row.state is State.WORKING else self.queue.of_entity(row.ref)
         for other in shown:
             if other.ref == row.ref and other.state in _BUSY:
                 owner, advice = "", ""
@@ -161,9 +160,8 @@ class Hive3Backend(SqlBackend):
         if lock.type is not LockType.EXCLUSIVE or lock.database == PLACES or lock.table is None:
             return True
         ref = TableRef(lock.database, lock.table, lock.partition)
-        about = CompactionRequest(id=0, ref=ref, type=CompactionType.MAJOR)
         try:
-            finish_publications(self.services, self.whereabouts(about), lambda: self.exclusive(ref))
+            finish_publications(self.services, self.catalog.whereabouts(ref).location, lambda: self.exclusive(ref))
         except (ConflictError, RetryError):
             return False  # another run is there, or the place is out of reach: the metastore drops the lock in time
         except AcidError:
@@ -260,7 +258,7 @@ class Hive3Hold(SqlHold):
             lock.assert_alive()
         super().assert_mine()
         self._backend.require_no_compactor(self.request, self.doing)
-        require_unchanged(self.target, self._backend.catalog.whereabouts(self.request), self.doing)
+        require_unchanged(self.target, self._backend.catalog.whereabouts(self.request.ref), self.doing)
 
     def close(self) -> None:
         """Release claim and locks."""

@@ -120,7 +120,7 @@ class MetastoreCleaning(Cleaning):
     def require_unmoved(self, request: CompactionRequest, target: Target) -> None:
         """Ask the metastore; NotOursError if it forbids to clean there by now."""
         try:
-            now = self._catalog.whereabouts(request)
+            now = self._catalog.whereabouts(request.ref)
         except GoneError as error:
             raise ConflictError(f"Cannot clean {target.ref}: it was changed meanwhile: {error}") from None
         require_unchanged(target, now, "clean")

@@ -112,7 +112,7 @@ def _plans(path: Path, work: Callable[[], object]) -> set[str]:
 
 def test_the_rows_of_a_partition_are_found_by_an_index(queue: SqlQueue, path: Path) -> None:
     """Not by the table's alone, which may have many of them."""
-    for work in (lambda: queue.enqueue(request(partition="p=1"), now_ms=1), lambda: queue.of_entity(request())):
+    for work in (lambda: queue.enqueue(request(partition="p=1"), now_ms=1), lambda: queue.of_entity(request().ref)):
         assert all(re.search(r"USING INDEX .*\(C[QC]_ENTITY=\?\)", plan) for plan in _plans(path, work))
 
 
