@@ -200,8 +200,7 @@ class LocalSink:
             descriptor, self._descriptor = self._descriptor, -1
             with suppress(OSError):
                 os.close(descriptor)
-        with suppress(OSError):
-            Path(self.name).unlink(missing_ok=True)
+        _unlink_quietly(self.name)
 
 
 def _write_all(handle: int, view: memoryview) -> None:
@@ -488,10 +487,8 @@ class _opened:  # noqa: N801 - used as a function; a generator would take longer
 
 
 def _unlink_quietly(path: str) -> None:
-    try:
+    with suppress(OSError):  # the file is hidden, and the first error is the one to report
         Path(path).unlink(missing_ok=True)
-    except OSError:
-        return  # the file is hidden, and the first error is the one to report
 
 
 @contextmanager
