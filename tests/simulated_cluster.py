@@ -1,6 +1,6 @@
 """A cluster in virtual time under the scheduling code of a run: nothing sleeps, no thread is started, equal by seed.
 
-The flow, its batches and its limit of places are the engine's. What is modelled is what they decide about: a driver
+The scheduler, its batches and its limit of places are the engine's. What is modelled is what they decide about: a driver
 whose threads share one interpreter, whose store and metastore answer after a while, and executors with one queue.
 """
 
@@ -27,10 +27,10 @@ from acidlib.service.services import Task
 class Costs:
     """Seconds that things take, and bytes a second of a rewrite; `docs/speed.md` says where they come from.
 
-    taking         the next place is taken from the queue, in the thread of the flow
+    taking         the next place is taken from the queue, in the thread of the scheduler
     begin, end     CPU of the driver before a place's tasks, and after them
     calls          what a place waits for the store and the metastore in each of the two steps
-    event          CPU of the flow for each thing that ended
+    event          CPU of the scheduler for each thing that ended
     job, task      CPU of the driver for a job of Spark, and for each of its tasks
     sending        of Spark's driver for each task, one after the other
     batch, file    of an executor for a task of Spark, and for each file made in it
@@ -92,7 +92,7 @@ def heavy_tailed(seed: int, places: int, mean: int, *, most: int, tail: float = 
 
 
 class _Machine:
-    """The driver and the executors. `now` is where the thread of the flow is."""
+    """The driver and the executors. `now` is where the thread of the scheduler is."""
 
     def __init__(self, cores: int, costs: Costs, seed: int) -> None:
         self.costs, self.now = costs, 0.0
@@ -123,7 +123,7 @@ class _Machine:
         return self.interpreter
 
     def spend(self, seconds: float, *, waiting: float = 0.0) -> None:
-        """The thread of the flow computes and waits; everything else goes on."""
+        """The thread of the scheduler computes and waits; everything else goes on."""
         until = self.compute(seconds, self.now) + waiting
         while self._ahead and self._ahead[0][0] <= until:
             self.next_thing()
@@ -288,7 +288,7 @@ def simulate(sizes: Sequence[int], *, cores: int, costs: Costs | None = None, se
     def virtual(_: int) -> Iterator[DriverThreads]:
         yield threads
 
-    def pieces() -> Iterator[_Place]:
+    def workflows() -> Iterator[_Place]:
         nonlocal under_way, most
         for number, length in enumerate(sizes):
             machine.spend(0.0, waiting=costs.taking)
@@ -296,9 +296,9 @@ def simulate(sizes: Sequence[int], *, cores: int, costs: Costs | None = None, se
             most = max(most, under_way)
             yield _Place(number, length, threads, costs, cores)
 
-    flow: Scheduler[int] = Scheduler(machine, limit=places_in_flight, name=lambda places: places, threads=virtual)
+    scheduler: Scheduler[int] = Scheduler(machine, limit=places_in_flight, name=lambda places: places, threads=virtual)
     done = set()
-    for number in flow.run(pieces()):
+    for number in scheduler.run(workflows()):
         under_way -= 1
         done.add(number)
     assert len(done) == len(sizes)

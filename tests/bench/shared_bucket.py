@@ -57,7 +57,7 @@ class _Processes:
 
 @dataclass(frozen=True, slots=True)
 class _Bucket:
-    """A bucket as a piece of a flow."""
+    """A bucket as a workflow."""
 
     made: Task | Subtask
     name: str = "bucket"
@@ -105,8 +105,8 @@ def _timed(pool: ProcessPoolExecutor, processes: int, place: Path, units: Sequen
         staging = RenameStore(fs).stage(at(place), unique=uuid.uuid4().hex, owner="bench", now=time.time()).path
         staged.append((sized, staging))
     start = time.perf_counter()
-    flow: Scheduler[None] = Scheduler(_Processes(pool, processes), limit=lambda _: len(staged), name=str)
-    for _ in flow.run(_Bucket(file_task(sized, staging, Stores())) for sized, staging in staged):
+    scheduler: Scheduler[None] = Scheduler(_Processes(pool, processes), limit=lambda _: len(staged), name=str)
+    for _ in scheduler.run(_Bucket(file_task(sized, staging, Stores())) for sized, staging in staged):
         pass
     seconds = time.perf_counter() - start
     for _, staging in staged:

@@ -1,4 +1,4 @@
-"""Many pieces under way at a time: what takes long delays nothing but itself, and an interrupt gives all back."""
+"""Many workflows under way at a time: a slow one delays no other, and an interrupt gives all back."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Doubled:
 
 
 def scheduler(runner: Any, limit: int = 4) -> Scheduler[int]:
-    return Scheduler(runner, limit=lambda slots: limit if slots else 1, name=lambda pieces: f"doubling {pieces}")
+    return Scheduler(runner, limit=lambda slots: limit if slots else 1, name=lambda workflows: f"doubling {workflows}")
 
 
 def test_without_slots_one_is_done_after_the_other() -> None:
@@ -84,8 +84,8 @@ def test_no_more_are_begun_than_may_be_under_way() -> None:
         return sum(line.endswith("begun") for line in log) - sum(line.endswith("ended") for line in log)
 
     most: list[int] = []
-    pieces = (Doubled(number, log=log, before=lambda: most.append(under_way())) for number in range(40))
-    assert len(list(scheduler(ThreadRunner(), limit=3).run(pieces))) == 40
+    workflows = (Doubled(number, log=log, before=lambda: most.append(under_way())) for number in range(40))
+    assert len(list(scheduler(ThreadRunner(), limit=3).run(workflows))) == 40
     assert 2 <= max(most) <= 3
 
 
@@ -135,7 +135,7 @@ def test_of_large_tasks_those_that_end_a_subtask_go_first_and_then_the_longest()
     assert order[2:] in ([1, 9, 3], [9, 1, 3]), "two are started at a time, in one job or in two"
 
 
-def test_a_subtask_may_ask_again_and_a_piece_may_ask_for_nothing() -> None:
+def test_a_subtask_may_ask_again_and_a_workflow_may_ask_for_nothing() -> None:
     async def twice(item: int) -> Any:
         (first,) = await run_tasks(Task(lambda _: item + 1, 1))
         left, right = await run_tasks(Task(lambda _: first, 1), Task(lambda _: -first, 1))
@@ -254,13 +254,13 @@ def test_what_ends_while_the_run_is_given_up_has_its_result() -> None:
             assert runner.cancelled.wait(SECONDS)
             return done
 
-    pieces = scheduler(runner)
+    workflows = scheduler(runner)
     late = Doubled(3, before=lambda: runner.cancelled.wait(SECONDS))
-    results = pieces.run(iter([Doubled(1), Published(2), late]))
+    results = workflows.run(iter([Doubled(1), Published(2), late]))
     assert next(results) == 2
     assert running.wait(SECONDS)
     results.close()
-    assert (list(pieces.late_results()), pieces.given_back, pieces.in_flight) == ([4], 1, 0)
+    assert (list(workflows.late_results()), workflows.given_back, workflows.in_flight) == ([4], 1, 0)
 
 
 def test_a_machine_without_room_for_a_thread_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,11 +274,11 @@ def test_a_machine_without_room_for_a_thread_is_told(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(threading.Thread, "start", no_thread_for_jobs)
     seconds = iter(range(SECONDS))
-    pieces = iter([Doubled(0, log=log)])
+    workflows = iter([Doubled(0, log=log)])
 
     def waited() -> None:
         next(seconds)
 
     with pytest.raises(RuntimeError, match="can't start new thread"):
-        list(scheduler(ThreadRunner(), limit=2).run(pieces, while_waiting=waited))
+        list(scheduler(ThreadRunner(), limit=2).run(workflows, while_waiting=waited))
     assert log == ["p0 begun", "p0 closed"]
