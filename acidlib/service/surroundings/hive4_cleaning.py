@@ -89,7 +89,7 @@ class Hive4Cleaning(MetastoreCleaning):
 
     def all_requests(self) -> Iterable[CompactionRequest]:
         """Ask the metastore."""
-        return self._hms.show_compactions()
+        return self.backend.hms.show_compactions()  # asked while this is being made
 
     def ready(self) -> list[CompactionRequest]:
         """Return the requests that the metastore shows, an earlier mark of a place before a later one.
