@@ -12,6 +12,7 @@ import java.util.Arrays;
 import java.util.Comparator;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.Random;
@@ -51,6 +52,8 @@ import org.apache.orc.TypeDescription;
  */
 public final class OrcJudge {
   private static final Configuration CONF = new Configuration();
+
+  private static final HexFormat HEX = HexFormat.of();
   private static final int SPAN = 64;
 
   public static void main(String[] args) throws Exception {
@@ -190,7 +193,7 @@ public final class OrcJudge {
       case FLOAT:
       case DOUBLE:
         long bits = Double.doubleToRawLongBits(((DoubleColumnVector) vector).vector[at]);
-        out.append(String.format("\"f:%016x\"", bits));
+        out.append("\"f:").append(HEX.toHexDigits(bits)).append('"');
         break;
       case STRING:
       case CHAR:
@@ -198,9 +201,7 @@ public final class OrcJudge {
         text(out, bytes((BytesColumnVector) vector, at));
         break;
       case BINARY:
-        out.append("\"b:");
-        hex(out, bytes((BytesColumnVector) vector, at));
-        out.append('"');
+        out.append("\"b:").append(HEX.formatHex(bytes((BytesColumnVector) vector, at))).append('"');
         break;
       case DECIMAL:
         out.append("\"n:").append(plain(((DecimalColumnVector) vector).vector[at])).append('"');
@@ -263,20 +264,12 @@ public final class OrcJudge {
     return number.signum() == 0 ? "0" : number.stripTrailingZeros().toPlainString();
   }
 
-  private static void hex(StringBuilder out, byte[] data) {
-    for (byte b : data) {
-      out.append(Character.forDigit((b >> 4) & 15, 16)).append(Character.forDigit(b & 15, 16));
-    }
-  }
-
   private static void text(StringBuilder out, byte[] data) {
     String text;
     try {
       text = StandardCharsets.UTF_8.newDecoder().decode(ByteBuffer.wrap(data)).toString();
     } catch (CharacterCodingException e) {
-      out.append("\"x:");
-      hex(out, data);
-      out.append('"');
+      out.append("\"x:").append(HEX.formatHex(data)).append('"');
       return;
     }
     out.append("\"s:");
@@ -285,7 +278,7 @@ public final class OrcJudge {
       if (c == '"' || c == '\\') {
         out.append('\\').append(c);
       } else if (c < 32 || c > 126) {
-        out.append(String.format("\\u%04x", (int) c));
+        out.append("\\u").append(HEX.toHexDigits(c));
       } else {
         out.append(c);
       }

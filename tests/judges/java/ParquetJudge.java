@@ -9,6 +9,7 @@ import java.util.ArrayList;
 import java.util.List;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
+import org.apache.parquet.HadoopReadOptions;
 import org.apache.parquet.ParquetReadOptions;
 import org.apache.parquet.column.ParquetProperties;
 import org.apache.parquet.column.page.PageReadStore;
@@ -94,7 +95,7 @@ public final class ParquetJudge {
   private static List<String> find(String name, String mode, FilterPredicate predicate) throws Exception {
     boolean pages = mode.equals("pages");
     ParquetReadOptions.Builder options =
-        ParquetReadOptions.builder()
+        HadoopReadOptions.builder(CONF)
             .useStatsFilter(false)
             .useDictionaryFilter(false)
             .useColumnIndexFilter(pages)
@@ -131,7 +132,7 @@ public final class ParquetJudge {
   private static List<String> splits(String name, long bytes) throws Exception {
     List<String> found = new ArrayList<>();
     for (long start = 0; start < new File(name).length(); start += bytes) {
-      ParquetReadOptions options = ParquetReadOptions.builder().withRange(start, start + bytes).build();
+      ParquetReadOptions options = HadoopReadOptions.builder(CONF).withRange(start, start + bytes).build();
       try (ParquetFileReader reader = ParquetFileReader.open(HadoopInputFile.fromPath(path(name), CONF), options)) {
         found.add(String.valueOf(reader.getRecordCount()));
       }

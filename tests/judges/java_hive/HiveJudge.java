@@ -9,6 +9,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Base64;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import org.apache.hadoop.fs.Path;
@@ -77,6 +78,8 @@ import org.apache.hive.common.util.HiveVersionInfo;
  */
 public final class HiveJudge {
   private static final String ALL_TRANSACTIONS = "1000000000:9223372036854775807::";
+
+  private static final HexFormat HEX = HexFormat.of();
 
   private static final boolean OLD = HiveVersionInfo.getVersion().startsWith("3.");
 
@@ -349,8 +352,8 @@ public final class HiveJudge {
         break;
       case FLOAT:
       case DOUBLE:
-        double number = PrimitiveObjectInspectorUtils.getDouble(value, inspector);
-        out.append(String.format("\"f:%016x\"", Double.doubleToRawLongBits(number)));
+        long bits = Double.doubleToRawLongBits(PrimitiveObjectInspectorUtils.getDouble(value, inspector));
+        out.append("\"f:").append(HEX.toHexDigits(bits)).append('"');
         break;
       case STRING:
       case VARCHAR:
@@ -360,11 +363,7 @@ public final class HiveJudge {
         text(out, ((HiveChar) found).getPaddedValue());
         break;
       case BINARY:
-        out.append("\"b:");
-        for (byte b : (byte[]) found) {
-          out.append(String.format("%02x", b & 255));
-        }
-        out.append('"');
+        out.append("\"b:").append(HEX.formatHex((byte[]) found)).append('"');
         break;
       case DECIMAL:
         out.append("\"n:").append(((HiveDecimal) found).bigDecimalValue().stripTrailingZeros().toPlainString());
@@ -394,7 +393,7 @@ public final class HiveJudge {
       if (c == '"' || c == '\\') {
         out.append('\\').append(c);
       } else if (c < ' ' || c > '~') {
-        out.append(String.format("\\u%04x", (int) c));
+        out.append("\\u").append(HEX.toHexDigits(c));
       } else {
         out.append(c);
       }
