@@ -2,13 +2,12 @@
 
 Hive's own SQL server does not run here, so everything that it would tell the metastore is told over thrift: the table,
 the partitions, each transaction with its lock and operation (so that the metastore knows which transaction wrote what),
-the commits and aborts. The directories are those that Hive 3.1.3 wrote. The interface below is this module's own.
+the commits and aborts. The directories are those that Hive 3.1.3 wrote.
 """
 
 from __future__ import annotations
 
 import contextlib
-import io
 import re
 import shutil
 import socket
@@ -21,101 +20,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-import thriftpy2
 from judges import merge, tables
 from judges.acid_dirs import WriteIds
 from judges.fixtures import ROOT, Fixture, fixtures
-from thriftpy2.rpc import make_client
 
-_IDL = """
-exception MetaException { 1: string message }
-exception AlreadyExistsException { 1: string message }
-exception InvalidObjectException { 1: string message }
-exception NoSuchObjectException { 1: string message }
-exception InvalidOperationException { 1: string message }
-exception NoSuchTxnException { 1: string message }
-exception TxnAbortedException { 1: string message }
-exception TxnOpenException { 1: string message }
-exception NoSuchLockException { 1: string message }
-struct Database { 1: string name, 2: string description, 3: string locationUri, 4: map<string,string> parameters }
-struct FieldSchema { 1: string name, 2: string type, 3: string comment }
-struct SerDeInfo { 1: string name, 2: string serializationLib, 3: map<string,string> parameters }
-struct Order { 1: string col, 2: i32 order }
-struct StorageDescriptor { 1: list<FieldSchema> cols, 2: string location, 3: string inputFormat,
-  4: string outputFormat, 5: bool compressed, 6: i32 numBuckets, 7: SerDeInfo serdeInfo, 8: list<string> bucketCols,
-  9: list<Order> sortCols, 10: map<string,string> parameters }
-struct Table { 1: string tableName, 2: string dbName, 3: string owner, 4: i32 createTime, 5: i32 lastAccessTime,
-  6: i32 retention, 7: StorageDescriptor sd, 8: list<FieldSchema> partitionKeys, 9: map<string,string> parameters,
-  10: string viewOriginalText, 11: string viewExpandedText, 12: string tableType }
-struct Partition { 1: list<string> values, 2: string dbName, 3: string tableName, 4: i32 createTime,
-  5: i32 lastAccessTime, 6: StorageDescriptor sd, 7: map<string,string> parameters }
-struct ClientCapabilities { 1: list<i32> values }
-struct GetTableRequest { 1: string dbName, 2: string tblName, 3: ClientCapabilities capabilities }
-struct GetTableResult { 1: Table table }
-struct OpenTxnRequest { 1: i32 num_txns, 2: string user, 3: string hostname, 4: string agentInfo }
-struct OpenTxnsResponse { 1: list<i64> txn_ids }
-struct TxnInfo { 1: i64 id, 2: i32 state }
-struct GetOpenTxnsInfoResponse { 1: i64 txn_high_water_mark, 2: list<TxnInfo> open_txns }
-struct TxnRequest { 1: i64 txnid }
-struct AllocateRequest { 1: string dbName, 2: string tableName, 3: list<i64> txnIds }
-struct TxnToWriteId { 1: i64 txnId, 2: i64 writeId }
-struct AllocateResponse { 1: list<TxnToWriteId> txnToWriteIds }
-struct WriteIdsRequest { 1: list<string> fullTableNames, 2: string validTxnList }
-struct TableValidWriteIds { 1: string fullTableName, 2: i64 writeIdHighWaterMark, 3: list<i64> invalidWriteIds,
-  4: i64 minOpenWriteId, 5: binary abortedBits }
-struct WriteIdsResponse { 1: list<TableValidWriteIds> tblValidWriteIds }
-struct LockComponent { 1: i32 type, 2: i32 level, 3: string dbname, 4: string tablename, 5: string partitionname,
-  6: i32 operationType, 7: bool isTransactional, 8: bool isDynamicPartitionWrite }
-struct LockRequest { 1: list<LockComponent> component, 2: i64 txnid, 3: string user, 4: string hostname,
-  5: string agentInfo }
-struct LockResponse { 1: i64 lockid, 2: i32 state }
-struct UnlockRequest { 1: i64 lockid }
-struct ShowLocksRequest { 1: string dbname, 2: string tablename, 3: string partname }
-struct Lock { 1: i64 lockid, 2: string dbname, 3: string tablename, 4: string partname, 5: i32 state, 6: i32 type,
-  7: i64 txnid, 10: string user, 11: string hostname, 13: string agentInfo }
-struct ShowLocksResponse { 1: list<Lock> locks }
-struct AddDynamicPartitions { 1: i64 txnid, 2: i64 writeid, 3: string dbname, 4: string tablename,
-  5: list<string> partitionnames, 6: i32 operationType }
-struct CompactionRequest { 1: string dbname, 2: string tablename, 3: string partitionname, 4: i32 type }
-struct CompactionResponse { 1: i64 id, 2: string state, 3: bool accepted }
-struct ShowCompactRequest { }
-struct Compaction { 1: string dbname, 2: string tablename, 3: string partitionname, 4: i32 type, 5: string state,
-  6: string workerid, 7: i64 start, 8: string runAs, 9: i64 hightestTxnId, 11: i64 endTime, 13: i64 id }
-struct ShowCompactResponse { 1: list<Compaction> compacts }
-service Hive3 {
-  void create_database(1: Database d)
-    throws (1: AlreadyExistsException o1, 2: InvalidObjectException o2, 3: MetaException o3)
-  void drop_database(1: string name, 2: bool deleteData, 3: bool cascade)
-    throws (1: NoSuchObjectException o1, 2: InvalidOperationException o2, 3: MetaException o3)
-  void create_table(1: Table t) throws (1: AlreadyExistsException o1, 2: InvalidObjectException o2,
-    3: MetaException o3, 4: NoSuchObjectException o4)
-  GetTableResult get_table_req(1: GetTableRequest r) throws (1: MetaException o1, 2: NoSuchObjectException o2)
-  void alter_table(1: string db, 2: string name, 3: Table t)
-    throws (1: InvalidOperationException o1, 2: MetaException o2)
-  void drop_table(1: string db, 2: string name, 3: bool deleteData)
-    throws (1: NoSuchObjectException o1, 2: MetaException o2)
-  Partition add_partition(1: Partition p)
-    throws (1: InvalidObjectException o1, 2: AlreadyExistsException o2, 3: MetaException o3)
-  bool drop_partition(1: string db, 2: string name, 3: list<string> values, 4: bool deleteData)
-    throws (1: NoSuchObjectException o1, 2: MetaException o2)
-  list<string> get_partition_names(1: string db, 2: string name, 3: i16 max)
-    throws (1: NoSuchObjectException o1, 2: MetaException o2)
-  OpenTxnsResponse open_txns(1: OpenTxnRequest r)
-  GetOpenTxnsInfoResponse get_open_txns_info()
-  void abort_txn(1: TxnRequest r) throws (1: NoSuchTxnException o1)
-  void commit_txn(1: TxnRequest r) throws (1: NoSuchTxnException o1, 2: TxnAbortedException o2)
-  AllocateResponse allocate_table_write_ids(1: AllocateRequest r)
-    throws (1: NoSuchTxnException o1, 2: TxnAbortedException o2, 3: MetaException o3)
-  WriteIdsResponse get_valid_write_ids(1: WriteIdsRequest r) throws (1: NoSuchTxnException o1, 2: MetaException o2)
-  LockResponse lock(1: LockRequest r) throws (1: NoSuchTxnException o1, 2: TxnAbortedException o2)
-  void unlock(1: UnlockRequest r) throws (1: NoSuchLockException o1, 2: TxnOpenException o2)
-  ShowLocksResponse show_locks(1: ShowLocksRequest r)
-  void add_dynamic_partitions(1: AddDynamicPartitions r) throws (1: NoSuchTxnException o1, 2: TxnAbortedException o2)
-  CompactionResponse compact2(1: CompactionRequest r)
-  ShowCompactResponse show_compact(1: ShowCompactRequest r)
-}
-"""
-_T: Any = thriftpy2.load_fp(io.StringIO(_IDL), "tests_hive3_thrift")
+from integration.metastore_client import TYPES, metastore_client, stored_table
+
 _ORC = "org.apache.hadoop.hive.ql.io.orc.Orc"
 _LONG_MAX = 2**63 - 1
 # numbers on the wire
@@ -125,7 +35,6 @@ SHARED_READ, SHARED_WRITE, EXCLUSIVE = 1, 2, 3
 _DB, _TABLE, _PARTITION = 1, 2, 3
 _SELECT, _INSERT, _UPDATE, _DELETE, _NO_TXN = 1, 2, 3, 4, 6
 _ACQUIRED = 1
-_INSERT_ONLY_TABLES = 2
 _ABORTED, _OPEN = 2, 3
 USER, HOST = "nina", "reader.example"
 """Whom the transactions and locks of these tests belong to."""
@@ -152,12 +61,12 @@ class Client:
 
     def __init__(self, uri: str) -> None:
         self._uri = uri
-        self.call = self._metastore()
+        self.call = metastore_client(self._uri)
 
     def reconnect(self) -> None:
         """A new connection, after the metastore was away."""
         self.call.close()
-        self.call = self._metastore()
+        self.call = metastore_client(self._uri)
 
     def close(self) -> None:
         """Ends the connection."""
@@ -165,13 +74,11 @@ class Client:
 
     def database(self, name: str) -> None:
         """Makes a database."""
-        self.call.create_database(_T.Database(name=name, parameters={}))
+        self.call.create_database(TYPES.Database(name=name, parameters={}))
 
     def table(self, database: str, name: str) -> Any:
         """A table, also one that is insert-only."""
-        capabilities = _T.ClientCapabilities(values=[_INSERT_ONLY_TABLES])
-        request = _T.GetTableRequest(dbName=database, tblName=name, capabilities=capabilities)
-        return self.call.get_table_req(request).table
+        return stored_table(self.call, database, name)
 
     def change(self, database: str, name: str, *, location: Path | None = None, to: str = "") -> None:
         """ALTER TABLE: SET LOCATION, or RENAME TO, which moves its files."""
@@ -190,16 +97,16 @@ class Client:
 
     def open(self, number: int = 1) -> Ids:
         """Opens transactions."""
-        request = _T.OpenTxnRequest(num_txns=number, user=USER, hostname=HOST, agentInfo="tests")
+        request = TYPES.OpenTxnRequest(num_txns=number, user=USER, hostname=HOST, agentInfo="tests")
         return tuple(self.call.open_txns(request).txn_ids)
 
     def commit(self, txn: int) -> None:
         """Commits a transaction."""
-        self.call.commit_txn(_T.TxnRequest(txnid=txn))
+        self.call.commit_txn(TYPES.TxnRequest(txnid=txn))
 
     def abort(self, txn: int) -> None:
         """Rolls a transaction back."""
-        self.call.abort_txn(_T.TxnRequest(txnid=txn))
+        self.call.abort_txn(TYPES.TxnRequest(txnid=txn))
 
     def reading(self, database: str, table: str | None = None, partition: str | None = None, *, txn: int = 0) -> int:
         """Takes a reader's lock on a database, a table or a partition, in a transaction or in none; its id."""
@@ -214,23 +121,23 @@ class Client:
 
     def unlock(self, lock: int) -> None:
         """Gives a lock that belongs to no transaction back."""
-        self.call.unlock(_T.UnlockRequest(lockid=lock))
+        self.call.unlock(TYPES.UnlockRequest(lockid=lock))
 
     def locks(self) -> list[Any]:
         """All locks, held and waiting."""
-        return list(self.call.show_locks(_T.ShowLocksRequest()).locks or [])
+        return list(self.call.show_locks(TYPES.ShowLocksRequest()).locks or [])
 
     def ask(self, database: str, table: str, partition: str | None = None, *, kind: int = MAJOR) -> int:
         """ALTER TABLE ... COMPACT; the id of the request."""
         answer = self.call.compact2(
-            _T.CompactionRequest(dbname=database, tablename=table, partitionname=partition, type=kind)
+            TYPES.CompactionRequest(dbname=database, tablename=table, partitionname=partition, type=kind)
         )
         assert answer.accepted, answer
         return answer.id
 
     def shown(self, database: str) -> dict[int, Shown]:
         """SHOW COMPACTIONS of a database, queue and history, by id."""
-        rows = self.call.show_compact(_T.ShowCompactRequest()).compacts
+        rows = self.call.show_compact(TYPES.ShowCompactRequest()).compacts
         return {
             row.id: Shown(
                 id=row.id, database=row.dbname, table=row.tablename, partition=row.partitionname,
@@ -243,7 +150,7 @@ class Client:
     def write_ids(self, database: str, table: str) -> str:
         """The valid write ids of a table now, as Hive prints them."""
         answer = self.call.get_valid_write_ids(
-            _T.WriteIdsRequest(fullTableNames=[f"{database}.{table}"], validTxnList=self._txns())
+            TYPES.WriteIdsRequest(fullTableNames=[f"{database}.{table}"], validTxnList=self._txns())
         )
         (found,) = answer.tblValidWriteIds
         aborted, opened = _parted(found.invalidWriteIds, found.abortedBits)
@@ -265,12 +172,8 @@ class Client:
         low = min(opened, default=_LONG_MAX)
         return f"{found.txn_high_water_mark}:{low}:{_joined(opened)}:{_joined(aborted)}"
 
-    def _metastore(self) -> Any:
-        parts = urlsplit(self._uri)
-        return make_client(_T.Hive3, parts.hostname, parts.port, timeout=120_000)
-
     def _lock(self, txn: int, components: list[Any]) -> int:
-        answer = self.call.lock(_T.LockRequest(component=components, txnid=txn, user=USER, hostname=HOST))
+        answer = self.call.lock(TYPES.LockRequest(component=components, txnid=txn, user=USER, hostname=HOST))
         assert answer.state == _ACQUIRED, answer
         return answer.lockid
 
@@ -512,7 +415,7 @@ def _transactions(
 def _tell(client: Client, database: str, name: str, opened: Sequence[int], operations: Mapping[str | None, int]) -> Ids:
     """Write ids for transactions, and what each of them writes where, as Hive's driver tells it."""
     answer = client.call.allocate_table_write_ids(
-        _T.AllocateRequest(dbName=database, tableName=name, txnIds=list(opened))
+        TYPES.AllocateRequest(dbName=database, tableName=name, txnIds=list(opened))
     )
     given = {pair.txnId: pair.writeId for pair in answer.txnToWriteIds}
     for txn in opened:
@@ -522,7 +425,7 @@ def _tell(client: Client, database: str, name: str, opened: Sequence[int], opera
                 continue
             client.writing(txn, database, name, operation, dynamic=True)
             client.call.add_dynamic_partitions(
-                _T.AddDynamicPartitions(
+                TYPES.AddDynamicPartitions(
                     txnid=txn, writeid=given[txn], dbname=database, tablename=name, partitionnames=[partition],
                     operationType=operation,
                 )
@@ -551,10 +454,10 @@ def _copy(places: Mapping[Any, Path], wanted: Any) -> None:
 
 def _partition(client: Client, table: Any, values: tuple[str, ...]) -> str:
     """Adds a partition where the metastore puts it; its name as Hive escapes it."""
-    storage = _T.StorageDescriptor(**{name: getattr(table.sd, name) for name in vars(table.sd)})
+    storage = TYPES.StorageDescriptor(**{name: getattr(table.sd, name) for name in vars(table.sd)})
     storage.location = None
     added = client.call.add_partition(
-        _T.Partition(
+        TYPES.Partition(
             values=list(values), dbName=table.dbName, tableName=table.tableName, createTime=0, lastAccessTime=0,
             sd=storage, parameters={},
         )
@@ -573,13 +476,13 @@ def _definition(ddl: str, database: str, name: str, keys: Sequence[str]) -> Any:
     given = [(key, "string") for key in keys] or (_columns(_bracket(create, create.index("(", at))) if at > 0 else [])
     buckets = re.search(r"CLUSTERED BY \((\w+)\) INTO (\d+) BUCKETS", create)
     bucket_columns = [buckets[1]] if buckets else []
-    return _T.Table(
+    return TYPES.Table(
         tableName=name, dbName=database, owner="tester", createTime=0, lastAccessTime=0, retention=0,
         tableType="MANAGED_TABLE", partitionKeys=_fields(given), parameters={},
-        sd=_T.StorageDescriptor(
+        sd=TYPES.StorageDescriptor(
             cols=_fields(columns), inputFormat=f"{_ORC}InputFormat", outputFormat=f"{_ORC}OutputFormat",
             compressed=False, numBuckets=int(buckets[2]) if buckets else -1,
-            serdeInfo=_T.SerDeInfo(serializationLib=f"{_ORC}Serde", parameters={}), bucketCols=bucket_columns,
+            serdeInfo=TYPES.SerDeInfo(serializationLib=f"{_ORC}Serde", parameters={}), bucketCols=bucket_columns,
             sortCols=[], parameters={},
         ),
     )  # fmt: skip
@@ -607,12 +510,12 @@ def _columns(text: str) -> list[tuple[str, str]]:
 
 
 def _fields(columns: Sequence[tuple[str, str]]) -> list[Any]:
-    return [_T.FieldSchema(name=name, type=kind) for name, kind in columns]
+    return [TYPES.FieldSchema(name=name, type=kind) for name, kind in columns]
 
 
 def _component(kind: int, database: str, table: str | None, partition: str | None, operation: int) -> Any:
     level = _DB if table is None else _TABLE if partition is None else _PARTITION
-    return _T.LockComponent(
+    return TYPES.LockComponent(
         type=kind, level=level, dbname=database, tablename=table, partitionname=partition, operationType=operation,
         isTransactional=operation != _NO_TXN, isDynamicPartitionWrite=False,
     )  # fmt: skip

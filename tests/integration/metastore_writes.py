@@ -1,64 +1,19 @@
-"""Databases, tables and partitions made in a real metastore over thrift, for tests of the client that reads them.
+"""Databases, tables and partitions made in a real metastore over Thrift, for tests of the client that reads them.
 
-The interface below is that of both generations, as far as these tests write; the library itself never does.
+The library itself makes none.
 """
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
 
-import thriftpy2
 from sqlalchemy import Connection, create_engine, inspect, text
-from thriftpy2.rpc import make_client
 
-_IDL = """
-exception MetaException { 1: string message }
-exception AlreadyExistsException { 1: string message }
-exception InvalidObjectException { 1: string message }
-exception NoSuchObjectException { 1: string message }
-exception InvalidOperationException { 1: string message }
-struct Database { 1: string name, 2: string description, 3: string locationUri, 4: map<string,string> parameters,
-  8: string catalogName }
-struct Catalog { 1: string name, 2: string description, 3: string locationUri }
-struct CreateCatalogRequest { 1: Catalog catalog }
-struct DropCatalogRequest { 1: string name }
-struct FieldSchema { 1: string name, 2: string type, 3: string comment }
-struct SerDeInfo { 1: string name, 2: string serializationLib, 3: map<string,string> parameters }
-struct Order { 1: string col, 2: i32 order }
-struct StorageDescriptor { 1: list<FieldSchema> cols, 2: string location, 3: string inputFormat,
-  4: string outputFormat, 5: bool compressed, 6: i32 numBuckets, 7: SerDeInfo serdeInfo, 8: list<string> bucketCols,
-  9: list<Order> sortCols, 10: map<string,string> parameters }
-struct Table { 1: string tableName, 2: string dbName, 3: string owner, 4: i32 createTime, 5: i32 lastAccessTime,
-  6: i32 retention, 7: StorageDescriptor sd, 8: list<FieldSchema> partitionKeys, 9: map<string,string> parameters,
-  10: string viewOriginalText, 11: string viewExpandedText, 12: string tableType, 17: string catName }
-struct Partition { 1: list<string> values, 2: string dbName, 3: string tableName, 4: i32 createTime,
-  5: i32 lastAccessTime, 6: StorageDescriptor sd, 7: map<string,string> parameters, 9: string catName }
-struct CreateTableRequest { 1: Table table, 9: list<string> processorCapabilities, 10: string processorIdentifier }
-service Writes {
-  void create_catalog(1: CreateCatalogRequest r)
-    throws (1: AlreadyExistsException o1, 2: InvalidObjectException o2, 3: MetaException o3)
-  void drop_catalog(1: DropCatalogRequest r)
-    throws (1: NoSuchObjectException o1, 2: InvalidOperationException o2, 3: MetaException o3)
-  void create_database(1: Database d)
-    throws (1: AlreadyExistsException o1, 2: InvalidObjectException o2, 3: MetaException o3)
-  void drop_database(1: string name, 2: bool deleteData, 3: bool cascade)
-    throws (1: NoSuchObjectException o1, 2: InvalidOperationException o2, 3: MetaException o3)
-  void create_table(1: Table t) throws (1: AlreadyExistsException o1, 2: InvalidObjectException o2,
-    3: MetaException o3, 4: NoSuchObjectException o4)
-  void create_table_req(1: CreateTableRequest r) throws (1: AlreadyExistsException o1, 2: InvalidObjectException o2,
-    3: MetaException o3, 4: NoSuchObjectException o4)
-  void drop_table(1: string db, 2: string name, 3: bool deleteData)
-    throws (1: NoSuchObjectException o1, 2: MetaException o2)
-  i32 add_partitions(1: list<Partition> p)
-    throws (1: InvalidObjectException o1, 2: AlreadyExistsException o2, 3: MetaException o3)
-}
-"""
-_TYPES: Any = thriftpy2.load_fp(io.StringIO(_IDL), "metastore_writes_thrift")
+from integration.metastore_client import TYPES, metastore_client
+
 _CAPABILITIES = [
     "HIVEFULLACIDREAD", "HIVEFULLACIDWRITE", "HIVEMANAGEDINSERTREAD", "HIVEMANAGEDINSERTWRITE",
     "HIVEMANAGESTATS", "HIVECACHEINVALIDATE", "HIVESQL", "EXTWRITE", "EXTREAD", "CONNECTORREAD", "CONNECTORWRITE",
@@ -95,8 +50,7 @@ class Writes:
 
     def __init__(self, uri: str, generation: int, catalog: str | None = None) -> None:
         self._catalog = catalog
-        parts = urlsplit(uri)
-        self._client = make_client(_TYPES.Writes, parts.hostname, parts.port, timeout=120_000)
+        self._client = metastore_client(uri)
         self._generation = generation
 
     def close(self) -> None:
@@ -105,17 +59,17 @@ class Writes:
 
     def new_catalog(self, name: str, location: str) -> None:
         """Makes a catalog; Hive makes its database `default`."""
-        catalog = _TYPES.Catalog(name=name, locationUri=location)
-        self._client.create_catalog(_TYPES.CreateCatalogRequest(catalog=catalog))
+        catalog = TYPES.Catalog(name=name, locationUri=location)
+        self._client.create_catalog(TYPES.CreateCatalogRequest(catalog=catalog))
 
     def drop_catalog(self, name: str) -> None:
         """Drops a catalog without other databases than `default`."""
-        self._client.drop_catalog(_TYPES.DropCatalogRequest(name=name))
+        self._client.drop_catalog(TYPES.DropCatalogRequest(name=name))
 
     def database(self, name: str, properties: Mapping[str, str] | None = None) -> None:
         """Makes a database."""
         self._client.create_database(
-            _TYPES.Database(name=name, parameters=dict(properties or {}), catalogName=self._catalog)
+            TYPES.Database(name=name, parameters=dict(properties or {}), catalogName=self._catalog)
         )
 
     def drop_database(self, name: str) -> None:
@@ -126,7 +80,7 @@ class Writes:
         """Makes a table."""
         new = new or NewTable()
         view = new.kind == "VIRTUAL_VIEW"
-        table = _TYPES.Table(
+        table = TYPES.Table(
             tableName=name, dbName=database, owner="tester", createTime=0, lastAccessTime=0, retention=0,
             sd=_storage(new, None), partitionKeys=_fields(new.partition_keys),
             parameters=LONG_AGO | dict(new.properties), tableType=new.kind,
@@ -137,7 +91,7 @@ class Writes:
             self._client.create_table(table)
         else:
             self._client.create_table_req(
-                _TYPES.CreateTableRequest(
+                TYPES.CreateTableRequest(
                     table=table, processorCapabilities=_CAPABILITIES, processorIdentifier="acidlib-tests"
                 )
             )
@@ -165,7 +119,7 @@ class Writes:
         new = new or NewTable()
         self._client.add_partitions(
             [
-                _TYPES.Partition(
+                TYPES.Partition(
                     values=list(row), dbName=database, tableName=name, createTime=0, lastAccessTime=0,
                     sd=_storage(new, location and f"{location}/{number}"), parameters={"number": str(number)},
                     catName=self._catalog,
@@ -237,14 +191,14 @@ def _database(url: str) -> Iterator[Connection]:
 
 
 def _fields(columns: Sequence[tuple[str, str]]) -> list[Any]:
-    return [_TYPES.FieldSchema(name=name, type=kind) for name, kind in columns]
+    return [TYPES.FieldSchema(name=name, type=kind) for name, kind in columns]
 
 
 def _storage(new: NewTable, location: str | None) -> Any:
-    return _TYPES.StorageDescriptor(
+    return TYPES.StorageDescriptor(
         cols=_fields(new.columns), location=location, inputFormat=f"{ORC}InputFormat",
         outputFormat=f"{ORC}OutputFormat", compressed=False, numBuckets=new.buckets,
-        serdeInfo=_TYPES.SerDeInfo(serializationLib=f"{ORC}Serde", parameters={}),
-        bucketCols=list(new.bucket_columns), sortCols=[_TYPES.Order(col=col, order=1) for col in new.sort_columns],
+        serdeInfo=TYPES.SerDeInfo(serializationLib=f"{ORC}Serde", parameters={}),
+        bucketCols=list(new.bucket_columns), sortCols=[TYPES.Order(col=col, order=1) for col in new.sort_columns],
         parameters={},
     )  # fmt: skip

@@ -31,11 +31,11 @@ from acidlib.model.names import Generation
 from acidlib.points import Point
 from integration.children import Child, killed_at
 from integration.harness import Jobs, Ran
-from integration.hive4_alter import drop_partition, rename_table
 from integration.hive4_jobs import Service, check_told, clean_up, only_line, settle, wait_for
 from integration.hive4_model import Lake, Made
 from integration.hive4_proxy import Proxy
 from integration.hive4_rebalanced import rebalanced, skewed
+from integration.metastore_client import drop_partition, rename_table
 
 pytestmark = pytest.mark.live
 Moment = tuple[str, str]

@@ -21,9 +21,9 @@ from acidlib.service import compact
 from acidlib.service.surroundings.hive4 import Hive4Backend, Hive4Hold
 from acidlib.service.surroundings.hive4_cleaning import Hive4Cleaning
 from integration.harness import use_runner
-from integration.hive4_alter import drop_partition
 from integration.hive4_jobs import Service, only_line
 from integration.hive4_model import COLUMNS, CRUD, ROW, Lake, rows
+from integration.metastore_client import drop_partition
 from integration.metastore_writes import NewTable
 from integration.test_verification import deletes_are_ignored, unnoticed
 

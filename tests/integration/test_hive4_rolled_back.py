@@ -29,10 +29,10 @@ from acidlib.model.tables import TableRef
 from acidlib.points import Point
 from integration.children import killed_at
 from integration.harness import AROUND, Jobs
-from integration.hive4_alter import drop_partition
 from integration.hive4_jobs import Service, clean_up, only_line, wait_for
 from integration.hive4_model import ABORTED, COLUMNS, CRUD, ROW, Lake, Made, rows
 from integration.hive4_proxy import Proxy
+from integration.metastore_client import drop_partition
 from integration.metastore_writes import FULL_ACID, NewTable
 
 pytestmark = pytest.mark.live
