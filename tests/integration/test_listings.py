@@ -102,5 +102,5 @@ def test_what_another_run_has_compacted_and_cleaned_since_is_no_failure(
         before_submitting(patch, compact_and_clean)
         ran = jobs("major_compact", *NAMED, table)
     assert ran.states == ["refused"]
-    assert "was compacted and cleaned" in ran.told
+    assert "were compacted and cleaned" in ran.told
     assert merge.read(table, strict=True) == rows
