@@ -200,10 +200,10 @@ def _rows(view: BucketView, files: DataFiles, deleted: dict[Key, set[int]]) -> I
             convert = row_reader(orc.row, table, view.matching, view.generation)
             events = _events(orc, file, is_valid) if orc.has_ids else _numbered(orc, file, is_valid, before)
             for event in events:
-                if event[3] in deleted.get(event[1:3], ()):
+                if deleted and event[3] in deleted.get(event[1:3], ()):
                     continue
-                row = event[5] if convert is None else convert(event[5])
-                yield (event[1], row) if view.renumbered else (*event[:5], row)
+                row = event if convert is None else (*event[:5], convert(event[5]))
+                yield (row[1], row[5]) if view.renumbered else row
 
 
 def _events(orc: OrcRows, file: DataFile, is_valid: _Valid) -> Iterator[_Event]:
