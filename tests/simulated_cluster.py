@@ -1,7 +1,7 @@
 """A cluster in virtual time under the scheduling code of a run: nothing sleeps, no thread is started, equal by seed.
 
 The scheduler, its batches and its limit of places are the engine's. What is modelled is what they decide about: a
-driver whose threads share one interpreter, whose store and metastore answer after a while, and executors with one queue.
+driver whose threads share one interpreter, whose store and metastore answer late, and executors with one queue.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ def test_one_word_for_several_tables_has_to_be_said_of_each(jobs: Jobs, tmp_path
         f"warning: db.{name}: --all-committed may not be so: {sign}. If it is not, give --write-ids"
         for name, sign in (
             ("j_stream", "delta_0000006_0000010/bucket_00000_flush_length is of a streaming writer that may have "
-             "been rolled back, or writes"),
+             "been rolled back, or still writes"),
             ("p_opentxn", "no directory has write ids 4, as after a transaction that was rolled back"),
         )
     ]  # fmt: skip
