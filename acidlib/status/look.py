@@ -33,12 +33,7 @@ from acidlib.planning.health import (
     Transaction,
     status_of,
 )
-from acidlib.planning.initiate import (
-    ABORTS_BY_CLEANER,
-    decide,
-    switched_off_reason,
-    wrong_kind_reason,
-)
+from acidlib.planning.initiate import ABORTS_BY_CLEANER, decide, switched_off_reason, wrong_kind_reason
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.report.results import fields_of, names_of
 from acidlib.report.show import initiator_of
