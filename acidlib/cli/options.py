@@ -57,7 +57,7 @@ class Size(click.ParamType[int]):
             self.fail(f"{value!r} is not a size such as 1024, 256m or 1g", param, ctx)
 
 
-def _not_here(context: click.Context, option: click.Parameter, value: str | None) -> None:
+def _refuse_log_file(context: click.Context, option: click.Parameter, value: str | None) -> None:
     """Refuse --log-file here: only a process above this one can redirect all output, and it takes the option away."""
     del context, option
     if value is not None:
@@ -122,7 +122,7 @@ def common_options(function: _Command) -> _Command:
         "--log-file",
         metavar="FILE",
         expose_value=False,
-        callback=_not_here,
+        callback=_refuse_log_file,
         help="Append all output to this file, and leave only problems on standard error, a line for each.",
     )
     @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
@@ -139,7 +139,7 @@ def common_options(function: _Command) -> _Command:
         **options: Any,
     ) -> Any:
         del debug, log_format  # JobCommand and `log_lines` have them
-        with _usage():
+        with _refusals_as_usage():
             metastore = stated_uris(metastore_uri)
         machine = Machine.current()
         environment = read_environment(
@@ -162,7 +162,7 @@ def common_options(function: _Command) -> _Command:
 TABLE = click.option(
     "--table", "tables", multiple=True, metavar="DB.NAME", help="Only these tables; globs; repeatable."
 )
-"""Which tables, for all jobs that look at several."""
+"""The option of all jobs that look at several tables."""
 _FILTERS = (
     click.option(
         "--if-exists", is_flag=True, help="Succeed without work if a named table, location or partition does not exist."
@@ -271,7 +271,7 @@ def selection_options(*, everything: bool) -> Callable[[_Command], _Command]:
             environment, selection = selected(
                 environment, location=location, tables=tables, partitions=partitions, **filters
             )
-            _require_meaning(selection, everything=everything, has_metastore=bool(environment.metastore))
+            _require_consistent(selection, everything=everything, has_metastore=bool(environment.metastore))
             stated = {name: options.pop(name) for name in _OF_DIRECTORIES}
             interpretation = _interpretation(environment, selection, yes=options.pop("yes", False), **stated)
             if pool is not None and not environment.metastore:
@@ -312,7 +312,7 @@ def selected(
     def located(uri: str | None) -> Location | None:
         if uri is None:
             return None
-        with _usage():
+        with _refusals_as_usage():
             stores = stores_of(environment)
             return stores.named(uri) if is_only_checking() else stores.locate(uri)
 
@@ -335,12 +335,12 @@ def check_filters(tables: Sequence[str], exclude: Sequence[str], partitions: Seq
             # a star may match the dot as well
             if "*" not in name and not (database and table):
                 raise click.UsageError(f"{option} {name} is not of the form DB.NAME")
-    with _usage():
+    with _refusals_as_usage():
         for pattern in partitions:
             pattern_globs(pattern)
 
 
-def _require_meaning(selection: Selection, *, everything: bool, has_metastore: bool) -> None:
+def _require_consistent(selection: Selection, *, everything: bool, has_metastore: bool) -> None:
     """Raise `click.UsageError` for a selection that names no tables, or has filters that would be ignored."""
     filters = "--table" if selection.tables else "--exclude" if selection.exclude else None
     if selection.location is not None and filters:
@@ -378,7 +378,7 @@ def _interpretation(environment: Environment, selection: Selection, *, yes: bool
             raise click.UsageError("--columns is for one table: give --location, or one --table")
         from acidlib.orc.schema import row_type_of_columns  # slow to import
 
-        with _usage():
+        with _refusals_as_usage():
             columns = row_type_of_columns(columns, where="the table of --columns")
     if yes:
         if stated is None or not stated.everything:
@@ -438,7 +438,7 @@ def stated_of(
 
 
 @contextmanager
-def _usage() -> Iterator[None]:
+def _refusals_as_usage() -> Iterator[None]:
     """Turn a `RefusedError` into a `click.UsageError`."""
     try:
         yield
