@@ -216,7 +216,7 @@ class CatalogCalls(MetastoreClient):
     def config_value(self, key: str, default: str) -> str:
         """Return the server's value of a setting, `default` if the setting is not set or unknown to its Hive.
 
-        Servers show settings whose names begin with hive, metastore, hdfs or mapred; RefusedError for others.
+        Servers show settings that begin with hive, metastore, hdfs or mapred; RefusedError for others.
         """
         return str(self.call(f"read the setting {key} of the metastore", "get_config_value", key, default))
 

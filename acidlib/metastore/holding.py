@@ -124,7 +124,7 @@ def _comparable(partition: str) -> str:
 def dead_locks(
     locks: Iterable[HeldLock], *, now_ms: int, timeout_seconds: float, has_ended: Callable[[str], bool]
 ) -> tuple[HeldLock, ...]:
-    """Return our locks without a transaction whose owners are dead: no heartbeat for two timeouts, or no process.
+    """Return our locks without a transaction that have dead owners: no heartbeat for two timeouts, or no process.
 
     `now_ms` is by the clock of the server's database; `has_ended` takes the identity of a process. Hive 3.1 drops such
     locks by itself only where its initiator runs.
@@ -174,8 +174,8 @@ FIRST_POLL_SECONDS, LONGEST_POLL_SECONDS = 0.05, 1.0
 def lock_place(hms: Hms, heartbeater: Heartbeater, *, ref: TableRef, agent: str) -> CompactorLock:
     """Take the lock that lets only one compactor of this engine at a time work on a table or partition (Hive 3.1).
 
-    It does not affect queries and Hive's own compactor. The lock of a dead holder is dropped: one whose heartbeats are
-    overdue, or whose process ran on this machine and has ended. Raises ConflictError naming the holder.
+    It does not affect queries and Hive's own compactor. The lock of a dead holder is dropped: its heartbeats are
+    overdue, or its process ran on this machine and has ended. Raises ConflictError naming the holder.
     """
     return _acquire(
         hms,

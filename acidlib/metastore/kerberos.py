@@ -169,7 +169,7 @@ def negotiate_header(login: KerberosLogin, host: str) -> str:
 
 
 def _begun(begin: Callable[[], bytes], login: KerberosLogin) -> bytes:
-    """Return the first message of a login. With a keytab whose tickets have expired, get new ones from the KDC first.
+    """Return the first message of a login. With expired tickets of a keytab, get new ones from the KDC first.
 
     By itself Kerberos uses expired tickets when the KDC does not answer, and asks it again half a minute later.
     """

@@ -104,7 +104,7 @@ class SaslOptions:
     realm          its realm; None: Kerberos finds it
     login          our own identity in Kerberos
     protection     the allowed protections of messages; the first that the server offers is used; empty: the cheapest
-    password_file  a file whose first line is the password, instead of `password`
+    password_file  a file with the password in its first line, instead of `password`
     """
 
     mechanism: str

@@ -196,7 +196,7 @@ class TransactionCalls(MetastoreClient):
 
         Raises ConflictError when it was aborted or is unknown, UnknownOutcomeError when no answer comes. Hive 4
         accepts a second commit of a transaction without an error; Hive 3.1 forgets a transaction that wrote nothing, so
-        the outcome of a commit whose answer is lost is unknown there.
+        the outcome of a commit without an answer is unknown there.
         """
         request = self._types.CommitTxnRequest(txnid=txn_id, txn_type=kind.value if self._is_hive4 else None)
         self.call(f"commit transaction {txn_id}", "commit_txn", request)

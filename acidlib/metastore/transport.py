@@ -53,7 +53,7 @@ class UnreadableAnswer(ConnectionLost):
 
 
 class Transport(ABC):
-    """The messages of one connection, whose bytes both Thrift libraries write and read.
+    """The messages of one connection; both Thrift libraries write and read their bytes.
 
     `sent` is True once any byte of a message has been given to the network since `begin`, unless the server has said
     that it did not accept the message.

@@ -72,7 +72,7 @@ class MetastoreDatabase:
     """A database that may be a metastore's; the first method that reads it connects."""
 
     def __init__(self, url: str, jvm: Callable[[], Any] | None = None) -> None:
-        """Take the parameters of `Database`, and raise what it raises."""
+        """Take the parameters of `Database`, and raise its errors."""
         self._database = Database(url, jvm)
         self.shown = self._database.shown
         self._reflected: dict[str, Table | None] = {}
@@ -117,7 +117,7 @@ class MetastoreDatabase:
             return None if connection is None else (tuple(self._notes(connection)), self._database.now_ms(connection))
 
     def shows_noted_writes(self) -> bool:
-        """Return whether `noted_writes` would not return None; raise what it would raise."""
+        """Return whether `noted_writes` would not return None; raise its errors."""
         with self._reading_notes() as connection:
             if connection is not None:
                 (components,) = self._tables(connection, TXN_COMPONENTS)

@@ -89,7 +89,7 @@ def failed_attempts_reason(
     now_ms: int,
     generation: Generation,
 ) -> str | None:
-    """Return why an entity whose last compactions failed is not compacted automatically; None if it may be.
+    """Return why an entity is not compacted automatically after failed compactions; None if it may be.
 
     `history` is of this entity alone, in any order. Blocked if the newest `threshold` rows that count all failed. Hive
     3.1 counts all but `attempted` rows. Hive 4 counts succeeded and failed ones, and tries again when the newest failed

@@ -73,7 +73,7 @@ class Service(enum.Enum):
 
 
 class _StatementsById:
-    """Statements about rows whose ids are parameters, built once: building a statement costs more than running it."""
+    """Statements about rows with ids as parameters, built once: building a statement costs more than running it."""
 
     def __init__(self, table: RequestTable, *conditions: ColumnElement[bool]) -> None:
         named = and_(table.column("ID").in_(bindparam(_IDS, expanding=True)), *conditions)
@@ -434,7 +434,7 @@ class SqlQueue:
         """Claim one request for a worker; None when it no longer waits (another worker was faster).
 
         In a metastore the worker's id must not begin with the name of a host that runs a metastore or HiveServer2: when
-        one starts, it gives back the requests of all workers whose ids begin with its host name.
+        one starts, it gives back the requests of all workers with ids that begin with its host name.
         """
 
         def work(connection: Connection) -> CompactionRequest | None:
@@ -518,7 +518,7 @@ class SqlQueue:
         self.change(request_id, worker_id, state=State.INITIATED, worker_id=None, start_ms=None)
 
     def revoke_timed_out(self, now_ms: int, timeout_ms: int) -> int:
-        """Give back every request whose worker started before `now_ms - timeout_ms`; return how many."""
+        """Give back every request with a start before `now_ms - timeout_ms`; return how many."""
         queue = self._queue
 
         def work(connection: Connection) -> int:
@@ -594,7 +594,7 @@ class SqlQueue:
         return self._database.write("write to", work)
 
     def mark_undone(self, request_id: int, reason: str, now_ms: int, *, facts: RequestFacts) -> None:
-        """Move a request whose result was undone to the history as failed, with more facts: it is not cleaned.
+        """Move a request to the history as failed after its result was undone, with more facts: it is not cleaned.
 
         Raises `ConflictError` unless it is ready for cleaning, or has succeeded or failed before.
         """
@@ -727,7 +727,7 @@ def _mentions(table: RequestTable, text: str) -> ColumnElement[bool]:
 
 @lru_cache(8)
 def _noting(table: RequestTable, *, name: str) -> Select[Any]:
-    """Return the query for the ids of a place's rows whose properties mention a name; built once for all places."""
+    """Return the query for the ids of a place's rows with a name in their properties; built once for all places."""
     return select(table.column("ID")).where(table.column(PLACE) == bindparam(_PLACE), _mentions(table, name))
 
 
