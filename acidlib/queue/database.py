@@ -293,7 +293,7 @@ class Database:
 
 
 def _first_error(error: SQLAlchemyError) -> SQLAlchemyError:
-    """Return the first error, before the rollback raised this one: on a full disk SQLite has dropped the savepoint already."""
+    """Return the error before the rollback that raised this one: on a full disk SQLite has dropped the savepoint."""
     before = getattr(error.__cause__ or error, "__context__", None)
     return _first_error(before) if isinstance(before, SQLAlchemyError) else error
 
