@@ -28,7 +28,7 @@ from acidlib.stores.store import Claim, Store
 
 
 def nowhere(request: CompactionRequest) -> Target:
-    """Return a target whose names alone are known yet."""
+    """Return a target with only names: its location is not known yet."""
     return Target(ref=request.ref, location=NOWHERE)
 
 

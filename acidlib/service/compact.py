@@ -223,8 +223,8 @@ class PlaceCompaction:
     def _claimed_place(self, hold: CompactionHold) -> ListedPlace:
         """Claim the place and list it, unless this run has listed it and it has not changed since.
 
-        Whether it has changed is asked before the claim, which changes the place itself. Nothing is to be finished
-        then, as no staging was listed.
+        Whether it has changed is asked before the claim, which changes the place itself. There is no publication to
+        finish then, as no staging was listed.
         """
         services, before = self._services, self.job.listed
         if before is not None and (before.holds_staging or not _is_unchanged(services, before)):
@@ -235,7 +235,7 @@ class PlaceCompaction:
         target = self._target = hold.target
         reach(Point.CLAIMED)
         if before is not None:
-            # committed is what was committed before the listing
+            # later commits do not count: the listing may lack their files
             known = before.target.interpretation
             interpretation = replace(
                 target.interpretation, write_ids=known.write_ids, generation=known.generation, txns=known.txns

@@ -1,4 +1,4 @@
-"""Places: a table or partition at a location, what the caller or a metastore says of it, and its listing."""
+"""Places: a table or partition at a location, its interpretation by the caller or a metastore, and its listing."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Workflow(Protocol[Result]):
         """For people."""
 
     def run(self) -> Steps[Result]:
-        """Return the coroutine. Closed before its end, it gives back what it has taken."""
+        """Return the coroutine. Closed before its end, it gives back its claims and requests."""
 
     def give_back(self) -> None:
         """Leave the work to another run; called instead of the first step."""
