@@ -70,8 +70,9 @@ _CLEAN = """The cleaner removes what the two compactions made obsolete. As a rul
     still use the old files; here it does not wait. The write ids to which that applies were recorded with each
     request."""
 _HISTORY = """In the columns of Hive's SHOW COMPACTIONS (some of them)."""
-_NEXT = """Try it on a copy of a table of yours, or with --dry-run first, which changes nothing. --all-committed says
-    that nobody writes, nothing is open and nothing was rolled back; else give --write-ids (see docs/directories.md)."""
+_NEXT = """Try it on a copy of a table of yours, or with --dry-run first, which changes nothing. --all-committed states
+    that no writer is at work, no transaction is open and none was rolled back; else give --write-ids (see
+    docs/directories.md)."""
 
 
 def show_all_steps(home: Path) -> None:
