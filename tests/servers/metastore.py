@@ -27,6 +27,11 @@ _HOUSEKEEPING: Mapping[Generation, Mapping[str, str]] = {
     },
     Generation.HIVE4: {"metastore.housekeeping.threads.on": "true", "metastore.acid.housekeeper.interval": "1s"},
 }
+_FEW_CONNECTIONS: Mapping[Generation, Mapping[str, str]] = {
+    Generation.HIVE3: {"hikari.minimumIdle": "1"},
+    Generation.HIVE4: {"hikaricp.minimumIdle": "1"},
+}
+"""Connections that each pool opens before they are needed; by default four pools open ten each."""
 _TASKS = (
     "org.apache.hadoop.hive.metastore.txn.service.AcidHouseKeeperService",
     "org.apache.hadoop.hive.metastore.txn.service.CompactionHouseKeeperService",
@@ -125,6 +130,7 @@ class Metastore(Daemon):
             "hadoop.tmp.dir": str(self.work_dir),
             "mapreduce.framework.name": "local",
             **_HOUSEKEEPING[self.generation],
+            **_FEW_CONNECTIONS[self.generation],
         }
         if self.version in LATER:
             # none of Iceberg, whose classes are not there
