@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -51,11 +50,10 @@ def run_unit(unit: Unit, data: DataFiles, path: str | None) -> UnitResult:
 
     The result has an action for each stripe or group of stripes. Raises AcidError; then no file is left at `path`.
     """
-    start = perf_counter()
     files = InputFiles(unit.location, data)
     result = _run_deletes(unit, files, data, path) if unit.is_delete else _run_rows(unit, files, data, path)
     reach(Point.PROVED)
-    return replace(result, seconds=perf_counter() - start)
+    return result
 
 
 def _run_rows(unit: Unit, files: InputFiles, data: DataFiles, path: str | None) -> UnitResult:
@@ -581,9 +579,8 @@ def _run_deletes(unit: Unit, files: InputFiles, data: DataFiles, path: str | Non
 
 def plan_bucket(unit: Unit, data: DataFiles) -> BucketPlan:
     """Plan a unit of rows for the tasks that share it."""
-    start = perf_counter()
     with planned_rows(unit, InputFiles(unit.location, data)) as (plan, _, _):
-        return replace(plan, planned=replace(plan.planned, seconds=perf_counter() - start))
+        return plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -598,12 +595,11 @@ class PartResult:
     length: int
     stripes: Mapping[int, KeyRange]
     matched: int
-    seconds: float
+    seconds: float = 0.0
 
 
 def run_part(part: BucketPlan, data: DataFiles, path: str) -> PartResult:
     """Rewrite some stripes into a file at `path`, which must not exist. Raises AcidError; then no file is left."""
-    start = perf_counter()
     unit, files = part.unit, InputFiles(part.unit.location, data)
     deleted = delete_events(unit, files, near=part.ranges.values()).deleted_keys()
     counts = row_counts(part.actions.values())
@@ -618,8 +614,7 @@ def run_part(part: BucketPlan, data: DataFiles, path: str) -> PartResult:
             if len(bucket.keys) > before:
                 stripes[number] = bucket.keys[-1]
             reach(Point.WRITTEN)
-    seconds = perf_counter() - start
-    return PartResult(path=path, length=bucket.length, stripes=stripes, matched=bucket.matched, seconds=seconds)
+    return PartResult(path=path, length=bucket.length, stripes=stripes, matched=bucket.matched)
 
 
 @contextmanager
@@ -638,8 +633,10 @@ def _planned_stripe(inputs: Mapping[int, OpenInput], facts: StripeFacts) -> Inpu
 
 
 def join_parts(plan: BucketPlan, parts: Sequence[PartResult], data: DataFiles, path: str) -> UnitResult:
-    """Make the bucket file at `path`, which must not exist, of the parts and of the stripes that are copied."""
-    start = perf_counter()
+    """Make the bucket file at `path`, which must not exist, of the parts and of the stripes that are copied.
+
+    Its seconds are those of the plan and of the parts.
+    """
     copied = plan.part([number for number, action in plan.actions.items() if action.copy])
     counts = row_counts(plan.actions.values())
     with ExitStack() as stack:
@@ -664,4 +661,4 @@ def join_parts(plan: BucketPlan, parts: Sequence[PartResult], data: DataFiles, p
                 bucket.copy_part(*rewritten[number])
             reach(Point.WRITTEN)
     seconds = plan.planned.seconds + sum(part.seconds for part in parts)
-    return replace(plan.planned, path=path, length=bucket.length, seconds=seconds + perf_counter() - start)
+    return replace(plan.planned, path=path, length=bucket.length, seconds=seconds)

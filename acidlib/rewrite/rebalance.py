@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -257,7 +256,7 @@ def _unit(sources: Sequence[SourceBucket], bucket: int, directory: str, runs: Ru
 
 def run_rebalance(rebalanced: RebalanceUnit, data: DataFiles, path: str | None) -> UnitResult:
     """Make the file at `path`, which must not exist; with `path` None only plan it. Raises as `run_unit` does."""
-    start, unit = perf_counter(), rebalanced.unit
+    unit = rebalanced.unit
     files = InputFiles(unit.location, data)
     with planned_inputs(dict(enumerate(rebalanced.inputs)), files) as inputs:
         tails = [file.tail for file in inputs.values()]
@@ -280,7 +279,7 @@ def run_rebalance(rebalanced: RebalanceUnit, data: DataFiles, path: str | None) 
                 f"{dealt}; nothing was changed"
             )
         if path is None:
-            return replace(result, seconds=perf_counter() - start)
+            return result
         by_start = {(span.facts.file, span.facts.number, span.facts.first): span for span in spans if span.facts.kept}
         with bucket_file(data, path, unit, options, row_counts(actions), expected=rebalanced.ids) as bucket:
             row = 0
@@ -297,7 +296,7 @@ def run_rebalance(rebalanced: RebalanceUnit, data: DataFiles, path: str | None) 
                     bucket.write_rows(parts, members[0].facts.timezone, (ids[0].key(0), ids[0].key(-1)), order)
                 reach(Point.WRITTEN)
     reach(Point.PROVED)
-    return replace(result, path=path, length=bucket.length, seconds=perf_counter() - start)
+    return replace(result, path=path, length=bucket.length)
 
 
 _StripeName = tuple[int, int]

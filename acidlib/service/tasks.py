@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from time import perf_counter
 
 from acidlib.errors import AcidError, DefectError
 from acidlib.model.location import Location
@@ -35,7 +36,7 @@ def look_task(
 
 def run_unit_task(unit: AnyUnit, staging: str | None, stores: Stores, attempt: str) -> UnitResult:
     """Make the file of a unit in the staging directory; without a directory only plan it."""
-    data, path = stores.data(unit.location), None
+    start, data, path = perf_counter(), stores.data(unit.location), None
     if staging is not None:
         path = data.output_path(staging, unit.directory, unit.file_name, attempt)
     with _defects_named(unit):
@@ -45,32 +46,35 @@ def run_unit_task(unit: AnyUnit, staging: str | None, stores: Stores, attempt: s
             result = run_rebalance(unit, data, path)
         else:
             result = run_unit(unit, data, path)
-        return result if result.path is None else replace(result, upload=data.upload(result.path))
+        upload = None if result.path is None else data.upload(result.path)
+        return replace(result, upload=upload, seconds=perf_counter() - start)
 
 
 def plan_bucket_task(unit: Unit, stores: Stores, _: str) -> BucketPlan:
     """Plan a large bucket that several tasks will share."""
+    start = perf_counter()
     with _defects_named(unit):
-        return plan_bucket(unit, stores.data(unit.location))
+        plan = plan_bucket(unit, stores.data(unit.location))
+        return replace(plan, planned=replace(plan.planned, seconds=perf_counter() - start))
 
 
 def run_part_task(part: BucketPlan, staging: str, stores: Stores, attempt: str) -> PartResult:
     """Make the file of one part of a large bucket."""
-    unit = part.unit
+    start, unit = perf_counter(), part.unit
     path = attempt_path(staging, unit.directory, f"{unit.file_name}.part{min(part.actions)}", attempt)
     with _defects_named(unit):
-        return run_part(part, stores.data(unit.location), path)
+        return replace(run_part(part, stores.data(unit.location), path), seconds=perf_counter() - start)
 
 
 def join_parts_task(
     plan: BucketPlan, parts: Sequence[PartResult], staging: str, stores: Stores, attempt: str
 ) -> UnitResult:
     """Make the file of a large bucket from its parts and from the stripes that are copied."""
-    unit, data = plan.unit, stores.data(plan.unit.location)
+    start, unit, data = perf_counter(), plan.unit, stores.data(plan.unit.location)
     path = data.output_path(staging, unit.directory, unit.file_name, attempt)
     with _defects_named(unit):
         result = join_parts(plan, parts, data, path)
-        return replace(result, upload=data.upload(path))
+        return replace(result, upload=data.upload(path), seconds=result.seconds + perf_counter() - start)
 
 
 def find_runs_task(unit: Unit, number: int, stores: Stores, _: str) -> SourceBucket:
@@ -81,10 +85,9 @@ def find_runs_task(unit: Unit, number: int, stores: Stores, _: str) -> SourceBuc
 
 def tally_task(view: BucketView | PlainView, stores: Stores, _: str) -> Tally:
     """Count and sum the rows of a bucket on one side of a verification."""
-    files = stores.data(view.location)
-    if isinstance(view, PlainView):
-        return tally_of_plain(view, files)
-    return tally_of(view, files)
+    start, files = perf_counter(), stores.data(view.location)
+    tally = tally_of_plain(view, files) if isinstance(view, PlainView) else tally_of(view, files)
+    return replace(tally, seconds=perf_counter() - start)
 
 
 def delete_buckets_task(stores: Stores, location: Location, file: DataFile, _: str) -> frozenset[int]:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from marshal import dumps
-from time import perf_counter
 from typing import Any
 
 from acidlib.datafiles import DataFiles
@@ -140,11 +139,10 @@ def buckets_of_deletes(files: DataFiles, location: Location, file: DataFile) -> 
 
 def tally_of(view: BucketView, files: DataFiles) -> Tally:
     """Count a bucket. Raises CorruptError for unreadable files and for operations or keys in the wrong file."""
-    start = perf_counter()
     deleted, events = _deletes(view, files)
     rows, row_sum = count_and_sum(_rows(view, files, deleted))
     counted = Tally() if view.applied else events
-    return replace(counted, rows=rows, row_sum=row_sum, seconds=perf_counter() - start)
+    return replace(counted, rows=rows, row_sum=row_sum)
 
 
 class _Valid(dict[int, bool]):
@@ -233,9 +231,8 @@ def _misplaced(file: DataFile, operation: int, key: tuple[int, int, int]) -> Cor
 
 def tally_of_plain(view: PlainView, files: DataFiles) -> Tally:
     """Count rows, lines or whole files. Raises CorruptError for unreadable files."""
-    start = perf_counter()
     rows, row_sum = count_and_sum(_plain_values(view, files))
-    return Tally(rows=rows, row_sum=row_sum, seconds=perf_counter() - start)
+    return Tally(rows=rows, row_sum=row_sum)
 
 
 def _plain_values(view: PlainView, files: DataFiles) -> Iterator[Any]:

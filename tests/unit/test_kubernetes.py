@@ -164,7 +164,7 @@ def test_the_image_has_all_extras_and_runs_as_the_user_of_the_pods() -> None:
     extras = re.search(r"\*\.whl\)\[([\w,]+)\]", image)
     assert extras is not None
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    of_developers = {"advisories", "test", "trino"}
+    of_developers = {"advisories", "docs", "test", "trino"}
     assert set(extras[1].split(",")) == set(project["optional-dependencies"]) - of_developers
     assert f"USER {next(iter(pods().values()))['securityContext']['runAsUser']}\n" in image
     tags = set(re.findall(r"registry\.example/acidlib:(\S+)", "".join(p.read_text() for p in FOLDER.iterdir())))
