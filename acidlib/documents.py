@@ -42,15 +42,15 @@ def options_text(document: str) -> str:
 
 
 def monitoring_text(document: str) -> str:
-    """Return the text of docs/monitoring.md with its table made anew. ValueError where a mark is missing."""
+    """Return the text of docs/monitoring.md with its table made again. Raises ValueError if a section mark is missing."""
     return _with_section(document, "metrics", _metric_table())
 
 
 def _with_section(document: str, name: str, lines: Iterable[str]) -> str:
     begin, end = f"<!-- {name}: made by python -m acidlib.documents -->", f"<!-- end of {name} -->"
     before, _, rest = document.partition(begin)
-    _, found, after = rest.partition(end)
-    if not found:
+    _, last, after = rest.partition(end)
+    if not last:
         raise ValueError(f"no {begin} and {end}")
     return "\n".join([f"{before}{begin}", "", *lines, "", f"{end}{after}"])
 

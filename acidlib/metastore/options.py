@@ -229,10 +229,10 @@ class Secrets(Protocol):
         """The locations of Hadoop's credential providers; empty without any."""
 
     def password(self, name: str) -> str | None:
-        """The password of a name in them."""
+        """Return the password of a name in them."""
 
     def certificates(self, path: str, kind: str | None, password: str | None) -> str:
-        """The certificates of a truststore, as PEM."""
+        """Return the certificates of a truststore, as PEM."""
 
 
 def uris_from_settings(values: Mapping[str, str]) -> tuple[str, ...]:

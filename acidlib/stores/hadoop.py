@@ -227,7 +227,7 @@ class JavaSecrets:
         properties: Mapping[str, str] | None = None,
         passwords: Mapping[tuple[str, str], str | None] | None = None,
     ) -> None:
-        """Of Hadoop's `properties` those about providers are kept; `passwords` are by path of providers and name."""
+        """Keep those of Hadoop's `properties` that name providers; `passwords` are by path of providers and name."""
         self._start = start
         self._properties = {
             name: value for name, value in (properties or {}).items() if name.startswith(_ABOUT_PROVIDERS)

@@ -1,0 +1,67 @@
+"""The words of the code: what a docstring begins with, who acts in it, and names that say what they hold."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "acidlib"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+NOT_A_VERB = frozenset(
+    (
+        *("a", "an", "the", "this", "that", "these", "those", "it", "its", "what", "which", "who", "whose", "where"),
+        *("when", "why", "how", "whether", "if", "no", "not", "all", "any", "each", "every", "one", "two", "as", "at"),
+        *("by", "for", "from", "in", "into", "of", "on", "to", "with", "without", "until", "while", "only", "there"),
+    )
+)
+"""Words that begin a noun or a clause: after one of them the first sentence of a function does not say what it does."""
+ACTOR = re.compile(r"\b(nobody|somebody|someone|whoever|whomever)\b", re.IGNORECASE)
+"""Persons in place of actors: the run, the worker, the cleaner, a reader, another compactor, the operator."""
+FIELDS_OF_JSON = {"status/doctor.py": {"found"}}
+"""Names that documents have."""
+EMPTY_NAMES = frozenset({"found", "one", "told", "said", "asked", "thing"})
+"""Names that say nothing of what they hold."""
+
+
+def docstrings(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, *FUNCTIONS)) and (text := ast.get_docstring(node)):
+            yield node, text
+
+
+def is_property(node: ast.AST) -> bool:
+    return isinstance(node, FUNCTIONS) and any(
+        "property" in ast.unparse(decorator) for decorator in node.decorator_list
+    )
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_words(module: Path) -> None:
+    source = module.read_text()
+    tree = ast.parse(source)
+    wrong = []
+    for node, text in docstrings(tree):
+        first = re.sub(r"[^\w'-]", "", text.split()[0]).lower()
+        if isinstance(node, FUNCTIONS) and not is_property(node) and first in NOT_A_VERB:
+            wrong.append(f"line {node.lineno}: the docstring of {node.name} does not begin with a verb: {first!r}")
+        wrong += [f"a docstring names no actor, but {word!r}: {text[:60]!r}" for word in ACTOR.findall(text)]
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            wrong += [
+                f"line {token.start[0]}: a comment names no actor, but {word!r}" for word in ACTOR.findall(token.string)
+            ]
+        elif token.type == tokenize.STRING and ": because" in token.string:
+            wrong.append(f"line {token.start[0]}: a message reads 'Cannot X: Y', without 'because'")
+    empty = EMPTY_NAMES - FIELDS_OF_JSON.get(str(module.relative_to(PACKAGE)), set())
+    for node in ast.walk(tree):
+        name = node.arg if isinstance(node, ast.arg) else node.id if isinstance(node, ast.Name) else None
+        if name in empty and not (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)):
+            wrong.append(f"line {getattr(node, 'lineno', 0)}: the name {name!r} does not say what it holds")
+    assert wrong == []
