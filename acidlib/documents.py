@@ -42,7 +42,7 @@ def options_text(document: str) -> str:
 
 
 def monitoring_text(document: str) -> str:
-    """Return the text of docs/monitoring.md with its table made again. Raises ValueError if a section mark is missing."""
+    """Return the text of docs/monitoring.md with its table made again. ValueError if a section mark is missing."""
     return _with_section(document, "metrics", _metric_table())
 
 
