@@ -65,7 +65,8 @@ def without_claims(place: Path) -> dict[str, str]:
 def test_a_place_that_is_gone_is_not_taken_for_an_empty_one(s3_server: S3Server, jobs: Jobs, tmp_path: Path) -> None:
     """Nor is it made again: no claim, no request that ends as if it were cleaned."""
     remote = uploaded(s3_server, fixture("hive3/a_crud", tmp_path / "t"))
-    client, told = s3_server.client(), "neither it nor the directory above it is there; the configuration may lead to another"
+    client = s3_server.client()
+    told = "neither it nor the directory above it is there; the configuration may lead to another"
     scan = ("--all-committed", "--set", "hive.compactor.delta.num.threshold=1")
     jobs.good("initiator", "--location", str(remote), *scan)
     jobs.good("major_compact")
