@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from long_runs import amount
 from servers.s3 import S3Server
 from servers.s3_proxy import Relay
@@ -22,6 +23,7 @@ from acidlib.stores.listing import list_location
 from acidlib.stores.removing import LITTER_SECONDS, find_litter
 from acidlib.stores.s3 import store as publishing
 from acidlib.stores.s3.client import Bucket, bucket_options
+from acidlib.stores.s3.files import is_open
 from integration import s3_runs
 from integration.s3_runs import (
     BY_ANY_CLAIM,
@@ -447,6 +449,28 @@ def test_a_store_that_ignores_a_condition_is_refused(
     with pytest.raises(RefusedError, match=says):
         Steps(bucket).require_conditions(place, unique="u")
     assert [entry.name for entry in Steps(bucket).files.list_directory(place)] == sorted(INPUTS)
+
+
+@pytest.mark.parametrize("call", ["complete_multipart_upload", "abort_multipart_upload"])
+def test_a_probe_that_fails_leaves_no_upload(
+    bucket: Bucket, place: str, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    uploads, upload_small, request = [], publishing.upload_small, getattr(bucket.client, call)
+
+    def recording(*arguments: Any) -> Any:
+        uploads.append(upload_small(*arguments))
+        return uploads[-1]
+
+    def failing_once(**arguments: Any) -> Any:
+        monkeypatch.setattr(bucket.client, call, request)
+        raise ClientError({"Error": {"Code": "NotImplemented"}}, "CompleteMultipartUpload")
+
+    monkeypatch.setattr(publishing, "upload_small", recording)
+    monkeypatch.setattr(bucket.client, call, failing_once)
+    with pytest.raises(RetryError, match="NotImplemented"):
+        Steps(bucket).require_conditions(place, unique="u")
+    assert uploads
+    assert not any(is_open(bucket, upload) for upload in uploads)
 
 
 # --- mutants: without a rule of the protocol, a sleeper does harm ---------------------------------------------------

@@ -676,8 +676,11 @@ class S3Store(Store):
                 f"Cannot publish to the bucket {bucket.options.shown}: {why}, so that of two runs both would win"
             )
 
+        uploads: list[StagedUpload] = []
+
         def upload(path: str) -> StagedUpload:
-            return upload_small(bucket, StagedUpload(key=bucket.key(path), origin=path), b"probe")
+            uploads.append(upload_small(bucket, StagedUpload(key=bucket.key(path), origin=path), b"probe"))
+            return uploads[-1]
 
         try:
             first = create_object(bucket, path, b"first")
@@ -688,18 +691,17 @@ class S3Store(Store):
             with suppress(ChangedError):
                 replace_object(bucket, path, first, b"third")
                 raise refused(f"it replaces an object that has changed ({second} is not {first}), against If-Match")
-            taken = upload(path)
-            try:
-                complete(bucket, taken)
-            except ConflictError:
-                abort(bucket, taken.key, taken.upload_id)
-            else:
+            with suppress(ConflictError):
+                complete(bucket, upload(path))
                 raise refused("it completes an upload over an object that is there (If-None-Match)")
             aborted = upload(f"{path}.upload")
             abort(bucket, aborted.key, aborted.upload_id)
             if complete(bucket, aborted):
                 raise refused("it completes an upload that was aborted")
         finally:
+            for probe in uploads:  # no upload list names them
+                with suppress(AcidError):
+                    abort(bucket, probe.key, probe.upload_id)
             with suppress(AcidError):
                 remove_keys(bucket, path, [bucket.key(path), f"{bucket.key(path)}.upload"])
 
