@@ -313,7 +313,7 @@ class UnitResult:
 
     file_name  of the result in its directory
     path       of the written file; None when there is none
-    upload     in a bucket, the upload that becomes that file
+    upload     on S3, the upload that becomes that file
     rows_in, rows_out  None where the rows of a format are not counted
     empty_files  inputs that count as empty: of zero bytes, or of aborted write ids and either unreadable or with
                  columns of their own
