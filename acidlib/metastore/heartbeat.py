@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from heapq import heapify, heappop, heappush, heapreplace
+from heapq import heapify, heappop, heappush
 from itertools import count
 
 from acidlib.errors import AcidError, ConflictError, DefectError, RefusedError, RetryError
@@ -149,7 +149,7 @@ class Heartbeater:
         self._connection: Hms | None = None
         self._mutex = threading.Lock()
         self._order = count()
-        self._due: list[tuple[float, int, Lease]] = []  # a heap; the lease whose heartbeat is being sent stays on top
+        self._due: list[tuple[float, int, Lease]] = []  # a heap
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._ended: str | None = None
@@ -246,8 +246,10 @@ class Heartbeater:
             self._postpone(lease, sent_at + self._interval)
 
     def _postpone(self, lease: Lease, due: float) -> None:
-        with self._mutex:
-            heapreplace(self._due, (due, next(self._order), lease))
+        with self._mutex:  # the lease need not be on top: one that is due earlier may have been registered meanwhile
+            self._due = [entry for entry in self._due if entry[2] is not lease]
+            self._due.append((due, next(self._order), lease))
+            heapify(self._due)
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None

@@ -236,6 +236,23 @@ def test_a_beat_that_hangs_starves_nobody() -> None:
         hanging.assert_alive()
 
 
+def test_a_lease_registered_while_a_heartbeat_is_sent_is_kept_alive_though_it_is_due_earlier() -> None:
+    """Its transaction took longer to open than an interval; the lease whose heartbeat is being sent is not on top."""
+    bench = Bench()
+    bench.add(1)
+    late: list[Lease] = []
+
+    def register_another(_: int | None) -> None:
+        if not late:
+            since = bench.clock.now - 2 * INTERVAL
+            late.append(bench.schedule.register(txn_id=2, lock_id=None, name="transaction 2", since=since))
+
+    bench.connection.answer = register_another
+    bench.run(2 * INTERVAL)
+    assert bench.connection.beats == [1, 2, 1, 2, 1, 2]
+    late[0].assert_alive()
+
+
 @pytest.mark.parametrize("interval", [0, -1, 150.1, 300])
 def test_an_interval_above_half_of_the_timeout_is_refused(interval: float) -> None:
     with pytest.raises(RefusedError, match="at most half of the metastore's transaction timeout, 300 s"):
