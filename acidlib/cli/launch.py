@@ -286,34 +286,40 @@ def run_logged(command: Sequence[str], path: Path) -> int:
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, pass_on)
-    with log, subprocess.Popen(command, stdout=log, stderr=subprocess.PIPE) as process:  # noqa: S603 - our own words
-        running.append(process)
-        for early in sent:
-            process.send_signal(early)
-        assert process.stderr is not None
-        printed: list[bytes] = []
-        copier = Thread(target=_copy, args=(process.stderr, log, printed), daemon=True)
-        copier.start()
-        ended = process.wait()
-        status = ended if ended >= 0 else exit_status(-ended)
-        copier.join(_END_SECONDS)
-        if status and not printed:
-            _tell(f"error: the run ended with exit status {status}; {path} has its output\n".encode())
-        return status
+    # the thread closes stream and log: closing the stream here would wait for the thread as long as another process
+    # keeps the stream open
+    process = subprocess.Popen(command, stdout=log, stderr=subprocess.PIPE)  # noqa: S603 - our own words
+    running.append(process)
+    for early in sent:
+        process.send_signal(early)
+    assert process.stderr is not None
+    printed: list[bytes] = []
+    copier = Thread(target=_copy, args=(process.stderr, log, printed), daemon=True)
+    copier.start()
+    ended = process.wait()
+    status = ended if ended >= 0 else exit_status(-ended)
+    copier.join(_END_SECONDS)
+    if status and not printed:
+        _tell(f"error: the run ended with exit status {status}; {path} has its output\n".encode())
+    return status
 
 
 def _copy(stream: IO[bytes], log: IO[bytes], printed: list[bytes]) -> None:
-    """Copy all lines to the log, and problems to standard error. A line that the log does not take is dropped."""
-    for line in stream:
-        try:
-            log.write(line)
-        except OSError as error:
-            if not printed:
-                printed.append(b"")
-                _tell(f"error: Cannot write the log: {error.strerror}\n".encode())
-        if _PROBLEM.match(line):
-            printed.append(line)
-            _tell(line)
+    """Copy all lines to the log, and problems to standard error; close both streams at the end.
+
+    A line that the log does not take is dropped.
+    """
+    with stream, log:
+        for line in stream:
+            try:
+                log.write(line)
+            except OSError as error:
+                if not printed:
+                    printed.append(b"")
+                    _tell(f"error: Cannot write the log: {error.strerror}\n".encode())
+            if _PROBLEM.match(line):
+                printed.append(line)
+                _tell(line)
 
 
 def _tell(line: bytes) -> None:

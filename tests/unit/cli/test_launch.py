@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from acidlib.cli import launch
 from acidlib.cli.launch import (
     IN_A_CONTAINER,
     assignments,
@@ -230,6 +231,14 @@ def test_what_ends_in_silence_is_told_with_the_status_that_is_returned(
     log = tmp_path / "log"
     assert run_logged([sys.executable, "-c", f"import os, sys; {ends}"], log) == status
     assert capfd.readouterr() == ("", f"error: the run ended with exit status {status}; {log} has its output\n")
+
+
+def test_a_process_that_outlives_the_run_does_not_hold_it_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It keeps standard error open."""
+    monkeypatch.setattr(launch, "_END_SECONDS", 0.1)
+    before = time.monotonic()
+    assert run_logged(["sh", "-c", "sleep 6 & exit 3"], tmp_path / "log") == 3
+    assert time.monotonic() - before < 4
 
 
 def test_a_log_that_cannot_be_written_is_refused_before_anything_is_done(tmp_path: Path) -> None:
