@@ -54,6 +54,9 @@ def _xml(path: Path, data: bytes) -> ElementTree.Element:
         raise CorruptError(f"Cannot read {path}: it is not XML ({error})") from error
 
 
+_FILE_SCHEME = re.compile("^file:(//(?=/))?")
+
+
 def _properties(parent: ElementTree.Element, files: tuple[Path, ...]) -> Iterator[tuple[str, str]]:
     """Yield names and values in the order of the file and its includes; the last value of a name counts.
 
@@ -69,9 +72,10 @@ def _properties(parent: ElementTree.Element, files: tuple[Path, ...]) -> Iterato
             yield from _properties(item, files)
             continue
         reference = item.get("href", "")
-        if not reference or "://" in reference:
-            raise RefusedError(f"Cannot read {files[-1]}: it includes {reference!r}, which is no file here")
-        path = files[-1].parent / reference.removeprefix("file:")
+        name = _FILE_SCHEME.sub("", reference)
+        if not name or "://" in name:
+            raise RefusedError(f"Cannot read {files[-1]}: it includes {reference!r}, which is no path of this machine")
+        path = files[-1].parent / name
         if path in files:
             raise CorruptError(f"Cannot read {path}: it includes itself")
         data, fallback = read_bytes(path), item.find(f"{_XINCLUDE}fallback")

@@ -102,12 +102,20 @@ def test_a_file_may_include_others(tmp_path: Path) -> None:
     assert read_site(tmp_path / "core-site.xml") == {"dfs.a": "included", "dfs.b": "after", "dfs.c": "instead"}
 
 
+@pytest.mark.parametrize("scheme", ["", "file:", "file://"])
+def test_an_include_may_be_a_url_of_a_file(tmp_path: Path, scheme: str) -> None:
+    write_site(tmp_path / "mounts.xml", {"dfs.a": "included"})
+    include = f'<xi:include {XI} href="{scheme}{tmp_path}/mounts.xml"/>'
+    (tmp_path / "core-site.xml").write_text(f"<configuration>{include}</configuration>")
+    assert read_site(tmp_path / "core-site.xml") == {"dfs.a": "included"}
+
+
 @pytest.mark.parametrize(
     ("reference", "why"),
     [
         ("absent.xml", r"Cannot read .*/core-site.xml: it includes .*/absent.xml, which is not there"),
         ("core-site.xml", "it includes itself"),
-        ("http://conf.example/core.xml", "which is no file here"),
+        ("http://conf.example/core.xml", "which is no path of this machine"),
     ],
 )
 def test_what_cannot_be_included(tmp_path: Path, reference: str, why: str) -> None:
