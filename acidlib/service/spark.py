@@ -119,6 +119,9 @@ class SparkRunner:
             middle = len(tasks) // 2
             answers: list[Any] = []
             for half in (tasks[:middle], tasks[middle:]):
+                if self._cancelled != cancelled:  # while the first half ran
+                    answers += [error] * len(half)
+                    continue
                 try:
                     answers += [answer for (answer,) in self._one_job([[task] for task in half], group)]
                 except SparkEndedError:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark import SparkConf
 
-from acidlib.errors import RefusedError
+from acidlib.errors import RefusedError, RetryError
 from acidlib.service import spark
 from acidlib.service.services import Task
 from acidlib.service.spark import (
@@ -67,6 +67,24 @@ def test_a_job_that_a_lost_spark_gives_up_is_no_failure_of_its_tasks(answer: boo
         runner.run([[Task(str, 0), Task(str, 0)]], group="two tasks")
     assert len(jobs) == 1
     assert runner.slots > 0
+
+
+def test_after_a_cancel_no_half_is_submitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = SparkRunner(name="n", conf={})
+    sizes: list[int] = []
+
+    def one_job(batches: list[list[Task]], group: str) -> list[list[Any]]:
+        sizes.append(sum(len(batch) for batch in batches))
+        if len(sizes) == 1:
+            raise RetryError(f"Cannot finish {group}: Spark gave it up")
+        runner.cancel()  # while the first half runs
+        return [["done"] for _ in batches]
+
+    monkeypatch.setattr(runner, "_one_job", one_job)
+    ((*answers,),) = runner.run([[Task(str, 0)] * 4], group="four tasks")
+    assert sizes == [4, 2]
+    assert answers[:2] == ["done", "done"]
+    assert [type(answer) for answer in answers[2:]] == [RetryError, RetryError]
 
 
 def test_what_is_said_to_spark_wins(monkeypatch: pytest.MonkeyPatch) -> None:
