@@ -23,7 +23,8 @@ def parse_duration(text: str, unit: str = "s") -> int:
     """Return the milliseconds of `300ms`, `86400s`, `12h`, `7days`; a bare number is in `unit`. Raises `ValueError`."""
     match = _DURATION.fullmatch(text.strip().lower())
     stated = "" if match is None else match[2] or unit
-    factor = _MILLISECONDS.get(stated, _MILLISECONDS.get(stated.removesuffix("s")))
+    singular = stated.removesuffix("s") if len(stated) > len("min") else stated  # only words have a plural
+    factor = _MILLISECONDS.get(singular)
     if match is None or factor is None:
         raise ValueError(text)
     return math.floor(int(match[1]) * factor)

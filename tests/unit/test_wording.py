@@ -36,6 +36,12 @@ def test_durations(text: str, unit: str, milliseconds: int) -> None:
     assert parse_duration(text, unit) == milliseconds
 
 
+@pytest.mark.parametrize("text", ["2ss", "5mss", "3hs", "3ds", "2 secss", "2x"])
+def test_only_words_have_a_plural(text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        parse_duration(text)
+
+
 @pytest.mark.parametrize(
     ("text", "size"),
     [("0", 0), ("1024", 1024), ("2k", 2048), ("256m", 268_435_456), ("1GiB", 2**30), ("3 TB", 3 * 2**40), ("5b", 5)],
