@@ -17,7 +17,15 @@ from long_runs import amount
 from servers.s3 import S3Server
 from servers.s3_proxy import Relay
 
-from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
+from acidlib.errors import (
+    AcidError,
+    ConflictError,
+    CorruptError,
+    MissingError,
+    RefusedError,
+    RetryError,
+    UnknownOutcomeError,
+)
 from acidlib.points import Point
 from acidlib.stores.listing import list_location
 from acidlib.stores.removing import LITTER_SECONDS, find_litter
@@ -259,21 +267,49 @@ def test_an_upload_that_was_aborted_before_is_found_out_in_time(
     assert uploads_in_flight(bucket, place) == []
 
 
-@pytest.mark.parametrize("number", range(1, PAIR.uploads + 1))
-def test_a_hidden_publication_that_fails_half_way_leaves_nothing(
-    bucket: Bucket, place: str, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
-    """No later run finishes it: its transaction never commits."""
+def _failing_completion(monkeypatch: pytest.MonkeyPatch, number: int, error: AcidError) -> None:
+    """Fails the completion of this number, once."""
     completed, tried, one_at_a_time = publishing.complete, itertools.count(1), threading.Lock()
 
     def failing(own: Bucket, upload: Any) -> bool:
         with one_at_a_time:
             if next(tried) == number:
-                raise RetryError("Cannot publish: the store is busy")
+                raise error
             return completed(own, upload)
 
     monkeypatch.setattr(publishing, "complete", failing)
-    with pytest.raises(RetryError, match="the store is busy"):
+
+
+FAILURES = (
+    RetryError("Cannot publish: the store is busy"),
+    CorruptError("Cannot publish: other parts"),
+    MissingError("Cannot publish: no bucket"),
+)
+
+
+@pytest.mark.parametrize("number", range(1, TWO_FILES.uploads + 1))
+@pytest.mark.parametrize("error", FAILURES, ids=lambda error: error.kind)
+def test_a_publication_that_fails_half_way_is_finished_by_the_next_run(
+    bucket: Bucket, place: str, monkeypatch: pytest.MonkeyPatch, number: int, error: AcidError
+) -> None:
+    """Nobody can say whether it is visible: the request that failed may have been done."""
+    _failing_completion(monkeypatch, number, error)
+    with pytest.raises(UnknownOutcomeError, match=re.escape(str(error))):
+        publishing_run(bucket, place, TWO_FILES)
+    (line,) = Steps(bucket).roll_forward(place)
+    assert line.startswith("publication of base_0000005 finished")
+    assert published(readers_see(bucket, place), TWO_FILES)
+    assert left_staged(bucket, place) == []
+
+
+@pytest.mark.parametrize("number", range(1, PAIR.uploads + 1))
+@pytest.mark.parametrize("error", FAILURES, ids=lambda error: error.kind)
+def test_a_hidden_publication_that_fails_half_way_leaves_nothing(
+    bucket: Bucket, place: str, monkeypatch: pytest.MonkeyPatch, number: int, error: AcidError
+) -> None:
+    """No later run finishes it: its transaction never commits."""
+    _failing_completion(monkeypatch, number, error)
+    with pytest.raises(type(error), match=re.escape(str(error))):
         publishing_run(bucket, place, PAIR)
     assert readers_see(bucket, place).keys() == {f"{name}/bucket_00000" for name in INPUTS}
     assert left_staged(bucket, place) == []

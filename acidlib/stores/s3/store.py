@@ -377,7 +377,7 @@ class S3Stage(Stage):
         reach(Point.RECORDED)
         try:
             complete_all(bucket, publication)
-        except (ConflictError, RetryError) as error:
+        except AcidError as error:
             self._end_failed(publication, error)
             raise
         reach(Point.SECOND_RENAMED)
@@ -443,8 +443,11 @@ class S3Stage(Stage):
             uploads.append(upload)
         return uploads
 
-    def _end_failed(self, publication: UploadPublication, error: ConflictError | RetryError) -> None:
+    def _end_failed(self, publication: UploadPublication, error: AcidError) -> None:
         """Take back what can be taken back of a publication whose completion failed.
+
+        Only a ConflictError says that it can never be completed. After any other error the record stays, and the
+        next run finishes the publication or raises that error again.
 
         UnknownOutcomeError where only the next run can tell; CorruptError where only a person can.
         """
@@ -454,10 +457,11 @@ class S3Stage(Stage):
                 withdraw(bucket, publication.uploads)
                 remove_staging(bucket, self.path, is_settled=True)
             return
-        if isinstance(error, RetryError):
+        if not isinstance(error, ConflictError):
+            advice = "finishes it" if isinstance(error, RetryError) else "finishes it, or fails until that is repaired"
             raise UnknownOutcomeError(
                 f"Cannot tell whether {where} is published as a whole: a request failed ({error}); the next run there "
-                "finishes it"
+                f"{advice}"
             ) from error
         if any(is_visible(bucket, upload) for upload in publication.uploads):
             # never taken back from here: while we were paused another run could have published the same names
