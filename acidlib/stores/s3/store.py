@@ -393,7 +393,6 @@ class S3Stage(Stage):
         accepted = [self._accepted_uploads(directory) for directory in directories]
         begun: list[StagedUpload] = []
         uploads: list[StagedUpload] = []
-        sealed: list[StagedDirectory] = []
         opened_last = False
         try:
             for directory, files in zip(directories, accepted, strict=True):
@@ -410,8 +409,6 @@ class S3Stage(Stage):
                     begun.append(markers[file])
                 first = [markers.pop(METADATA_ACID_FILE)] if opened_last else []
                 uploads += [*first, *files, *markers.values()]
-                lengths = {file: len(data) for file, data in contents.items()}
-                sealed.append(replace(directory, files={**directory.files, **lengths}))
             write_upload_list(self._bucket, f"{self.path}/{_DRIVERS_LIST}", begun)
         except BaseException:
             for upload in begun:  # no upload list names them yet
@@ -419,7 +416,11 @@ class S3Stage(Stage):
                     abort(self._bucket, upload.key, upload.upload_id)
             raise
         return UploadPublication(
-            directories=tuple(sealed), inputs=inputs, uploads=tuple(uploads), hidden=hidden, opened_last=opened_last
+            directories=tuple(directories),
+            inputs=inputs,
+            uploads=tuple(uploads),
+            hidden=hidden,
+            opened_last=opened_last,
         )
 
     def _accepted_uploads(self, directory: StagedDirectory) -> list[StagedUpload]:
