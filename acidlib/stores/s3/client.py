@@ -110,7 +110,7 @@ class BucketOptions:
     """The options of the connection to one bucket. Picklable; its secrets are never printed.
 
     endpoint    with its scheme; None for that of the region
-    region      None for that of the machine's own configuration
+    region      None for that of the machine's own configuration, as for an endpoint of Amazon that names none
     creation    arguments of every request that makes an object: encryption, storage class, ACL
     attempts    at one request; each waits `connect_seconds` for a connection and `answer_seconds` for an answer
     checksums   whether parts carry a checksum where the store asks for none
@@ -151,6 +151,11 @@ class BucketOptions:
         return "a request without keys" if self.credentials == (Credentials.NONE,) else "the keys that boto3 finds"
 
 
+_AMAZON = re.compile(r"\.amazonaws\.com(?:\.cn)?(?::\d+)?/*$")
+_AMAZON_REGION = re.compile(r"s3[.-](?:fips\.)?(?:dualstack\.)?([a-z]{2}(?:-[a-z]+)+-\d+)(?:\.vpce)?\.amazonaws\.com")
+"""The region in an endpoint of Amazon S3; one of PrivateLink is `bucket.vpce-ID.s3.REGION.vpce.amazonaws.com`."""
+
+
 def bucket_options(bucket: str, properties: Mapping[str, str]) -> BucketOptions:
     """Return the options of a bucket by Hadoop's properties. RefusedError names a property that is not understood."""
     if bucket.endswith(DIRECTORY_BUCKET):
@@ -169,9 +174,11 @@ def bucket_options(bucket: str, properties: Mapping[str, str]) -> BucketOptions:
     role, region, endpoint = (own.text(name) for name in ("assumed.role.arn", "endpoint.region", "endpoint"))
     if Credentials.ROLE in credentials and not role:
         raise own.refused("aws.credentials.provider", f"assumes a role, and {PREFIX}assumed.role.arn names none")
-    if endpoint and not region:  # Amazon's endpoints name it; for other servers any does, if all clients use the same
-        named = re.search(r"s3[.-](?:dualstack\.|fips\.)?([a-z]{2}(?:-[a-z]+)+-\d)\.amazonaws\.com", endpoint)
-        region = named[1] if named else "us-east-1"
+    if endpoint and not region:
+        if (named := _AMAZON_REGION.search(endpoint)) is not None:
+            region = named[1]
+        elif not _AMAZON.search(endpoint):  # for other servers any does, if all clients use the same
+            region = "us-east-1"
     return BucketOptions(
         bucket=bucket,
         credentials=credentials,

@@ -42,6 +42,20 @@ def test_a_property_of_the_bucket_wins() -> None:
         ("", "", None, None),
         ("s3.eu-central-1.amazonaws.com", "", "https://s3.eu-central-1.amazonaws.com", "eu-central-1"),
         ("minio:9000/", "false", "http://minio:9000", "us-east-1"),
+        *(
+            (host, "", f"https://{host}", region)
+            for host, region in (
+                ("s3-us-west-2.amazonaws.com", "us-west-2"),
+                ("s3.dualstack.eu-west-3.amazonaws.com", "eu-west-3"),
+                ("s3-fips.us-gov-west-1.amazonaws.com", "us-gov-west-1"),
+                ("s3-fips.dualstack.us-west-2.amazonaws.com", "us-west-2"),
+                ("s3.cn-north-1.amazonaws.com.cn:443", "cn-north-1"),
+                ("bucket.vpce-1a2b-3c4d.s3.eu-central-1.vpce.amazonaws.com", "eu-central-1"),
+                ("bucket.vpce-1a2b-3c4d-us-east-1a.s3.us-east-1.vpce.amazonaws.com", "us-east-1"),
+                ("s3.amazonaws.com", None),
+                ("s3-accelerate.amazonaws.com", None),
+            )
+        ),
         ("http://minio:9000", "true", "http://minio:9000", "us-east-1"),
     ],
 )
