@@ -231,7 +231,7 @@ def abort_recorded(bucket: Bucket, location: str) -> None:
     (record,) = staging_records(bucket, location)
     assert record.publication is not None
     for attempt in sorted(record.publication.uploads, key=lambda attempt: attempt.key):
-        completing.abort(bucket, attempt.key, attempt.upload_id)
+        completing.abort(bucket, attempt)
 
 
 def remove(bucket: Bucket, location: str, *names: str) -> None:

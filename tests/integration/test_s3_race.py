@@ -256,7 +256,7 @@ def test_an_upload_that_was_aborted_before_is_found_out_in_time(
     bucket: Bucket, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def aborting(stage: Any, directory: str, attempts: Any) -> Any:
-        publishing.abort(bucket, attempts[1].key, attempts[1].upload_id)
+        publishing.abort(bucket, attempts[1])
         return accepted(stage, directory, attempts)
 
     monkeypatch.setattr(s3_runs, "accepted", aborting)

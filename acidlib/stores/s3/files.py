@@ -502,7 +502,7 @@ def upload_small(bucket: Bucket, planned: StagedUpload, data: bytes) -> StagedUp
     except BaseException:
         upload.stop()
         with suppress(AcidError):
-            abort(bucket, planned.key, upload.begun.upload_id)  # no upload list names it yet
+            abort(bucket, upload.begun)  # no upload list names it yet
         raise
 
 
@@ -548,10 +548,13 @@ def complete(bucket: Bucket, upload: StagedUpload) -> bool:
     return True
 
 
-def abort(bucket: Bucket, key: str, upload_id: str) -> None:
+def abort(bucket: Bucket, upload: StagedUpload) -> None:
     """Abort an upload. The answer decides nothing: it may have been completed, or be gone."""
-    with suppress(UploadGoneError), bucket.raising("abort the upload of", bucket.path(key), missing=UploadGoneError):
-        bucket.client.abort_multipart_upload(Bucket=bucket.name, Key=key, UploadId=upload_id)
+    with (
+        suppress(UploadGoneError),
+        bucket.raising("abort the upload of", bucket.path(upload.key), missing=UploadGoneError),
+    ):
+        bucket.client.abort_multipart_upload(Bucket=bucket.name, **upload.named)
 
 
 def is_open(bucket: Bucket, upload: StagedUpload) -> bool:

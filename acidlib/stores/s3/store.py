@@ -413,7 +413,7 @@ class S3Stage(Stage):
         except BaseException:
             for upload in begun:  # no upload list names them yet
                 with suppress(AcidError):
-                    abort(self._bucket, upload.key, upload.upload_id)
+                    abort(self._bucket, upload)
             raise
         return UploadPublication(
             directories=tuple(directories),
@@ -493,7 +493,7 @@ class S3Stage(Stage):
             if record is not None and record.state is StagingState.STAGING:
                 change_state(bucket, record, StagingState.REVOKED)
             for upload in self._accepted.values():
-                abort(bucket, upload.key, upload.upload_id)
+                abort(bucket, upload)
             remove_staging(bucket, self.path)
         except AcidError as error:
             return str(error)
@@ -562,7 +562,7 @@ def withdraw(bucket: Bucket, uploads: Sequence[StagedUpload]) -> None:
     upload that was completed first goes last, as it keeps readers from the others, or holds all that they read.
     """
     for upload in uploads:
-        abort(bucket, upload.key, upload.upload_id)
+        abort(bucket, upload)
     for some in (uploads[1:], uploads[:1]):
         if keys := [upload.key for upload in some if is_visible(bucket, upload)]:
             remove_keys(bucket, bucket.path(keys[0].rpartition("/")[0]), keys)
@@ -593,7 +593,7 @@ def remove_staging(
             # the store's own rules end the uploads of a damaged list
             with suppress(ValueError, TypeError):
                 for key, upload_id in () if upload_list is None else json.loads(upload_list.data):
-                    abort(bucket, str(key), str(upload_id))
+                    abort(bucket, StagedUpload(key=str(key), origin="", upload_id=str(upload_id)))
     prefix, marker = bucket.key(staging), bucket.key(f"{staging}/{STAGING_MARKER}")
     remove_keys(bucket, staging, [key for name in names if (key := f"{prefix}/{name}") != marker])
     remove_keys(bucket, staging, [marker])
@@ -700,13 +700,13 @@ class S3Store(Store):
                 complete(bucket, upload(path))
                 raise refused("it completes an upload over an object that is there (If-None-Match)")
             aborted = upload(f"{path}.upload")
-            abort(bucket, aborted.key, aborted.upload_id)
+            abort(bucket, aborted)
             if complete(bucket, aborted):
                 raise refused("it completes an upload that was aborted")
         finally:
             for probe in uploads:  # no upload list names them
                 with suppress(AcidError):
-                    abort(bucket, probe.key, probe.upload_id)
+                    abort(bucket, probe)
             with suppress(AcidError):
                 remove_keys(bucket, path, [bucket.key(path), f"{bucket.key(path)}.upload"])
 
@@ -723,7 +723,7 @@ class S3Store(Store):
                 continue
             try:
                 for upload in () if publication is None else publication.uploads:
-                    abort(self._bucket, upload.key, upload.upload_id)
+                    abort(self._bucket, upload)
                 change_state(self._bucket, record, StagingState.REVOKED)
             except ChangedError as error:
                 current = read_staging_record(self._bucket, record.staging)
@@ -791,7 +791,7 @@ class S3Store(Store):
         if states[0] is UploadState.OPEN:
             reason = discard_reason(self.fs, location, publication)
             if reason is not None:
-                abort(bucket, first.key, first.upload_id)
+                abort(bucket, first)
                 if not is_visible(bucket, first):  # else its run was faster, and its inputs were there then
                     withdraw(bucket, publication.uploads)
                     return "discarded", reason
@@ -804,7 +804,7 @@ class S3Store(Store):
             cover = next(filter(None, covering_at(self.fs, location, publication)), None)
             if cover is not None:
                 for upload in publication.uploads:
-                    abort(bucket, upload.key, upload.upload_id)
+                    abort(bucket, upload)
                 return "discarded", f"{cover} covers it, and a part of it has been removed since"
             withdraw_or_refuse(bucket, self.fs, location, publication, error)
             return "discarded", f"it cannot be completed, and all its inputs are still there: {error}"
