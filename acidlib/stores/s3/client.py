@@ -374,19 +374,18 @@ class Bucket:
 
         Fail at once for a server that this run has waited for in vain a moment ago.
         """
-        server = self.options.endpoint or f"the region {self.options.region}"
+        where, server = self.options.shown, self.options.endpoint or f"the region {self.options.region}"
+        reason = None if self._unreachable is None else self._unreachable.reason(server)
+        if reason is not None:
+            raise _unreachable_error(f"Cannot {action} {path}:", where, reason)
         try:
-            reason = None if self._unreachable is None else self._unreachable.reason(server)
-            if reason is not None:
-                raise NotAskedError(reason=reason)
             yield
         except (ClientError, BotoCoreError, HTTPError, OSError, RecursionError) as error:
             # an answer may take its time where a part is copied or an upload completed
             unanswered = unanswered_reason(error, is_short=action in _SHORT)
             if self._unreachable is not None and unanswered is not None:
                 self._unreachable.note(server, unanswered)
-            where, user = self.options.shown, self.options.user
-            raise as_acid_error(error, action, path, where=where, user=user, missing=missing) from error
+            raise as_acid_error(error, action, path, where=where, user=self.options.user, missing=missing) from error
 
     def head(self, path: str) -> Any | None:
         """Return length, time and metadata of the object at a path; None without one.
@@ -547,12 +546,6 @@ class NotS3Error(BotoCoreError):
     fmt = "it did not answer as a server of S3 does: {lacking} is not in the answer"
 
 
-class NotAskedError(BotoCoreError):
-    """The run waited for the server in vain a moment ago, for this `reason`."""
-
-    fmt = "{reason}"
-
-
 class ChangedError(ConflictError):
     """A condition of a request did not hold: the object has changed, or is there already."""
 
@@ -669,10 +662,13 @@ def _without_answer(error: Exception, start: str, where: str) -> AcidError:
         return RefusedError(f"{start} the store does not take that name ({rule})")
     if isinstance(error, IncompleteReadError | ResponseStreamingError):
         return RetryError(f"{start} answers of {where} broke off several times")
-    if isinstance(error, BotoConnectionError | HTTPClientError | HTTPError | OSError | NotAskedError):
-        reason = unanswered_reason(error, is_short=True) or first_line
-        return RetryError(f"{start} {where} cannot be reached, or went away ({reason})")
+    if isinstance(error, BotoConnectionError | HTTPClientError | HTTPError | OSError):
+        return _unreachable_error(start, where, unanswered_reason(error, is_short=True) or first_line)
     return RetryError(f"{start} of {first_line}")
+
+
+def _unreachable_error(start: str, where: str, reason: str) -> RetryError:
+    return RetryError(f"{start} {where} cannot be reached, or went away ({reason})")
 
 
 def unanswered_reason(error: Exception, *, is_short: bool) -> str | None:
