@@ -162,8 +162,8 @@ class RenameFileSystem(FileSystem):
         """Rename a file or directory atomically and durably; an existing target raises `ConflictError`.
 
         Without `durable` a loss of power may undo it, until the directories of both names are synced. An empty
-        directory that is made as the target in this very moment may be replaced; nothing else ever is. Where an answer
-        can be lost, it may have been done in spite of a `RetryError`, never in spite of a `ConflictError`.
+        directory that is made as the target in this very moment may be replaced; nothing else ever is. On a remote
+        store the rename may have happened although `RetryError` is raised; never when `ConflictError` is.
         """
 
     @abstractmethod
@@ -299,7 +299,7 @@ class raising_acid_errors:  # noqa: N801 - used as a function; a generator would
 
 
 UNREACHABLE_SECONDS = 60.0
-"""For how long a server is not asked after a wait in vain: so a run waits for at most about half of its time."""
+"""The time for which a run sends a server nothing after a wait in vain: waits that are as long take half of a run."""
 
 
 class UnreachableServers:
