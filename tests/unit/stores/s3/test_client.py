@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Sequence
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, HTTPClientError, NoCredentialsError
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, MissingError, RefusedError, RetryError
+from acidlib.stores.filesystem import UnreachableServers
 from acidlib.stores.s3 import client as conditional
 from acidlib.stores.s3.client import (
     Bucket,
@@ -269,3 +271,12 @@ def test_only_an_answer_that_says_nothing_is_asked_for_again(
         assert raised.type is ends
     assert len(requests) == asked
     assert pauses == [0.1, 0.2, 0.4][: asked - 1], "the other request is given time to end"
+
+
+def test_a_server_that_a_run_waited_for_in_vain_gets_no_request() -> None:
+    unreachable = UnreachableServers(lambda: 0.0)
+    bucket = Bucket(options(fs_s3a_endpoint="http://minio:9000"), unreachable)
+    unreachable.note("http://minio:9000", "no connection in time")
+    expected = "Cannot read s3a://b/x: b at http://minio:9000 cannot be reached, or went away (no connection in time)"
+    with pytest.raises(RetryError, match=f"^{re.escape(expected)}$"), bucket.raising("read", "s3a://b/x"):
+        pytest.fail("a request was sent")
