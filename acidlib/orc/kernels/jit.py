@@ -13,7 +13,8 @@ modification matters, and two processes that compile the same kernel write the s
 
 A file is looked up beside the kernels, where an installation compiles them (`acidlib.rewrite.warm`), then in the user's
 own directory: `acidlib` in `NUMBA_CACHE_DIR`, else in `XDG_CACHE_HOME` or `~/.cache`. It is written to the first of
-these that is writable; without any, compiled kernels last as long as the process.
+these that is writable; without any, compiled kernels last as long as the process. A file in the user's directory is
+used only if this user or root owns it and no other user can write it.
 
 Numba's own cache skips a directory that this user cannot write, has another directory for each path of an installation
 below `NUMBA_CACHE_DIR`, and misses changes of a kernel that is called from another module.
@@ -95,9 +96,9 @@ class CompiledKernels(NullCache):
         target_context.refresh()
         name = self._name(sig, target_context.codegen())
         for directory in _directories():
-            payload = _read(directory / name)
+            payload = _read(directory / name, is_installed=directory == _BESIDE)
             if payload is not None:
-                parts = pickle.loads(payload)  # noqa: S301 - it is as trustworthy as the code beside it
+                parts = pickle.loads(payload)  # noqa: S301 - written by an owner whom this user trusts with code
                 return CompileResult._rebuild(target_context, *parts)  # type: ignore[no-untyped-call]
         return None
 
@@ -138,9 +139,18 @@ def _directories() -> Iterator[Path]:
         yield (Path(named) if named else Path.home() / ".cache") / "acidlib"
 
 
-def _read(path: Path) -> bytes | None:
+def _read(path: Path, *, is_installed: bool) -> bytes | None:
+    """Return the content of a file, or None if it is missing, damaged, or not to be trusted.
+
+    Loading it runs code. Files beside the kernels are as trustworthy as the installation. Files elsewhere have to be
+    of this user or root, and writable by no other user: a shared `NUMBA_CACHE_DIR` may hold anybody's files.
+    """
     try:
-        whole = path.read_bytes()
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            if not is_installed and (status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022):
+                return None
+            whole = file.read()
     except OSError:
         return None  # it is not there, or not for this user
     payload = whole[_DIGEST:]
@@ -152,6 +162,7 @@ def _write(directory: Path, name: str, whole: bytes) -> bool:
     try:
         directory.mkdir(parents=True, exist_ok=True)
         temporary.write_bytes(whole)
+        temporary.chmod(0o644)  # whatever the umask: _read refuses a file that others can write
         temporary.replace(directory / name)
     except OSError:
         with suppress(OSError):
@@ -162,7 +173,7 @@ def _write(directory: Path, name: str, whole: bytes) -> bool:
 
 @cache
 def _report(processor: str, kept: Path | None) -> None:
-    """Print a line for people, once in a process."""
+    """Print a line for people, once for each directory."""
     where = f"kept in {kept}" if kept else "not kept, for no directory is writable; set NUMBA_CACHE_DIR to one that is"
     print(
         f"acidlib: compiling kernels for this processor ({processor}), which takes a minute; {where}", file=sys.stderr
@@ -185,8 +196,8 @@ def load_word(_context: Any, data: Any, _at: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        place = builder.gep(array.data, [arguments[1]])
-        word = builder.load(builder.bitcast(place, ir.IntType(64).as_pointer()), align=1)
+        address = builder.gep(array.data, [arguments[1]])
+        word = builder.load(builder.bitcast(address, ir.IntType(64).as_pointer()), align=1)
         return builder.bswap(word) if sys.byteorder == "little" else word
 
     return types.uint64(data, types.int64), generate
@@ -198,9 +209,9 @@ def store_word(_context: Any, _data: Any, _at: Any, _word: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        place = builder.bitcast(builder.gep(array.data, [arguments[1]]), ir.IntType(64).as_pointer())
+        address = builder.bitcast(builder.gep(array.data, [arguments[1]]), ir.IntType(64).as_pointer())
         word = builder.bswap(arguments[2]) if sys.byteorder == "little" else arguments[2]
-        builder.store(word, place, align=1)
+        builder.store(word, address, align=1)
         return context.get_dummy_value()
 
     return types.none(types.Array(types.uint8, 1, "C"), types.int64, types.uint64), generate
