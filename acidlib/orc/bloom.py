@@ -7,7 +7,7 @@ for bit those of Java's writer, with two differences, because a filter that lack
 - a zero counts as both 0.0 and -0.0, which are equal in SQL and hash differently;
 - where it is not certain which hash readers look up, the row group has a filter of ones, which holds every value.
   These are timestamps with a writer outside UTC; dates and timestamps before 1582-10-15, whose number depends on the
-  calendar; a CHAR that is not padded and a VARCHAR that is too long, which readers show otherwise; a decimal of more
+  calendar; a CHAR that is not padded and a VARCHAR that is too long, which readers pad or cut; a decimal of more
   digits than its column or a HiveDecimal has; and always BOOLEAN, STRUCT, LIST, MAP, UNION.
 """
 
@@ -49,7 +49,7 @@ def filter_size(rows: int, false_positives: float) -> FilterSize:
 def size_of(index: Any, rows: int) -> FilterSize | None:
     """Return the size of the filters of a BloomFilterIndex for row groups of `rows`, or None without usable filters.
 
-    A filter is not usable if it has no hash function or more than 64, or is larger than any of `filter_size`.
+    A filter is not usable if it has no hash function or more than 64, or is larger than `filter_size` ever returns.
     """
     for entry in index.bloom_filter:
         bits = 8 * len(entry.utf8_bitset) or _WORD * len(entry.bitset)
@@ -81,7 +81,7 @@ def bloom_filters(column: Column, node: TypeNode, value_bounds: Longs, size: Fil
 
 
 def _text_hashes(column: Column, node: TypeNode) -> tuple[Words, Mask | None]:
-    """Return the hash of each value, and whether readers show it as it is stored; None where they always do."""
+    """Return the hash of each value, and whether readers look it up as it is stored; None where they always do."""
     if column.dictionary is None:
         data, offsets = column.data, offsets_of(column.lengths)
     else:

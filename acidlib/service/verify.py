@@ -2,7 +2,7 @@
 
 A second reader, other than the one that compacted, reads the inputs and the result. The inputs are the directories of
 the plan, which still lie there. The result is read where it is staged, as readers would take it; if a stage cannot be
-read, the result is read from a fresh listing once it is published. Both sides go by the same write ids. A major is
+read, the result is read from a fresh listing once it is published. Both sides have the same write ids. A major is
 compared by the visible rows, a minor by the rows and delete events that it merged: over the same base, equal rows and
 events are equal visible rows for every reader. After a rebalance rows are in other buckets and have other ids, so all
 of them together have to be the same rows of the same write ids.
@@ -115,7 +115,7 @@ def _unverified_result(services: Services, place: ListedPlace, published: tuple[
 class Verifier:
     """Verifies the results of one run if the settings ask for it.
 
-    release_held  the operator says that the files of quarantined places are right
+    release_held  the operator has declared quarantined results right (`--release-held`)
     """
 
     def __init__(self, services: Services, *, release_held: bool) -> None:
@@ -135,7 +135,7 @@ class Verifier:
     def refusal_reason(self, request: CompactionRequest | None, target: Target) -> str | None:
         """Return why a place that is quarantined for a request is not compacted, or None.
 
-        None also if this run verifies its result there, or first the result that the dead run of the request left.
+        None also if this run will verify: its own new result, or first the unverified result of the crashed run.
         """
         if request is None or self._release_held:
             return None

@@ -24,7 +24,7 @@ _LOW = 0xFFFFFFFF
 _HALF = 1 << 31
 _SIGN = np.int64(-(2**63))
 MAX_SECONDS = 9_000_000_000_000_000
-_MOST_DIGITS = np.array([999_999_999, *(999_999_999 // 10 ** (zeros + 1) for zeros in range(1, 8))], np.int64)
+_GREATEST_NANOSECONDS = np.array([999_999_999, *(999_999_999 // 10 ** (zeros + 1) for zeros in range(1, 8))], np.int64)
 """The greatest nanoseconds by the lowest three bits of their stored form."""
 
 
@@ -124,8 +124,9 @@ def decimal_groups(low: Longs, high: Longs, scales: Longs, bounds: Longs) -> tup
     """Return extremes and sums by scale, (G, SCALES, 8), and counts, (G, SCALES).
 
     The eight are the minimum's low and high word, the maximum's, and the sums of the four 32-bit parts from low to high
-    (the last signed). `high` is empty where all values fit 64 bits. The caller compares values of different scales
-    exactly. A scale outside 0..38 makes the group's first count -1.
+    (the last one in use is signed: in groups that are not wide the second). `high` is empty where all values fit
+    64 bits. The caller compares values of different scales exactly. A scale outside 0..38 makes the
+    group's first count -1.
     """
     groups = len(bounds) - 1
     table = np.zeros((groups, SCALES, 8), np.int64)
@@ -176,8 +177,8 @@ def instant(seconds: int, nanos: int) -> tuple[int, int]:
     """Return a stored timestamp in UTC as milliseconds since 1970, and the nanoseconds below.
 
     Source: ORC's TreeReaderFactory.TimestampTreeReader. The writer rounded seconds before 1970 towards zero, so a
-    second is subtracted where the fraction has a millisecond or more. The lowest three bits of stored nanoseconds are
-    the number of zeros removed from the end, less 1.
+    second is subtracted, as Java does only if the fraction is 1 ms or more. The lowest three bits of stored nanoseconds
+    are the number of zeros removed from the end, less 1.
     """
     fraction = nanos >> 3
     if nanos & 7:
@@ -225,5 +226,5 @@ def are_nanoseconds(stored: Longs) -> bool:
     """Return whether all are nanoseconds in the stored form."""
     wrong = 0
     for value in stored:
-        wrong |= int(value < 0) | int(value >> 3 > _MOST_DIGITS[value & 7])
+        wrong |= int(value < 0) | int(value >> 3 > _GREATEST_NANOSECONDS[value & 7])
     return wrong == 0

@@ -43,7 +43,7 @@ _REASONS = {
     _PATCHES: "a patch list is impossible",
     _DELTA: "a delta run is too short for its deltas",
 }
-# Four bytes can stand for 512 equal values, nothing is denser; in version 1 it is 3 bytes for 130.
+# Four bytes can stand for 512 equal values, nothing is denser; version 1 needs 3 bytes or more for at most 130.
 _MOST_VALUES_PER_BYTE = 128
 # Widths by their five-bit code.
 _WIDTHS = np.array([*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64], dtype=np.int64)
@@ -56,7 +56,8 @@ _MAX_PATCHES = 31
 _STRIDE = 16
 # A header of a byte, a value of a byte, and the header of the next block.
 _LEAST_BREAK_BITS = 32
-# Java keeps the base in sign and magnitude; its width must leave the sign a bit in eight bytes for every version.
+# The base is stored as sign and magnitude, in at most eight bytes. A base below this limit is rounded up to 56 bits and
+# gets a bit for the sign; widths above 56 are rounded up to 64, which leaves no room for the sign.
 _BASE_LIMIT = 1 << 55
 # Below this the steps of a run cannot overflow twice.
 _STEP_LIMIT = 1 << 52
@@ -94,7 +95,7 @@ def unzigzag(value: int) -> int:
 
 @kernel
 def read_varint(buf: Bytes, pos: int) -> tuple[int, int]:
-    """Read an unsigned varint of at most 64 bits and the position behind it, or a negative error code there."""
+    """Return an unsigned varint of at most 64 bits and the position behind it; on damage 0 and a negative code."""
     value = 0
     shift = 0
     while pos < len(buf):
@@ -156,7 +157,7 @@ def _decode_v2(buf: Bytes, out: Longs, signed: int) -> tuple[int, int]:
         length = (first & 7) + 3 if kind == 0 else ((first & 1) << 8 | byte_at(buf, pos + 1)) + 1
         if length > len(out) - done:
             return TOO_MANY, at
-        width_code = (first >> 1) & 31
+        coded_width = (first >> 1) & 31
         if kind == 0:
             size = ((first >> 3) & 7) + 1
             if size > len(buf) - pos - 1:
@@ -165,14 +166,14 @@ def _decode_v2(buf: Bytes, out: Longs, signed: int) -> tuple[int, int]:
             out[done : done + length] = unzigzag(value) if signed else value
             pos += 1 + size
         elif kind == 1:
-            pos = _unpack(buf, pos + 2, out, done, length, int(_WIDTHS[width_code]))
+            pos = _unpack(buf, pos + 2, out, done, length, int(_WIDTHS[coded_width]))
             if pos > 0 and signed:
                 for i in range(done, done + length):
                     out[i] = unzigzag(out[i])
         elif kind == 2:
-            pos = _patched_base(buf, pos + 2, out, done, length, int(_WIDTHS[width_code]), patches)
+            pos = _patched_base(buf, pos + 2, out, done, length, int(_WIDTHS[coded_width]), patches)
         else:
-            width = int(_WIDTHS[width_code]) if width_code else 0
+            width = int(_WIDTHS[coded_width]) if coded_width else 0
             pos = _delta(buf, pos + 2, out, done, length, width, signed)
         if pos < 0:
             return -pos, at
@@ -227,7 +228,7 @@ def _patched_base(buf: Bytes, pos: int, out: Longs, start: int, length: int, wid
     gap_width = (byte_at(buf, pos + 1) >> 5) + 1
     count = byte_at(buf, pos + 1) & 31
     pos += 2
-    # Java and C++ alike refuse wide patches and read past an empty list.
+    # Java and C++ refuse wide patches; on an empty list they would read past its end, so it is refused here
     if patch_width + gap_width > 64 or count == 0 or width == 64:
         return -_PATCHES
     if base_size > len(buf) - pos:
@@ -305,6 +306,12 @@ def encode_ints(values: Longs, *, signed: bool, marks: Longs) -> Encoded:
 
 @entry
 def _encode(values: Longs, signed: int, marks: Longs) -> tuple[Bytes, Longs, Longs]:
+    """Return the stream, and for each mark an offset in it and the number of values to skip there.
+
+    An even run has equal distances. A block is the values between even runs, at most 512. `forced`: the previous block
+    was cut for the even run that begins at `start`, so that run is written. `calm`: no even run cut the previous
+    block, so the fast search for the end of a block goes first.
+    """
     out = np.empty(_MOST_BYTES_PER_VALUE * len(values), dtype=np.uint8)
     offsets = np.empty_like(marks)
     skips = np.zeros_like(marks)
@@ -567,6 +574,7 @@ def _write_block(block: Longs, signed: int, summary: _Summary, scratch: Longs, o
     if length > 3 and wrapping_sub(greatest, least) >= 0:
         first = block[1] - block[0]
         if first != 0 and is_monotonic:
+            # code 0, which width 1 would have, means a run of equal deltas
             delta_width = max(2, aligned_width(bit_length(distances)))
             head = 2 + varint_size(_pattern(block[0], signed)) + varint_size(zigzag(first))
             if head + ((length - 2) * delta_width + 7) // 8 <= cost:

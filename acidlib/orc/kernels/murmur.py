@@ -92,8 +92,8 @@ def set_bits(hashes: Words, bits: int, functions: int) -> Words:
         combined = np.int64(value & _U(_LOW))
         for _ in range(functions):
             combined = (combined + step) & _LOW
-            place = (combined ^ _LOW if combined & _SIGN else combined) % bits
-            out[place >> 6] |= _U(1) << _U(place & 63)
+            bit = (combined ^ _LOW if combined & _SIGN else combined) % bits
+            out[bit >> 6] |= _U(1) << _U(bit & 63)
     return out
 
 
@@ -109,7 +109,10 @@ def count_characters(data: Bytes, offsets: Longs) -> Longs:
 
 @entry
 def timestamp_millis(seconds: Longs, nanos: Longs, out: Longs) -> bool:
-    """Fill in milliseconds since 1970 of stored timestamps in UTC; return False if any is unknown."""
+    """Fill in milliseconds since 1970 of stored timestamps in UTC; return False if any is out of range.
+
+    Out of range are nanoseconds beyond 0..999,999,999, and seconds beyond MAX_SECONDS.
+    """
     if not are_nanoseconds(nanos):
         return False
     for i in range(len(seconds)):
