@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.tables import TableRef
 from acidlib.planning.initiate import ABORTED_TXN_KEY, ABORTED_TXN_TIME_KEY
 from acidlib.planning.inputs import was_compact
-from acidlib.planning.results import quarantine_reason, quarantining_request
+from acidlib.planning.results import counts_as_attempt, quarantine_reason, quarantining_request
 from acidlib.wording import age_words, plural
 
 
@@ -184,7 +185,7 @@ class StatusSnapshot:
     places        the listed ones of `known_places` places; both None where nothing was to be listed
     findings      findings of the look itself
     by_location   places are distinguished by their locations, not by their names
-    tells_queued  requests have the time at which they were queued; those in Hive 3.1's own queue have not
+    generation    of the queue's rules: HIVE3 for Hive 3.1's own queue, which has no time at which a request was queued
     """
 
     now_ms: int
@@ -201,7 +202,7 @@ class StatusSnapshot:
     known_places: int | None = None
     findings: tuple[Finding, ...] = ()
     by_location: bool = False
-    tells_queued: bool = True
+    generation: Generation = Generation.HIVE4
 
 
 class FigureUnit(enum.Enum):
@@ -411,7 +412,7 @@ def status_of(seen: StatusSnapshot, limits: Limits) -> Status:
         findings += _about(request, _request_findings(request, seen, limits))
     histories = _histories(seen)
     for history in histories:
-        findings += _history_findings(history, limits)
+        findings += _history_findings(history, limits, seen.generation)
     findings += _queue_findings(seen, histories, limits)
     findings += _transaction_findings(seen, limits)
     for place in seen.places or ():
@@ -488,7 +489,7 @@ def _request_findings(request: CompactionRequest, seen: StatusSnapshot, limits: 
     is_in_state = f"{subject} is {state.label}"
     if request.type is CompactionType.ABORT_TXN_CLEANUP:
         yield Finding(FindingKind.OTHERS_WORK, f"{is_in_state}, and is left to Hive's own compactor")
-    if age is None and (seen.tells_queued or state is not State.INITIATED):
+    if age is None and (seen.generation is Generation.HIVE4 or state is not State.INITIATED):
         yield Finding(FindingKind.AGE_UNKNOWN, f"{is_in_state}, and it is unknown since when")
     elif age is not None and age < -CLOCK_SECONDS:
         reason = f"{is_in_state} since {age_words(-age)} from now: the clocks of two machines differ"
@@ -508,7 +509,7 @@ def _histories(seen: StatusSnapshot) -> list[list[CompactionRequest]]:
     return list(by_place.values())
 
 
-def _history_findings(newest: Sequence[CompactionRequest], limits: Limits) -> Iterator[Finding]:
+def _history_findings(newest: Sequence[CompactionRequest], limits: Limits, generation: Generation) -> Iterator[Finding]:
     """Yield findings about all requests of one place, newest first: how the last ones ended, and whether two wait."""
     # a result may be under verification while its request is working
     quarantining = quarantining_request(row for row in newest if row.state is not State.WORKING)
@@ -523,33 +524,37 @@ def _history_findings(newest: Sequence[CompactionRequest], limits: Limits) -> It
     if last is None:
         return
     error, ended = _error_of(last), list[Finding]()
-    failed = 0 if quarantining is not None else count_in_a_row(newest, State.FAILED)
-    if failed:
-        ended += _above_limit(limits, FindingKind.HELD_BACK, failed, error)
-        ended = ended or [Finding(FindingKind.FAILED, f"request {last.id} failed{error}")]
-    elif last.state is State.ATTEMPTED:
+    failed = 0 if quarantining is not None else count_in_a_row(newest, State.FAILED, generation)
+    if failed:  # a request that was not initiated may have followed
+        newest_failed = next(row for row in newest if row.state is State.FAILED)
+        ended += _above_limit(limits, FindingKind.HELD_BACK, failed, _error_of(newest_failed))
+    if not ended and failed and last.state is State.FAILED:
+        ended.append(Finding(FindingKind.FAILED, f"request {last.id} failed{error}"))
+    elif not ended and last.state is State.ATTEMPTED:
         ended.append(Finding(FindingKind.NOT_INITIATED, f"request {last.id} was not initiated{error}"))
     elif last.state is State.ABORTED:
         ended.append(Finding(FindingKind.ABORTED_BY_HAND, f"request {last.id} was aborted by hand"))
-    refused = count_in_a_row(newest, State.REFUSED)
+    refused = count_in_a_row(newest, State.REFUSED, generation)
     subject = f"the last {plural(refused, 'request was', 'requests were')} refused{error}"
     ended += _above_limit(limits, FindingKind.REFUSED, refused, subject)
     yield from _about(last, ended)
 
 
-def count_in_a_row(newest: Sequence[CompactionRequest], state: State) -> int:
+def count_in_a_row(newest: Sequence[CompactionRequest], state: State, generation: Generation) -> int:
     """Return how many requests of one place, given newest first, have ended last in this state, one after the other.
 
-    Requests that wait or are working do not count. A refusal does not end a row of failures, nor a failure one of
-    refusals. A place that was found to be compact already ends every row: all was well then.
+    Requests that wait or are working do not count. A row of failures is ended by what ends it for the rule that holds
+    a place back (`counts_as_attempt`), and by a compaction that has only to be cleaned up after. A row of refusals is
+    ended by any other request that has ended. A place that was found to be compact already ends both.
     """
     counted = 0
     for request in newest:
         if was_compact(request):
             break
-        if request.state is state:
-            counted += 1
-        elif request.state in (*_DONE, *_ENDED_BADLY, State.REFUSED, State.ABORTED):
+        counted += request.state is state
+        if request.state in (State.INITIATED, State.WORKING) or request.state is state:
+            continue
+        if request.state in _DONE or state is not State.FAILED or counts_as_attempt(request.state, generation):
             break
     return counted
 
@@ -689,7 +694,7 @@ def _figures(seen: StatusSnapshot, findings: Sequence[Finding]) -> TableFigures:
     histories = _histories(seen)
 
     def longest_row(state: State) -> tuple[int, str | None]:
-        rows = [(count_in_a_row(history, state), str(history[0].ref)) for history in histories]
+        rows = [(count_in_a_row(history, state, seen.generation), str(history[0].ref)) for history in histories]
         longest, name = max(rows, default=(0, None))
         return longest, name if longest else None
 

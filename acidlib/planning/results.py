@@ -73,6 +73,18 @@ def shows_unverified(request: CompactionRequest) -> bool:
     return bool(request.facts.unverified) or "unverified" in request.facts.problems
 
 
+def counts_as_attempt(state: State, generation: Generation) -> bool:
+    """Return whether a request that ended so counts where a place is held back after failures in a row.
+
+    generation  of the queue's rules: Hive 3.1 counts all but `attempted` requests, Hive 4 succeeded and failed ones
+
+    Source: Hive `CompactionTxnHandler.checkFailedCompactions`.
+    """
+    if generation is Generation.HIVE3:
+        return state is not State.ATTEMPTED
+    return state in (State.SUCCEEDED, State.FAILED)
+
+
 def quarantining_request(
     requests: Iterable[CompactionRequest], directories: Collection[str] | None = None
 ) -> CompactionRequest | None:

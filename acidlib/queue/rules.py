@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
-from acidlib.planning.results import is_unverified
+from acidlib.planning.results import counts_as_attempt, is_unverified
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,14 +91,11 @@ def failed_attempts_reason(
 ) -> str | None:
     """Return why an entity is not compacted automatically after failed compactions; None if it may be.
 
-    `history` is of this entity alone, in any order. Blocked if the newest `threshold` rows that count all failed. Hive
-    3.1 counts all but `attempted` rows. Hive 4 counts succeeded and failed ones, and tries again when the newest failed
-    one was enqueued more than `retry_ms` ago (never with a `retry_ms` of 0 or less).
+    `history` is of this entity alone, in any order. Blocked if the newest `threshold` rows that count
+    (`counts_as_attempt`) all failed. Hive 4 tries again when the newest failed row was enqueued more than `retry_ms`
+    ago (never with a `retry_ms` of 0 or less).
     """
-    if generation == Generation.HIVE3:
-        counting = [row for row in history if row.state is not State.ATTEMPTED]
-    else:
-        counting = [row for row in history if row.state in (State.SUCCEEDED, State.FAILED)]
+    counting = [row for row in history if counts_as_attempt(row.state, generation)]
     newest = sorted(counting, key=lambda row: row.id, reverse=True)[:threshold]
     if len(newest) < threshold or any(row.state is not State.FAILED for row in newest):
         return None

@@ -105,7 +105,7 @@ def look(
         known_places=len(targets) if most_places else None,
         findings=tuple(findings),
         by_location=hms is None,
-        tells_queued=queued.generation is Generation.HIVE4,
+        generation=queued.generation,
     )
     return status_document(status_of(seen, limits_of(services.settings)), queued.generation) | {"notes": notes}
 

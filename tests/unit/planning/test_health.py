@@ -238,19 +238,33 @@ def test_transactions_are_judged_by_their_age(is_open: bool, hours: int, level: 
 
 
 @pytest.mark.parametrize(
-    ("newest_first", "state", "count"),
+    ("newest_first", "state", "hive3", "hive4"),
     [
-        ("ffs", State.FAILED, 2),
-        ("fsf", State.FAILED, 1),
-        ("sff", State.FAILED, 0),
-        ("wff", State.FAILED, 2),
-        ("cf", State.FAILED, 0),
-        ("icc", State.REFUSED, 2),
+        ("ffs", State.FAILED, 2, 2),
+        ("fsf", State.FAILED, 1, 1),
+        ("sff", State.FAILED, 0, 0),
+        ("rff", State.FAILED, 0, 0),
+        ("wff", State.FAILED, 2, 2),
+        ("aff", State.FAILED, 2, 2),
+        ("cff", State.FAILED, 0, 2),
+        ("icc", State.REFUSED, 2, 2),
+        ("acc", State.REFUSED, 0, 0),
     ],
 )
-def test_what_ended_alike_in_a_row(newest_first: str, state: State, count: int) -> None:
+def test_what_ended_alike_in_a_row(newest_first: str, state: State, hive3: int, hive4: int) -> None:
     rows = [request(10 - number, "t", State.parse(letter)) for number, letter in enumerate(newest_first)]
-    assert count_in_a_row(rows, state) == count
+    counts = [count_in_a_row(rows, state, generation) for generation in (Generation.HIVE3, Generation.HIVE4)]
+    assert counts == [hive3, hive4]
+
+
+def test_a_place_stays_held_back_when_the_initiator_has_passed_it_over() -> None:
+    """The request that it notes as not initiated does not end the failures for its own rule."""
+    rows = (request(1, "t", State.FAILED), request(2, "t", State.FAILED, error_message="no space"))
+    passed_over = request(3, "t", State.ATTEMPTED, error_message="not initiated since the last failed")
+    findings = status_of(StatusSnapshot(now_ms=NOW, requests=(*rows, passed_over)), LIMITS).findings
+    (finding,) = (finding for finding in findings if finding.kind is not FindingKind.FAILURE_RATIO)
+    assert (finding.kind, finding.level) == (FindingKind.HELD_BACK, Level.ERROR)
+    assert "no space" in finding.reason
 
 
 @pytest.mark.parametrize("states", ["cc", "ccc", "cff"])
@@ -259,10 +273,10 @@ def test_a_place_that_was_compact_already_ends_every_row(states: str) -> None:
     rows = [request(10 - number, "t", State.parse(letter)) for number, letter in enumerate(states)]
     words = refused_message("there is nothing to merge: a base and no delta")
     rows[0] = replace(rows[0], error_message=words)
-    assert (count_in_a_row(rows, State.REFUSED), count_in_a_row(rows, State.FAILED)) == (0, 0)
+    assert [count_in_a_row(rows, state, Generation.HIVE4) for state in (State.REFUSED, State.FAILED)] == [0, 0]
     assert kinds(StatusSnapshot(now_ms=NOW, requests=tuple(rows))) == []
     after = request(11, "t", State.REFUSED, error_message="its bucket cannot be told")
-    assert count_in_a_row([after, *rows], State.REFUSED) == 1
+    assert count_in_a_row([after, *rows], State.REFUSED, Generation.HIVE4) == 1
 
 
 def test_a_place_that_is_being_written_may_still_be_queued() -> None:
@@ -278,9 +292,11 @@ def test_a_limit_of_zero_is_never_passed() -> None:
 
 
 def test_where_no_queue_tells_it_an_unknown_age_is_no_trouble() -> None:
-    seen = StatusSnapshot(now_ms=NOW, requests=(request(1, "t", State.INITIATED, enqueue_ms=None),), tells_queued=False)
+    seen = StatusSnapshot(
+        now_ms=NOW, requests=(request(1, "t", State.INITIATED, enqueue_ms=None),), generation=Generation.HIVE3
+    )
     assert kinds(seen) == []
-    assert kinds(replace(seen, tells_queued=True)) == [FindingKind.AGE_UNKNOWN]
+    assert kinds(replace(seen, generation=Generation.HIVE4)) == [FindingKind.AGE_UNKNOWN]
 
 
 def test_the_failures_of_two_queues_are_no_row() -> None:
