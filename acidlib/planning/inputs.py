@@ -545,7 +545,6 @@ def _new_original_reason(listing: Listing, inputs: CompactionInputs) -> str | No
     if not inputs.kind.makes_base or any(entry.role is Role.BASE for entry in inputs.directories):
         return None
     seen = {file.path for entry in inputs.directories if entry.role is Role.ORIGINALS for file in entry.files}
-    seen.update(inputs.empty_files)
     for file in listing.files:
         top = file.path.partition("/")[0]
         is_original = "/" not in file.path or parse_directory(top, Generation.HIVE4) is None

@@ -389,6 +389,10 @@ def test_new_original_files() -> None:
     assert conflict(before, before) is None
     late = listing("000000_0", "000000_0_copy_1", "delta_3_3_0")
     assert conflict(before, late) == "the original file 000000_0_copy_1 has appeared since the inputs were listed"
+    empty = listing("000000_0", "000001_0", "delta_3_3_0", sizes={"000001_0": 0})
+    filled = listing("000000_0", "000001_0", "delta_3_3_0")
+    assert conflict(empty, empty) is None
+    assert conflict(empty, filled) == "the original file 000001_0 has appeared since the inputs were listed"
     alone = listing("000000_0")
     assert conflict(alone, listing("000000_0", "delta_1_1_0")) is None
     assert conflict(alone, listing("000000_0", "base_1")) is not None
