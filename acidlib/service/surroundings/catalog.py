@@ -279,13 +279,14 @@ class Catalog:
         storage = table.storage if partition is None else partition.storage
         if partition is not None and (reason := self._why_not(table, database, automatic=False, partition=partition)):
             raise RefusedError(reason)
+        ref = table.ref._replace(partition=name)
         if not storage.location:
-            raise RefusedError(f"Cannot compact {table.ref}: the metastore tells no location for it")
+            raise RefusedError(f"Cannot compact {ref}: it has no location in the metastore")
         location = self._services.stores.locate_below(storage.location, table.storage.location or storage.location)
         if location.is_root:
-            raise RefusedError(f"Cannot compact {table.ref}: its location is the whole file system")
+            raise RefusedError(f"Cannot compact {ref}: its location is the whole file system")
         return Target(
-            ref=table.ref._replace(partition=name),
+            ref=ref,
             location=location,
             interpretation=Interpretation(
                 generation=self._hms.generation, table_kind=INSERT_ONLY if table.is_insert_only else FULL

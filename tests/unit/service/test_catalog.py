@@ -212,6 +212,13 @@ def test_the_whole_file_system_is_no_table(location: str) -> None:
         place(Metastore(table(location)))
 
 
+@pytest.mark.parametrize(("location", "reason"), [("", "it has no location"), ("/", "its location is the whole")])
+def test_the_partition_of_an_unusable_location_is_named(location: str, reason: str, tmp_path: Path) -> None:
+    hms = Metastore(table(tmp_path, partitioned=True), {"p=1": part(location)})
+    with pytest.raises(RefusedError, match=f"Cannot compact d.t.p=1: {reason}"):
+        place(hms, "p=1")
+
+
 def test_a_link_in_place_of_a_partition_is_refused(tmp_path: Path) -> None:
     real, other = tmp_path / "t", tmp_path / "u"
     (other / "p=1").mkdir(parents=True)
