@@ -58,11 +58,11 @@ class Lease:
             return self._stopped or self._lost is not None
 
     def assert_alive(self) -> None:
-        """Raise ConflictError once the metastore has reported that transaction or lock do not exist any more.
+        """Raise ConflictError if the metastore has reported the loss, RetryError if the lease may have been lost.
 
-        Raises RetryError when no heartbeat has reached the metastore for longer than its timeout: they may not exist
-        any more. For a lock without a transaction that is final, since another compactor may have locked the place by
-        then; the heartbeats of a transaction go on, since its commit decides.
+        It may have been lost once no heartbeat has reached the metastore for longer than its timeout. For a lock
+        without a transaction that is final, since another compactor may have locked the place by then; the heartbeats
+        of a transaction go on, since its commit decides.
         """
         with self._mutex:
             if self._lost is not None:
@@ -157,8 +157,9 @@ class Heartbeater:
     def register(self, *, txn_id: int | None, lock_id: int | None, name: str, since: float | None = None) -> Lease:
         """Keep a transaction, a lock, or a transaction with its lock alive; `name` is its name in messages.
 
-        `since` is the time of `clock` before the call that opened or locked, which counts as a heartbeat (Hive
-        `TxnHandler.openTxns`, `lock`): the first heartbeat follows an interval later. Raises DefectError after `close`.
+        `since` is the time of `clock` before the call that opened or locked (default: now), which counts as a heartbeat
+        (Hive `TxnHandler.openTxns`, `lock`): the first heartbeat follows an interval later. Raises DefectError after
+        `close`.
         """
         since = self.clock() if since is None else since
         lease = Lease(

@@ -97,7 +97,7 @@ def parse_location(uri: str) -> Location:
 
     As in Hadoop's Path, nothing is percent-decoded: the `%3A` of an escaped partition directory stays as it is, and a
     `?` or `#` is part of the name. `file:/a`, `file:///a` and `file://localhost/a` mean the same. The authority of HDFS
-    and of mount tables may be empty, for the default.
+    and of mount tables may be empty, for the default. A local path is returned as given; `Stores` makes it absolute.
     """
     match = _SCHEME.match(uri)
     scheme = "file" if match is None else match[1].lower()

@@ -186,7 +186,7 @@ class Unit:
     bucket       number of the file
     is_delete    the result holds delete events (the delete half of a minor compaction), else rows
     inputs       in merged order: base or originals first, then deltas
-    deletes      files that may hold delete events for this bucket; applied when `collapse`
+    deletes      files that may hold delete events for this bucket; applied only when `collapse`
     collapse     major: deleted rows go, and the events with them; minor: all committed events stay
     schema       the input whose columns are the table's where there is no `row_type`
     keep_empty   a file is written even when no row is left (Hive 3.1 does)

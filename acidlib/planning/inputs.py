@@ -15,8 +15,8 @@ differs from Hive on purpose:
   intermediate minor compactions.
 * The number in a result's name is the highest write id of the inputs; Hive 4's query-based compaction takes the
   high-water mark.
-* By Hive 3's names wholly aborted directories at or below the mark are inputs whose rows are dropped, as in Hive 3.1,
-  so that the result's name covers them; by Hive 4's they are not, its cleaner removes them.
+* In places with Hive 3's names wholly aborted directories at or below the high-water mark are inputs, and their rows
+  are dropped, as in Hive 3.1, so that the result's name covers them; with Hive 4's names they are left to the cleaner.
 * Files whose names follow no pattern are refused: leaving them out would lose rows.
 * A delta that reaches above the mark and begins within the inputs is refused: the list is older than the compaction
   that made it, and a reader would take its rows from it and from the result.
@@ -227,8 +227,8 @@ def compaction_inputs(
         raise RefusedError("Cannot write a visibility suffix by the rules of Hive 3: Hive 3 does not read it")
     if above := [delta.path for delta in state.deltas if delta.name.max_write_id > state.high_water_mark]:
         raise RefusedError(
-            f"Cannot compact {above[0]}: it reaches above the mark {state.high_water_mark}; state a newer list of "
-            "write ids"
+            f"Cannot compact {above[0]}: it reaches above the high-water mark {state.high_water_mark}; state a "
+            "newer list of write ids"
         )
     reason = not_enough_reason(state, kind, generation=generation, insert_only=insert_only, automatic=automatic)
     if reason is not None:
@@ -240,12 +240,12 @@ def compaction_inputs(
         )
     if (reason := _straddling_delta_reason(state)) is not None:
         return Refusal(reason=reason)
-    done, publication, why = kind, Publication.COMMIT, "as requested"
+    actual_kind, publication, why = kind, Publication.COMMIT, "as requested"
     if not visible_on_commit:
-        done, publication, why = _without_commit(
+        actual_kind, publication, why = _without_commit(
             state, listing, kind, minor_as_major_bytes=minor_as_major_bytes, shows_at_once=shows_at_once
         )
-    outputs = _outputs(state, done, visibility_txn or 0)
+    outputs = _outputs(state, actual_kind, visibility_txn or 0)
     taken = set(listing.top_directories())
     if existing := [output.name for output in outputs if output.name in taken]:
         return Refusal(
@@ -254,10 +254,10 @@ def compaction_inputs(
         )
     names = [delta.name for delta in state.deltas]
     return CompactionInputs(
-        kind=done,
+        kind=actual_kind,
         requested=kind,
         reason=why,
-        directories=directories_read(state, listing, done, insert_only=insert_only),
+        directories=directories_read(state, listing, actual_kind, insert_only=insert_only),
         outputs=outputs,
         publication=publication,
         min_write_id=min((name.min_write_id for name in names), default=None),
@@ -273,7 +273,7 @@ def _may_be_cleaned(state: AcidState, own_txn: int, *, commits_are_known: bool) 
     names: dict[str, BaseDir | DeltaDir] = {delta.path: delta.name for delta in state.deltas}
     if state.base is not None:
         names[state.base.path] = state.base.name
-    covering = {path for covering in state.obsolete.values() for path in covering}
+    covering = {path for paths in state.obsolete.values() for path in paths}
     return commits_are_known or all(names[path].visibility_txn in (0, own_txn) for path in covering)
 
 
@@ -497,7 +497,11 @@ def _changed_input_reason(listing: Listing, inputs: CompactionInputs) -> str | N
             if side is not None:
                 # a streaming writer may still append behind the length its side file notes, or close its file there
                 noted = by_path.get(side.path)
-                if now.length != side.data_length if noted is None else noted.length != side.length:
+                if noted is None:
+                    has_grown = now.length != side.data_length
+                else:
+                    has_grown = noted.length != side.length
+                if has_grown:
                     return f"the streaming writer of {file.path} has gone on since the inputs were listed"
             elif now.length != file.length:
                 return f"the input {file.path} had {file.length} bytes and has {now.length} now"
@@ -531,7 +535,7 @@ def _new_directory_reason(
         name = None if path in known else parse_directory(path, generation)
         if name is None or txns.is_txn_aborted(name.visibility_txn):
             continue
-        # a base reaches down to the first write id; originals alone make a base below every delta
+        # a base reaches down to the first write id; inputs that are originals alone have none, and overlap no delta
         overlaps = isinstance(name, BaseDir)
         if isinstance(name, DeltaDir) and inputs.min_write_id is not None and inputs.max_write_id is not None:
             is_below = not inputs.kind.makes_base and name.max_write_id < inputs.min_write_id

@@ -44,7 +44,7 @@ class DatabaseError(Error):
 
 
 def connect(*, jvm: Callable[[], Any], url: str, user: str | None, password: str | None) -> JdbcConnection:
-    """Return a connection of the driver in the JVM of which `jvm` returns py4j's view."""
+    """Return a connection by Derby's driver; `jvm` returns py4j's view of the JVM that loads it."""
     view = jvm()
     properties = view.java.util.Properties()
     for name, value in (("user", user), ("password", password)):
@@ -54,7 +54,7 @@ def connect(*, jvm: Callable[[], Any], url: str, user: str | None, password: str
         # DriverManager does not look into the jars that Spark was given
         loader = view.java.lang.Thread.currentThread().getContextClassLoader()
         driver = loader.loadClass(DRIVER).newInstance()
-    except Exception as error:  # py4j's: this room does not import it
+    except Exception as error:  # py4j's, which is not imported here
         raise InterfaceError(
             f"Spark's JVM has no {DRIVER}; add --driver-class-path derbyclient-RELEASE.jar, of the server's release"
         ) from error
@@ -161,7 +161,7 @@ class _Compiler(SQLCompiler):
 
 
 class DerbyDialect(DefaultDialect):
-    """The dialect of Derby for SQLAlchemy. Names in upper case are quoted, as Hive has them."""
+    """The dialect of Derby for SQLAlchemy. Hive's names are in upper case, and are quoted."""
 
     name = "derby"
     driver = "jdbc"

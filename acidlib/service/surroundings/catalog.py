@@ -58,12 +58,12 @@ class Catalog:
         """
         chosen: list[Target] = []
         passed_over: list[PassedOver] = []
-        passed: Counter[str] = Counter()
+        skipped: Counter[str] = Counter()
         tables, notes = self._named(selection, known)
         others = self._others(tables)
         for database, table in tables:
-            never = self._refusal(database, table, others.get(table.ref))
-            reason = never or self._why_not(table, database, automatic=automatic)
+            refusal = self._refusal(database, table, others.get(table.ref))
+            reason = refusal or self._why_not(table, database, automatic=automatic)
             if reason is None:
                 for place in self._places(database, table, selection, busy):
                     if isinstance(place, Target):
@@ -71,12 +71,12 @@ class Catalog:
                     else:
                         passed_over.append(place)
             elif automatic and str(table.ref) not in selection.tables:
-                passed[reason.replace(str(table.ref), "…")] += 1
+                skipped[reason.replace(str(table.ref), "…")] += 1
             else:
-                passed_over.append(_passed_over(database, table, None, reason, is_refused=never is not None))
+                passed_over.append(_passed_over(database, table, None, reason, is_refused=refusal is not None))
         if selection.partitions and tables and not (chosen or passed_over or known):
             notes.append(selection.missing_partitions_note([table.ref for _, table in tables]))
-        for reason, count in sorted(passed.items()):
+        for reason, count in sorted(skipped.items()):
             notes.append(f"{plural(count, 'table is', 'tables are')} skipped: {reason}")
         notes += self._warnings(chosen)
         targets = tuple(self._as_of(chosen))
@@ -112,16 +112,19 @@ class Catalog:
     def places(
         self, requests: Sequence[CompactionRequest], txns: ValidTxnList | None = None
     ) -> list[Target | AcidError]:
-        """Return for each request its place, as of a snapshot or of now, or the error, if possible in Hive's words."""
+        """Return for each request its place, as of a snapshot or of now, or the error that `place` would raise.
+
+        The places are without the properties of the requests.
+        """
         places: dict[TableRef, Target | AcidError] = {}
         wanted: dict[str, dict[str, set[TableRef]]] = {}
         for request in requests:
             wanted.setdefault(request.ref.database, {}).setdefault(request.ref.table, set()).add(request.ref)
         for database, tables in wanted.items():
-            known = {table.ref.table: table for table in self._hms.tables(database, list(tables))}
+            tables_by_name = {table.ref.table: table for table in self._hms.tables(database, list(tables))}
             others = self._hms.of_other_catalogs(database, list(tables))
             for name, refs in tables.items():
-                places.update(self._of_table(refs, known.get(name.lower()), others.get(name.lower())))
+                places.update(self._of_table(refs, tables_by_name.get(name.lower()), others.get(name.lower())))
         targets = [place for place in places.values() if isinstance(place, Target)]
         places.update((target.ref, target) for target in self._as_of(targets, txns))
         return [places[request.ref] for request in requests]
@@ -129,7 +132,7 @@ class Catalog:
     def place(self, request: CompactionRequest, txns: ValidTxnList | None = None) -> Target:
         """Return the place of one request, as of a snapshot or of now.
 
-        Raises RefusedError, in Hive's words if it has any, where there is none, or no compactor must touch it.
+        Raises RefusedError if the table or partition is gone (with Hive's message) or must not be compacted.
         """
         (target,) = self._as_of([self.whereabouts(request.ref)], txns)
         return replace(target, request_properties=dict(request.properties))
@@ -197,8 +200,8 @@ class Catalog:
                 places[ref] = GoneError(f"Unable to find partition {ref}, assuming it was dropped and moving on.")
             elif ref.partition is None and table.partition_keys:
                 places[ref] = RefusedError(
-                    f"Cannot compact {table.ref}: it is partitioned and the request names no partition; ask for "
-                    "each partition, or by --table"
+                    f"Cannot compact {table.ref}: it is partitioned and the request names no partition; "
+                    "request each partition, or run the compaction with --table"
                 )
             else:
                 try:
