@@ -92,10 +92,10 @@ UNVERIFIED = "acidlib.unverified"
 """The key of `RequestFacts.unverified`, which every request with a result to verify has."""
 
 
-class Evidence(NamedTuple):
+class ActivityMark(NamedTuple):
     """The highest transaction and lock ids that existed after a publication, at `ms` (epoch milliseconds).
 
-    Evidence is ordered by time: by the ids first, for the clocks of two hosts may differ.
+    ActivityMark is ordered by time: by the ids first, for the clocks of two hosts may differ.
     """
 
     txn: int
@@ -126,7 +126,7 @@ class RequestFacts:
     table_kind      "full" or "insert-only", where the caller stated it
     columns         columns of the table as Hive's text `struct<name:type,...>`, where the caller stated them
     visibility_txn  the transaction in the names of the results
-    witness         a file by which the place is recognised, see `stores.listing`; empty where there was none
+    identity_file         a file by which the place is recognised, see `stores.listing`; empty where there was none
     metastore       the URIs of the metastore for which a request in our own queue was made
     process         identity of the run that made the request for itself: if the request waits, that run has ended
     deltas, bytes   figures of the initiator, and `reason`, why it queued the request
@@ -153,7 +153,7 @@ class RequestFacts:
     table_kind: str | None = _fact("acidlib.table.kind")
     columns: str | None = _fact("acidlib.columns")
     visibility_txn: int | None = _fact("acidlib.visibility.txn", int)
-    witness: str | None = _fact("acidlib.witness")
+    identity_file: str | None = _fact("acidlib.witness")
     metastore: str | None = _fact("acidlib.metastore")
     process: str | None = _fact("acidlib.process")
     deltas: int | None = _fact("acidlib.deltas", int)
@@ -164,9 +164,9 @@ class RequestFacts:
     published_ms: int | None = _fact("acidlib.published.ms", int)
     inputs: str | None = _fact("acidlib.inputs")
     undone: str | None = _fact("acidlib.undone")
-    evidence: Mapping[str, Evidence] = _fact(
+    evidence: Mapping[str, ActivityMark] = _fact(
         "acidlib.evidence",
-        lambda text: _map_of(text, lambda ids: Evidence(*map(int, ids))),
+        lambda text: _map_of(text, lambda ids: ActivityMark(*map(int, ids))),
         partial(json.dumps, separators=(",", ":")),
         default_factory=dict,
     )

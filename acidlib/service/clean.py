@@ -27,8 +27,8 @@ from acidlib.report.results import CleaningResult, Outcome, Waiting
 from acidlib.service.backend import Backend, Hold, finish_claimed
 from acidlib.service.places import Target
 from acidlib.service.removals import (
+    DeleteRateLimiter,
     NotOursError,
-    Pace,
     Removal,
     ended_by,
     litter_of,
@@ -178,17 +178,17 @@ def run_cleaner(cleaning: Cleaning, tell: Callable[[CleaningResult], None]) -> N
     if not options.dry_run:
         for line in cleaning.recover():
             services.progress.note(line)
-    pace = Pace(services)
+    limiter = DeleteRateLimiter(services)
     due = [] if rolled_back is None else rolled_back.due()
     is_named = options.selection.location is not None or bool(options.selection.tables)
     locations: set[str] = set()
 
     def clean_tables(tables: Sequence[Sequence[DueCleaning]]) -> list[list[CleaningResult]]:
         assert rolled_back is not None
-        return [[rolled_back.clean(place, pace) for place in table] for table in tables]
+        return [[rolled_back.clean(place, limiter) for place in table] for table in tables]
 
-    of_tables = _at_places(cleaning, "cleaning after rolled back transactions at", clean_tables, due, pace)
-    for result in chain(_clean_requests(cleaning, pace), chain.from_iterable(of_tables)):
+    of_tables = _at_places(cleaning, "cleaning after rolled back transactions at", clean_tables, due, limiter)
+    for result in chain(_clean_requests(cleaning, limiter), chain.from_iterable(of_tables)):
         locations.add(result.location)
         # where no place is named, one that another run has claimed waits for the next run
         waits = result.is_busy and not is_named
@@ -212,16 +212,16 @@ def run_cleaner(cleaning: Cleaning, tell: Callable[[CleaningResult], None]) -> N
     for leftovers in _at_places(
         cleaning,
         "looking for litter at",
-        lambda places: [_clean_leftovers(cleaning, request, location, pace) for location, request in places],
+        lambda places: [_clean_leftovers(cleaning, request, location, limiter) for location, request in places],
         list(others.items()),
-        pace,
+        limiter,
         together=_LOOKS_TOGETHER,
     ):
         if leftovers is not None:
             tell(leftovers)
 
 
-def _clean_requests(cleaning: Cleaning, pace: Pace) -> Iterator[CleaningResult]:
+def _clean_requests(cleaning: Cleaning, limiter: DeleteRateLimiter) -> Iterator[CleaningResult]:
     """Yield the result of each request that is ready: many places at a time, the requests of one place in order."""
     by_place: dict[object, list[CompactionRequest]] = {}
     for request in cleaning.ready():
@@ -231,7 +231,7 @@ def _clean_requests(cleaning: Cleaning, pace: Pace) -> Iterator[CleaningResult]:
         results: list[list[tuple[CompactionRequest, CleaningResult]]] = [[] for _ in places]
         for turn in range(max(map(len, places))):
             due = [(number, requests[turn]) for number, requests in enumerate(places) if turn < len(requests)]
-            answers = _clean_together(cleaning, [request for _, request in due], pace)
+            answers = _clean_together(cleaning, [request for _, request in due], limiter)
             for (number, request), result in zip(due, answers, strict=True):
                 results[number].append((request, result))
         return results
@@ -239,7 +239,7 @@ def _clean_requests(cleaning: Cleaning, pace: Pace) -> Iterator[CleaningResult]:
     names: dict[str, set[TableRef]] = {}
     conflicts: list[tuple[CompactionRequest, CleaningResult]] = []
     places = list(by_place.values())
-    for results in _at_places(cleaning, "cleaning", clean, places, pace, together=cleaning.together):
+    for results in _at_places(cleaning, "cleaning", clean, places, limiter, together=cleaning.together):
         for request, result in results:
             names.setdefault(result.location, set()).add(result.ref)
             if result.state is Outcome.CONFLICT and not result.removed:
@@ -249,7 +249,7 @@ def _clean_requests(cleaning: Cleaning, pace: Pace) -> Iterator[CleaningResult]:
     for request, result in sorted(conflicts, key=lambda conflict: conflict[0].id):
         # two names, which only a metastore knows, may be of one location: then this run was in its own way
         is_tried_again = len(names[result.location]) > 1
-        yield _clean_together(cleaning, [request], pace)[0] if is_tried_again else result
+        yield _clean_together(cleaning, [request], limiter)[0] if is_tried_again else result
 
 
 def _at_places(
@@ -257,7 +257,7 @@ def _at_places(
     doing: str,
     work: Callable[[Sequence[Place]], Sequence[Result]],
     places: Sequence[Place],
-    pace: Pace,
+    limiter: DeleteRateLimiter,
     *,
     together: int = 1,
 ) -> Iterator[Result]:
@@ -270,7 +270,7 @@ def _at_places(
     portions = [places[start : start + size] for start in range(0, len(places), size)]
     ended = 0
     try:
-        for _, portion in as_done(work, portions, on_interrupt=pace.stop):
+        for _, portion in as_done(work, portions, on_interrupt=limiter.stop):
             for result in value_or_raise(portion):
                 ended += 1
                 progress.advance(ended)
@@ -285,12 +285,14 @@ answer: first the requests at its place, then the result of the end of the reque
 """
 
 
-def _clean_together(cleaning: Cleaning, requests: Sequence[CompactionRequest], pace: Pace) -> list[CleaningResult]:
+def _clean_together(
+    cleaning: Cleaning, requests: Sequence[CompactionRequest], limiter: DeleteRateLimiter
+) -> list[CleaningResult]:
     """Return the results of requests of several places; an error at one place leaves the others alone.
 
     Listings of places under way are in memory: with many files in them, no further place is begun before they end.
     """
-    jobs = [_RequestCleaning(cleaning, request, pace).steps() for request in requests]
+    jobs = [_RequestCleaning(cleaning, request, limiter).steps() for request in requests]
     results: dict[int, CleaningResult] = {}
     asking: dict[int, ListedRequest] = {}
 
@@ -321,12 +323,12 @@ def _clean_together(cleaning: Cleaning, requests: Sequence[CompactionRequest], p
 class _RequestCleaning:
     """The cleaning of one request; `_result` is its result as far as it is known, also after a failure."""
 
-    def __init__(self, cleaning: Cleaning, request: CompactionRequest, pace: Pace) -> None:
+    def __init__(self, cleaning: Cleaning, request: CompactionRequest, limiter: DeleteRateLimiter) -> None:
         self._services = cleaning.services
         self._cleaning = cleaning
         self._options = cleaning.options
         self._request = request
-        self._pace = pace
+        self._limiter = limiter
         self._result = _nothing_yet(request)
 
     def steps(self) -> _Steps:
@@ -366,7 +368,7 @@ class _RequestCleaning:
                 raise NotOursError(str(error)) from error
         if dry_run:
             return (yield from self._would_clean(request, target, not_ready, trash))
-        self._pace.assert_not_stopped()
+        self._limiter.assert_not_stopped()
         return (yield from self._clean_place(request, target))
 
     def _look_up(self) -> tuple[CompactionRequest, Target | None, bool]:
@@ -405,14 +407,14 @@ class _RequestCleaning:
                     hold.claim,
                     plan.remove,
                     trash=self._options.trash,
-                    pace=self._pace,
+                    limiter=self._limiter,
                     known=frozenset(listing.files),
                 )
                 reach(Point.REMOVED_ALL)
             removed, problems = removal
             self._result = replace(self._result, removed=removed, blocked=_waiting(plan))
             if any(map(may_be_litter, (*listing.directories, *(file.path for file in listing.files)))):
-                litter, of_litter = remove_litter(services, hold.claim, self._pace)
+                litter, of_litter = remove_litter(services, hold.claim, self._limiter)
                 problems += of_litter
                 self._result = replace(self._result, removed=removed + litter)
             reach(Point.LITTER_REMOVED)
@@ -491,7 +493,7 @@ def _waiting(plan: CleanPlan) -> tuple[Waiting, ...]:
 
 
 def _clean_leftovers(
-    cleaning: Cleaning, request: CompactionRequest, location: Location, pace: Pace
+    cleaning: Cleaning, request: CompactionRequest, location: Location, limiter: DeleteRateLimiter
 ) -> CleaningResult | None:
     """Finish or remove what dead runs left where no request awaits cleaning; None where they left nothing."""
     services = cleaning.services
@@ -512,7 +514,7 @@ def _clean_leftovers(
             return replace(result, state=Outcome.PLANNED, removed=tuple(litter.values()))
         with cleaning.hold(request, Target(ref=request.ref, location=location)) as hold:
             finish_claimed(store, location, hold.exclusive)
-            return result_of_removal(result, remove_litter(services, hold.claim, pace))
+            return result_of_removal(result, remove_litter(services, hold.claim, limiter))
     except BusyError:
         return None  # it may belong to the run that is at work there
     except AcidError as error:

@@ -10,7 +10,7 @@ from acidlib.errors import AcidError
 from acidlib.report.results import CleaningResult, Outcome, RemovedPath
 from acidlib.service.backend import Backend
 from acidlib.service.places import Target
-from acidlib.service.removals import Pace, ended_by, find_unclaimed, remove_named, result_of_removal
+from acidlib.service.removals import DeleteRateLimiter, ended_by, find_unclaimed, remove_named, result_of_removal
 from acidlib.service.selection import Selection
 from acidlib.service.services import Services, as_done, value_or_raise
 from acidlib.stores.removing import find_orphans
@@ -66,7 +66,7 @@ def run_orphans(
                     # look again under the claim: a run may have taken up an orphan meanwhile
                     orphans = orphans_at(target, claim.token)
                     reasons = {name: orphan.reason for name, orphan in orphans.items()}
-                    removal = remove_named(services, claim, reasons, trash=trash, pace=Pace(services))
+                    removal = remove_named(services, claim, reasons, trash=trash, limiter=DeleteRateLimiter(services))
                 tell(result_of_removal(replace(result, reason=plural(len(orphans), "orphan")), removal))
                 continue
             moved_to = f", to move to {services.store(location).trash_place(location)}" if trash else ""

@@ -240,7 +240,7 @@ def request_of(place: ListedPlace, kind: CompactionType, *, initiator: str) -> C
         location=target.location,
         write_ids=place.write_ids,
         generation=place.generation,
-        witness=identity_file_of(place.listing, mark, place.generation),
+        identity_file=identity_file_of(place.listing, mark, place.generation),
         table_kind=target.interpretation.table_kind,
         columns=target.interpretation.columns,
         visibility_txn=target.interpretation.visibility_txn,

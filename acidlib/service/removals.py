@@ -24,7 +24,7 @@ class NotOursError(RefusedError):
     """Something that another cleaner, or a later run, has to remove; the request waits and nothing has failed."""
 
 
-class Pace:
+class DeleteRateLimiter:
     """The speed at which all threads of one run together remove files; once stopped, no further file is removed."""
 
     def __init__(self, services: Services) -> None:
@@ -69,7 +69,7 @@ def remove_named(
     reasons: Mapping[str, str],
     *,
     trash: bool,
-    pace: Pace,
+    limiter: DeleteRateLimiter,
     known: Collection[ListedFile] | None = None,
     is_seen: bool = True,
 ) -> Removal:
@@ -94,7 +94,7 @@ def remove_named(
         return None
 
     def assert_may_remove() -> None:
-        pace.assert_not_stopped()
+        limiter.assert_not_stopped()
         claim.assert_mine()
 
     report = remove_paths(
@@ -104,20 +104,20 @@ def remove_named(
         remove=store.trash(location, f"{int(services.clock())}-{services.unique()}") if trash else remove,
         known=known,
         before_each=assert_may_remove,
-        after_each=lambda item: None if item.path in hidden else pace.after(item.files),
+        after_each=lambda item: None if item.path in hidden else limiter.after(item.files),
     )
     problems = dict(report.failed)
     if hidden:
         store.make_durable(location)  # once for all of them: until then each is there whole, in sight or not
     for item in report.removed:
         if item.path in hidden:
-            pace.assert_not_stopped()
+            limiter.assert_not_stopped()
             try:
                 store.remove(location, hidden[item.path])
             except AcidError as error:
                 problems[item.path] = str(error)
             reach(Point.REMOVED_HIDDEN)
-            pace.after(item.files)
+            limiter.after(item.files)
     if report.removed:
         store.make_durable(location)
     removed = tuple(
@@ -130,10 +130,10 @@ def remove_named(
     return removed, tuple(Waiting(path, reason) for path, reason in problems.items())
 
 
-def remove_litter(services: Services, claim: Claim, pace: Pace) -> Removal:
+def remove_litter(services: Services, claim: Claim, limiter: DeleteRateLimiter) -> Removal:
     """Remove anything that dead runs left at a claimed place."""
     reasons = {name: litter.reason for name, litter in litter_of(services, claim.location, claim.token).items()}
-    return remove_named(services, claim, reasons, trash=False, pace=pace, is_seen=False)
+    return remove_named(services, claim, reasons, trash=False, limiter=limiter, is_seen=False)
 
 
 def litter_of(services: Services, location: Location, own_token: str | None = None) -> dict[str, RemovedPath]:

@@ -31,7 +31,7 @@ from acidlib.queue.metastore_database import MetastoreDatabase
 from acidlib.report.progress import WARNING
 from acidlib.report.results import CleaningResult, Outcome, RemovedPath, Waiting
 from acidlib.service.places import Target
-from acidlib.service.removals import NotOursError, Pace, ended_by, remove_named, would_remove
+from acidlib.service.removals import DeleteRateLimiter, NotOursError, ended_by, remove_named, would_remove
 from acidlib.service.selection import CleanerOptions
 from acidlib.service.services import Services
 from acidlib.service.surroundings.catalog import Catalog, GoneError, require_unchanged
@@ -105,16 +105,16 @@ class RolledBack:
             self._require_its_database()
         return list(by_table.values())
 
-    def clean(self, due: DueCleaning, pace: Pace) -> CleaningResult:
+    def clean(self, due: DueCleaning, limiter: DeleteRateLimiter) -> CleaningResult:
         """Return the result of one place, also where an error has ended it: then with the paths removed before."""
         removed: list[RemovedPath] = []
         try:
-            result = self._clean(due, removed, pace)
+            result = self._clean(due, removed, limiter)
         except AcidError as error:
             result = ended_by(error, _result(due), waits=RefusedError)
         return replace(result, removed=tuple(removed))
 
-    def _clean(self, due: DueCleaning, removed: list[RemovedPath], pace: Pace) -> CleaningResult:
+    def _clean(self, due: DueCleaning, removed: list[RemovedPath], limiter: DeleteRateLimiter) -> CleaningResult:
         """Return the result of one place but for the paths, which are added to `removed`."""
         result = _result(due)
         # the next run cleans after transactions that are rolled back from here on
@@ -134,7 +134,7 @@ class RolledBack:
         if table_itself is not None:
             for target in self._places(due, notes, table_itself):
                 result = result if result.location else replace(result, location=str(target.location))
-                listing, unremoved = self._clean_at(due, notes, target, table_itself, removed, pace)
+                listing, unremoved = self._clean_at(due, notes, target, table_itself, removed, limiter)
                 problems += unremoved
                 if listing is not None:
                     for note, name in _kept(listing, notes).items():
@@ -201,7 +201,7 @@ class RolledBack:
         target: Target,
         table: Target,
         removed: list[RemovedPath],
-        pace: Pace,
+        limiter: DeleteRateLimiter,
     ) -> tuple[Listing | None, tuple[Waiting, ...]]:
         """Remove the directories of one location that hold nothing but rolled back rows.
 
@@ -222,7 +222,7 @@ class RolledBack:
             removable, problems = would_remove(services, location, reasons, listing)
             removed += removable
             return listing.without([item.path for item in removable]), problems
-        pace.assert_not_stopped()
+        limiter.assert_not_stopped()
         with services.claim(location) as claim:
             reach(Point.CLEANING_CLAIMED)
             listing = list_location(fs, location, missing=ConflictError)
@@ -237,7 +237,7 @@ class RolledBack:
                 raise ConflictError(f"Cannot clean {table.ref}: it was dropped meanwhile")
             require_unchanged(table, now, "clean")
             gone, problems = remove_named(
-                services, claim, reasons, trash=self._options.trash, pace=pace, known=frozenset(listing.files)
+                services, claim, reasons, trash=self._options.trash, limiter=limiter, known=frozenset(listing.files)
             )
             removed += gone
             reach(Point.REMOVED_ALL)
@@ -248,7 +248,7 @@ class RolledBack:
     ) -> dict[str, str]:
         """Return the directories that may be removed, each with the reason.
 
-        Write ids are read after the listing: a table that was made anew meanwhile has its own.
+        Write ids are read after the listing: a table that was re-created meanwhile has its own.
         """
         pairs = self._database.rolled_back(target.ref)
         write_ids = [write_id for write_id, txn in pairs if due.below is None or txn < due.below]

@@ -236,7 +236,9 @@ def test_a_request_for_what_needs_nothing_any_more_leaves_the_queue_without_a_tr
     with jobs.queue() as queue:
         done = queue.find(1)
         assert done is not None
-        facts = RequestFacts(location=done.facts.location, write_ids=done.facts.write_ids, witness=done.facts.witness)
+        facts = RequestFacts(
+            location=done.facts.location, write_ids=done.facts.write_ids, identity_file=done.facts.identity_file
+        )
         assert queue.enqueue(replace(done, facts=facts, highest_write_id=None), now_ms=1).accepted
     jobs.good("initiator", *places.asked, *OVER)
     ran = jobs.good("major_compact", "--order", "name", "--max-partitions", "1")

@@ -290,7 +290,7 @@ def test_litter_that_cannot_be_removed_hides_nothing_that_went(jobs: Jobs, crud:
 def test_a_queue_that_is_full_does_not_stop_the_others(
     jobs: Jobs, crud: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    """It keeps one failure from being noted, or one request from its end, whose table was made anew."""
+    """It keeps one failure from being noted, or one request from its end, whose table was re-created."""
     from acidlib.errors import RetryError
     from acidlib.service.surroundings.alone import StandaloneCleaning
 

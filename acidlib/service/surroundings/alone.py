@@ -171,10 +171,10 @@ class StandaloneBackend(SqlBackend):
 
     def require_no_reader(self, request: CompactionRequest, target: Target) -> None:
         """Check that the result is still the published one; files do not tell whether a query reads it."""
-        if not is_still_there(self.services.fs(target.location), target.location, request.facts.witness or ""):
+        if not is_still_there(self.services.fs(target.location), target.location, request.facts.identity_file or ""):
             raise RefusedError(
                 f"Cannot undo the compaction of {target.ref}: its result is not there any more: it was "
-                "replaced, or the table was made anew"
+                "replaced, or the table was re-created"
             )
 
     def is_dropped(self, target: Target) -> bool:
@@ -199,9 +199,11 @@ class StandaloneHold(SqlHold):
                 "initiator look where it lies now"
             )
         super().begin()
-        if not is_still_there(self._services.fs(target.location), target.location, self.request.facts.witness or ""):
+        if not is_still_there(
+            self._services.fs(target.location), target.location, self.request.facts.identity_file or ""
+        ):
             raise RefusedError(
-                f"Cannot compact {target.ref}: the table was made anew, or the files that the request was "
+                f"Cannot compact {target.ref}: the table was re-created, or the files that the request was "
                 "made for were compacted and cleaned since; the initiator queues it again where that is due"
             )
 
@@ -211,7 +213,9 @@ class StandaloneHold(SqlHold):
             return NO_FACTS
         try:
             return RequestFacts(
-                witness=identity_file_in(self._services.fs(self.target.location), self.target.location, directories[0])
+                identity_file=identity_file_in(
+                    self._services.fs(self.target.location), self.target.location, directories[0]
+                )
             )
         except ConflictError:
             return NO_FACTS  # the result was replaced and cleaned already, and so is the file that the request states
@@ -255,12 +259,12 @@ class StandaloneCleaning(SqlCleaning):
         """Return the paths that are obsolete by the recorded list; note when covering directories were first seen.
 
         A directory counts as published no earlier than its files were written, by the clock of the file system:
-        workers' clocks differ, and a table that was made anew has directories of the same names.
+        workers' clocks differ, and a table that was re-created has directories of the same names.
         """
         request, target, listing = listed.request, listed.target, listed.listing
-        if not is_still_there(self.services.fs(target.location), target.location, request.facts.witness or ""):
+        if not is_still_there(self.services.fs(target.location), target.location, request.facts.identity_file or ""):
             raise NothingToCleanError(
-                "its files are not there any more: the table was made anew, or a newer result replaced them"
+                "its files are not there any more: the table was re-created, or a newer result replaced them"
             )
         published: dict[str, float] = {}
         newest: float | None = None

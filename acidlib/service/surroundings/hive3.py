@@ -24,7 +24,7 @@ from acidlib.metastore.holding import (
 )
 from acidlib.metastore.transactions import HeldLock, LockType
 from acidlib.model.location import Location
-from acidlib.model.requests import NO_FACTS, CompactionRequest, CompactionType, Evidence, RequestFacts, State
+from acidlib.model.requests import NO_FACTS, ActivityMark, CompactionRequest, CompactionType, RequestFacts, State
 from acidlib.model.snapshots import ValidTxnList
 from acidlib.model.tables import TableRef
 from acidlib.planning.inputs import Publication
@@ -203,7 +203,7 @@ class Hive3Backend(SqlBackend):
         """Return the place; RefusedError unless it is the very table that was compacted, at the same location."""
         target = self.catalog.place(request)
         if request.facts.table_id != table_id(target):
-            raise RefusedError(f"Cannot undo the compaction of {target.ref}: the table was made anew or moved since")
+            raise RefusedError(f"Cannot undo the compaction of {target.ref}: the table was re-created or moved since")
         return target
 
     def undo_hold(self, request: CompactionRequest) -> Hold:
@@ -331,9 +331,9 @@ class Hive3UndoHold(Hive3Hold):
         return self._backend.undo_target(self.request)
 
 
-def evidence_now(txns: ValidTxnList, locks: Iterable[HeldLock], now_ms: int) -> Evidence:
+def evidence_now(txns: ValidTxnList, locks: Iterable[HeldLock], now_ms: int) -> ActivityMark:
     """Return the highest ids of now. Ids of both kinds only grow: nothing that exists now has a higher one."""
-    return Evidence(txn=txns.high_water_mark, lock=max((lock.lock_id for lock in locks), default=0), ms=now_ms)
+    return ActivityMark(txn=txns.high_water_mark, lock=max((lock.lock_id for lock in locks), default=0), ms=now_ms)
 
 
 def table_id(target: Target) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from acidlib.errors import AcidError
 from acidlib.metastore.transactions import HeldLock
 from acidlib.model.names import Generation
-from acidlib.model.requests import CompactionRequest, Evidence, RequestFacts, State
+from acidlib.model.requests import ActivityMark, CompactionRequest, RequestFacts, State
 from acidlib.model.snapshots import ValidTxnList
 from acidlib.planning.clean import CleanPlan, aborted_present, plan_cleaning
 from acidlib.service.backend import Hold
@@ -76,7 +76,7 @@ class Hive3Cleaning(SqlCleaning, MetastoreCleaning):
         now is noted for covering directories that are seen for the first time.
         """
         request, target, listing = listed.request, listed.target, listed.listing
-        seen: dict[str, Evidence] = {}
+        seen: dict[str, ActivityMark] = {}
         for row in requests:
             if row.facts.table_id == table_id(target):
                 row.require_understood("clean", "evidence")
@@ -168,7 +168,7 @@ class Hive3CleaningHold(Hive3Hold):
 
 
 def wait_reason(
-    evidence: Evidence, txns: ValidTxnList, locks: Iterable[HeldLock], *, now_ms: int, retention_ms: int
+    evidence: ActivityMark, txns: ValidTxnList, locks: Iterable[HeldLock], *, now_ms: int, retention_ms: int
 ) -> str | None:
     """Return the transaction or lock that existed at the evidence and has not ended, or the retention since it.
 

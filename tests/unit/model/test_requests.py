@@ -12,9 +12,9 @@ from acidlib.errors import RefusedError
 from acidlib.model.names import Generation
 from acidlib.model.requests import (
     NO_FACTS,
+    ActivityMark,
     CompactionRequest,
     CompactionType,
-    Evidence,
     RequestFacts,
     State,
     commit_note,
@@ -75,7 +75,7 @@ ALL = RequestFacts(
     table_kind="full",
     columns="struct<a:int>",
     visibility_txn=0,
-    witness="",
+    identity_file="",
     metastore="thrift://h:9083",
     process="host 1 2",
     deltas=0,
@@ -86,7 +86,7 @@ ALL = RequestFacts(
     published_ms=5,
     inputs="01.23",
     undone="_acidlib_undone.1.5",
-    evidence={"base_9": Evidence(txn=1, lock=2, ms=3), "": Evidence(txn=4, lock=5, ms=6)},
+    evidence={"base_9": ActivityMark(txn=1, lock=2, ms=3), "": ActivityMark(txn=4, lock=5, ms=6)},
     table_id="1 /w/t",
     first_seen={"base_8": 1.5},
     files="0123",
@@ -199,7 +199,7 @@ def test_a_request_that_is_not_understood_stops_no_others(tmp_path: Path) -> Non
 
 
 def test_of_evidence_the_ids_tell_which_is_newer() -> None:
-    older, newer = Evidence(txn=1, lock=9, ms=9), Evidence(txn=2, lock=1, ms=1)
+    older, newer = ActivityMark(txn=1, lock=9, ms=9), ActivityMark(txn=2, lock=1, ms=1)
     assert max(older, newer) == newer
 
 

@@ -20,7 +20,7 @@ from unit.service.test_catalog import Metastore as Tables
 from unit.service.test_catalog import storage, table
 
 from acidlib.model.names import Generation
-from acidlib.model.requests import CompactionRequest, CompactionType, Evidence, RequestFacts, State
+from acidlib.model.requests import ActivityMark, CompactionRequest, CompactionType, RequestFacts, State
 from acidlib.model.snapshots import all_committed
 from acidlib.model.tables import Partition, TableRef
 from acidlib.queue.sql import SqlQueue
@@ -104,7 +104,7 @@ def compacted(queue: SqlQueue, places: list[Path], **facts: Any) -> Asked:
                 generation=Generation.HIVE3,
                 outputs=("base_0000002",),
                 published_ms=1,
-                evidence={"base_0000002": Evidence(txn=1, lock=0, ms=1)},
+                evidence={"base_0000002": ActivityMark(txn=1, lock=0, ms=1)},
                 table_id=f"1 {place}",
                 **facts,
             ),

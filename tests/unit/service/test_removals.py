@@ -14,7 +14,7 @@ from located import at
 
 from acidlib.config.settings import Layer
 from acidlib.errors import ConflictError
-from acidlib.service.removals import Pace, litter_of, remove_named
+from acidlib.service.removals import DeleteRateLimiter, litter_of, remove_named
 from acidlib.service.services import Services
 from acidlib.stores.renaming.claims import claim
 from acidlib.stores.renaming.local import LocalFileSystem
@@ -53,19 +53,19 @@ def test_all_threads_together_keep_the_pace(services: Services) -> None:
         waiting.remove(seconds)
 
     settings, _ = services.settings.with_layer(Layer.COMMAND_LINE, {"acidlib.cleaner.files.per.second": "1000"})
-    pace = Pace(replace(services, settings=settings, pause=pause))
+    limiter = DeleteRateLimiter(replace(services, settings=settings, pause=pause))
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(pace.after, range(1, 25)))
+        list(pool.map(limiter.after, range(1, 25)))
     assert len(most) == 24
     assert max(most) == 1
 
 
 def test_nothing_is_removed_after_an_interrupt(services: Services) -> None:
-    pace = Pace(services)
-    pace.assert_not_stopped()
-    pace.stop()
+    limiter = DeleteRateLimiter(services)
+    limiter.assert_not_stopped()
+    limiter.stop()
     with pytest.raises(ConflictError, match="was interrupted"):
-        pace.assert_not_stopped()
+        limiter.assert_not_stopped()
 
 
 def test_all_is_out_of_sight_for_good_before_the_first_goes(
@@ -88,7 +88,9 @@ def test_all_is_out_of_sight_for_good_before_the_first_goes(
         monkeypatch.setattr(LocalFileSystem, step, logging(getattr(LocalFileSystem, step)))
     with services.claim(at(tmp_path)) as held:
         steps.clear()
-        removed, problems = remove_named(services, held, {"a": "r", "b": "r"}, trash=False, pace=Pace(services))
+        removed, problems = remove_named(
+            services, held, {"a": "r", "b": "r"}, trash=False, limiter=DeleteRateLimiter(services)
+        )
         assert steps == [*["rename_noreplace"] * 2, "sync", *["remove_tree"] * 2, "sync"]
     assert ([item.path for item in removed], problems) == (["a", "b"], ())
     assert list(tmp_path.iterdir()) == []

@@ -16,7 +16,7 @@ from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.tables import TableRef
 from acidlib.planning.clean import DueCleaning, NotedWrite
 from acidlib.report.results import CleaningResult
-from acidlib.service.removals import Pace
+from acidlib.service.removals import DeleteRateLimiter
 from acidlib.service.rolled_back import RolledBack
 from acidlib.service.selection import CleanerOptions
 from acidlib.service.services import Services
@@ -91,7 +91,7 @@ def place(tmp_path: Path) -> Path:
 
 def run(services: Services, hms: Hms, notes: Notes, due: DueCleaning = DUE, **options: bool) -> CleaningResult:
     made = RolledBack(services, hms, Catalog(services, hms), notes, CleanerOptions(**options))  # type: ignore[arg-type]
-    return made.clean(due, Pace(services))
+    return made.clean(due, DeleteRateLimiter(services))
 
 
 def names(place: Path) -> list[str]:
