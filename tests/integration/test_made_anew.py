@@ -36,7 +36,7 @@ def test_what_was_queued_for_the_old_table_is_refused(jobs: Jobs, tmp_path: Path
     for job in ("major_compact", "minor_compact"):
         for entry in jobs.good(job).compactions:
             assert entry["state"] == "refused"
-            assert "made anew" in entry["reason"]
+            assert "re-created" in entry["reason"]
     assert {row["state"] for row in jobs.shown().values()} == {"refused"}
     assert [key for key, facts in before.items() if tree(place).get(key) != facts and facts[0] != "directory"] == []
     jobs.good("initiator", "--location", place, "--all-committed", *LOW)
@@ -69,7 +69,7 @@ def test_nothing_of_it_is_cleaned_for_the_old_table(
     (cleaned,) = jobs.good("cleaner").document["cleanings"]
     for entry in (planned, cleaned):
         assert entry["removed"] == []
-        assert "made anew" in entry["reason"]
+        assert "re-created" in entry["reason"]
     assert visible(place) == seen
     assert merge.read(place, generation=4) == rows
     assert [row["state"] for row in jobs.shown().values()] == ["succeeded"]
