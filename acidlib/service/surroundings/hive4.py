@@ -86,25 +86,17 @@ class Hive4Backend(Backend):
         self._pool = pool
         self._into_pool = into_pool
         self._rows: dict[TableRef, list[CompactionRequest]] | None = None
-        self._readings = 0
-        """Readings of the queue that `rows_at` has begun."""
         self._mutex = threading.Lock()
 
-    def rows_at(self, target: Target, *, afresh: bool = False) -> Sequence[CompactionRequest]:
-        """Return the requests about a place as this run has last read them, for all places together.
-
-        afresh  by a reading that has begun after this call; calls that wait at the same time share it
-        """
-        seen = self._readings
+    def rows_at(self, target: Target) -> Sequence[CompactionRequest]:
+        """Return the requests about a place as this run has last read them, for all places together."""
         with self._mutex:
             rows = self._rows
-            if rows is None or (afresh and self._readings == seen):
-                self._readings += 1
+            if rows is None:
                 rows = self._remember(self.hms.show_compactions())
         return rows.get(target.ref, ())
 
     def _remember(self, shown: Sequence[CompactionRequest]) -> dict[TableRef, list[CompactionRequest]]:
-        """Keep the rows for `rows_at`, with the mutex."""
         rows: dict[TableRef, list[CompactionRequest]] = {}
         for row in shown:
             rows.setdefault(row.ref, []).append(row)
@@ -120,8 +112,7 @@ class Hive4Backend(Backend):
         notes = []
         snapshot = self.hms.open_txns()
         rows = self.hms.show_compactions()
-        with self._mutex:
-            self._remember(rows)
+        self._remember(rows)
         for row in rows:
             problem = _dead_reason(self.services, row, snapshot) if is_wanted(row) else None
             if problem is None:
@@ -148,8 +139,7 @@ class Hive4Backend(Backend):
         busy: set[TableRef] = set()
         if automatic:
             shown, others = self.hms.show_all_compactions()
-            with self._mutex:
-                self._remember(shown)
+            self._remember(shown)
             busy = {row.ref for row in shown if row.state in (State.INITIATED, State.WORKING)}
             busy |= {row.ref for row in others if row.state in ("initiated", "working")}
         return self.catalog.select(selection, automatic=automatic, busy=busy)
@@ -459,9 +449,8 @@ class Hive4Hold(CompactionHold):
             )
 
     def quarantining_request(self, listing: Listing) -> CompactionRequest | None:
-        """Judge the metastore's history as it is now, under the hold: another run may have failed here meanwhile."""
-        del listing
-        return quarantining_request(self._backend.rows_at(self.target, afresh=True))
+        """Judge the metastore's history, as this run has read it."""
+        return self._backend.quarantining_request(self.target, listing)
 
     def will_verify(self, directories: tuple[str, ...]) -> None:
         """Note nothing: before the commit no reader sees the result, and a run that dies before that leaves none."""
