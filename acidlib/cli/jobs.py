@@ -369,7 +369,7 @@ def cleaner(
 def undo(*, environment: Environment, request: int, nobody_reads: bool, dry_run: bool) -> Any:
     """Undo one compaction."""
     if environment.metastore and nobody_reads:
-        raise click.UsageError("--nobody-reads is for directories: here the metastore knows")
+        raise click.UsageError("--nobody-reads is for directories without a metastore, which knows this itself")
     end_of_check()
     from acidlib.service import undo as service
     from acidlib.service.open import open_undoing

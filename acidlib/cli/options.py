@@ -58,11 +58,11 @@ class Size(click.ParamType[int]):
 
 
 def _refuse_log_file(context: click.Context, option: click.Parameter, value: str | None) -> None:
-    """Refuse --log-file here: only a process above this one can redirect all output, and it takes the option away."""
+    """Refuse --log-file: the launcher removes it, so a job that sees it was started without the launcher."""
     del context, option
     if value is not None:
         raise click.UsageError(
-            "--log-file is for acidlib and ./spark-submit.sh, for it takes what Spark writes as well; of plain "
+            "--log-file works with acidlib and ./spark-submit.sh, which redirect Spark's output, too; with plain "
             "spark-submit redirect the output"
         )
 
@@ -79,21 +79,22 @@ REPORT = click.option(
 def common_options(function: _Command) -> _Command:
     """Add the options of every job that works with tables or requests, and pass `environment`.
 
-    Stands above all other options. A page of --report that cannot be written is refused here, before the work, as far
-    as that can be known.
+    It must be the outermost decorator. A page of --report that cannot be written is refused here, before the work, as
+    far as that can be known.
     """
 
     @click.option(
         "--metastore-uri",
         metavar="URI,…",
-        help="thrift://host:9083, zookeeper://host:2181/node, several of them for failover, or none; "
-        "default: that of hive-site.xml.",
+        help="thrift://host:9083, zookeeper://host:2181/node, several separated by commas for failover, or the word "
+        "none; default: that of hive-site.xml.",
     )
     @click.option(
         "--queue-url",
         metavar="URL",
         envvar="ACIDLIB_QUEUE_URL",
-        help="Database of the queue, in SQLAlchemy's form; default: a SQLite file.",
+        help="Database of the queue, in SQLAlchemy's form (Hive 4: the metastore's, for cleaning and statistics); "
+        "default: a SQLite file (Hive 4: the metastore's own queue).",
     )
     @click.option(
         "--set",
@@ -272,7 +273,7 @@ def selection_options(*, everything: bool) -> Callable[[_Command], _Command]:
                 environment, location=location, tables=tables, partitions=partitions, **filters
             )
             _require_consistent(selection, everything=everything, has_metastore=bool(environment.metastore))
-            stated = {name: options.pop(name) for name in _OF_DIRECTORIES}
+            stated = {name: options.pop(name) for name in _DIRECTORY_OPTIONS}
             interpretation = _interpretation(environment, selection, yes=options.pop("yes", False), **stated)
             if pool is not None and not environment.metastore:
                 raise click.UsageError("--pool needs a metastore")
@@ -356,22 +357,22 @@ def _require_consistent(selection: Selection, *, everything: bool, has_metastore
         raise click.UsageError(f"{given} needs --table: the queue is drained as it is")
 
 
-_STATED = ("write_ids", "write_ids_file", "all_committed")
-_OF_DIRECTORIES = (*_STATED, "table_kind", "columns", "visibility_txn", "hive_version")
+_STATED_OPTIONS = ("write_ids", "write_ids_file", "all_committed")
+_DIRECTORY_OPTIONS = (*_STATED_OPTIONS, "table_kind", "columns", "visibility_txn", "hive_version")
 
 
 def _interpretation(environment: Environment, selection: Selection, *, yes: bool, **options: Any) -> Interpretation:
-    """Return how to read directories by the options of `_OF_DIRECTORIES`; `yes` confirms them for several tables."""
+    """Return how to read directories by the options of `_DIRECTORY_OPTIONS`; `yes` confirms them for several tables."""
     version = None if options["hive_version"] == "auto" else Generation(int(options["hive_version"]))
-    given = _first_of_directories(environment, options | {"hive_version": version})
-    stated = stated_of(environment, selection, **{name: options[name] for name in _STATED})
+    given = _first_directory_option(environment, options | {"hive_version": version})
+    stated = stated_of(environment, selection, **{name: options[name] for name in _STATED_OPTIONS})
     names_something = selection.location is not None or selection.warehouse is not None
     if stated is None and names_something:
         raise click.UsageError(
             "what is committed cannot be known from files: give --write-ids, --write-ids-file or --all-committed"
         )
     if given is not None and not names_something:
-        raise click.UsageError(f"{given} goes with --location or --warehouse: what is queued was stated before")
+        raise click.UsageError(f"{given} goes with --location or --warehouse: queued requests have their own")
     columns = options["columns"]
     if columns is not None:
         if selection.location is None and (len(selection.tables) != 1 or set("*?[") & set(selection.tables[0])):
@@ -382,7 +383,7 @@ def _interpretation(environment: Environment, selection: Selection, *, yes: bool
             columns = row_type_of_columns(columns, where="the table of --columns")
     if yes:
         if stated is None or not stated.everything:
-            raise click.UsageError("--yes goes with --all-committed: it says that of each of several tables")
+            raise click.UsageError("--yes goes with --all-committed, and confirms it for several tables")
         stated = replace(stated, of_each=True)
     return Interpretation(
         write_ids=stated,
@@ -393,12 +394,12 @@ def _interpretation(environment: Environment, selection: Selection, *, yes: bool
     )
 
 
-def _first_of_directories(environment: Environment, options: Mapping[str, Any]) -> str | None:
+def _first_directory_option(environment: Environment, options: Mapping[str, Any]) -> str | None:
     """Return the name of the first of these options that has a value. Raises `click.UsageError` with a metastore."""
     names = (f"--{name.replace('_', '-')}" for name, value in options.items() if value not in (None, False))
     given = next(names, None)
     if given is not None and environment.metastore:
-        raise click.UsageError(f"{given} is for directories: here the metastore knows")
+        raise click.UsageError(f"{given} is for directories without a metastore, which knows this itself")
     return given
 
 
@@ -415,7 +416,7 @@ def stated_of(
     Raises `click.UsageError` for wrong options, `RefusedError` for wrong contents of the file.
     """
     options = {"write_ids": write_ids, "write_ids_file": write_ids_file, "all_committed": all_committed}
-    _first_of_directories(environment, options)
+    _first_directory_option(environment, options)
     file_text = None
     if write_ids_file is not None:
         try:

@@ -45,8 +45,14 @@ WRONG_USAGE = [
     (["--metastore-uri", ""], "no URI is given"),
     (["--metastore-uri", "thrift://h:9083", "--table", "t"], "--table t is not of the form DB.NAME"),
     (["--metastore-uri", "thrift://h:9083", "--table", "d.t", "--partition", "x"], "is not of the form key=glob"),
-    (["--metastore-uri", "thrift://h:9083", "--table", "d.t", "--all-committed"], "here the metastore knows"),
-    (["--metastore-uri", "thrift://h:9083", "--table", "d.t", "--write-ids", ""], "here the metastore knows"),
+    (
+        ["--metastore-uri", "thrift://h:9083", "--table", "d.t", "--all-committed"],
+        "for directories without a metastore",
+    ),
+    (
+        ["--metastore-uri", "thrift://h:9083", "--table", "d.t", "--write-ids", ""],
+        "for directories without a metastore",
+    ),
     (["--metastore-uri", "thrift://h:9083", "--partition", "p=1"], "--partition needs --table"),
     (["--metastore-uri", "thrift://h:9083", "--exclude", "d.t"], "--exclude needs --table"),
     (["--metastore-uri", "thrift://h:9083", "--pool", " "], "--pool names no pool"),
