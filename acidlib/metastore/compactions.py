@@ -75,14 +75,25 @@ class CompactionCalls(MetastoreClient):
         """Return the queue and the history, newest first, without rows of unknown types and states."""
         return self.show_all_compactions()[0]
 
+    def show_compactions_of(self, ref: TableRef) -> tuple[CompactionRequest, ...]:
+        """Return the rows of `show_compactions` about one table or partition; Hive 4 sends no others."""
+        message = self._types.ShowCompactRequest()
+        if self._is_hive4:
+            message.dbName, message.tbName, message.partName = ref.as_stored
+        rows = self._shown(f"read the compactions of {ref}", message)
+        return tuple(row for row in rows if isinstance(row, CompactionRequest) and row.ref == ref.as_stored)
+
     def show_all_compactions(self) -> tuple[tuple[CompactionRequest, ...], tuple[OtherRequest, ...]]:
         """Return the queue and the history, newest first: the requests, and the rows of unknown types and states."""
-        answer = self.call("read the compactions", _SHOW, self._types.ShowCompactRequest())
-        rows = sorted((_shown_request(row) for row in answer.compacts), key=lambda row: row.id, reverse=True)
+        rows = self._shown("read the compactions", self._types.ShowCompactRequest())
         return (
             tuple(row for row in rows if isinstance(row, CompactionRequest)),
             tuple(row for row in rows if isinstance(row, OtherRequest)),
         )
+
+    def _shown(self, action: str, message: Any) -> list[CompactionRequest | OtherRequest]:
+        answer = self.call(action, _SHOW, message)
+        return sorted((_shown_request(row) for row in answer.compacts), key=lambda row: row.id, reverse=True)
 
     def find_compaction(self, request_id: int) -> CompactionRequest | None:
         """Return a row of the queue or history; None if it does not exist, or has an unknown type or state."""

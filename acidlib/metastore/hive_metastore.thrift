@@ -332,7 +332,10 @@ struct CompactionResponse {
 }
 
 struct ShowCompactRequest {
-  1: optional i64 id
+  1: optional i64 id                                    // 4
+  3: optional string dbName                             // 4
+  4: optional string tbName                             // 4
+  5: optional string partName                           // 4
 }
 
 struct ShowCompactResponseElement {

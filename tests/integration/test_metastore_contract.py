@@ -501,12 +501,17 @@ def test_a_request_and_its_duplicate(hms: Hms, database: str, table: str, partit
     assert shown(hms, minor.id).type is CompactionType.MINOR
     ids = [request.id for request in hms.show_compactions()]
     assert ids == sorted(ids, reverse=True)
+    assert [row.id for row in hms.show_compactions_of(shown(hms, minor.id).ref)] == [minor.id]
+    assert [row.id for row in hms.show_compactions_of(row.ref)] == [answer.id]
 
 
 @HIVE4
 def test_who_asked_and_which_pool_are_told(hms: Hms, database: str, table: str) -> None:
     request = asked_for(database, table, initiator_id="host-1", initiator_version="0.1", pool="contract")
     answer = hms.compact(request)
+    message = hms._types.ShowCompactRequest(dbName=database, tbName=table)
+    assert [row.id for row in hms.call("read its requests", "show_compact", message).compacts] == [answer.id]
+    assert len(hms.show_compactions()) > 1, "the server has others, and left them out"
     row = shown(hms, answer.id)
     assert (row.initiator_id, row.initiator_version, row.pool) == ("host-1", "0.1", "contract")
     assert row.enqueue_ms is not None

@@ -97,6 +97,7 @@ class Hive4Backend(Backend):
         return rows.get(target.ref, ())
 
     def _remember(self, shown: Sequence[CompactionRequest]) -> dict[TableRef, list[CompactionRequest]]:
+        """Keep the rows for `rows_at`, under the mutex."""
         rows: dict[TableRef, list[CompactionRequest]] = {}
         for row in shown:
             rows.setdefault(row.ref, []).append(row)
@@ -112,7 +113,8 @@ class Hive4Backend(Backend):
         notes = []
         snapshot = self.hms.open_txns()
         rows = self.hms.show_compactions()
-        self._remember(rows)
+        with self._mutex:
+            self._remember(rows)
         for row in rows:
             problem = _dead_reason(self.services, row, snapshot) if is_wanted(row) else None
             if problem is None:
@@ -139,7 +141,8 @@ class Hive4Backend(Backend):
         busy: set[TableRef] = set()
         if automatic:
             shown, others = self.hms.show_all_compactions()
-            self._remember(shown)
+            with self._mutex:
+                self._remember(shown)
             busy = {row.ref for row in shown if row.state in (State.INITIATED, State.WORKING)}
             busy |= {row.ref for row in others if row.state in ("initiated", "working")}
         return self.catalog.select(selection, automatic=automatic, busy=busy)
@@ -449,8 +452,9 @@ class Hive4Hold(CompactionHold):
             )
 
     def quarantining_request(self, listing: Listing) -> CompactionRequest | None:
-        """Judge the metastore's history, as this run has read it."""
-        return self._backend.quarantining_request(self.target, listing)
+        """Judge the metastore's history as it is now: another run may have failed its verification meanwhile."""
+        del listing
+        return quarantining_request(self._hms.show_compactions_of(self.request.ref))
 
     def will_verify(self, directories: tuple[str, ...]) -> None:
         """Note nothing: before the commit no reader sees the result, and a run that dies before that leaves none."""
@@ -463,7 +467,7 @@ class Hive4Hold(CompactionHold):
 
     def awaited_marks(self) -> tuple[int, ...]:
         """Read the metastore's queue as it is now."""
-        return awaited_marks(row for row in self._hms.show_compactions() if row.ref == self.request.ref)
+        return awaited_marks(self._hms.show_compactions_of(self.request.ref))
 
     def only_clean(self, high_water_mark: int) -> None:
         """Mark it as Hive's worker does: compacted without a result, so that the cleaner takes it."""

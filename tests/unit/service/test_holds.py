@@ -45,6 +45,7 @@ class Metastore(Client):
     def __init__(self, server: LockServer, place: Path) -> None:
         super().__init__(server)
         self.row: CompactionRequest | None = ROW
+        self.shown: tuple[CompactionRequest, ...] = ()
         self.ended: list[tuple[str, int | None]] = []
         self.reasons: list[str | None] = []
         self._tables = Tables(table(place), generation=server.generation)
@@ -54,6 +55,12 @@ class Metastore(Client):
 
     def open_txns(self, *, exclude_readers: bool = False) -> ValidTxnList:
         return super().open_txns()
+
+    def show_compactions(self) -> tuple[CompactionRequest, ...]:
+        return self.shown
+
+    def show_compactions_of(self, ref: TableRef) -> tuple[CompactionRequest, ...]:
+        return tuple(row for row in self.shown if row.ref == ref)
 
     def find_compaction(self, request_id: int) -> CompactionRequest | None:
         return self.row
@@ -215,3 +222,16 @@ def test_what_may_have_been_committed_is_neither_aborted_nor_ended(
     assert hold.end(Outcome.FAILED, "unknown", named=False, noted=NO_FACTS) is None
     hold.close()
     assert (hms.ended, server.txns, (place / CLAIM).exists()) == ([], {1: "open"}, False)
+
+
+@HIVE4
+def test_a_quarantine_of_another_run_is_seen_under_the_hold(hold: CompactionHold, hms: Metastore) -> None:
+    """This run has read the queue before; the other run has failed its verification since then."""
+    backend = hold._backend  # type: ignore[attr-defined]
+    listing: Any = None
+    assert list(backend.rows_at(hold.target)) == []
+    hold.begin()
+    wrong = replace(ROW, id=6, state=State.FAILED, facts=replace(NO_FACTS, differs=True))
+    hms.shown = (wrong, replace(wrong, id=7, ref=TableRef("s", "another")))
+    assert list(backend.rows_at(hold.target)) == [], "outside of a hold the queue is read once"
+    assert hold.quarantining_request(listing) == wrong
