@@ -14,6 +14,7 @@ from __future__ import annotations
 import enum
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
+from heapq import merge
 
 from acidlib.errors import RefusedError
 from acidlib.model.names import LONG_MAX
@@ -272,6 +273,16 @@ class ValidWriteIdList:
     def capped(self, high_water_mark: int) -> ValidWriteIdList:
         """Return the list, for the same use, with a high-water mark of at most the given one."""
         return replace(self, high_water_mark=min(self.high_water_mark, high_water_mark))
+
+    @property
+    def everything_valid(self) -> bool:
+        """Whether every write id is valid."""
+        return self.high_water_mark == LONG_MAX and not self.open_ids and not self.aborted_ids
+
+    def exceptions(self, low: int, high: int) -> tuple[int, ...]:
+        """Return the open and aborted ids of a range (both ends included), ascending."""
+        parts = (ids[bisect_left(ids, low) : bisect_right(ids, high)] for ids in (self.open_ids, self.aborted_ids))
+        return tuple(merge(*parts))
 
     def _exceptions_within(self, low: int, high: int) -> int:
         return _count(self.open_ids, low, high) + _count(self.aborted_ids, low, high)

@@ -30,7 +30,7 @@ from acidlib.orc.writer import FileOptions, OrcWriter
 from acidlib.points import Point, reach
 from acidlib.rewrite.deletes import DeleteEvents, overlaps, read_deletes
 from acidlib.rewrite.inputs import InputFiles, OpenInput, OpenInputs, acid_metadata, key_index, open_inputs
-from acidlib.rewrite.keys import Ids, Keys, StripeKeys, aborted_rows
+from acidlib.rewrite.keys import Ids, Keys, StripeKeys, kept_mask, row_masks
 from acidlib.rewrite.output import (
     InputStripe,
     file_options,
@@ -262,33 +262,6 @@ def _is_modern(statistics: Any, kind: Kind) -> bool:
         return bool(dates.HasField("minimum") and dates.minimum >= GREGORIAN_START_DAYS)
     times = statistics.timestamp_statistics
     return bool(times.HasField("minimum_utc") and times.minimum_utc >= GREGORIAN_START_DAYS * 86_400_000)
-
-
-def row_masks(stripe: StripeKeys, deleted: Keys, write_ids: ValidWriteIdList) -> tuple[Mask | None, Mask | None]:
-    """Return two flags for each row, whether it is deleted and whether it is aborted; None where no row is.
-
-    A row that is both counts as aborted alone. Raises RefusedError for keys that do not ascend, if they are searched.
-    """
-    aborted = aborted_rows(stripe, write_ids)
-    near = deleted.between(*stripe.key_range()) if len(deleted) else deleted
-    if not len(near):
-        return None, aborted
-    keys, _ = stripe.ids()
-    if not keys.ascending():
-        raise RefusedError(
-            f"Cannot compact {stripe.where}: its keys do not ascend; INSERT OVERWRITE in Hive writes the table or "
-            "partition anew"
-        )
-    deleted_rows = keys.matches(near)
-    if aborted is not None:
-        deleted_rows &= ~aborted
-    return (deleted_rows if deleted_rows.any() else None), aborted
-
-
-def kept_mask(deleted: Mask | None, aborted: Mask | None) -> Mask | None:
-    """Return for each row whether it stays, by the masks of `row_masks`; None where all do."""
-    dropped = [mask for mask in (deleted, aborted) if mask is not None]
-    return ~np.logical_or.reduce(dropped) if dropped else None
 
 
 def count_set(mask: Mask | None) -> int:

@@ -13,7 +13,7 @@ from acidlib.model.units import DataFile, KeyRange
 from acidlib.orc.columns import Longs, Mask
 from acidlib.orc.kernels.vectors import filter_values
 from acidlib.rewrite.inputs import InputFiles, OpenInput, OpenInputs, open_inputs
-from acidlib.rewrite.keys import Keys, StripeKeys, aborted_rows, event_order, gather
+from acidlib.rewrite.keys import Keys, StripeKeys, event_order, gather, invalid_rows
 
 
 def event_buckets(file: DataFile, files: InputFiles) -> frozenset[int]:
@@ -89,7 +89,7 @@ def read_deletes(
         if bucket in stripe.buckets():
             chosen = _belong_to(bucket, stripe)
             events_in += int(np.count_nonzero(chosen))
-            rolled_back = aborted_rows(stripe, write_ids)
+            rolled_back = invalid_rows(stripe, write_ids)
             if rolled_back is not None:
                 aborted += int(np.count_nonzero(chosen & rolled_back))
                 chosen &= ~rolled_back

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.snapshots import ValidWriteIdList
+from acidlib.model.snapshots import ListUse, ValidWriteIdList
 from acidlib.model.units import Key, KeyRange, decode_bucket, encode_bucket
 from acidlib.orc.columns import Longs, Mask
 from acidlib.orc.kernels.jit import kernel
@@ -297,10 +296,7 @@ class StripeKeys:
 
     def check(self) -> None:
         """Raise RefusedError or CorruptError for operations or buckets that do not belong in this file."""
-        if self._ranges is not None:
-            self._check_operations(*self._ranges[OPERATION - 1])
-        else:
-            self.ids()
+        self.check_operations()
         if not self._holds_deletes:
             others = self.buckets() - {self.file.file.bucket}
             if others:
@@ -310,6 +306,13 @@ class StripeKeys:
                     "compact them either; INSERT OVERWRITE of the table, or partition, with a SELECT of all its rows "
                     "writes those that Hive shows anew, with new row ids"
                 )
+
+    def check_operations(self) -> None:
+        """Raise RefusedError for operations that do not belong in this file."""
+        if self._ranges is not None:
+            self._check_operations(*self._ranges[OPERATION - 1])
+        else:
+            self.ids()
 
     def buckets(self) -> frozenset[int]:
         """Return the buckets that the keys decode to, exactly."""
@@ -364,20 +367,52 @@ class StripeKeys:
         return self._bounds(keep=False)[0][1]
 
 
-def aborted_rows(stripe: StripeKeys, write_ids: ValidWriteIdList) -> Mask | None:
-    """Return for each row whether an aborted write id wrote it; None where no row is aborted.
+def invalid_rows(stripe: StripeKeys, write_ids: ValidWriteIdList) -> Mask | None:
+    """Return for each row whether its write id is not valid: open, aborted or above the mark; None where no row's is.
 
-    Raises CorruptError for a row whose write id is above the high-water mark: such a directory is no input.
+    Raises CorruptError, for a compactor's list, for a row above the mark: such a directory is no input.
     """
+    if write_ids.everything_valid:
+        return None
     low, high = stripe.current_range()
-    if high > write_ids.high_water_mark:
+    above = high > write_ids.high_water_mark
+    if above and write_ids.use is ListUse.COMPACTOR:
         raise CorruptError(
             f"Cannot compact {stripe.where}: it holds write id {high}, above the high-water mark "
             f"{write_ids.high_water_mark}"
         )
-    aborted = write_ids.aborted_ids
-    suspects = aborted[bisect_left(aborted, low) : bisect_right(aborted, high)]
-    if not suspects:
+    suspects = write_ids.exceptions(low, high)
+    if not suspects and not above:
         return None
-    mask = np.isin(stripe.ids()[1], np.array(suspects, dtype=np.int64))
+    current = stripe.ids()[1]
+    mask: Mask = np.isin(current, np.array(suspects, dtype=np.int64))
+    if above:
+        mask |= current > write_ids.high_water_mark
     return mask if mask.any() else None
+
+
+def row_masks(stripe: StripeKeys, deleted: Keys, write_ids: ValidWriteIdList) -> tuple[Mask | None, Mask | None]:
+    """Return two flags for each row, whether it is deleted and whether its write id is not valid; None where no row is.
+
+    A row that is both counts for the second alone. RefusedError for keys that do not ascend, if they are searched.
+    """
+    invalid = invalid_rows(stripe, write_ids)
+    near = deleted.between(*stripe.key_range()) if len(deleted) else deleted
+    if not len(near):
+        return None, invalid
+    keys, _ = stripe.ids()
+    if not keys.ascending():
+        raise RefusedError(
+            f"Cannot compact {stripe.where}: its keys do not ascend; INSERT OVERWRITE in Hive writes the table or "
+            "partition anew"
+        )
+    deleted_rows = keys.matches(near)
+    if invalid is not None:
+        deleted_rows &= ~invalid
+    return (deleted_rows if deleted_rows.any() else None), invalid
+
+
+def kept_mask(deleted: Mask | None, invalid: Mask | None) -> Mask | None:
+    """Return for each row whether it stays, by the masks of `row_masks`; None where all do."""
+    dropped = [mask for mask in (deleted, invalid) if mask is not None]
+    return ~np.logical_or.reduce(dropped) if dropped else None

@@ -35,17 +35,15 @@ from acidlib.rewrite.bucket import (
     container_difference,
     count_set,
     delete_events,
-    kept_mask,
     open_rows,
     planned_inputs,
     planned_result,
     result_columns,
     result_row,
-    row_masks,
 )
 from acidlib.rewrite.deletes import read_deletes
 from acidlib.rewrite.inputs import InputFiles, OpenInput, open_inputs
-from acidlib.rewrite.keys import Ids, Keys, StripeKeys
+from acidlib.rewrite.keys import Ids, Keys, StripeKeys, kept_mask, row_masks
 from acidlib.rewrite.output import InputStripe, file_options, input_stripe, plan_actions, result_of_actions, row_counts
 from acidlib.rewrite.recode import KeptRows, may_be_spliced
 

@@ -20,9 +20,9 @@ from acidlib.orc.proto import Calendar, Compression
 from acidlib.orc.reader import JAVA_WRITER, ORC_135
 from acidlib.orc.schema import acid_tree, row_struct
 from acidlib.orc.writer import FileOptions
-from acidlib.rewrite.bucket import check_calendar, count_set, no_copy_reason, row_masks, row_stripes
+from acidlib.rewrite.bucket import check_calendar, count_set, no_copy_reason, row_stripes
 from acidlib.rewrite.inputs import OpenInput, OpenInputs
-from acidlib.rewrite.keys import Keys, StripeKeys
+from acidlib.rewrite.keys import Keys, StripeKeys, row_masks
 from acidlib.rewrite.output import InputStripe
 
 UNKNOWN, HYBRID, PROLEPTIC = map(int, Calendar)

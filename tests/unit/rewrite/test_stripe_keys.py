@@ -29,7 +29,7 @@ from judges import orc_tail as o
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.units import DataFile
 from acidlib.rewrite.inputs import key_index
-from acidlib.rewrite.keys import StripeKeys, aborted_rows
+from acidlib.rewrite.keys import StripeKeys, invalid_rows
 
 
 def test_true_statistics_bound_the_keys_without_decoding(tmp_path: Path) -> None:
@@ -186,11 +186,11 @@ def test_rows_count_as_aborted_by_their_current_transaction(tmp_path: Path, chan
     found: list[tables.Event] = [(0, original_id, B0, row, 5 + row, None) for original_id in (5, 6) for row in range(3)]
     with opened(stripe_of(tmp_path / "delta_0000005_0000007" / "bucket_00000", found, change)) as inputs:
         stripe = StripeKeys(inputs[0], 0)
-        mask = aborted_rows(stripe, ids(7, "3,6,900"))
+        mask = invalid_rows(stripe, ids(7, "3,6,900"))
         assert mask is not None
         assert mask.tolist() == [False, True, False] * 2
-        assert aborted_rows(stripe, ids(7, "3,900")) is None
-        assert aborted_rows(stripe, ids(7)) is None
+        assert invalid_rows(stripe, ids(7, "3,900")) is None
+        assert invalid_rows(stripe, ids(7)) is None
 
 
 def test_a_row_above_the_mark_is_corrupt_and_named(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_a_row_above_the_mark_is_corrupt_and_named(tmp_path: Path) -> None:
         opened(delta(tmp_path)) as inputs,
         pytest.raises(CorruptError, match=r"stripe 2 of .*: it holds write id 7, above the high-water mark 6"),
     ):
-        aborted_rows(StripeKeys(inputs[0], 2), ids(6))
+        invalid_rows(StripeKeys(inputs[0], 2), ids(6))
 
 
 @pytest.mark.parametrize("column", [1, 2, 3, 4, 5])
