@@ -387,6 +387,12 @@ KEYS: tuple[Key, ...] = (
         meaning="How many tables and partitions a run compacts at a time, each at its own pace; "
         "0: 32, and 4 more for each core of the executors (2 with many cores), and as many as end within 2 seconds.",
     ),
+    _size(
+        name="acidlib.in.process.bytes",
+        default="256m",
+        meaning="Input bytes of a run that a Python program's own process works on where the program hands in no Spark "
+        "session; from then on the run starts one. 0: it starts one for the first task. The commands always use Spark.",
+    ),
 )
 
 BY_NAME = {key.name: key for key in KEYS}

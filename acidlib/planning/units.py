@@ -38,7 +38,7 @@ from acidlib.model.units import (
     Unit,
 )
 from acidlib.planning.inputs import CompactionInputs, InputDirectory, Role
-from acidlib.wording import plural
+from acidlib.wording import human_bytes, plural
 
 PARQUET_INPUT_FORMAT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat"
 TEXT_INPUT_FORMAT = "org.apache.hadoop.mapred.TextInputFormat"
@@ -343,6 +343,23 @@ def batches(lengths: Sequence[int], free: int) -> list[list[int]]:
             dealt[slot].append(number)
             filled[slot] += lengths[number]
     return [[number] for number in large] + dealt
+
+
+def why_on_spark(begun: int, more: int, *, most: int) -> str | None:
+    """Return why a run without a session needs Spark for its next tasks; None if its own process is enough.
+
+    The start of Spark takes as long as rewriting some hundred megabytes, and a process has the memory and the cores of
+    one machine.
+
+    begun  input bytes of the run's tasks so far
+    more   those of the next tasks
+    most   those that a process takes; 0 = none
+    """
+    if not most:
+        return "no task is to run in this process"
+    if begun + more <= most:
+        return None
+    return f"its tasks have {human_bytes(begun + more)} of input so far, more than {human_bytes(most)}"
 
 
 def groups_of_like_length(lengths: Sequence[int], most: int) -> Iterator[list[int]]:

@@ -1,4 +1,4 @@
-"""The runner on Spark. Besides this file only `spark_daemon` imports pyspark."""
+"""The runners on Spark. Besides this file only `spark_daemon` imports pyspark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import islice
 from types import TracebackType
@@ -21,9 +21,10 @@ from typing import Any, Self
 from pyspark import SparkConf, SparkContext, TaskContext
 
 from acidlib.config.files import CHECKOUT
-from acidlib.errors import RefusedError, RetryError
+from acidlib.errors import RefusedError, RetryError, UsageError
 from acidlib.planning.units import SMALL_BYTES
-from acidlib.service.services import Application, Task, attempt
+from acidlib.service.executors import LOOKS, Executor, difference_of, look_around
+from acidlib.service.services import Application, Task, attempt, value_or_raise
 from acidlib.service.spark_driver import (
     ARCHIVE_PROPERTIES,
     OF_THIS_PROCESS,
@@ -53,6 +54,8 @@ _PROXIES = tuple(
 )
 """Set on YARN: the URL of the application's pages, by Spark 4 and by Spark 3."""
 _PATH = "spark.executorEnv.PYTHONPATH"
+_PYTHON = "PYSPARK_PYTHON"
+_MISSING_MODULE = re.compile(r"No module named '([\w.]+)'")
 _BEFORE_SPARK, _GIVE_BACK_SECONDS = 1000, 600
 """The priority of a JVM's shutdown hooks above that of its context (40), and how long they wait for the run."""
 
@@ -61,29 +64,16 @@ class SparkEndedError(RetryError):
     """Spark's JVM or its context has ended, which is no fault of the tasks."""
 
 
-class SparkRunner:
-    """Runs each batch of tasks as one task of Spark, in a context of its own for one run of a job.
+class ContextRunner:
+    """Runs each batch of tasks as one task of Spark, in jobs of one context.
 
-    The context is started for the first task, so that refusals come without it. Retries and speculation are harmless:
-    an attempt writes under a name of its own, and Spark returns one result per task.
-
-    Options and defaults of spark-submit win over `conf`. Raises `RefusedError` for a queue of YARN in `conf` that comes
-    too late, as YARN has started this driver already.
+    Retries and speculation are harmless: an attempt writes under a name of its own, and Spark returns one result per
+    task. A runner says which context it is, and what a job is called.
     """
 
-    def __init__(self, *, name: str, conf: dict[str, str]) -> None:
-        stated = driver_spark_options().all_properties
-        queue = conf.get(YARN_QUEUE)
-        if queue and driver_is_placed() and stated.get("spark.master") == "yarn" and YARN_QUEUE not in stated:
-            raise RefusedError(other_queue(queue))
-        self._name = name
-        self._conf = {key: value for key, value in conf.items() if key not in stated}
-        if CHECKOUT is not None and not any(key in stated or key in conf for key in (*ARCHIVE_PROPERTIES, _PATH)):
-            # an archive has its own copy of the package, which this path would hide
-            self._conf[_PATH] = str(CHECKOUT)
+    def __init__(self) -> None:
         self.application = Application()
         self._context: SparkContext | None = None
-        self._lock = threading.Lock()
         self._slots, self._slots_asked = _CORES_UNKNOWN, float("-inf")
         self._cancelled = 0
         self._groups: set[str] = set()
@@ -95,11 +85,11 @@ class SparkRunner:
         if context is not None and now - self._slots_asked > _SLOTS_SECONDS:
             self._slots_asked = now
             with suppress(Exception):  # if Spark has ended, running tasks report it
-                self._slots = max(1, context.defaultParallelism)
+                self._slots = max(1, _cores(context))
         return self._slots
 
     def start(self) -> None:
-        """Start a context, and a Python worker with all that tasks need; see Runner."""
+        """Start a Python worker with all that tasks need; see Runner."""
         self._one_job([[Task(work=nothing, length=0)]], "the start of a Python worker")
 
     def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Any]]:
@@ -155,12 +145,10 @@ class SparkRunner:
         group_id = f"{group} {uuid.uuid4().hex[:8]}"
         self._groups.add(group_id)
         try:
-            context.setJobGroup(group_id, group, interruptOnCancel=True)
-            context.setLocalProperty("callSite.short", group)
-            # jobs of a pool run one after the other; each pool has its share, so that small files do not wait
-            is_large = any(task.length >= SMALL_BYTES for batch in batches for task in batch)
-            context.setLocalProperty("spark.scheduler.pool", "acidlib-large" if is_large else "acidlib-small")
-            return context.parallelize(batches, len(batches)).mapPartitions(_attempts).collect()
+            with self._job_properties(context, batches):
+                context.setJobGroup(group_id, group, interruptOnCancel=True)
+                context.setLocalProperty("callSite.short", group)
+                return context.parallelize(batches, len(batches)).mapPartitions(_attempts).collect()
         except Exception as error:
             if has_stopped(context):
                 raise SparkEndedError(f"Cannot run {group}: Spark has ended; its own log says why") from error
@@ -170,29 +158,86 @@ class SparkRunner:
 
     def _started(self) -> SparkContext:
         """Return the context, started by the first call; RetryError if it does not start."""
-        with self._lock:
+        raise NotImplementedError
+
+    @contextmanager
+    def _job_properties(self, context: SparkContext, batches: Sequence[Sequence[Task]]) -> Iterator[None]:
+        """Have the calling thread's local properties of Spark, except the names, as a job of these batches needs."""
+        raise NotImplementedError
+
+
+class SparkRunner(ContextRunner):
+    """Runs tasks in a context of this engine's own, for one run of a job.
+
+    The context is started for the first task, so that refusals come without it. Runs at the same time in one process
+    share it, and the last one stops it.
+
+    Options and defaults of spark-submit win over `conf`. Raises `RefusedError` for a queue of YARN in `conf` that comes
+    too late, as YARN has started this driver already.
+    """
+
+    def __init__(self, *, name: str, conf: dict[str, str]) -> None:
+        super().__init__()
+        stated = driver_spark_options().all_properties
+        queue = conf.get(YARN_QUEUE)
+        if queue and driver_is_placed() and stated.get("spark.master") == "yarn" and YARN_QUEUE not in stated:
+            raise RefusedError(other_queue(queue))
+        self._name = name
+        self._conf = {key: value for key, value in conf.items() if key not in stated}
+        if CHECKOUT is not None and not any(key in stated or key in conf for key in (*ARCHIVE_PROPERTIES, _PATH)):
+            # an archive has its own copy of the package, which this path would hide
+            self._conf[_PATH] = str(CHECKOUT)
+
+    def _started(self) -> SparkContext:
+        with _OWN.lock:
             if self._context is not None:
                 return self._context
-            _have_jvm()
-            conf = SparkConf().setAppName(self._name).setAll(list(self._conf.items()))
-            if conf.get("spark.master", "local").startswith("local"):
-                # workers on this machine need this environment, and Spark would look for any python3
-                os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-                conf.setIfMissing("spark.python.daemon.module", "acidlib.service.spark_daemon")
-            before = signal.getsignal(signal.SIGINT)
-            try:
-                context = SparkContext.getOrCreate(conf)
-            except Exception as error:
-                raise RetryError(f"Cannot start Spark: {_first_line(error)}") from error
-            finally:
-                if threading.current_thread() is threading.main_thread():
-                    signal.signal(signal.SIGINT, before)  # a context installs a handler that cancels its jobs
-            context.setLogLevel("ERROR")
-            # if the JVM ends first, as by SIGTERM to all processes, its thread would print a traceback
-            context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]  # no option
+            if _OWN.users == 0 or _OWN.context is None or has_stopped(_OWN.context):
+                other = SparkContext._active_spark_context
+                if other is not None and other is not _OWN.context and not has_stopped(other):
+                    raise RefusedError(
+                        f"Cannot start Spark: this program has a session already, of the application {other.appName}; "
+                        "hand it in as spark="
+                    )
+                if _OWN.context is not None:
+                    with suppress(Exception):  # its JVM has ended with it
+                        _OWN.context.stop()
+                _OWN.context, _OWN.users = self._new_context(), 0
+            context = _OWN.context
+            _OWN.users += 1
             self.application = Application(id=context.applicationId, tracking_url=_tracking_url(context))
             self._context = context
             return context
+
+    def _new_context(self) -> SparkContext:
+        _have_jvm()
+        conf = SparkConf().setAppName(self._name).setAll(list(self._conf.items()))
+        python = os.environ.get(_PYTHON)
+        if conf.get("spark.master", "local").startswith("local"):
+            # workers on this machine need this environment, and Spark would look for any python3
+            os.environ.setdefault(_PYTHON, sys.executable)
+            conf.setIfMissing("spark.python.daemon.module", "acidlib.service.spark_daemon")
+        before = signal.getsignal(signal.SIGINT)
+        try:
+            context = SparkContext.getOrCreate(conf)
+        except Exception as error:
+            raise RetryError(f"Cannot start Spark: {_first_line(error)}") from error
+        finally:
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGINT, before)  # a context installs a handler that cancels its jobs
+            if python is None:
+                os.environ.pop(_PYTHON, None)  # other sessions of this program choose for themselves
+        context.setLogLevel("ERROR")
+        # if the JVM ends first, as by SIGTERM to all processes, its thread would print a traceback
+        context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]  # no option
+        return context
+
+    @contextmanager
+    def _job_properties(self, context: SparkContext, batches: Sequence[Sequence[Task]]) -> Iterator[None]:
+        # jobs of a pool run one after the other; each pool has its share, so that small files do not wait
+        is_large = any(task.length >= SMALL_BYTES for batch in batches for task in batch)
+        context.setLocalProperty("spark.scheduler.pool", "acidlib-large" if is_large else "acidlib-small")
+        yield
 
     def __enter__(self) -> Self:
         return self
@@ -200,15 +245,121 @@ class SparkRunner:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._context is None:
+        context, self._context = self._context, None
+        if context is None:
             return
+        with _OWN.lock:
+            try:
+                # YARN may have set its proxy after the context was started
+                self.application = replace(self.application, tracking_url=_tracking_url(context))
+                if context is _OWN.context:
+                    _OWN.users -= 1
+                    if _OWN.users:
+                        return
+                    _OWN.context = None
+                context.stop()
+            except Exception:
+                if not has_stopped(context):
+                    raise
+
+
+class _OwnContext:
+    """The context that this process has started itself, and the number of runners that use it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.context: SparkContext | None = None
+        self.users = 0
+
+
+_OWN = _OwnContext()
+
+
+class SessionRunner(ContextRunner):
+    """Runs tasks on the executors of a session that the program has, which is as it was afterwards.
+
+    Its configuration, log level and signal handler are left alone, and it goes on. Jobs take over the local properties
+    of the thread that makes the runner, such as its scheduler pool, and each thread has its own again after a job.
+
+    Raises RefusedError for a session of Spark Connect and for one that was stopped, UsageError for any other value.
+    """
+
+    def __init__(self, session: Any) -> None:
+        super().__init__()
+        context = self._context = context_of(session)
+        self.application = Application(id=context.applicationId, tracking_url=_tracking_url(context))
+        self._properties = context._jsc.sc().getLocalProperties().clone()  # as PySpark's InheritableThread does it
+
+    def __enter__(self) -> Self:
+        """Look at the executors; RefusedError if they do not have this package, or another version of it."""
+        if self.application.id not in _LOOKED_AT:
+            self._look_at_executors()
+            _LOOKED_AT.add(self.application.id)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the session as it is."""
+
+    def _look_at_executors(self) -> None:
         try:
-            # YARN may have set its proxy after the context was started
-            self.application = replace(self.application, tracking_url=_tracking_url(self._context))
-            self._context.stop()
-        except Exception:
-            if not has_stopped(self._context):
+            answers = self._one_job([[Task(look_around, 0)] for _ in range(LOOKS)], "acidlib: a look at the executors")
+        except SparkEndedError:
+            raise
+        except RetryError as error:
+            if (missing := _MISSING_MODULE.search(str(error))) is None:
                 raise
+            raise RefusedError(
+                f"Cannot use this session: Python on its executors has no module {missing[1]}; have PYSPARK_PYTHON "
+                "name one with acidlib, or start the session with an archive of `acidlib pack` (spark.archives)"
+            ) from error
+        executors: list[Executor] = [value_or_raise(answer) for (answer,) in answers]
+        if (difference := difference_of(executors, look_around(""))) is not None:
+            raise RefusedError(f"Cannot use this session: {difference}; give both the same version of acidlib")
+
+    def _started(self) -> SparkContext:
+        assert self._context is not None
+        return self._context
+
+    @contextmanager
+    def _job_properties(self, context: SparkContext, batches: Sequence[Sequence[Task]]) -> Iterator[None]:
+        del batches
+        spark = context._jsc.sc()
+        before = spark.getLocalProperties()
+        try:
+            spark.setLocalProperties(self._properties.clone())
+            yield
+        finally:
+            with suppress(Exception):  # Spark has ended
+                spark.setLocalProperties(before)
+
+
+_LOOKED_AT: set[str | None] = set()
+"""The applications whose executors were looked at in this process."""
+
+
+def context_of(session: Any) -> SparkContext:
+    """Return the context of a SparkSession, or a SparkContext itself; see SessionRunner."""
+    if any(of.__module__.startswith("pyspark.sql.connect.") for of in type(session).__mro__):
+        raise RefusedError(
+            "Cannot use this session: it is one of Spark Connect, whose programs cannot run tasks of their own; "
+            "hand in a SparkSession of this driver, or none"
+        )
+    context = session if isinstance(session, SparkContext) else getattr(session, "sparkContext", None)
+    if not isinstance(context, SparkContext):
+        raise UsageError(f"Cannot use spark={session!r}: it is no SparkSession and no SparkContext")
+    if has_stopped(context):
+        raise RefusedError("Cannot use this session: it was stopped")
+    return context
+
+
+def _cores(context: SparkContext) -> int:
+    """Return how many tasks run at the same time; a stated default parallelism is no number of cores."""
+    if context.getConf().contains("spark.default.parallelism"):
+        spark = context._jsc.sc()
+        return int(spark.maxNumConcurrentTasks(spark.resourceProfileManager().defaultResourceProfile()))
+    return context.defaultParallelism
 
 
 def _attempts(batches: Iterable[Sequence[Task]]) -> Iterator[list[Any]]:

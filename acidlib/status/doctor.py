@@ -11,16 +11,13 @@ import importlib.metadata
 import os
 import platform
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
-
-from numba import types
+from typing import Any
 
 import acidlib
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
@@ -28,16 +25,14 @@ from acidlib.metastore.hms import Hms
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.location import S3, Location
 from acidlib.model.names import Generation
-from acidlib.orc.kernels.jit import bit_length
 from acidlib.service.environment import Environment
+from acidlib.service.executors import LOOKS, difference_of, has_compiled_kernels, look_around
 from acidlib.service.open import connect, open_queue
 from acidlib.service.services import Runner, Task, value_or_raise
 from acidlib.stores.stores import Stores
 
 WAREHOUSE = "metastore.warehouse.dir"
 _PROBE = "_acidlib_doctor"
-_LOOKS = 4
-"""Tasks that look at executors: so many meet most of them."""
 _OLDEST_JAVA = 17
 _MOST_APART_SECONDS = 5.0
 """Difference of the clocks of two machines from which on it is reported."""
@@ -156,51 +151,18 @@ def spark_check() -> Check:
     return Check("Spark", State.WRONG, fact, advice)
 
 
-def has_compiled_kernels() -> bool:
-    """Return whether one kernel, and so all, is compiled for this processor; compile nothing."""
-    dispatcher = cast(Any, bit_length)
-    return dispatcher._cache.load_overload((types.int64,), dispatcher.targetctx) is not None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Executor:
-    """The machine of a task: versions of Python (major.minor) and of this package, and whether kernels are compiled."""
-
-    host: str
-    python: str
-    package: str
-    compiled: bool
-
-
-def look_around(attempt: str) -> Executor:
-    """Describe the machine of a task."""
-    del attempt
-    return Executor(
-        host=socket.gethostname(),
-        python=".".join(platform.python_version_tuple()[:2]),
-        package=acidlib.__version__,
-        compiled=has_compiled_kernels(),
-    )
-
-
 def executors_check(session: Callable[[], Runner], master: Callable[[], str]) -> Check:
     """Compare the machines of tasks with the driver."""
     try:
-        tasks = [[Task(look_around, 0)] for _ in range(_LOOKS)]
+        tasks = [[Task(look_around, 0)] for _ in range(LOOKS)]
         executors = [value_or_raise(answer) for (answer,) in session().run(tasks, group="acidlib doctor")]
     except AcidError as error:
         advice = "--executor-memory, --archives and the like stand before `doctor`; docs/clusters.md has what they need"
         return Check("executors", State.WRONG, str(error), advice)
     driver = look_around("")
-    for executor in executors:
-        if (executor.python, executor.package) != (driver.python, driver.package):
-            return Check(
-                "executors",
-                State.WRONG,
-                f"{executor.host} has Python {executor.python} and acidlib {executor.package}, the driver "
-                f"{driver.python} and {driver.package}",
-                "give them the environment of the driver: an archive of `acidlib pack`, or the same installation",
-            )
+    if (difference := difference_of(executors, driver)) is not None:
+        advice = "give them the environment of the driver: an archive of `acidlib pack`, or the same installation"
+        return Check("executors", State.WRONG, difference, advice)
     if slow := sorted({executor.host for executor in executors if not executor.compiled}):
         text = f"at {master()}; the kernels are not compiled for the processor of {', '.join(slow)}"
         return Check("executors", State.NOTE, text, f"{_COMPILE}, on such a machine")

@@ -38,6 +38,7 @@ from acidlib.planning.units import (
     must_rewrite,
     plan_stripes,
     schema_file,
+    why_on_spark,
 )
 from unit.planning.listings import listing
 
@@ -387,3 +388,17 @@ def test_those_of_a_job_take_about_as_long_as_each_other(
     lengths: list[int], most: int, wanted: list[list[int]]
 ) -> None:
     assert list(groups_of_like_length(lengths, most)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("begun", "more", "most", "reason"),
+    [
+        (0, 100, 100, None),
+        (60, 40, 100, None),
+        (60, 41, 100, "its tasks have 101 bytes of input so far, more than 100 bytes"),
+        (0, 2 << 30, 256 << 20, "its tasks have 2.0 GiB of input so far, more than 256.0 MiB"),
+        (0, 0, 0, "no task is to run in this process"),
+    ],
+)
+def test_a_run_starts_spark_for_large_work(begun: int, more: int, most: int, reason: str | None) -> None:
+    assert why_on_spark(begun, more, most=most) == reason

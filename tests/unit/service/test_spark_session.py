@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pyspark import SparkConf
+from pyspark import SparkConf, SparkContext
 
 from acidlib.errors import RefusedError, RetryError
 from acidlib.service import spark
+from acidlib.service.executors import look_around
 from acidlib.service.services import Task
 from acidlib.service.spark import (
+    SessionRunner,
     SparkEndedError,
     SparkRunner,
+    context_of,
     driver_spark_options,
     other_queue,
 )
@@ -142,3 +146,82 @@ def test_what_spark_submit_was_given_counts_where_it_runs_the_driver(monkeypatch
     monkeypatch.setattr(spark, "SparkConf", lambda: SparkConf(loadDefaults=False).setAll(list(stated.items())))
     found = driver_spark_options().login
     assert (found.principal, found.keytab) == ("a", "/k")
+
+
+def test_a_session_of_spark_connect_is_refused() -> None:
+    class Connected:
+        __module__ = "pyspark.sql.connect.session"
+
+    class Derived(Connected):
+        """As a vendor's."""
+
+    with pytest.raises(RefusedError, match="Cannot use this session: it is one of Spark Connect"):
+        context_of(Derived())
+
+
+def test_a_session_that_was_stopped_is_refused() -> None:
+    stopped = object.__new__(SparkContext)
+    stopped._jsc = None  # as SparkContext.stop() leaves it
+    for session in (stopped, SimpleNamespace(sparkContext=stopped)):
+        with pytest.raises(RefusedError, match="Cannot use this session: it was stopped"):
+            context_of(session)
+
+
+@pytest.mark.parametrize(
+    ("error", "raised", "words"),
+    [
+        (
+            RetryError("Cannot finish it: Spark gave it up: ModuleNotFoundError: No module named 'acidlib.service'"),
+            RefusedError,
+            "Cannot use this session: Python on its executors has no module acidlib.service; have PYSPARK_PYTHON",
+        ),
+        (RetryError("Cannot finish it: Spark gave it up: no memory"), RetryError, "Cannot finish it"),
+        (SparkEndedError("Cannot run it: Spark has ended"), SparkEndedError, "Spark has ended"),
+        (
+            replace(look_around(""), host="one", package="0.0.1"),
+            RefusedError,
+            "Cannot use this session: one has Python .* and acidlib 0.0.1, the driver .*; give both the same version",
+        ),
+    ],
+)
+def test_executors_without_the_package_are_refused_before_any_work(
+    monkeypatch: pytest.MonkeyPatch, error: Any, raised: type[Exception], words: str
+) -> None:
+    jobs: list[str] = []
+
+    def one_job(batches: list[list[Task]], group: str) -> list[list[Any]]:
+        jobs.append(group)
+        if isinstance(error, Exception):
+            raise error
+        return [[error] for _ in batches]
+
+    monkeypatch.setattr(spark, "_LOOKED_AT", set())
+    monkeypatch.setattr(spark, "context_of", lambda session: session)
+    runner = SessionRunner(_session())
+    monkeypatch.setattr(runner, "_one_job", one_job)
+    with pytest.raises(raised, match=words), runner:
+        pytest.fail("it was entered")
+    assert jobs == ["acidlib: a look at the executors"]
+
+
+def test_executors_of_an_application_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark, "_LOOKED_AT", set())
+    monkeypatch.setattr(spark, "context_of", lambda session: session)
+    looks: list[int] = []
+    for name in ("one", "one", "two"):
+        runner = SessionRunner(_session(name))
+        monkeypatch.setattr(runner, "_one_job", lambda batches, _: looks.append(1) or [[look_around("")]])
+        with runner:
+            assert runner.application.id == name
+    assert looks == [1, 1]
+
+
+def _session(name: str = "app") -> Any:
+    properties = SimpleNamespace(clone=lambda: None)
+    conf = SparkConf(loadDefaults=False)
+    return SimpleNamespace(
+        applicationId=name,
+        uiWebUrl=None,
+        getConf=lambda: conf,
+        _jsc=SimpleNamespace(sc=lambda: SimpleNamespace(getLocalProperties=lambda: properties)),
+    )

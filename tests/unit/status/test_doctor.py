@@ -18,6 +18,7 @@ from acidlib.cli import jobs
 from acidlib.errors import ConflictError, RetryError
 from acidlib.model.location import local_location
 from acidlib.model.names import Generation
+from acidlib.service.executors import look_around
 from acidlib.status import doctor
 from acidlib.status.doctor import (
     State,
@@ -26,7 +27,6 @@ from acidlib.status.doctor import (
     compactor_check,
     executors_check,
     java_check,
-    look_around,
     spark_check,
 )
 from acidlib.stores.renaming.local import LocalFileSystem

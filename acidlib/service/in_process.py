@@ -1,0 +1,152 @@
+"""The runner of a Python program: its Spark session, or its own process, which starts a session for large work."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack
+from threading import Lock
+from types import TracebackType
+from typing import Any, Self
+
+from acidlib.config.settings import Settings
+from acidlib.errors import AcidError, RetryError
+from acidlib.planning.units import why_on_spark
+from acidlib.service.services import Application, Runner, Task, attempt
+
+IN_PROCESS_BYTES = "acidlib.in.process.bytes"
+MOST_THREADS = 4
+"""More threads would wait for each other: between kernels only one of them computes."""
+
+
+def open_runner(
+    *,
+    name: str,
+    conf: Mapping[str, str],
+    session: Any = None,
+    settings: Settings,
+    on_start: Callable[[str], None] = lambda _: None,
+) -> AbstractContextManager[Runner]:
+    """Return the runner of one run in a Python program, as a context manager.
+
+    name, conf  of the Spark application that a large run starts
+    session     a SparkSession or SparkContext of the program, which is as it was afterwards; None = it has none
+    settings    of the run: they say how much of it this process works on before it starts Spark
+    on_start    gets a line with the reason when the run starts Spark
+
+    Raises RefusedError for a session that cannot run tasks, and where its executors have no or another acidlib: before
+    any work, when the runner is made or entered; UsageError for a value that is no session.
+    """
+    if session is not None:
+        from acidlib.service.spark import SessionRunner
+
+        return SessionRunner(session)
+
+    def start_spark() -> AbstractContextManager[Runner]:
+        from acidlib.service.spark import SparkRunner
+
+        return SparkRunner(name=name, conf=dict(conf))
+
+    most_bytes = settings.integer(IN_PROCESS_BYTES)
+    return InProcessRunner(start_spark, most_bytes=most_bytes, threads=usable_threads(), on_start=on_start)
+
+
+def usable_threads() -> int:
+    """Return the number of threads for tasks: one for each processor that this process may use, up to a few."""
+    return min(MOST_THREADS, len(os.sched_getaffinity(0)))
+
+
+class InProcessRunner:
+    """Runs tasks in threads of this process, until the run has more input than `most_bytes`; from then on, on Spark.
+
+    start_spark  makes the runner on Spark
+    threads      tasks that run at the same time here
+    on_start     gets a line with the reason when Spark is started
+    """
+
+    def __init__(
+        self,
+        start_spark: Callable[[], AbstractContextManager[Runner]],
+        *,
+        most_bytes: int,
+        threads: int,
+        on_start: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._start_spark = start_spark
+        self._most_bytes = most_bytes
+        self._threads = threads
+        self._on_start = on_start
+        self._stack = ExitStack()
+        self._pool = ThreadPoolExecutor(threads, "acidlib-task")
+        self._lock = Lock()
+        self._bytes = 0
+        self._spark: Runner | None = None
+        self._unstarted: AcidError | None = None
+        self._cancelled = 0
+
+    @property
+    def application(self) -> Application:
+        """The application of Spark, if the run has started one."""
+        return Application() if self._spark is None else self._spark.application
+
+    @property
+    def slots(self) -> int:
+        """The threads, or once Spark is started the cores of its executors."""
+        return self._threads if self._spark is None else self._spark.slots
+
+    def start(self) -> None:
+        """Do nothing: the threads are there, and Spark is started by the first tasks that need it."""
+
+    def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Any]]:
+        """Run all tasks; see Runner. Raises RetryError if Spark is needed and does not start."""
+        spark = self._spark_for(sum(task.length for batch in batches for task in batch))
+        if spark is not None:
+            return spark.run(batches, group=group)
+        cancelled = self._cancelled
+
+        def all_of(batch: Sequence[Task]) -> list[Any]:
+            return [self._answer(task, group, cancelled) for task in batch]
+
+        return list(self._pool.map(all_of, batches))
+
+    def cancel(self) -> None:
+        """Begin no further task here, and end those on Spark; a thread goes on to the end of its small task."""
+        self._cancelled += 1
+        if self._spark is not None:
+            self._spark.cancel()
+
+    def _answer(self, task: Task, group: str, cancelled: int) -> Any | AcidError:
+        if self._cancelled != cancelled:
+            return RetryError(f"Cannot finish {group}: the run was stopped before")
+        return attempt(task.work, uuid.uuid4().hex[:16])
+
+    def _spark_for(self, more: int) -> Runner | None:
+        """Return the runner on Spark for tasks with so much input, started if need be; None = they run here."""
+        with self._lock:
+            if self._unstarted is not None:
+                raise self._unstarted
+            if self._spark is None:
+                reason = why_on_spark(self._bytes, more, most=self._most_bytes)
+                self._bytes += more
+                if reason is None:
+                    return None
+                self._on_start(f"starting Spark: {reason}")
+                try:
+                    spark = self._stack.enter_context(self._start_spark())
+                    spark.start()
+                except AcidError as error:
+                    self._unstarted = error
+                    raise
+                self._spark = spark
+            return self._spark
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._stack.__exit__(kind, error, trace)
