@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
+from datetime import date, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+from judges.values import plain_decimal
 from located import at
+from pyorc import TypeKind
 
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionType
@@ -51,3 +56,60 @@ def schema_of(fields: Sequence[tuple[str, pa.DataType]], *, row_ids: bool = Fals
     """The schema of a result, with row ids if they are asked for."""
     ids = pa.struct([("writeid", pa.int64()), ("bucketid", pa.int32()), ("rowid", pa.int64())])
     return pa.schema([*([("row__id", ids)] if row_ids else []), *fields])
+
+
+def arrow_type(kind: Any) -> pa.DataType:
+    """The Arrow type of values of a pyorc type."""
+    k = kind.kind
+    if k is TypeKind.LIST:
+        return pa.list_(arrow_type(kind.type))
+    if k is TypeKind.MAP:
+        return pa.map_(arrow_type(kind.key), arrow_type(kind.value))
+    if k is TypeKind.STRUCT:
+        return pa.struct([(name, arrow_type(field)) for name, field in kind.fields.items()])
+    if k is TypeKind.DECIMAL:
+        return pa.decimal128(kind.precision, kind.scale)
+    return _ARROW[k]
+
+
+_ARROW = {
+    TypeKind.BOOLEAN: pa.bool_(),
+    TypeKind.BYTE: pa.int8(),
+    TypeKind.SHORT: pa.int16(),
+    TypeKind.INT: pa.int32(),
+    TypeKind.LONG: pa.int64(),
+    TypeKind.FLOAT: pa.float32(),
+    TypeKind.DOUBLE: pa.float64(),
+    TypeKind.STRING: pa.string(),
+    TypeKind.CHAR: pa.string(),
+    TypeKind.VARCHAR: pa.string(),
+    TypeKind.BINARY: pa.binary(),
+    TypeKind.DATE: pa.date32(),
+    TypeKind.TIMESTAMP: pa.timestamp("us"),
+    TypeKind.TIMESTAMP_INSTANT: pa.timestamp("us", tz="UTC"),
+}
+
+
+def canonical(value: Any, kind: Any) -> Any:
+    """A value of Arrow, as `to_pylist` gives it, in the form of `judges.values`."""
+    k = kind.kind
+    if value is None or isinstance(value, bool | int):
+        return value
+    if k is TypeKind.LIST:
+        return tuple(canonical(item, kind.type) for item in value)
+    if k is TypeKind.MAP:
+        return tuple((canonical(key, kind.key), canonical(item, kind.value)) for key, item in value)
+    if k is TypeKind.STRUCT:
+        return tuple(canonical(value[name], field) for name, field in kind.fields.items())
+    if k in (TypeKind.FLOAT, TypeKind.DOUBLE):
+        return "f:" + struct.pack(">d", value).hex()
+    if k is TypeKind.DECIMAL:
+        return "n:" + plain_decimal(f"{value:f}")
+    if k is TypeKind.BINARY:
+        return "b:" + value.hex()
+    if k is TypeKind.DATE:
+        return f"d:{(value - date(1970, 1, 1)).days}"
+    if k in (TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_INSTANT):
+        since = value.replace(tzinfo=None) - datetime(1970, 1, 1)
+        return f"t:{since.days * 86_400 + since.seconds}:{since.microseconds * 1000}"
+    return "s:" + value

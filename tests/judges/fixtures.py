@@ -69,23 +69,28 @@ class Fixture:
         def naive(partition: Path) -> list[merge.Row]:
             return merge.read(partition, self.write_ids, generation=generation or self.generation, strict=strict)
 
-        return self._print(location, naive, self.style)
+        return self.read_by(naive, location, self.style)
 
     def read_by_hive(
         self, location: Path, hive: HiveReader, *, vectorized: bool
     ) -> tuple[Counter[str], Counter[tuple[str, ...]]]:
         """``read`` by a reader of Hive itself. It gives days in the proleptic Gregorian calendar, as it prints them."""
-        found = {name: str(kind) for name, kind in merge.table_type(location).fields.items()}
-        columns = {**found, **_CHANGED.get(self.name, {})}
+        columns = self.columns(location)
 
         def asked(partition: Path) -> list[merge.Row]:
             return hive.rows(partition, columns, write_ids=self.write_ids, vectorized=vectorized)
 
-        return self._print(location, asked, dataclasses.replace(self.style, hybrid=False))
+        return self.read_by(asked, location, dataclasses.replace(self.style, hybrid=False))
 
-    def _print(
-        self, location: Path, reader: Callable[[Path], list[merge.Row]], style: hive_text.Style
+    def columns(self, location: Path) -> dict[str, str]:
+        """Names and Hive's types of the table's columns, without partition keys."""
+        found = {name: str(kind) for name, kind in merge.table_type(location).fields.items()}
+        return {**found, **_CHANGED.get(self.name, {})}
+
+    def read_by(
+        self, reader: Callable[[Path], list[merge.Row]], location: Path, style: hive_text.Style
     ) -> tuple[Counter[str], Counter[tuple[str, ...]]]:
+        """What another reader sees of each partition below ``location``, printed as Hive prints it."""
         texts: Counter[str] = Counter()
         keys: Counter[tuple[str, ...]] = Counter()
         fields = merge.table_type(location).fields.values()
