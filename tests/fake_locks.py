@@ -27,11 +27,15 @@ class Failure:
 
 @dataclass
 class LockServer:
-    """The state of the metastore. `now_ms` is the clock of its database."""
+    """The state of the metastore. `now_ms` is the clock of its database.
+
+    `locks` have the first component of each request, `more` the others of those that have several.
+    """
 
     generation: Generation = Generation.HIVE4
     now_ms: int = 1_000_000
     locks: dict[int, HeldLock] = field(default_factory=dict)
+    more: dict[int, tuple[HeldLock, ...]] = field(default_factory=dict)
     txns: dict[int, str] = field(default_factory=dict)
     errors: dict[str, list[Failure]] = field(default_factory=lambda: defaultdict(list))
     calls: list[str] = field(default_factory=list)
@@ -45,8 +49,12 @@ class LockServer:
             and LockType.EXCLUSIVE in (old.type, wanted.type)
             and (old.database, old.table) == (wanted.database, wanted.table)
             and (None in (old.partition, wanted.partition) or old.partition == wanted.partition)
-            for old in self.locks.values()
+            for old in self.all_locks()
         )
+
+    def all_locks(self) -> list[HeldLock]:
+        """Every component of every request."""
+        return [part for lock in self.locks.values() for part in (lock, *self.more.get(lock.lock_id, ()))]
 
     def abort(self, txn_id: int) -> None:
         """As the housekeeper or somebody else would."""
@@ -117,37 +125,43 @@ class Client:
     ) -> tuple[int, LockState]:
         del may_have_committed
         with self._call("lock"):
-            (one,) = components
-            assert one.table is not None
             if txn_id is not None:
-                self._must_be(f"lock {one.table}", txn_id, "open")
+                self._must_be(f"lock {components[0].table}", txn_id, "open")
             self.server.last_lock += 1
-            wanted = HeldLock(
-                lock_id=self.server.last_lock,
-                database=one.database.lower(),
-                table=one.table.lower(),
-                partition=self._stored(one.partition),
-                type=one.type,
-                state=LockState.WAITING,
-                txn_id=txn_id,
-                user=self.user,
-                host=self.host,
-                agent=agent,
-                heartbeat_ms=None if txn_id else self.server.now_ms,
-            )
-            if self.server.free(wanted):
-                wanted = self._acquired(wanted)
-            elif zero_wait and self.generation is Generation.HIVE4:
-                return wanted.lock_id, LockState.NOT_ACQUIRED
-            self.server.locks[wanted.lock_id] = wanted
-            return wanted.lock_id, wanted.state
+            number, (first, *more) = self.server.last_lock, [self._asked(one, txn_id, agent) for one in components]
+            if not all(map(self.server.free, (first, *more))) and zero_wait and self.generation is Generation.HIVE4:
+                return number, LockState.NOT_ACQUIRED
+            self.server.locks[number], self.server.more[number] = first, tuple(more)
+            return number, self._granted(number)
+
+    def _asked(self, component: LockComponent, txn_id: int | None, agent: str) -> HeldLock:
+        assert component.table is not None
+        return HeldLock(
+            lock_id=self.server.last_lock,
+            database=component.database.lower(),
+            table=component.table.lower(),
+            partition=self._stored(component.partition),
+            type=component.type,
+            state=LockState.WAITING,
+            txn_id=txn_id,
+            user=self.user,
+            host=self.host,
+            agent=agent,
+            heartbeat_ms=None if txn_id else self.server.now_ms,
+        )
 
     def check_lock(self, lock_id: int, *, txn_id: int | None) -> LockState:
         with self._call("check_lock"):
-            found = self._lock(f"check lock {lock_id}", lock_id)
-            if self.server.free(found):
-                self.server.locks[lock_id] = self._acquired(found)
-            return self.server.locks[lock_id].state
+            self._lock(f"check lock {lock_id}", lock_id)
+            return self._granted(lock_id)
+
+    def _granted(self, lock_id: int) -> LockState:
+        """Grant all components of a request if no older lock stands in the way of any; the state of the request."""
+        parts = [self.server.locks[lock_id], *self.server.more.get(lock_id, ())]
+        if all(map(self.server.free, parts)):
+            first, *more = (self._acquired(part) for part in parts)
+            self.server.locks[lock_id], self.server.more[lock_id] = first, tuple(more)
+        return self.server.locks[lock_id].state
 
     def unlock(self, lock_id: int) -> None:
         with self._call("unlock"):
@@ -162,7 +176,7 @@ class Client:
         with self._call("show_locks"):
             return tuple(
                 lock
-                for lock in self.server.locks.values()
+                for lock in self.server.all_locks()
                 if (database is None or database.lower() == lock.database)
                 and (table is None or table.lower() == lock.table)
                 and (partition is None or self._stored(partition) == lock.partition)

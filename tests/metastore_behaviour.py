@@ -16,6 +16,7 @@ from acidlib.errors import ConflictError, RetryError
 from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.holding import begin_compaction, lock_place, publication_lock
+from acidlib.metastore.reading import begin_read
 from acidlib.metastore.transactions import LockComponent, LockState, LockType, TxnType
 from acidlib.model.names import Generation
 from acidlib.model.tables import TableRef
@@ -348,3 +349,119 @@ class CompactionTransactions:
                 ConflictError, match=rf"^Cannot commit transaction \d+ for default\.{table}: it was aborted"
             ):
                 transaction.commit()
+
+
+def ends(hms: Hms, txn_id: int) -> bool:
+    """Whether a transaction is neither open nor aborted."""
+    txns = hms.open_txns()
+    return txns.high_water_mark >= txn_id and txns.is_txn_valid(txn_id)
+
+
+class Reads:
+    """The transaction of a read with its locks."""
+
+    def test_a_read_holds_its_locks_until_its_end(self, hms: Hms, beats: Heartbeater, table: str) -> None:
+        places = [TableRef("default", table, f"p={number}") for number in range(3)]
+        with begin_read(hms, beats, table=places[0], agent="acidlib-1") as read:
+            read.lock(places[:2])
+            read.lock(places[2:])
+            read.assert_alive()
+            held = hms.show_locks("default", table)
+            assert sorted(str(lock.partition) for lock in held) == ["p=0", "p=1", "p=2"]
+            assert {(lock.type, lock.state, lock.txn_id, lock.agent) for lock in held} == {
+                (LockType.SHARED_READ, LockState.ACQUIRED, read.txn_id, "read by acidlib-1")
+            }
+            assert not hms.open_txns().is_txn_valid(read.txn_id)
+        assert ends(hms, read.txn_id)
+        assert hms.show_locks("default", table) == ()
+        read.end()
+        with pytest.raises(ConflictError, match=rf"^Cannot go on with the read of default\.{table}\.p=0: it has ended"):
+            read.assert_alive()
+
+    def test_every_later_commit_sees_a_higher_transaction(self, hms: Hms, beats: Heartbeater, table: str) -> None:
+        """As Hive 4's cleaner counts a reader only then; see `reading._pass_watermark`."""
+        with begin_read(hms, beats, table=TableRef("default", table), agent="acidlib-1") as read:
+            if hms.generation is Generation.HIVE4:
+                assert hms.open_txns().high_water_mark > read.txn_id
+            assert hms.open_txns().min_open <= read.txn_id
+
+    def test_a_lock_that_is_not_granted_ends_the_read(
+        self, hms: Hms, others: Hms, beats: Heartbeater, table: str
+    ) -> None:
+        dropping, _ = lock_of(others, LockType.EXCLUSIVE, table, "p=1")
+        with begin_read(hms, beats, table=TableRef("default", table), agent="acidlib-1") as free:
+            free.lock([TableRef("default", table, "p=2")], timeout_seconds=0)
+        with (
+            pytest.raises(
+                ConflictError,
+                match=rf"^Cannot read default\.{table}\.p=0 and 1 more partitions: no shared lock was granted "
+                rf"within 0\.3 s: held by lock {dropping} \(EXCLUSIVE by anna on laptop, hive_query\); "
+                "call again when it is released$",
+            ),
+            begin_read(hms, beats, table=TableRef("default", table), agent="acidlib-1") as read,
+        ):
+            read.lock([TableRef("default", table, f"p={number}") for number in range(2)], timeout_seconds=0.3)
+        assert ends(hms, read.txn_id)
+        assert [lock.lock_id for lock in hms.show_locks("default", table)] == [dropping]
+        others.unlock(dropping)
+
+    def test_a_lock_is_waited_for(self, hms: Hms, others: Hms, beats: Heartbeater, table: str) -> None:
+        dropping, _ = lock_of(others, LockType.EXCLUSIVE, table)
+        slept: list[float] = []
+
+        def sleep(seconds: float) -> None:
+            slept.append(seconds)
+            if len(slept) == 3:
+                others.unlock(dropping)
+
+        with begin_read(hms, beats, table=TableRef("default", table), agent="acidlib-1") as read:
+            read.lock([TableRef("default", table)], sleep=sleep)
+            assert len(slept) == 3
+            (held,) = hms.show_locks("default", table)
+            assert (held.txn_id, held.state) == (read.txn_id, LockState.ACQUIRED)
+
+    def test_a_publication_waits_for_a_read_as_for_a_query(
+        self, hms: Hms, others: Hms, beats: Heartbeater, theirs: Heartbeater, table: str
+    ) -> None:
+        """It is no `BusyError`, which says that another run compacts the place."""
+        ref = TableRef("default", table, "p=1")
+        with begin_read(others, theirs, table=ref, agent="acidlib-2") as read:
+            read.lock([ref])
+            with publication_lock(hms, beats, ref=ref, exclusive=False, agent="acidlib-1"):
+                pass
+            with (
+                pytest.raises(ConflictError, match="SHARED_READ by anna on laptop, transaction") as refused,
+                publication_lock(hms, beats, ref=ref, exclusive=True, agent="acidlib-1", timeout_seconds=0.3),
+            ):
+                pytest.fail("granted")
+            assert type(refused.value) is ConflictError
+            read.assert_alive()
+        with publication_lock(hms, beats, ref=ref, exclusive=True, agent="acidlib-1", timeout_seconds=0.3):
+            pass
+
+    def test_an_abort_by_others_is_a_conflict(self, hms: Hms, others: Hms, beats: Heartbeater, table: str) -> None:
+        with begin_read(hms, beats, table=TableRef("default", table), agent="acidlib-1") as read:
+            read.lock([TableRef("default", table)])
+            others.abort_txn(read.txn_id, TxnType.READ_ONLY)
+
+            def noticed() -> bool:
+                try:
+                    read.assert_alive()
+                except ConflictError as error:
+                    return str(error).startswith(
+                        f"Cannot go on with the read of default.{table}: the metastore has given it up"
+                    )
+                return False
+
+            until(noticed)
+
+    def test_silence_is_a_conflict_too(self, hms: Hms, table: str) -> None:
+        now = [1.0]
+        with Heartbeater(unreachable, interval_seconds=100, timeout_seconds=TIMEOUT, clock=lambda: now[0]) as beats:
+            read = begin_read(hms, beats, table=TableRef("default", table), agent="acidlib-1")
+            now[0] += TIMEOUT
+            read.assert_alive()
+            now[0] += 1
+            with pytest.raises(ConflictError, match="no heartbeat has reached the metastore for 301 s"):
+                read.assert_alive()
+            read.end()

@@ -314,7 +314,7 @@ class CompactorLock:
         another error is being handled.
         """
         if not self._released:
-            self._released = _end(self._lease, lambda: self._hms.unlock(self.lock_id), "release", "drops")
+            self._released = end_lease(self._lease, lambda: self._hms.unlock(self.lock_id), "release", "drops")
 
     def __enter__(self) -> CompactorLock:
         return self
@@ -323,7 +323,7 @@ class CompactorLock:
         self.release()
 
 
-def _end(lease: Lease, call: Callable[[], None], verb: str, by_itself: str) -> bool:
+def end_lease(lease: Lease, call: Callable[[], None], verb: str, by_itself: str) -> bool:
     """End a lock or transaction by a call, and its heartbeats in any case; return whether it has ended.
 
     Raises RetryError when the call fails, but not while another error is being handled: `verb` and `by_itself` complete
@@ -505,7 +505,7 @@ class CompactionTransaction:
         if self._state in (_State.COMMITTED, _State.ENDED):
             return
         self._state = _State.ABORTING
-        if _end(self._lease, lambda: self._hms.abort_txn(self.txn_id, self._kind), "abort", "aborts"):
+        if end_lease(self._lease, lambda: self._hms.abort_txn(self.txn_id, self._kind), "abort", "aborts"):
             self._state = _State.ENDED
 
     def __enter__(self) -> CompactionTransaction:

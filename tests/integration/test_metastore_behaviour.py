@@ -18,6 +18,7 @@ from metastore_behaviour import (
     CompactionTransactions,
     CompactorLocks,
     LocksAndTransactions,
+    Reads,
     table,
     unreachable,
     until,
@@ -100,6 +101,10 @@ class TestLocksAndTransactions(LocksAndTransactions):
 
 
 class TestCompactorLocks(CompactorLocks):
+    pass
+
+
+class TestReads(Reads):
     pass
 
 

@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 from fake_locks import Client, LockServer
-from metastore_behaviour import TIMEOUT, CompactionTransactions, CompactorLocks, LocksAndTransactions, table
+from metastore_behaviour import TIMEOUT, CompactionTransactions, CompactorLocks, LocksAndTransactions, Reads, table
 
 from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.hms import Hms
@@ -58,6 +58,10 @@ class TestLocksAndTransactions(LocksAndTransactions):
 
 
 class TestCompactorLocks(CompactorLocks):
+    pass
+
+
+class TestReads(Reads):
     pass
 
 
