@@ -16,7 +16,7 @@ for Hive 4.0. The result holds the values that the table's Hive reads.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import zip_longest
@@ -75,6 +75,9 @@ _PATTERNS: dict[Kind, tuple[type[np.generic], type[np.generic]]] = {
 }
 """The type of the numbers in `Column.values` of a kind, and of their bit patterns there; int64 for other kinds."""
 
+_ROW = "row"
+"""The path of the row itself."""
+
 _NO_NAME = re.compile(r"_col\d+", re.ASCII)
 
 
@@ -111,7 +114,14 @@ class Alignment:
 
 
 def align(
-    target: TypeNode, source: TypeNode, *, where: str, generation: Generation, matching: ColumnMatching
+    target: TypeNode,
+    source: TypeNode,
+    *,
+    where: str,
+    generation: Generation,
+    matching: ColumnMatching,
+    chosen: Collection[str] | None = None,
+    purpose: str = "compact",
 ) -> Alignment:
     """Align the row of an input with the table's; types may differ as `type_change` allows.
 
@@ -119,6 +129,8 @@ def align(
 
     generation  of the Hive that reads the table
     matching    how it finds columns in files
+    chosen      the table's columns that are needed, None for all: the others are as if the file had none of them
+    purpose     what cannot be done with a file that differs
     """
     same = str if matching.case_sensitive else str.lower
 
@@ -127,7 +139,7 @@ def align(
         change = type_change(target, source, generation)
         if change is None or (not is_struct and len(target.children) != len(source.children)):
             raise RefusedError(
-                f"Cannot compact {where}: its column {path} is {source} and the table's is {target}, and no "
+                f"Cannot {purpose} {where}: its column {path} is {source} and the table's is {target}, and no "
                 "lossless conversion is known"
             )
         sources: tuple[TypeNode | None, ...] = source.children
@@ -136,6 +148,9 @@ def align(
             named = {same(name): child for name, child in zip(source.field_names, source.children, strict=True)}
             sources = tuple(named.get(same(name)) for name in target.field_names)
         pairs = list(zip_longest(target.children, sources))[: len(target.children)]
+        if chosen is not None and path == _ROW:
+            names = zip(target.field_names, pairs, strict=True)
+            pairs = [(child, own if name in chosen else None) for name, (child, own) in names]
         below = target.field_names if is_struct else range(len(pairs))
         children = tuple(
             _absent(t, f"{path}.{name}") if s is None else align_node(t, s, f"{path}.{name}")
@@ -151,7 +166,7 @@ def align(
             converted=generation if change is Change.CONVERT else None,
         )
 
-    return align_node(target, source, "row", by_position=goes_by_position(source, matching))
+    return align_node(target, source, _ROW, by_position=goes_by_position(source, matching))
 
 
 def _absent(target: TypeNode, path: str) -> Alignment:

@@ -1,0 +1,143 @@
+"""Dates and times of ORC files, as the readers of a Hive see them.
+
+Source: ORC `TreeReaderFactory.TimestampTreeReader` and `DateTreeReader`, `SerializationUtils.convertBetweenTimezones`,
+`CalendarUtils`, in ORC 1.5.8 (Hive 3.1) and 1.8.5 (Hive 4.0). Both Hives read TIMESTAMP as what clocks showed in the
+zone of the writer (`useUTCTimestamp`). Hive 3.1 takes all days as they are stored; Hive 4 takes those before 1582-10-15
+for days of the Julian calendar, unless the footer says otherwise, and keeps year, month and day.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from functools import cache, cached_property
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import numpy as np
+
+from acidlib.errors import CorruptError, RefusedError
+from acidlib.model.names import Generation
+from acidlib.orc.columns import Column, Longs
+from acidlib.orc.proto import GREGORIAN_START_DAYS, Calendar
+
+_DAY, _MICROS = 86_400, 1_000_000
+_BASE = 1_420_070_400
+"""Seconds of 2015-01-01, from which timestamps are counted."""
+_JULIAN_MARCH = 719_470
+"""Days from 0000-03-01 to 1970-01-01, in the Julian calendar before its end."""
+_FIRST_JULIAN = -719_164
+"""0001-01-01 of the Julian calendar."""
+_FIRST_SECOND = -2_208_988_800
+"""Of 1900: Java's zones have no earlier changes."""
+_MOST_SECONDS = 1 << 42
+"""Of any timestamp, as microseconds need 64 bits."""
+
+
+@dataclass(frozen=True)
+class StoredTimes:
+    """How the days and times of a stripe are understood.
+
+    zone    of the writer, "UTC" or as its footer says; "" for that of the reader, which is UTC
+    julian  days before 1582-10-15 are of the Julian calendar
+    """
+
+    zone: str
+    julian: bool
+
+    @classmethod
+    def of(cls, zone: str, calendar: int, generation: Generation) -> StoredTimes:
+        """Return the rule of readers of a Hive for a stripe with this zone in a file of this calendar."""
+        return cls(zone=zone, julian=generation is Generation.HIVE4 and calendar != Calendar.PROLEPTIC_GREGORIAN)
+
+    def days(self, stored: Longs) -> Longs:
+        """Return days since 1970-01-01 of the proleptic Gregorian calendar."""
+        if not self.julian or not len(stored) or int(stored.min()) >= GREGORIAN_START_DAYS:
+            return stored
+        return np.where(stored < GREGORIAN_START_DAYS, _gregorian(stored), stored)
+
+    def microseconds(self, column: Column, *, instant: bool) -> Longs:
+        """Return microseconds since 1970-01-01 00:00 on a clock of the writer, or of an instant; rounded down."""
+        stored, nanos = column.values, _nanoseconds(column.secondary)
+        if len(stored) and (int(stored.min()) < -_MOST_SECONDS or int(stored.max()) > _MOST_SECONDS):
+            raise CorruptError("a timestamp is outside of the years that any reader knows")
+        zone = None if instant else self._zone
+        seconds = stored + (_BASE if zone is None else _BASE - _base_offset(zone))
+        # whole seconds were rounded towards zero; a fraction below a millisecond was not seen (ORC-763)
+        seconds = seconds - ((seconds < 0) & (nanos > 999_999))
+        if zone is not None:
+            seconds = seconds + _offsets(zone, seconds)
+        if self.julian and len(seconds):
+            days = seconds // _DAY
+            seconds = seconds + (self.days(days) - days) * _DAY
+        moments: Longs = seconds * _MICROS + nanos // 1000
+        return moments
+
+    @cached_property
+    def _zone(self) -> tzinfo | None:
+        """The zone of the writer, None for UTC."""
+        return None if self.zone in ("", "UTC") else _time_zone(self.zone)
+
+
+def _gregorian(days: Longs) -> Longs:
+    """Return days of the Julian calendar as those of the Gregorian one with the same year, month and day."""
+    if int(days.min()) < _FIRST_JULIAN:
+        raise RefusedError(f"day {int(days.min())} is before 0001-01-01, where readers disagree on the calendar")
+    year = (4 * (days + _JULIAN_MARCH) + 3) // 1461  # years begin with March
+    century = year // 100
+    shifted: Longs = days - (century - century // 4 - 2)
+    return shifted
+
+
+def _nanoseconds(stored: Longs) -> Longs:
+    """Return nanoseconds: the lowest three bits are the zeros left out at the end, less one."""
+    zeros = stored & 7
+    nanos: Longs = (stored >> 3) * 10 ** np.where(zeros > 0, zeros + 1, 0)
+    if len(nanos) and (int(nanos.min()) < 0 or int(nanos.max()) > 999_999_999):
+        raise CorruptError("nanoseconds of a timestamp are no fraction of a second")
+    return nanos
+
+
+_FIXED = re.compile(r"(?:GMT|UTC)([+-])(\d{1,2})(?::?(\d\d))?", re.ASCII)
+_YEARS_2000 = 946_684_800, 146_097 * _DAY
+"""Seconds of 2000-01-01, and of 400 years, after which days of the week and leap years are the same again."""
+
+
+@cache
+def _time_zone(name: str) -> tzinfo:
+    """Return a time zone of Java by its name."""
+    fixed = _FIXED.fullmatch(name)
+    if fixed is not None:
+        offset = timedelta(hours=int(fixed[2]), minutes=int(fixed[3] or 0))
+        return timezone(-offset if fixed[1] == "-" else offset)
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError):
+        raise RefusedError(f"the time zone {name} of its timestamps is not known") from None
+
+
+def _base_offset(zone: tzinfo) -> int:
+    offset = datetime(2015, 1, 1, tzinfo=zone).utcoffset()
+    return 0 if offset is None else int(offset.total_seconds())
+
+
+def _offsets(zone: tzinfo, seconds: Longs) -> Longs:
+    """Return seconds to be added to instants for a clock of the zone; the zone is asked once for each day."""
+    days, numbers = np.unique(seconds // _DAY, return_inverse=True)
+    bounds = [[_offset(zone, day * _DAY), _offset(zone, (day + 1) * _DAY - 1)] for day in days.tolist()]
+    first: Longs
+    last: Longs
+    first, last = np.array(bounds, dtype=np.int64).reshape(-1, 2).T[:, numbers]
+    changed = first != last
+    if changed.any():
+        first[changed] = [_offset(zone, second) for second in seconds[changed].tolist()]
+    return first
+
+
+def _offset(zone: tzinfo, second: int) -> int:
+    start, cycle = _YEARS_2000
+    if second >= start + cycle:
+        second = start + (second - start) % cycle
+    moment = datetime.fromtimestamp(max(second, _FIRST_SECOND), UTC).astimezone(zone)
+    offset = moment.utcoffset()
+    return 0 if offset is None else int(offset.total_seconds())
