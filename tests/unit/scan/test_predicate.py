@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import pickle
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -11,8 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from acidlib.errors import DefectError, UsageError
-from acidlib.scan.predicate import HIVE_TYPE, Bounds, parse_predicate, pushed
+from acidlib.scan.predicate import HIVE_TYPE, Bounds, parse_predicate
 
 NAN, INF = math.nan, math.inf
 SCHEMA = pa.schema(
