@@ -1,0 +1,360 @@
+"""Rows of splits: which are seen, in which order, with which ids, and what is read for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from acid_inputs import B0, COLUMNS, STRIPES, CountedFiles, opened_by, rows, without_stride
+from judges import orc_tail as o
+from judges import tables
+from snapshots import schema_of, splits_of
+
+from acidlib.errors import CorruptError, RefusedError
+from acidlib.model.tables import TableColumn
+from acidlib.scan import read
+from acidlib.scan.read import read_all, read_split
+from acidlib.scan.splits import Scan, Split
+from acidlib.stores.stores import Stores
+
+MAX = 9_223_372_036_854_775_807
+FIELDS = {"a": pa.int32(), "s": pa.string()}
+
+
+def scan_of(*columns: str, row_ids: bool = False, **values: Any) -> Scan:
+    fields = [(name, FIELDS.get(name, pa.string())) for name in columns]
+    schema = schema_of(fields, row_ids=row_ids)
+    return Scan(table="t", row_type=COLUMNS, columns=columns, schema=schema, row_ids=row_ids, **values)
+
+
+def numbers(splits: Sequence[Split], stores: Stores | None = None) -> list[int]:
+    """The values of column a, in the order of the splits."""
+    return list(read_all(scan_of("a"), splits, stores or Stores()).column("a").to_pylist())
+
+
+def row_ids(splits: Sequence[Split]) -> list[tuple[int, int, int, int]]:
+    table = read_all(scan_of("a", row_ids=True), splits, Stores())
+    return [(*row["row__id"].values(), row["a"]) for row in table.to_pylist()]
+
+
+def delta(location: Path, count: int = 30, write_id: int = 1, first: int = 0, layout: tables.Layout = STRIPES) -> None:
+    """A delta with stripes of ten rows."""
+    events = tables.inserts(write_id, rows(count, first))
+    tables.write_dir(location, tables.delta_name(write_id, write_id), COLUMNS, events, layout)
+
+
+def deleted(location: Path, write_id: int, *row_ids: int, of: int = 1, change: Any = None) -> None:
+    events = tables.deletes(write_id, [(of, B0, row_id) for row_id in row_ids])
+    found = tables.write_dir(location, tables.delta_name(write_id, write_id, delete=True), COLUMNS, events, STRIPES)
+    if change is not None:
+        path = found / "bucket_00000"
+        path.write_bytes(change(path.read_bytes()))
+
+
+class Reads(CountedFiles):
+    """Local files, with all ranges that are read of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ranges: list[tuple[str, int, int]] = []
+
+    def open(self, path: str, length: int) -> Any:
+        source, ranges = super().open(path, length), self.ranges
+        true = source.read
+
+        class Noted:
+            name = source.name
+            length = source.length
+            close = source.close
+
+            def read(self, offset: int, size: int) -> bytes:
+                ranges.append((path, offset, size))
+                return bytes(true(offset, size))
+
+        return Noted()
+
+    def columns_read(self, file: Path) -> set[int]:
+        """The columns of a file of which a byte of data was read, other than with the tail."""
+        orc = o.read_orc(file.read_bytes())
+        ranges = [(start, start + size) for path, start, size in self.ranges if path == str(file)]
+        ranges = [(low, high) for low, high in ranges if high < len(orc.data)]
+        return {
+            stream.column
+            for stripe in orc.stripes
+            for stream in stripe.streams
+            if stream.length
+            and any(low < stream.offset + stream.length and stream.offset < high for low, high in ranges)
+        }
+
+
+# --- splits -----------------------------------------------------------------------------------------------------------
+
+
+def test_each_stripe_is_in_the_one_split_that_its_first_byte_lies_in(tmp_path: Path) -> None:
+    delta(tmp_path, 100)
+    whole = splits_of(tmp_path)
+    assert len(whole) == 1
+    assert numbers(whole) == list(range(100))
+    size = whole[0].file.length
+    for split_bytes in (1, 7, size // 10, size // 2, size - 1):
+        parts = splits_of(tmp_path, split_bytes=split_bytes)
+        assert len(parts) > 1 or split_bytes == size - 1
+        assert numbers(parts) == list(range(100))
+
+
+def test_a_split_at_the_first_byte_of_a_stripe_has_it(tmp_path: Path) -> None:
+    delta(tmp_path, 30)
+    (split,) = splits_of(tmp_path)
+    orc = o.read_orc(Path(f"/{split.location.path}/{split.file.path}").read_bytes())
+    second = orc.stripes[1].offset
+    assert numbers([replace(split, end=second)]) == list(range(10))
+    assert numbers([replace(split, start=second, end=second + 1)]) == list(range(10, 20))
+    assert numbers([replace(split, start=second + 1)]) == list(range(20, 30))
+
+
+def test_batches_are_of_the_schema_bounded_and_never_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    delta(tmp_path, 25)
+    monkeypatch.setattr(read, "BATCH_ROWS", 4)
+    scan = scan_of("s", "a", row_ids=True)
+    (split,) = splits_of(tmp_path)
+    batches = list(read_split(scan, split, Stores()))
+    assert [batch.num_rows for batch in batches] == [4, 4, 2, 4, 4, 2, 4, 1]
+    assert {batch.schema for batch in batches} == {scan.schema}
+
+
+def test_a_table_without_rows_has_the_schema(tmp_path: Path) -> None:
+    delta(tmp_path, 3)
+    deleted(tmp_path, 2, 0, 1, 2)
+    scan = scan_of("a", row_ids=True)
+    table = read_all(scan, splits_of(tmp_path), Stores())
+    assert table.num_rows == 0
+    assert table.schema == scan.schema
+
+
+# --- deletes ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("change", [None, without_stride], ids=["statistics", "decoded"])
+def test_deleted_rows_are_not_seen_in_any_split(tmp_path: Path, change: Any) -> None:
+    delta(tmp_path, 40)
+    deleted(tmp_path, 2, 0, 9, 10, 39, change=change)
+    deleted(tmp_path, 3, 9, 15)
+    kept = [number for number in range(40) if number not in (0, 9, 10, 15, 39)]
+    for split_bytes in (1, 128 << 20):
+        assert numbers(splits_of(tmp_path, split_bytes=split_bytes)) == kept
+
+
+def test_deletes_count_where_keys_have_no_statistics(tmp_path: Path) -> None:
+    delta(tmp_path, 40)
+    path = tmp_path / tables.delta_name(1, 1) / "bucket_00000"
+    path.write_bytes(without_stride(path.read_bytes()))
+    deleted(tmp_path, 2, 0, 9, 10, 39)
+    assert numbers(splits_of(tmp_path)) == [number for number in range(40) if number not in (0, 9, 10, 39)]
+
+
+def test_a_delete_has_effect_on_rows_of_its_key_alone(tmp_path: Path) -> None:
+    delta(tmp_path, 5)
+    delta(tmp_path, 5, write_id=2, first=100)
+    deleted(tmp_path, 3, 1, 2, of=2)
+    assert numbers(splits_of(tmp_path)) == [*range(5), 100, 103, 104]
+
+
+@pytest.mark.parametrize("write_ids", [f"t:3:{MAX}::2", "t:3:2:2:", f"t:1:{MAX}::"])
+def test_deletes_of_write_ids_that_are_not_valid_do_not_count(tmp_path: Path, write_ids: str) -> None:
+    delta(tmp_path, 5)
+    events = [*tables.deletes(2, [(1, B0, 0)]), *tables.deletes(3, [(1, B0, 4)])]
+    tables.write_dir(tmp_path, tables.delta_name(2, 3, None, delete=True), COLUMNS, events, STRIPES)
+    assert numbers(splits_of(tmp_path, write_ids)) == ([0, 1, 2, 3] if ":3:" in write_ids else [0, 1, 2, 3, 4])
+
+
+# --- write ids --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("write_ids", "seen"),
+    [
+        (f"t:5:{MAX}::", [1, 2, 3, 4, 5]),
+        (f"t:5:{MAX}::2,4", [1, 3, 5]),
+        ("t:5:3:3:2", [1, 4, 5]),
+        (f"t:3:{MAX}::", [1, 2, 3]),
+        (f"t:3:{MAX}::1,3", [2]),
+    ],
+)
+@pytest.mark.parametrize("change", [None, without_stride], ids=["statistics", "decoded"])
+def test_rows_in_a_range_are_valid_by_their_own_write_id(
+    tmp_path: Path, write_ids: str, seen: list[int], change: Any
+) -> None:
+    events = [event for write_id in range(1, 6) for event in tables.inserts(write_id, rows(4, 10 * write_id))]
+    path = tables.write_dir(tmp_path, tables.delta_name(1, 5, None), COLUMNS, events, STRIPES) / "bucket_00000"
+    if change is not None:
+        path.write_bytes(change(path.read_bytes()))
+    assert numbers(splits_of(tmp_path, write_ids)) == [10 * write_id + row for write_id in seen for row in range(4)]
+
+
+# --- row ids ----------------------------------------------------------------------------------------------------------
+
+
+def test_row_ids_are_the_keys_of_the_rows(tmp_path: Path) -> None:
+    delta(tmp_path, 3, write_id=4)
+    deleted(tmp_path, 5, 1, of=4)
+    assert row_ids(splits_of(tmp_path)) == [(4, B0, 0, 0), (4, B0, 2, 2)]
+
+
+def original(path: Path, count: int, first: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(tables.orc_bytes(COLUMNS, rows(count, first), STRIPES))
+
+
+def test_originals_are_numbered_on_in_the_order_of_paths(tmp_path: Path) -> None:
+    original(tmp_path / "000000_0", 12, 0)
+    original(tmp_path / "000000_0_copy_1", 3, 100)
+    original(tmp_path / "000001_0", 2, 200)
+    original(tmp_path / "HIVE_UNION_SUBDIR_1" / "000000_0", 2, 300)
+    events = tables.deletes(1, [(0, B0, 11), (0, B0, 13), (0, B0, 15), (0, tables.bucket_property(1, 0), 0)])
+    tables.write_dir(tmp_path, tables.delta_name(1, 1, delete=True), COLUMNS, events, STRIPES)
+    second = tables.bucket_property(1, 0)
+    seen = [
+        *((0, B0, number, number) for number in range(11)),
+        (0, B0, 12, 100),
+        (0, B0, 14, 102),
+        (0, second, 1, 201),
+        (0, B0, 16, 301),
+    ]
+    for split_bytes in (1, 128 << 20):
+        assert row_ids(splits_of(tmp_path, split_bytes=split_bytes)) == seen
+        assert numbers(splits_of(tmp_path, split_bytes=split_bytes)) == [row[3] for row in seen]
+
+
+def test_loaded_files_have_the_write_id_and_statement_of_their_delta(tmp_path: Path) -> None:
+    directory = tmp_path / tables.delta_name(6, 6, 2)
+    original(directory / "000000_0", 2, 0)
+    original(directory / "000000_0_copy_1", 2, 10)
+    bucket = tables.bucket_property(0, 2)
+    assert row_ids(splits_of(tmp_path)) == [
+        (6, bucket, 0, 0),
+        (6, bucket, 1, 1),
+        (6, bucket, 2, 10),
+        (6, bucket, 3, 11),
+    ]
+
+
+def test_files_without_ids_are_not_counted_where_it_does_not_matter(tmp_path: Path) -> None:
+    original(tmp_path / "000000_0", 12, 0)
+    original(tmp_path / "000000_0_copy_1", 3, 100)
+    files = Reads()
+    assert numbers(splits_of(tmp_path)[1:], opened_by(files)) == [100, 101, 102]
+    assert set(files.opens) == {str(tmp_path / "000000_0_copy_1")}
+
+
+# --- what is read -----------------------------------------------------------------------------------------------------
+
+LARGE = tables.Layout(compression="none", stripe_size=1, stride=1000, batch=20_000)
+KEY, A, S = {1, 2, 3, 4, 5}, 7, 8
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Path:
+    """A base of two large stripes, in which the streams of columns lie apart."""
+    events = tables.inserts(
+        1, [(number * 7919 % 100_003, f"row {number * 7919 % 100_003}" * 10) for number in range(40_000)]
+    )
+    tables.write_base(tmp_path, 1, COLUMNS, events, LARGE)
+    return tmp_path / "base_0000001" / "bucket_00000"
+
+
+@pytest.mark.parametrize(("columns", "chosen"), [(("a",), {A}), (("s",), {S}), (("s", "a"), {A, S}), ((), set())])
+def test_bytes_of_other_columns_are_not_read(
+    large: Path, columns: tuple[str, ...], chosen: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acidlib.scan.source.joined_ranges", lambda ranges: sorted(ranges))
+    files = Reads()
+    table = read_all(scan_of(*columns), splits_of(large.parents[1]), opened_by(files))
+    assert table.num_rows == 40_000
+    assert files.columns_read(large) == chosen
+
+
+def test_keys_are_read_where_they_are_asked_for_or_deletes_may_hit_them(large: Path) -> None:
+    location, files = large.parents[1], Reads()
+    read_all(scan_of(row_ids=True), splits_of(location), opened_by(files))
+    assert files.columns_read(large) == KEY
+    deleted(location, 2, 5_000_000)
+    files = Reads()
+    assert read_all(scan_of(), splits_of(location), opened_by(files)).num_rows == 40_000
+    assert files.columns_read(large) == set()
+    deleted(location, 3, 25_000)
+    files = Reads()
+    assert read_all(scan_of(), splits_of(location), opened_by(files)).num_rows == 39_999
+    assert files.columns_read(large) == KEY
+
+
+def test_a_stripe_without_rows_that_are_seen_is_not_read(tmp_path: Path) -> None:
+    delta(tmp_path, 20, layout=replace(STRIPES, batch=10))
+    deleted(tmp_path, 2, *range(10))
+    path = tmp_path / tables.delta_name(1, 1) / "bucket_00000"
+    data = bytearray(path.read_bytes())
+    orc = o.read_orc(bytes(data))
+    for stream in orc.stripes[0].streams:
+        if stream.column in (A, S):
+            data[stream.offset : stream.offset + stream.length] = b"\xff" * stream.length
+    path.write_bytes(data)
+    assert numbers(splits_of(tmp_path)) == list(range(10, 20))
+
+
+def test_rows_are_counted_without_a_column(tmp_path: Path) -> None:
+    delta(tmp_path, 30)
+    deleted(tmp_path, 2, 4)
+    (split,) = splits_of(tmp_path)
+    assert sum(batch.num_rows for batch in read_split(scan_of(), split, Stores())) == 29
+
+
+def test_files_are_closed(tmp_path: Path) -> None:
+    delta(tmp_path, 30)
+    deleted(tmp_path, 2, 4)
+    files = Reads()
+    read_all(scan_of("a", row_ids=True), splits_of(tmp_path), opened_by(files))
+    assert files.opens
+    assert files.opened == []
+
+
+# --- partitions -------------------------------------------------------------------------------------------------------
+
+
+def test_partition_keys_are_columns_in_the_order_asked_for(tmp_path: Path) -> None:
+    delta(tmp_path, 2)
+    keys = (TableColumn(name="ds", type="string"), TableColumn(name="hr", type="string"))
+    splits = splits_of(tmp_path, partition="ds=a%2Fb/hr=07")
+    table = read_all(scan_of("hr", "a", "ds", partition_keys=keys), splits, Stores())
+    assert table.to_pylist() == [{"hr": "07", "a": number, "ds": "a/b"} for number in (0, 1)]
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+def test_a_file_that_is_not_what_its_name_promises_is_corrupt(tmp_path: Path) -> None:
+    delta(tmp_path, 2)
+    path = tmp_path / tables.delta_name(1, 1) / "bucket_00000"
+    path.write_bytes(tables.orc_bytes(COLUMNS, rows(2), STRIPES))
+    with pytest.raises(CorruptError, match=rf"Cannot read {path}: its name promises ACID events, and its schema is"):
+        numbers(splits_of(tmp_path))
+
+
+def test_a_damaged_stripe_is_named(tmp_path: Path) -> None:
+    delta(tmp_path, 10, layout=replace(STRIPES, compression="zlib"))
+    path = tmp_path / tables.delta_name(1, 1) / "bucket_00000"
+    data = bytearray(path.read_bytes())
+    stream = next(s for s in o.read_orc(bytes(data)).stripes[0].streams if s.column == A and s.length)
+    data[stream.offset : stream.offset + stream.length] = b"\xff" * stream.length
+    path.write_bytes(data)
+    with pytest.raises(CorruptError, match=rf"Cannot read stripe 0 of {path}: "):
+        numbers(splits_of(tmp_path))
+
+
+def test_updates_of_the_first_acid_version_are_refused(tmp_path: Path) -> None:
+    events = [(tables.UPDATE, 1, B0, 0, 2, (1, "new"))]
+    tables.write_dir(tmp_path, tables.delta_name(2, 2), COLUMNS, events, STRIPES)
+    with pytest.raises(RefusedError, match=r"operation 1 to 1 where only 0 belongs"):
+        numbers(splits_of(tmp_path))
