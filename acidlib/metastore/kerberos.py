@@ -44,6 +44,8 @@ _NO_ERROR = "Success"
 _CLOCKS = "the clocks of this machine, of the KDC and of the metastore differ by too much; set them by NTP"
 _KINIT = "run kinit, or give --principal and --keytab"
 _CACHE_VERSION = 0x0504
+_OURS = "MEMORY:acidlib "
+"""The names of our caches begin with it."""
 
 
 class KerberosFailure(Exception):  # noqa: N818 - callers turn it into an error for users
@@ -210,15 +212,23 @@ def _received(act: Callable[[], T]) -> T:
 def keep_logged_in(login: KerberosLogin) -> None:
     """Put the tickets of a keytab where all Kerberos clients in this process find them, and have them renewed in time.
 
-    They are in a cache of this process. Raises RefusedError for a keytab that cannot be used and without the module
-    gssapi, RetryError if the KDC gives no tickets.
+    They are in a cache of this process. Raises RefusedError for a keytab that cannot be used, without the module
+    gssapi, and for another login than that of an earlier run in this process, whose clients would change with it;
+    RetryError if the KDC gives no tickets.
     """
     if login.keytab is None or login.principal is None:
         return
     gssapi = _module()
     try:
         with _ONE_AT_A_TIME:
+            cache = os.environ.get("KRB5CCNAME", "")
+            if cache.startswith(_OURS) and cache != _cache(login):
+                raise RefusedError(
+                    f"Cannot log in with Kerberos as {login.principal}: this process is logged in as "
+                    f"{cache.removeprefix(_OURS).partition(' ')[0]}, and all its clients use one login"
+                )
             _ = _credentials(login).lifetime  # reading it fetches them
+            os.environ |= {"KRB5CCNAME": _cache(login), "KRB5_CLIENT_KTNAME": f"FILE:{login.keytab}"}
     except gssapi.exceptions.GSSError as error:
         failed = f"Cannot log in with Kerberos as {login.principal}:"
         try:
@@ -226,7 +236,6 @@ def keep_logged_in(login: KerberosLogin) -> None:
         except KerberosFailure as failure:
             raise RefusedError(f"{failed} {failure}") from None
         raise RetryError(f"{failed} {failure_of(error, login, service='')}") from None
-    os.environ |= {"KRB5CCNAME": _cache(login), "KRB5_CLIENT_KTNAME": f"FILE:{login.keytab}"}
 
 
 def _module() -> Any:
@@ -256,7 +265,7 @@ def _credentials(login: KerberosLogin, mechanism: Any = None, cache: str | None 
 
 
 def _cache(login: KerberosLogin) -> str:
-    return f"MEMORY:acidlib {login.principal} {login.keytab}"
+    return f"{_OURS}{login.principal} {login.keytab}"
 
 
 def _check_keytab(login: KerberosLogin) -> None:

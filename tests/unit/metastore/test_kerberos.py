@@ -5,11 +5,15 @@ Logins themselves are tested at real servers.
 
 from __future__ import annotations
 
+import os
 import struct
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from acidlib.errors import RefusedError
+from acidlib.metastore import kerberos
 from acidlib.metastore.kerberos import (
     KerberosFailure,
     cached_tickets,
@@ -196,3 +200,25 @@ def test_a_message_that_was_changed_says_nothing_about_keys(number: int) -> None
 )
 def test_a_keytab_that_cannot_be_used(code: int, told: str) -> None:
     assert str(keytab_failure(GssapiError(code), KEYTAB)) == f"{told} (Kerberos says: The text)"
+
+
+def test_a_process_has_one_login_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second one would change the login of clients that are at work in other threads."""
+    fetched: list[KerberosLogin] = []
+
+    def credentials(login: KerberosLogin) -> SimpleNamespace:
+        fetched.append(login)
+        return SimpleNamespace(lifetime=3600)
+
+    monkeypatch.setattr(kerberos, "_module", lambda: SimpleNamespace(exceptions=SimpleNamespace(GSSError=OSError)))
+    monkeypatch.setattr(kerberos, "_credentials", credentials)
+    monkeypatch.setenv("KRB5CCNAME", "FILE:/of/the/user")
+    monkeypatch.setenv("KRB5_CLIENT_KTNAME", "")
+    anna, bob = (KerberosLogin(principal=f"{name}@REALM", keytab=f"/k/{name}") for name in ("anna", "bob"))
+    kerberos.keep_logged_in(anna)
+    kerberos.keep_logged_in(anna)
+    with pytest.raises(RefusedError, match="as bob@REALM: this process is logged in as anna@REALM, and all"):
+        kerberos.keep_logged_in(bob)
+    assert fetched == [anna, anna]
+    assert os.environ["KRB5CCNAME"] == "MEMORY:acidlib anna@REALM /k/anna"
+    assert os.environ["KRB5_CLIENT_KTNAME"] == "FILE:/k/anna"
