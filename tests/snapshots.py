@@ -112,4 +112,4 @@ def canonical(value: Any, kind: Any) -> Any:
     if k in (TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_INSTANT):
         since = value.replace(tzinfo=None) - datetime(1970, 1, 1)
         return f"t:{since.days * 86_400 + since.seconds}:{since.microseconds * 1000}"
-    return "s:" + value
+    return "s:" + (value.ljust(kind.max_length) if k is TypeKind.CHAR else value)

@@ -2,7 +2,7 @@
 
 Source: Hive `VectorizedOrcAcidRowBatchReader`: a row is seen when its own write id (`currentTransaction`) is valid, and
 no delete event of a valid write id has its key. Keys are decoded by the kernels of `orc/`, and only where they can
-matter; values by Arrow's ORC reader.
+matter; values by `FileColumns`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -20,13 +21,14 @@ from acidlib.model.location import Location
 from acidlib.model.snapshots import all_committed
 from acidlib.model.tables import PartitionName
 from acidlib.model.units import DataFile, FileForm, KeyRange, encode_bucket
-from acidlib.orc.alignment import align
 from acidlib.orc.columns import Mask
 from acidlib.orc.reader import StripeReader
 from acidlib.orc.schema import TypeNode, parse_row_type
 from acidlib.rewrite.deletes import read_deletes
 from acidlib.rewrite.inputs import InputFiles, OpenInput, open_inputs
 from acidlib.rewrite.keys import Keys, StripeKeys, kept_mask, row_masks
+from acidlib.scan.columns import arrow_type, file_columns, partition_value
+from acidlib.scan.pruning import file_may_match, partition_bounds, stripe_may_match
 from acidlib.scan.source import ArrowStream, FetchedFiles, FetchedSource, arrow_file
 from acidlib.scan.splits import ROW_ID, Scan, Split
 from acidlib.stores.stores import Stores
@@ -83,8 +85,10 @@ class SplitReader:
                 )
             stripes = enumerate(tail.stripes)
             numbers = [n for n, stripe in stripes if split.start <= stripe.offset < split.end and stripe.rows]
+            columns = _ChosenColumns(scan, self._row, split, opened)
+            numbers = columns.stripes_that_may_match(numbers)
             if numbers:
-                yield from self._rows(split, opened, numbers, files)
+                yield from self._rows(split, opened, numbers, columns, files)
 
     def _input_files(self, location: Location) -> InputFiles:
         if location not in self._files:
@@ -92,7 +96,7 @@ class SplitReader:
         return self._files[location]
 
     def _rows(
-        self, split: Split, opened: OpenInput, numbers: Sequence[int], files: InputFiles
+        self, split: Split, opened: OpenInput, numbers: Sequence[int], columns: _ChosenColumns, files: InputFiles
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of some stripes of a file."""
         stripes = [StripeKeys(opened, number) for number in numbers]
@@ -103,124 +107,114 @@ class SplitReader:
             opened = replace(opened, file=_numbered(split, files))
             stripes = [StripeKeys(opened, number) for number in numbers]
         write_ids = all_committed(None) if split.all_valid else split.write_ids
-        reader = _StripeRows(self._scan, self._row, split, opened)
         for keys in stripes:
             keep = kept_mask(*row_masks(keys, deleted, write_ids))
             if keep is None or keep.any():
-                yield from reader.read(keys, keep)
+                yield from columns.read(keys, keep)
             keys.forget()
 
 
-class _StripeRows:
-    """The rows of the stripes of one file, in the columns of the scan.
+class _ChosenColumns:
+    """The columns of a scan in one file, and the stripes and rows of it that pass the scan's predicate.
 
-    Rows are tested by the columns of the predicate first: others are read only where a row passes.
+    Rows are tested by the predicate's columns first: others are read only where a row passes.
     """
 
     def __init__(self, scan: Scan, row: TypeNode, split: Split, opened: OpenInput) -> None:
         self._scan = scan
         self._opened = opened
-        self._partition = partition_scalars(scan, split)
-        self._predicate = scan.predicate if scan.exact else None
-        tested = () if self._predicate is None else tuple(sorted(self._predicate.columns - self._partition.keys()))
-        others = tuple(name for name in scan.columns if name not in self._partition and name not in tested)
-        self._tested, self._others = (
-            PlainColumns(row, names, opened, split, scan.schema) if names else None for names in (tested, others)
-        )
+        self._predicate = scan.predicate
+        self._partition = _partition(scan, split)
+        in_predicate = frozenset[str]() if scan.predicate is None else scan.predicate.columns
+        self._tested = tuple(sorted(in_predicate - self._partition.keys()))
+        known = self._partition.keys() | (self._tested if scan.exact else ())
+        self._others = tuple(name for name in scan.columns if name not in known)
+        self._in_file = {
+            names: file_columns(
+                row,
+                names,
+                opened.row,
+                generation=split.generation,
+                matching=split.matching,
+                where=opened.tail.name,
+                acid=opened.acid,
+            )
+            for names in (self._tested, self._others)
+        }
         self._stream = ArrowStream(opened.source)
-        self._values = None
-        if tested or others:
-            with self._stream.raising_acid_errors(opened.tail.name):
-                self._values = pa_orc.ORCFile(arrow_file(self._stream))
+
+    def stripes_that_may_match(self, numbers: list[int]) -> list[int]:
+        """Return those of some stripes in which statistics do not exclude that a row passes the predicate."""
+        predicate, tail = self._predicate, self._opened.tail
+        if predicate is None:
+            return numbers
+        columns = dict(zip(self._tested, self._in_file[self._tested].parts, strict=True))
+        partition = partition_bounds({name: value.as_py() for name, value in self._partition.items()})
+        if not file_may_match(predicate, tail, columns, partition):
+            return []
+        return [number for number in numbers if stripe_may_match(predicate, tail, number, columns, partition)]
+
+    @cached_property
+    def _values(self) -> pa_orc.ORCFile:
+        with self._stream.raising_acid_errors(self._opened.tail.name):
+            return pa_orc.ORCFile(arrow_file(self._stream))
 
     def read(self, keys: StripeKeys, keep: Mask | None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a stripe that are kept, if they pass the predicate."""
-        arrays = self._read_columns(self._tested, keys, keep)
-        if self._predicate is not None:
-            arrays |= self._constants(_count(keys, keep), self._predicate.columns)
-            passed = self._predicate.mask(_batch(arrays, _count(keys, keep))).fill_null(False)
+        """Yield the rows of a stripe that are kept and, in an exact scan, pass the predicate."""
+        scan, arrays = self._scan, dict[str, pa.Array]()
+        if self._predicate is not None and scan.exact:
+            arrays = self._read_columns(self._tested, keys, keep)
+            tested = arrays | self._constants(self._predicate.columns, _count(keys, keep))
+            passed = self._predicate.mask(_batch(tested, _count(keys, keep))).fill_null(False)
             if passed.true_count == 0:
                 return
             if passed.true_count < len(passed):
                 arrays = {name: array.filter(passed) for name, array in arrays.items()}
                 keep = _narrowed(keep, passed.to_numpy(zero_copy_only=False))
-        arrays |= self._read_columns(self._others, keys, keep)
-        arrays |= self._constants(_count(keys, keep), self._scan.columns)
-        if self._scan.row_ids:
+        rows = _count(keys, keep)
+        arrays |= self._read_columns(self._others, keys, keep) | self._constants(scan.columns, rows)
+        if scan.row_ids:
             ids, _ = keys.ids()
             arrays[ROW_ID] = _row_ids(ids if keep is None else ids.select(keep))
-        batch = _batch({name: arrays[name] for name in self._scan.schema.names}, _count(keys, keep))
-        for start in range(0, batch.num_rows, BATCH_ROWS):
+        batch = _batch({name: arrays[name] for name in scan.schema.names}, rows)
+        for start in range(0, rows, BATCH_ROWS):
             yield batch.slice(start, BATCH_ROWS)
 
-    def _read_columns(self, columns: PlainColumns | None, keys: StripeKeys, keep: Mask | None) -> dict[str, pa.Array]:
-        if columns is None:
-            return {}
-        stripe, source = self._opened.stripe(keys.number), self._opened.source
+    def _read_columns(self, names: tuple[str, ...], keys: StripeKeys, keep: Mask | None) -> dict[str, pa.Array]:
+        """Return columns of the rows of a stripe that are kept."""
+        columns, source = self._in_file[names], self._opened.source
+        if not columns.columns:
+            return dict(zip(names, columns.read(None, self._opened.stripe(keys.number), keep), strict=True))
+        stripe = self._opened.stripe(keys.number)
         if isinstance(source, FetchedSource):
             source.fetch(_streams(stripe, columns.columns))
         with self._stream.raising_acid_errors(keys.where):
             arrays = columns.read(self._values, stripe, keep)
         if isinstance(source, FetchedSource):
             source.forget()
-        return dict(zip(columns.names, arrays, strict=True))
+        return dict(zip(names, arrays, strict=True))
 
-    def _constants(self, rows: int, names: Iterable[str]) -> dict[str, pa.Array]:
+    def _constants(self, names: Iterable[str], rows: int) -> dict[str, pa.Array]:
         """Return the partition keys of these names, as columns of so many rows."""
-        chosen = ((name, self._partition[name]) for name in names if name in self._partition)
+        values = {name: self._partition[name] for name in names if name in self._partition}
         return {
-            name: pa.repeat(value, rows) if value.is_valid else pa.nulls(rows, value.type) for name, value in chosen
+            name: pa.repeat(value, rows) if value.is_valid else pa.nulls(rows, value.type)
+            for name, value in values.items()
         }
 
 
-class PlainColumns:
-    """Columns of a file with the names and types of the table's."""
-
-    def __init__(self, row: TypeNode, names: tuple[str, ...], opened: OpenInput, split: Split, schema: pa.Schema):
-        self.names = names
-        where = opened.tail.name
-        alignment = align(row, opened.row, where=where, generation=split.generation, matching=split.matching)
-        by_name = {name.lower(): part for name, part in zip(row.field_names, alignment.children, strict=True)}
-        self._parts = [by_name[name] for name in names]
-        self._types = [schema.field(name).type for name in names]
-        self._acid = opened.acid
-        for part in self._parts:
-            if part.source is not None and (part.converted or not part.copyable):
-                raise RefusedError(
-                    f"Cannot read {where}: its column {part.path} is {part.source} and the table's is {part.target}"
-                )
-        self._sources = sorted({part.source.column for part in self._parts if part.source is not None})
-        by_column = dict(zip((child.column for child in opened.row.children), opened.row.field_names, strict=True))
-        self._wanted = [("row." if opened.acid else "") + by_column[column] for column in self._sources]
-        chosen = [child for child in opened.row.children if child.column in self._sources]
-        self.columns = frozenset(node.column for child in chosen for node in child.walk())
-        self.columns |= {0, opened.row.column}
-
-    def read(self, values: pa_orc.ORCFile, stripe: StripeReader, keep: Mask | None) -> list[pa.Array]:
-        """Return the columns of the rows of a stripe that are kept."""
-        rows = stripe.stripe.rows if keep is None else int(np.count_nonzero(keep))
-        arrays = {}
-        if self._wanted:
-            batch = values.read_stripe(stripe.number, columns=self._wanted)
-            if keep is not None:
-                batch = batch.filter(pa.array(keep))
-            read = batch.column(0).flatten() if self._acid else batch.columns
-            if len(read) != len(self._sources):
-                raise RefusedError(f"Cannot read {stripe.where}: names of its columns are not distinct")
-            arrays = dict(zip(self._sources, read, strict=True))
-        return [
-            pa.nulls(rows, kind) if part.source is None else arrays[part.source.column].cast(kind)
-            for part, kind in zip(self._parts, self._types, strict=True)
-        ]
-
-
-def partition_scalars(scan: Scan, split: Split) -> Mapping[str, pa.Scalar]:
+def _partition(scan: Scan, split: Split) -> dict[str, pa.Scalar]:
     """Return the values of the partition keys in a split, by their names."""
     if not scan.partition_keys:
         return {}
-    values = {key.lower(): value for key, value in PartitionName.parse(split.partition or "").pairs}
-    types = {name: scan.schema.field(name).type for name in scan.columns}
-    return {key.name: pa.scalar(values[key.name]).cast(types.get(key.name, pa.string())) for key in scan.partition_keys}
+    texts = {name.lower(): text for name, text in PartitionName.parse(split.partition or "").pairs}
+    types = parse_row_type(
+        f"struct<{','.join(f'`{key.name}`:{key.type}' for key in scan.partition_keys)}>", where=scan.table
+    )
+    return {
+        key.name: pa.scalar(partition_value(texts[key.name], key.type), arrow_type(node))
+        for key, node in zip(scan.partition_keys, types.children, strict=True)
+    }
 
 
 def _deleted_keys(split: Split, opened: OpenInput, stripes: Sequence[StripeKeys], files: InputFiles) -> Keys:

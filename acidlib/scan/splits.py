@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from acidlib.model.location import Location
 from acidlib.model.names import DeltaDir, Generation
@@ -19,6 +19,8 @@ from acidlib.planning.inputs import InputDirectory, Role
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from acidlib.scan.predicate import Predicate
 
 ROW_ID = "row__id"
 """The name of the column of row ids, as Hive's queries have it (`VirtualColumn.ROWID`)."""
@@ -55,7 +57,7 @@ class Scan:
     schema: pa.Schema
     partition_keys: tuple[TableColumn, ...] = ()
     row_ids: bool = False
-    predicate: Any | None = None
+    predicate: Predicate | None = None
     exact: bool = True
     insert_only: bool = False
     input_format: str | None = None

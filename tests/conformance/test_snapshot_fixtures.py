@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pyorc
@@ -14,14 +17,10 @@ from acidlib.scan.read import read_all
 from acidlib.scan.splits import Scan
 from acidlib.stores.stores import Stores
 
-ODD_TIMES = ("hive3/d_types", "hive4/all_types")
-"""Tables with timestamps that Arrow's ORC reader cannot hold."""
-
 LAYERS = [
     pytest.param(table, layer, id=f"{table.name}-{layer or 'before'}")
     for table in fixtures()
     for layer in ("", *table.layers)
-    if table.name not in ODD_TIMES
 ]
 
 
@@ -47,9 +46,19 @@ def rows(table: Fixture, partition: Path, location: Path) -> list[merge.Row]:
     ]
 
 
+def in_microseconds(text: str) -> str:
+    """Times as Spark has them, which Hive prints to the nanosecond."""
+
+    def cut(match: re.Match[str]) -> str:
+        return f"{match[1]}.{match[2][:6]}".rstrip("0").rstrip(".")
+
+    return re.sub(r"(\d\d:\d\d:\d\d)\.(\d{7,9})", cut, text)
+
+
 @pytest.mark.parametrize(("table", "layer"), LAYERS)
 def test_the_snapshot_has_the_rows_and_row_ids_of_hive(table: Fixture, layer: str, tmp_path: Path) -> None:
     location = table.lay(tmp_path / "table", layer)
-    texts, keys = table.read_by(lambda partition: rows(table, partition, location), location, table.style)
-    assert texts == table.hive_rows()
+    style = replace(table.style, hybrid=False)  # Arrow's days are those of the proleptic Gregorian calendar
+    texts, keys = table.read_by(lambda partition: rows(table, partition, location), location, style)
+    assert texts == Counter({in_microseconds(text): count for text, count in table.hive_rows().items()})
     assert table.hive_keys(layer) in (None, keys)

@@ -346,7 +346,7 @@ def test_a_damaged_stripe_is_named(tmp_path: Path) -> None:
     delta(tmp_path, 10, layout=replace(STRIPES, compression="zlib"))
     path = tmp_path / tables.delta_name(1, 1) / "bucket_00000"
     data = bytearray(path.read_bytes())
-    stream = next(s for s in o.read_orc(bytes(data)).stripes[0].streams if s.column == A and s.length)
+    stream = next(s for s in o.read_orc(bytes(data)).stripes[0].streams if s.column == A and s.kind == 1)
     header = (stream.length - 3 << 1).to_bytes(3, "little")  # of a compressed block
     data[stream.offset : stream.offset + stream.length] = header + b"\xff" * (stream.length - 3)
     path.write_bytes(data)
