@@ -41,9 +41,18 @@ H = TypeVar("H", bound=Hashable)
 _FILE = "hive_metastore.thrift"
 
 
-@cache
+# threads of a program may connect at the same time: the exceptions of another reading would not be recognised
+_READING = threading.Lock()
+
+
 def interface() -> ModuleType:
     """Return the structures, exceptions and the service `Metastore` of the interface file (read once, about 50 ms)."""
+    with _READING:
+        return _interface()
+
+
+@cache
+def _interface() -> ModuleType:
     text = resources.files(__package__ or "acidlib.metastore").joinpath(_FILE).read_text(encoding="utf-8")
     return thriftpy2.load_fp(io.StringIO(text), "acidlib_metastore_thrift")
 

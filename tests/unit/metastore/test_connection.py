@@ -5,9 +5,13 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
 
 import pytest
+import thriftpy2
 from fake_metastore import TYPES, FakeMetastore, Hangup, raises
 from hmsclient.genthrift.hive_metastore import ThriftHiveMetastore
 from thriftpy2.thrift import TApplicationException
@@ -384,3 +388,26 @@ def test_only_what_is_known_to_be_harmless_is_repeated() -> None:
 def test_a_call_without_a_rule_is_a_defect() -> None:
     with pytest.raises(DefectError, match=r"^Cannot call drop_table: it is not known whether it may be repeated"):
         effect_of("drop_table")
+
+
+def test_threads_that_connect_at_the_same_time_know_each_others_exceptions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interface is read once, also when the first callers come at the same time."""
+    all_there, readings = threading.Barrier(4), []
+
+    def read(_: object, name: str) -> ModuleType:
+        readings.append(name)
+        time.sleep(0.1)
+        return ModuleType(name)
+
+    def ask() -> ModuleType:
+        all_there.wait(60)
+        return connection.interface()
+
+    connection._interface.cache_clear()
+    monkeypatch.setattr(thriftpy2, "load_fp", read)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            answers = [future.result(60) for future in [pool.submit(ask) for _ in range(4)]]
+    finally:
+        connection._interface.cache_clear()
+    assert len(readings) == len(set(map(id, answers))) == 1
