@@ -43,6 +43,8 @@ _NESTED = {
     "uniontype": (Kind.UNION, None),
     "struct": (Kind.STRUCT, None),
 }
+_SIMPLE_NAMES = {kind: name for name, kind in _SIMPLE.items()}
+_NESTED_NAMES = {kind: name for name, (kind, _) in _NESTED.items()}
 _NOT_IN_ORC = frozenset({"void", "interval_year_month", "interval_day_time", "unknown"})
 _MOST_DIGITS, _DIGITS, _SCALE = 38, 10, 0
 _DEEPEST = 200
@@ -51,6 +53,7 @@ _TYPE_NAME = re.compile(r"\s*([a-z_0-9 ]*[a-z_0-9])\s*", re.IGNORECASE | re.ASCI
 _PARAMETERS = re.compile(r"\(([^()]*)\)\s*")
 _COLUMN_NAME = re.compile(r"\s*(`(?:[^`]|``)+`|[^<>(),:;`\s]+)\s")
 _COMMENT = re.compile(r"\s+comment\s+'(?:[^'\\]|\\.)*'", re.IGNORECASE)
+_PLAIN_NAME = re.compile(r"\w+", re.ASCII)
 _FIELD_NAME = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^<>(),:;`]*[^<>(),:;`\s]))\s*:")
 
 
@@ -217,6 +220,20 @@ def parse_row_type(text: str, *, where: str) -> TypeNode:
     if not parser.ended() or root.kind is not Kind.STRUCT:
         raise parser.misunderstood("row")
     return root
+
+
+def hive_type(node: TypeNode) -> str:
+    """Return Hive's text of a type, which `parse_row_type` reads; field names with odd characters are in backquotes."""
+    if node.kind is Kind.STRUCT:
+        fields = zip(node.field_names, node.children, strict=True)
+        return f"struct<{','.join(f'{_quoted(name)}:{hive_type(child)}' for name, child in fields)}>"
+    if node.kind in _NESTED_NAMES:
+        return f"{_NESTED_NAMES[node.kind]}<{','.join(map(hive_type, node.children))}>"
+    return _SIMPLE_NAMES.get(node.kind) or str(node)
+
+
+def _quoted(name: str) -> str:
+    return name if _PLAIN_NAME.fullmatch(name) else "`" + name.replace("`", "``") + "`"
 
 
 def row_type_of_columns(text: str, *, where: str) -> str:

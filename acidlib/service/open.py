@@ -47,7 +47,7 @@ def open_backend(where: Environment, services: Services, interpretation: Interpr
         with open_queue(where) as queue:
             yield StandaloneBackend(services, queue, interpretation)
         return
-    with connect(where) as hms, _heartbeater(where, hms) as beats, metastore_database(where) as database:
+    with connect(where) as hms, heartbeater(where, hms) as beats, metastore_database(where) as database:
         require_no_cleaner_of_another_catalog(hms)
         if hms.generation is Generation.HIVE4:
             yield Hive4Backend(
@@ -71,7 +71,7 @@ def open_cleaning(where: Environment, services: Services, options: CleanerOption
         with open_queue(where) as queue:
             yield StandaloneCleaning(StandaloneBackend(services, queue), options)
         return
-    with connect(where) as hms, _heartbeater(where, hms) as beats:
+    with connect(where) as hms, heartbeater(where, hms) as beats:
         require_no_cleaner_of_another_catalog(hms)
         if hms.generation is Generation.HIVE4:
             with metastore_database(where) as database:
@@ -89,7 +89,7 @@ def open_undoing(where: Environment, services: Services, *, dry_run: bool) -> It
         with open_queue(where) as queue:
             yield StandaloneBackend(services, queue)
         return
-    with connect(where) as hms, _heartbeater(where, hms) as beats:
+    with connect(where) as hms, heartbeater(where, hms) as beats:
         if hms.generation is Generation.HIVE4:
             raise RefusedError(NO_UNDO_IN_HIVE4)
         with open_queue(where) as queue, ExitStack() as stack:
@@ -192,7 +192,7 @@ def txn_timeout_seconds(hms: Hms) -> float:
     return parse_duration(hms.config_value("metastore.txn.timeout", "300s")) / 1000
 
 
-def _heartbeater(where: Environment, hms: Hms) -> Heartbeater:
+def heartbeater(where: Environment, hms: Hms) -> Heartbeater:
     """Return a heartbeater for the server's own timeout, which our settings may state wrongly."""
     timeout = txn_timeout_seconds(hms)
     options = heartbeat_options(where.connection_options(), timeout)

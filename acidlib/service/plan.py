@@ -9,7 +9,7 @@ from functools import partial
 from typing import cast
 
 from acidlib.config.settings import Settings
-from acidlib.errors import AcidError, CorruptError, RefusedError
+from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError
 from acidlib.model.location import Location
 from acidlib.model.names import SIDE_FILE_SUFFIX, Generation
 from acidlib.model.requests import CompactionType
@@ -92,7 +92,7 @@ def prepare(
     if target.is_insert_only:
         return inputs
     directories = with_logical_lengths(stores.fs(target.location), target.location, inputs.directories)
-    _prove_full_acid(target, directories, files)
+    prove_full_acid(target, directories, files)
     schema = schema_file(directories, lambda file: columns is not None or files.tail(file).rows > 0)
     return replace(inputs, directories=directories, schema=schema)
 
@@ -108,19 +108,26 @@ def require_rebalanceable(target: Target, generation: Generation) -> None:
 
 
 def with_logical_lengths(
-    fs: FileSystem, location: Location, directories: tuple[InputDirectory, ...]
+    fs: FileSystem, location: Location, directories: tuple[InputDirectory, ...], *, may_grow: bool = False
 ) -> tuple[InputDirectory, ...]:
-    """Return the same directories with the length of each file as readers see it."""
+    """Return the same directories with the length of each file as readers see it.
+
+    may_grow  a streaming writer may write on: what it has added since the listing is of transactions that are open
+    """
 
     def with_logical_length(file: DataFile) -> DataFile:
         if file.flush_length is None:
             return file
+        side = f"{location}/{file.flush_length.path}"
         try:
-            return replace(file, length=flush_length(fs, f"{location}/{file.flush_length.path}", file.length))
+            return replace(file, length=flush_length(fs, side, file.length))
         except CorruptError:
-            if not file.aborted:
+            if file.aborted:
+                return replace(file, length=0)  # its writer died before it wrote a length; its rows are left out anyway
+            length = fs.entry(f"{location}/{file.path}", missing=ConflictError).length if may_grow else file.length
+            if length <= file.length:
                 raise
-            return replace(file, length=0)  # its writer died before it wrote a length; its rows are left out anyway
+            return replace(file, length=flush_length(fs, side, length))
 
     for directory in directories:
         for side in () if directory.wholly_aborted else directory.lone_side_files:
@@ -145,7 +152,7 @@ def _holds_events(place: ListedPlace, files: InputFiles) -> bool:
     return False
 
 
-def _prove_full_acid(target: Target, directories: Sequence[InputDirectory], place: InputFiles) -> None:
+def prove_full_acid(target: Target, directories: Sequence[InputDirectory], place: InputFiles) -> None:
     """Raise RefusedError unless the files are proven to hold ACID events: those of an insert-only table hold none."""
     cannot = f"Cannot compact {target.ref}:"
     instead = "if the table is insert-only, give --table-kind insert-only"

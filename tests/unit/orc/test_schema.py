@@ -16,6 +16,7 @@ from acidlib.orc.schema import (
     TypeNode,
     acid_tree,
     format_types,
+    hive_type,
     is_acid,
     parse_row_type,
     parse_types,
@@ -152,6 +153,11 @@ def test_a_row_is_the_tree_that_another_parser_makes_of_it() -> None:
         "p:array<map<int,array<string>>>,q:uniontype<int,struct<x:string,y:uniontype<date>>>,r:struct<>,s:map<string,struct<z:decimal(1,0)>>,t:int>"
     )
     assert parse(text) == tail_of(tables.orc_bytes(text, [])).root
+
+
+def test_the_text_of_a_tree_is_read_as_that_tree() -> None:
+    text = EVERY_TYPE.replace("struct<a:boolean", "struct<`a b`:boolean,`c``d`:struct<`e,f`:int>,a:boolean")
+    assert hive_type(parse(text)) == text
 
 
 @pytest.mark.parametrize(
