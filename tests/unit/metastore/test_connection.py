@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from types import ModuleType
 
 import pytest
@@ -403,11 +404,8 @@ def test_threads_that_connect_at_the_same_time_know_each_others_exceptions(monke
         all_there.wait(60)
         return connection.interface()
 
-    connection._interface.cache_clear()
+    monkeypatch.setattr(connection, "_interface", cache(connection._interface.__wrapped__))
     monkeypatch.setattr(thriftpy2, "load_fp", read)
-    try:
-        with ThreadPoolExecutor(4) as pool:
-            answers = [future.result(60) for future in [pool.submit(ask) for _ in range(4)]]
-    finally:
-        connection._interface.cache_clear()
+    with ThreadPoolExecutor(4) as pool:
+        answers = [future.result(60) for future in [pool.submit(ask) for _ in range(4)]]
     assert len(readings) == len(set(map(id, answers))) == 1
