@@ -19,20 +19,20 @@ from acidlib.model.snapshots import ValidWriteIdList, all_committed
 from acidlib.model.units import ColumnMatching
 from acidlib.planning.inputs import directories_read
 from acidlib.planning.state import acid_state
-from acidlib.scan.splits import Split, place_splits
+from acidlib.scan.splits import Scan, Split, place_splits
 from acidlib.service.plan import with_logical_lengths
 from acidlib.stores.listing import list_location
 from acidlib.stores.stores import Stores
 
 
 def splits_of(
+    scan: Scan,
     path: Path,
     write_ids: str = "",
     *,
     generation: int = 3,
     partition: str | None = None,
     matching: ColumnMatching | None = None,
-    insert_only: bool = False,
     split_bytes: int = 128 << 20,
 ) -> tuple[Split, ...]:
     """The splits of a table or partition for a reader's list of write ids; blank for everything."""
@@ -40,8 +40,9 @@ def splits_of(
     ids = ValidWriteIdList.parse(write_ids) if write_ids else all_committed(None)
     listing = list_location(stores.fs(location), location)
     state = acid_state(listing, ids, generation=hive, ignore_empty_files=True)
-    directories = directories_read(state, listing, CompactionType.MAJOR, insert_only=insert_only)
+    directories = directories_read(state, listing, CompactionType.MAJOR, insert_only=scan.insert_only)
     return place_splits(
+        scan,
         with_logical_lengths(stores.fs(location), location, directories),
         location=location,
         partition=partition,

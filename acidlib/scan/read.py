@@ -8,9 +8,11 @@ matter; values by `FileColumns`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +32,7 @@ from acidlib.rewrite.keys import Keys, StripeKeys, kept_mask, row_masks
 from acidlib.scan.columns import arrow_type, file_columns, partition_value
 from acidlib.scan.pruning import file_may_match, partition_bounds, stripe_may_match
 from acidlib.scan.source import ArrowStream, FetchedFiles, FetchedSource, arrow_file
-from acidlib.scan.splits import ROW_ID, Scan, Split
+from acidlib.scan.splits import ROW_ID, Scan, Split, packed
 from acidlib.stores.stores import Stores
 
 BATCH_ROWS = 65_536
@@ -54,9 +56,15 @@ def read_splits(scan: Scan, splits: Iterable[Split], stores: Stores) -> Iterator
         yield from reader.read(split)
 
 
-def read_all(scan: Scan, splits: Sequence[Split], stores: Stores) -> pa.Table:
-    """Return the rows of all splits as one table, in the order of the splits; raises as `read_split`."""
-    return pa.Table.from_batches(list(read_splits(scan, splits, stores)), schema=scan.schema)
+def read_all(scan: Scan, splits: Sequence[Split], stores: Stores, *, threads: int = 1) -> pa.Table:
+    """Return the rows of all splits as one table, in the order of the splits; raises as `read_split`.
+
+    threads  at most so many groups of splits are read at a time
+    """
+    groups = packed(splits)
+    with ThreadPoolExecutor(max(1, min(threads, len(groups)))) as pool:
+        batches = list(chain.from_iterable(pool.map(lambda group: list(read_splits(scan, group, stores)), groups)))
+    return pa.Table.from_batches(batches, schema=scan.schema)
 
 
 class SplitReader:

@@ -95,6 +95,7 @@ class Split:
 
 
 def place_splits(
+    scan: Scan,
     directories: Sequence[InputDirectory],
     *,
     location: Location,
@@ -118,7 +119,7 @@ def place_splits(
         numbered: dict[int, list[DataFile]] = {}
         for file in directory.files:
             before: tuple[DataFile, ...] = ()
-            if file.form is FileForm.ORIGINAL:
+            if file.form is FileForm.ORIGINAL and (scan.row_ids or deletes) and not scan.insert_only:
                 before = tuple(numbered.setdefault(file.bucket, []))
                 numbered[file.bucket].append(file)
             splits += [

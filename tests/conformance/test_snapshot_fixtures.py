@@ -36,7 +36,7 @@ def rows(table: Fixture, partition: Path, location: Path) -> list[merge.Row]:
         schema=schema_of(fields, row_ids=True),
         row_ids=True,
     )
-    splits = splits_of(partition, table.write_ids, generation=table.generation)
+    splits = splits_of(scan, partition, table.write_ids, generation=table.generation)
     return [
         (
             *(row["row__id"][part] for part in ("writeid", "bucketid", "rowid")),

@@ -12,7 +12,8 @@ import pytest
 from acid_inputs import B0, COLUMNS, STRIPES, CountedFiles, opened_by, rows, without_stride
 from judges import orc_tail as o
 from judges import tables
-from snapshots import schema_of, splits_of
+from snapshots import schema_of
+from snapshots import splits_of as splits_of_scan
 
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.tables import TableColumn
@@ -29,6 +30,10 @@ def scan_of(*columns: str, row_ids: bool = False, **values: Any) -> Scan:
     fields = [(name, FIELDS.get(name, pa.string())) for name in columns]
     schema = schema_of(fields, row_ids=row_ids)
     return Scan(table="t", row_type=COLUMNS, columns=columns, schema=schema, row_ids=row_ids, **values)
+
+
+def splits_of(path: Path, *args: Any, row_ids: bool = False, **values: Any) -> tuple[Split, ...]:
+    return splits_of_scan(scan_of("a", row_ids=row_ids), path, *args, **values)
 
 
 def numbers(splits: Sequence[Split], stores: Stores | None = None) -> list[int]:
@@ -201,7 +206,7 @@ def test_rows_in_a_range_are_valid_by_their_own_write_id(
 def test_row_ids_are_the_keys_of_the_rows(tmp_path: Path) -> None:
     delta(tmp_path, 3, write_id=4)
     deleted(tmp_path, 5, 1, of=4)
-    assert row_ids(splits_of(tmp_path)) == [(4, B0, 0, 0), (4, B0, 2, 2)]
+    assert row_ids(splits_of(tmp_path, row_ids=True)) == [(4, B0, 0, 0), (4, B0, 2, 2)]
 
 
 def original(path: Path, count: int, first: int) -> None:
@@ -225,7 +230,7 @@ def test_originals_are_numbered_on_in_the_order_of_paths(tmp_path: Path) -> None
         (0, B0, 16, 301),
     ]
     for split_bytes in (1, 128 << 20):
-        assert row_ids(splits_of(tmp_path, split_bytes=split_bytes)) == seen
+        assert row_ids(splits_of(tmp_path, row_ids=True, split_bytes=split_bytes)) == seen
         assert numbers(splits_of(tmp_path, split_bytes=split_bytes)) == [row[3] for row in seen]
 
 
@@ -234,7 +239,7 @@ def test_loaded_files_have_the_write_id_and_statement_of_their_delta(tmp_path: P
     original(directory / "000000_0", 2, 0)
     original(directory / "000000_0_copy_1", 2, 10)
     bucket = tables.bucket_property(0, 2)
-    assert row_ids(splits_of(tmp_path)) == [
+    assert row_ids(splits_of(tmp_path, row_ids=True)) == [
         (6, bucket, 0, 0),
         (6, bucket, 1, 1),
         (6, bucket, 2, 10),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from located import at
 
@@ -9,7 +10,7 @@ from acidlib.model.names import BaseDir, DeltaDir, Generation
 from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.units import ColumnMatching, DataFile, FileForm
 from acidlib.planning.inputs import InputDirectory, Role
-from acidlib.scan.splits import OPENING_BYTES, Split, packed, place_splits
+from acidlib.scan.splits import OPENING_BYTES, Scan, Split, packed, place_splits
 
 HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4
 PLACE = at("/lake/t")
@@ -39,9 +40,18 @@ def originals(*files: DataFile) -> InputDirectory:
 
 
 def splits(
-    *directories: InputDirectory, write_ids: str = EVERYTHING, generation: Generation = HIVE4, split_bytes: int = 1000
+    *directories: InputDirectory,
+    write_ids: str = EVERYTHING,
+    generation: Generation = HIVE4,
+    split_bytes: int = 1000,
+    row_ids: bool = False,
+    insert_only: bool = False,
 ) -> tuple[Split, ...]:
+    scan = Scan(
+        table="t", row_type="struct<>", columns=(), schema=pa.schema([]), row_ids=row_ids, insert_only=insert_only
+    )
     return place_splits(
+        scan,
         directories,
         location=PLACE,
         partition="ds=1",
@@ -126,19 +136,22 @@ def test_a_directory_proves_that_its_rows_are_valid(directory: InputDirectory, w
 
 def test_rows_without_ids_are_numbered_on_over_the_files_of_one_bucket() -> None:
     names = [("000000_0", 0), ("000000_0_copy_1", 0), ("000001_0", 1), ("000000_0_copy_2", 0)]
-    found = splits(originals(*(file("", name, bucket=bucket) for name, bucket in names)))
-    assert [[earlier.path for earlier in split.before] for split in found] == [
-        [],
-        ["000000_0"],
-        [],
-        ["000000_0", "000000_0_copy_1"],
-    ]
+    directory = originals(*(file("", name, bucket=bucket) for name, bucket in names))
+    for found in (splits(directory, row_ids=True), splits(directory, delta(1, delete=True))):
+        assert [[earlier.path for earlier in split.before] for split in found] == [
+            [],
+            ["000000_0"],
+            [],
+            ["000000_0", "000000_0_copy_1"],
+        ]
+    for found in (splits(directory), splits(directory, row_ids=True, insert_only=True)):
+        assert {split.before for split in found} == {()}
 
 
 def test_each_directory_numbers_its_own_files() -> None:
     name = DeltaDir(min_write_id=4, max_write_id=4, statement_id=0)
     loaded = InputDirectory(role=Role.DELTA, path=name.name, name=name, files=(file(name.name, "000000_0"),))
-    first, second = splits(originals(file("", "000000_0")), loaded)
+    first, second = splits(originals(file("", "000000_0")), loaded, row_ids=True)
     assert first.before == second.before == ()
 
 
