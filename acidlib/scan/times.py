@@ -29,9 +29,14 @@ _JULIAN_MARCH = 719_470
 _FIRST_JULIAN = -719_164
 """0001-01-01 of the Julian calendar."""
 _FIRST_SECOND = -2_208_988_800
-"""Of 1900: Java's zones have no earlier changes."""
+"""Of 1900 in UTC."""
+_YEAR_2037 = 2_114_380_800
+"""Its start: a year of which all zones know when they have daylight saving time."""
 _MOST_SECONDS = 1 << 42
 """Of any timestamp, as microseconds need 64 bits."""
+_FIXED = re.compile(r"(?:GMT|UTC)([+-])(\d{1,2})(?::?(\d\d))?", re.ASCII)
+_YEARS_2400 = 13_569_465_600, 146_097 * _DAY
+"""Seconds of 2400-01-01, and of 400 years, after which days of the week and leap years are the same again."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,7 @@ class StoredTimes:
         if len(stored) and (int(stored.min()) < -_MOST_SECONDS or int(stored.max()) > _MOST_SECONDS):
             raise CorruptError("a timestamp is outside of the years that any reader knows")
         zone = None if instant else self._zone
-        seconds = stored + (_BASE if zone is None else _BASE - _base_offset(zone))
+        seconds = stored + (_BASE if zone is None else _BASE - _midnight_offset(zone, 2015))
         # whole seconds were rounded towards zero; a fraction below a millisecond was not seen (ORC-763)
         seconds = seconds - ((seconds < 0) & (nanos > 999_999))
         if zone is not None:
@@ -98,11 +103,6 @@ def _nanoseconds(stored: Longs) -> Longs:
     return nanos
 
 
-_FIXED = re.compile(r"(?:GMT|UTC)([+-])(\d{1,2})(?::?(\d\d))?", re.ASCII)
-_YEARS_2000 = 946_684_800, 146_097 * _DAY
-"""Seconds of 2000-01-01, and of 400 years, after which days of the week and leap years are the same again."""
-
-
 @cache
 def _time_zone(name: str) -> tzinfo:
     """Return a time zone of Java by its name."""
@@ -114,11 +114,6 @@ def _time_zone(name: str) -> tzinfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError):
         raise RefusedError(f"the time zone {name} of its timestamps is not known") from None
-
-
-def _base_offset(zone: tzinfo) -> int:
-    offset = datetime(2015, 1, 1, tzinfo=zone).utcoffset()
-    return 0 if offset is None else int(offset.total_seconds())
 
 
 def _offsets(zone: tzinfo, seconds: Longs) -> Longs:
@@ -135,9 +130,19 @@ def _offsets(zone: tzinfo, seconds: Longs) -> Longs:
 
 
 def _offset(zone: tzinfo, second: int) -> int:
-    start, cycle = _YEARS_2000
-    if second >= start + cycle:
-        second = start + (second - start) % cycle
-    moment = datetime.fromtimestamp(max(second, _FIRST_SECOND), UTC).astimezone(zone)
-    offset = moment.utcoffset()
+    """Return the offset of a zone from UTC at an instant, in seconds, as Java has it (`sun.util.calendar.ZoneInfo`).
+
+    Before 1900 that is today's, without daylight saving time.
+    """
+    if second < _FIRST_SECOND:
+        return min(_offset(zone, _YEAR_2037 + half_month * 15 * _DAY) for half_month in range(24))
+    start, cycle = _YEARS_2400
+    moment = datetime.fromtimestamp(second if second < start else start + (second - start) % cycle, UTC)
+    offset = moment.astimezone(zone).utcoffset()
+    return 0 if offset is None else int(offset.total_seconds())
+
+
+def _midnight_offset(zone: tzinfo, year: int) -> int:
+    """Return the offset of a zone at the first midnight of a year on its clocks."""
+    offset = datetime(year, 1, 1, tzinfo=zone).utcoffset()
     return 0 if offset is None else int(offset.total_seconds())
