@@ -263,7 +263,9 @@ def literal_of(node: Node) -> Literal:
         literal = literal_of(node.this)
         if isinstance(literal.value, bool) or not isinstance(literal.value, (int, Decimal, float)):
             raise UnsupportedError(f"{_sql(node)} is no number")
-        return Literal(literal.kind, -literal.value)
+        # the minus of a Decimal rounds it to the digits of the current context
+        is_decimal = isinstance(literal.value, Decimal)
+        return Literal(literal.kind, literal.value.copy_negate() if is_decimal else -literal.value)
     if type(node) in (exp.Cast, exp.TryCast):
         if set(_stated(node)) - {"this", "to", "safe"}:
             raise _unknown(node)

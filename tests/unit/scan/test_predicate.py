@@ -13,6 +13,7 @@ import pytest
 from acidlib.scan.predicate import HIVE_TYPE, Bounds, parse_predicate
 
 NAN, INF = math.nan, math.inf
+NINES = "99999999999999999999.9999999999"
 SCHEMA = pa.schema(
     [
         pa.field("flag", pa.bool_()),
@@ -22,6 +23,7 @@ SCHEMA = pa.schema(
         pa.field("f", pa.float32()),
         pa.field("d", pa.float64()),
         pa.field("m", pa.decimal128(5, 2)),
+        pa.field("wide", pa.decimal128(30, 10)),
         pa.field("s", pa.string()),
         pa.field("c", pa.string(), metadata={HIVE_TYPE: b"char(5)"}),
         pa.field("bin", pa.binary()),
@@ -108,6 +110,7 @@ def selected(text: str, column: str, values: list[Any]) -> list[Any]:
         ("m < 1.505", "m", ["1.50", "1.51"], [Decimal("1.50")]),
         ("m > -1000000", "m", ["-999.99", None], [Decimal("-999.99")]),
         ("m > 1000000", "m", ["999.99", None], []),
+        (f"wide = -{NINES}", "wide", [Decimal(f"-{NINES}"), Decimal(NINES), None], [Decimal(f"-{NINES}")]),
         ("s > 'b'", "s", ["a", "b", "c", "é", "\uffff", "\U0001f600", None], ["c", "é", "\uffff", "\U0001f600"]),
         ("s < '\U0001f600'", "s", ["\uffff", "\U0001f600"], ["\uffff"]),
         ("s = 'it\\'s'", "s", ["it's"], ["it's"]),
