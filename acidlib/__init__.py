@@ -1,3 +1,85 @@
-"""A Spark-native compaction engine for Hive ACID tables."""
+"""A Spark-native compaction engine for Hive ACID tables.
 
-__version__ = "0.1.0"
+The names in `__all__` are public, and kept compatible (docs/operations.md, Versions). They are loaded when they are
+first used: Spark's executors import only what their tasks need.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from acidlib.version import __version__
+
+if TYPE_CHECKING:
+    from acidlib.api.lake import CompactionOptions, Lake, LakeOptions, Table, connect, directory, warehouse
+    from acidlib.errors import (
+        AcidError,
+        BusyError,
+        ConflictError,
+        CorruptError,
+        DefectError,
+        MissingError,
+        RefusedError,
+        RetryError,
+        UnknownOutcomeError,
+        UnverifiedError,
+        UsageError,
+    )
+    from acidlib.report.answers import Cancellations, Checks, Places, Requests, Status, Undo
+    from acidlib.report.progress import Step
+    from acidlib.report.run import Cleanings, Compactions, Decisions, Plan
+    from acidlib.report.values import Result
+
+__all__ = [
+    "AcidError",
+    "BusyError",
+    "Cancellations",
+    "Checks",
+    "Cleanings",
+    "CompactionOptions",
+    "Compactions",
+    "ConflictError",
+    "CorruptError",
+    "Decisions",
+    "DefectError",
+    "Lake",
+    "LakeOptions",
+    "MissingError",
+    "Places",
+    "Plan",
+    "RefusedError",
+    "Requests",
+    "Result",
+    "RetryError",
+    "Status",
+    "Step",
+    "Table",
+    "Undo",
+    "UnknownOutcomeError",
+    "UnverifiedError",
+    "UsageError",
+    "__version__",
+    "connect",
+    "directory",
+    "warehouse",
+]
+
+_ANSWERS = dict.fromkeys(("Cancellations", "Checks", "Places", "Requests", "Status", "Undo"), "acidlib.report.answers")
+_RUNS = dict.fromkeys(("Cleanings", "Compactions", "Decisions", "Plan"), "acidlib.report.run")
+_VERBS = dict.fromkeys(
+    ("CompactionOptions", "Lake", "LakeOptions", "Table", "connect", "directory", "warehouse"), "acidlib.api.lake"
+)
+_MODULES = _ANSWERS | _RUNS | _VERBS | {"Result": "acidlib.report.values", "Step": "acidlib.report.progress"}
+"""The modules of public names; errors are in `acidlib.errors`."""
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name when it is first used."""
+    if name not in __all__:
+        raise AttributeError(f"module 'acidlib' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_MODULES.get(name, "acidlib.errors")), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    """Return the public names."""
+    return sorted(__all__)

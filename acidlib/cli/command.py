@@ -1,4 +1,4 @@
-"""The surroundings of every job: the services it uses, its output, and its exit status after an error."""
+"""The surroundings of every job on the command line: signals, its output, and its exit status."""
 
 from __future__ import annotations
 
@@ -6,92 +6,45 @@ import os
 import signal
 import socket
 import sys
-import time
 import traceback
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, field
-from typing import Any, NoReturn, TypeVar
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
 
 import click
 
-from acidlib import __version__
+from acidlib.api.caller import Caller, Shown
 from acidlib.cli.help import HELP_OPTIONS, HelpedCommand
-from acidlib.config.settings import Layer
+from acidlib.config.settings import Settings
 from acidlib.errors import AcidError, DefectError, RetryError, UsageError
-from acidlib.metastore.kerberos import keep_logged_in
 from acidlib.report.html import html_of, write_page
-from acidlib.report.page import Page, error_page
-from acidlib.report.progress import ERROR, NOTE, WARNING, LogFormat, LogLines, TerminalProgress
+from acidlib.report.page import error_page
+from acidlib.report.progress import ERROR, NOTE, LogFormat, LogLines, Progress, TerminalProgress
 from acidlib.report.results import EXIT_NOT_DONE
-from acidlib.report.run import RunReport
 from acidlib.report.text import json_text
-from acidlib.service.environment import Environment
-from acidlib.service.services import WORKER_PREFIX, Application, Runner, Services
-from acidlib.service.spark_driver import OF_THIS_PROCESS, SparkOptions
+from acidlib.report.values import Result
+from acidlib.service.machine import Machine, Run
+from acidlib.service.spark_driver import OF_THIS_PROCESS
 from acidlib.service.stopping import STOPPING, exit_status, write_line
-from acidlib.stores.hadoop import DelegationTokens, Hadoop, HandedTokens, asks_for_kerberos
-from acidlib.stores.stores import Stores
+from acidlib.version import __version__
 
-Report = TypeVar("Report", bound=RunReport)
 _RUN = "acidlib.run"
 _ONLY_CHECKING = "acidlib.only checking"
 
 
-def _of_spark(name: str) -> Callable[..., Any]:
-    """Return a function that calls the one of this name in `service.spark`, which is loaded when it is called."""
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        from acidlib.service import spark
-
-        return getattr(spark, name)(*args, **kwargs)
-
-    return call
+def current_machine() -> Machine:
+    """Return the machine of the current command; a caller in this process may hand in another one as `obj`."""
+    return click.get_current_context().find_object(Machine) or Machine()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
-    """The machine that a job runs on. A caller in this process may hand in another one as `obj`.
-
-    session        opens the session that runs tasks: by `name`, and `conf`, the settings of Spark
-    spark_options  the options that the caller gave to Spark
-    is_placed      whether Spark chose this machine for the driver
-    jvm            py4j's view of the JVM of Spark, and the configuration of Hadoop in it
-    clock          epoch seconds
-    pause          waits for so many seconds
-    """
-
-    session: Callable[..., AbstractContextManager[Runner]] = field(default=_of_spark("SparkRunner"))
-    spark_options: Callable[[], SparkOptions] = field(default=_of_spark("driver_spark_options"))
-    is_placed: Callable[[], bool] = field(default=_of_spark("driver_is_placed"))
-    jvm: Callable[[], tuple[Any, Any]] = field(default=_of_spark("hadoop_in_jvm"))
-    clock: Callable[[], float] = time.time
-    pause: Callable[[float], None] = time.sleep
-
-    @classmethod
-    def current(cls) -> Machine:
-        """Return the machine of the current command."""
-        return click.get_current_context().find_object(cls) or cls()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """The run of a command: its unique id, and when it began (epoch seconds)."""
-
-    id: str
-    began: float
-
-    @classmethod
-    def current(cls) -> Run:
-        """Return the run of the current command."""
-        meta = click.get_current_context().meta
-        run: Run = meta.setdefault(_RUN, cls(id=uuid.uuid4().hex[:16], began=Machine.current().clock()))
-        return run
-
-    def worker_id(self, host: str) -> str:
-        """Return the id that the queue, the JSON document and the log lines show."""
-        return f"{WORKER_PREFIX}{host}-{self.id}"
+def current_run() -> Run:
+    """Return the run of the current command."""
+    context = click.get_current_context()
+    run: Run = context.meta.setdefault(_RUN, Run.of(context.command.name or "", current_machine()))
+    return run
 
 
 def log_lines() -> LogLines:
@@ -103,8 +56,8 @@ def log_lines() -> LogLines:
     return LogLines(
         format=LogFormat(form),
         job=context.command.name or "",
-        run_id=Run.current().worker_id(socket.gethostname()),
-        clock=Machine.current().clock,
+        run_id=current_run().worker_id(socket.gethostname()),
+        clock=current_machine().clock,
     )
 
 
@@ -227,111 +180,74 @@ def is_only_checking() -> bool:
     return _ONLY_CHECKING in click.get_current_context().meta
 
 
-_STORES = (
-    *("fs.defaultFS", "fs.hdfs.impl", "fs.permissions.umask-mode", "fs.s3a.", "fs.viewfs.mounttable.", "dfs."),
-    "hadoop.security.",
-)
-"""Prefixes of the properties that stores need; no others are sent to tasks."""
+class CommandLine(Caller):
+    """The command line as the caller of verbs: signals and messages are `JobCommand`'s."""
+
+    @property
+    def is_check(self) -> bool:
+        """Whether the command line is only checked."""
+        return is_only_checking()
+
+    @property
+    def machine(self) -> Machine:
+        """The machine of the current command."""
+        return current_machine()
+
+    def machine_with(self, settings: Settings, progress: Progress, spark: Any = None) -> Machine:
+        """Return the machine of the current command, which starts Spark for tasks."""
+        del settings, progress, spark
+        return current_machine()
+
+    def run(self, job: str) -> Run:
+        """Return the run of the current command."""
+        del job
+        return current_run()
+
+    def progress(self, run: Run, shown: Shown = None) -> Progress:
+        """Return what shows the progress on standard error."""
+        del run, shown
+        return TerminalProgress(lines=log_lines())
+
+    def checked(self) -> None:
+        """End here if the command line is only checked."""
+        end_of_check()
+
+    @contextmanager
+    def verb(self) -> Iterator[None]:
+        """Carry out a verb."""
+        yield
 
 
-def stores_of(environment: Environment) -> Stores:
-    """Return the stores of tables, with Hadoop's configuration and Spark's, which wins.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """What a command makes of its result: text or JSON on standard output, and a page in the file of --report."""
 
-    While a command line is only checked, they open no connection, and no user is logged in.
+    json: bool = False
+    report: Path | None = None
+
+
+def finish(
+    output: Output,
+    result: Result,
+    notes: Iterable[str] = (),
+    *,
+    pieces: Iterable[str] | None = None,
+    metrics: Callable[[], None] | None = None,
+) -> NoReturn:
+    """Print the notes on standard error and the result on standard output, and end with its exit status.
+
+    Then the page of --report and the metrics are written. Each is tried, also after another has failed; the failures
+    are raised together.
+
+    pieces   the text on standard output, if it is not that of the result
+    metrics  writes the metrics
     """
-    machine = Machine.current()
-    properties = {**environment.settings.hadoop, **machine.spark_options().hadoop}
-    configuration = {name: text for name, text in properties.items() if name.startswith(_STORES)}
-    if is_only_checking():
-        return Stores(configuration=configuration)
-    tokens = HandedTokens()
-    if asks_for_kerberos(configuration):
-        keep_logged_in(environment.login)
-        tokens = HandedTokens(DelegationTokens(machine.jvm, machine.clock))
-    return Stores(configuration=configuration, hadoop=Hadoop(machine.jvm), secrets=environment.secrets, tokens=tokens)
-
-
-@contextmanager
-def open_services(environment: Environment, *, job: str, about: str) -> Iterator[Services]:
-    """Open all that a service needs for one run, such as Spark and a progress bar."""
-    host, machine = environment.host, Machine.current()
-    progress = TerminalProgress(lines=log_lines())
-    for warning in environment.settings.warnings:
-        progress.note(warning, level=WARNING)
-    conf = {
-        "spark.ui.showConsoleProgress": "false",
-        "spark.scheduler.mode": "FAIR",  # between the pools of small files and of large ones
-    }
-    yarn_queue = environment.settings.text("hive.compactor.job.queue")
-    if yarn_queue:
-        conf["spark.yarn.queue"] = yarn_queue
-    with machine.session(name=f"{host}-compactor-{about}" if about else f"{host}-{job}", conf=conf) as runner:
-        yield Services(
-            stores=stores_of(environment),
-            runner=runner,
-            settings=environment.settings,
-            host=host,
-            worker_id=Run.current().worker_id(host),
-            clock=machine.clock,
-            pause=machine.pause,
-            unique=lambda: uuid.uuid4().hex[:16],
-            progress=progress,
-        )
-
-
-def run_head(
-    environment: Environment, run_id: str | None = None, application: Application | None = None
-) -> dict[str, Any]:
-    """Return the first fields of the JSON document of the run, which ends now."""
-    application = application or Application()
-    return {
-        "job": click.get_current_context().command.name,
-        "version": __version__,
-        "run_id": run_id,
-        "start_ms": int(Run.current().began * 1000),
-        "end_ms": int(Machine.current().clock() * 1000),
-        "application_id": application.id,
-        "tracking_url": application.tracking_url,
-        "settings": [
-            {"name": name, "value": setting.text, "source": setting.layer.label}
-            for name, setting in environment.settings.values.items()
-            if setting.layer is not Layer.BUILT_IN
-        ],
-    }
-
-
-def report_of(make: Callable[..., Report], environment: Environment, services: Services, **options: Any) -> Report:
-    """Return the report that collects the results of a run, in the forms that --output and --report ask for."""
-    return make(
-        lambda: run_head(environment, services.worker_id, services.runner.application),
-        as_json=environment.json,
-        has_page=environment.report is not None,
-        **options,
-    )
-
-
-def print_report(environment: Environment, report: RunReport, notes: Sequence[str]) -> None:
-    """Print the notes on standard error, and the result on standard output."""
-    if not environment.json:
+    if not output.json:
         for note in notes:
             tell(note, level=NOTE)
-    print_result(environment, report.pieces(notes), lambda: report.page(notes))
-
-
-def print_result(
-    environment: Environment,
-    pieces: Iterable[str],
-    page: Callable[[], Page],
-    *,
-    metrics: Callable[[], None] | None = None,
-) -> None:
-    """Print the result on standard output, then write the page of --report and the metrics.
-
-    Each is tried, also after another has failed; the failures are raised together. `metrics` writes the metrics.
-    """
     problems = []
     try:
-        print_pieces(pieces)
+        print_pieces(result.json_pieces() if output.json else pieces or result.text_pieces())
     except _UnwrittenError as error:
         problems.append(str(error))
 
@@ -346,13 +262,14 @@ def print_result(
                 text = f"Cannot write {name}: unexpected {type(error).__name__}: {error}"
             problems.append(f"{text}; what was done is done")
 
-    report = environment.report
+    report = output.report
     if report is not None:
-        write(f"the report to {report}", lambda: write_page(html_of(page()), report, unique=Run.current().id))
+        write(f"the report to {report}", lambda: result.write_report(report))
     if metrics is not None:
         write("the metrics", metrics)
     if problems:
         raise _UnwrittenError("; ".join(problems))
+    raise SystemExit(result.exit_status)
 
 
 def print_pieces(pieces: Iterable[str]) -> None:

@@ -20,7 +20,6 @@ from typing import Any, NoReturn
 import click
 from click.shell_completion import CompletionItem
 
-from acidlib import __version__
 from acidlib.cli.help import HELP_OPTIONS, HelpedCommand
 from acidlib.cli.launch import (
     JOBS,
@@ -45,6 +44,7 @@ from acidlib.service.spark_driver import (
     spark_options,
     split_words,
 )
+from acidlib.version import __version__
 
 ENTRY = Path(__file__).resolve().parent / "entry" / "acidlib_job.py"
 """The file that runs as the driver: under Python on this machine, under spark-submit elsewhere."""
@@ -258,8 +258,9 @@ def _check_words(job: Job, name: str, words: Sequence[str], spark: SparkOptions)
     Words are checked without their surroundings if the driver will have other variables, such as `HIVE_CONF_DIR`, than
     this process. Raises `RefusedError` for a driver whose queue would be a file on a machine that Spark chooses.
     """
-    from acidlib.cli.command import JobCommand, Machine
+    from acidlib.cli.command import JobCommand
     from acidlib.service.environment import QUEUE_IN_A_FILE
+    from acidlib.service.machine import Machine
 
     command = job.load()
     if not isinstance(command, JobCommand):

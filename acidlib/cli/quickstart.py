@@ -13,7 +13,7 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from acidlib.cli.command import open_services
+from acidlib.cli.command import current_machine, current_run
 from acidlib.cli.launch import job_named
 from acidlib.config.files import CHECKOUT
 from acidlib.config.settings import load_settings
@@ -39,6 +39,7 @@ from acidlib.report.show import show_document
 from acidlib.service.clean import run_cleaner
 from acidlib.service.environment import Environment
 from acidlib.service.initiate import run_initiator
+from acidlib.service.machine import open_services
 from acidlib.service.open import open_backend, open_cleaning
 from acidlib.service.places import Interpretation
 from acidlib.service.run import run_compaction
@@ -81,9 +82,9 @@ def show_all_steps(home: Path) -> None:
     environment = Environment(queue_url=url, settings=load_settings(assignments=(THRESHOLD,)))
     warehouse = home / "warehouse"
     warehouse.mkdir()
-    with open_services(environment, job="quickstart", about="") as services:
+    with open_services(environment, current_machine(), current_run(), TerminalProgress(), about="") as services:
         page = Page()
-        show = Quickstart(warehouse, replace(services, progress=TerminalProgress()), environment, page)
+        show = Quickstart(warehouse, services, environment, page)
         ids = "--write-ids-file W/_write_ids.txt"
         page.step("Two tables that Hive 3.1.3 wrote", _OPENING)
         show.load(EARLY)

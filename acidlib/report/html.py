@@ -19,9 +19,14 @@ _HERE = Path(__file__).resolve().parent
 _SEPARATORS = re.compile(r"(?<=[^ /][/.=,_])(?=[^/ ])")
 
 
+def has_libraries() -> bool:
+    """Return whether the library that draws a page is installed."""
+    return find_spec("jinja2") is not None
+
+
 def require_libraries() -> None:
     """Raise RefusedError where the library that draws a page is not installed."""
-    if find_spec("jinja2") is None:
+    if not has_libraries():
         raise RefusedError("Cannot write a report: jinja2 is not installed; pip install 'acidlib[report]' adds it.")
 
 
@@ -44,6 +49,41 @@ def require_writable(path: Path, *, what: str) -> None:
 
 def html_of(page: Page) -> str:
     """Return a page as one HTML document."""
+    return _drawn(page, "page.html.j2", style=_style())
+
+
+def fragment_of(page: Page) -> str:
+    """Return a page as a part of another document, such as a notebook, which its style does not touch.
+
+    Ids in it begin with the id of the run, as a notebook shows several.
+    """
+    return _drawn(page, "fragment.html.j2", style=scoped(_style()))
+
+
+_RULE = re.compile(r"(?<![^{}])(?P<selectors>[^{};@]+)\{(?P<body>[^{}]*)\}")
+_WHOLE = ("html", "body", ":root")
+"""Selectors of elements that only a document of its own has."""
+_FRAGMENT = ".acidlib-report"
+_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+
+
+def scoped(style: str) -> str:
+    """Return a style sheet whose rules concern the inside of a fragment alone."""
+
+    def within(match: re.Match[str]) -> str:
+        selectors = (selector.strip() for selector in match["selectors"].split(","))
+        scoped = (_FRAGMENT if name in _WHOLE else f"{_FRAGMENT} {name}" for name in selectors)
+        return f"{', '.join(scoped)} {{{match['body']}}}"
+
+    return _RULE.sub(within, _COMMENT.sub("", style))
+
+
+def _style() -> str:
+    return (_HERE / "page.css").read_text(encoding="utf-8")
+
+
+def _drawn(page: Page, template: str, *, style: str) -> str:
+    """Return a page by a template of this folder."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup, escape
 
@@ -64,8 +104,8 @@ def html_of(page: Page) -> str:
         finalize=printable,
     )
     environment.filters["breakable"] = breakable
-    environment.globals["style"] = Markup((_HERE / "page.css").read_text(encoding="utf-8"))  # noqa: S704 - a file of ours
-    return environment.get_template("page.html.j2").render(page=page, document=page.document)
+    environment.globals["style"] = Markup(style)  # noqa: S704 - a file of ours
+    return environment.get_template(template).render(page=page, document=page.document)
 
 
 def write_page(html: str, path: Path, *, unique: str) -> None:

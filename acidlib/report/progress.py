@@ -10,16 +10,18 @@ import enum
 import json
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from threading import RLock
 from types import TracebackType
-from typing import TextIO
+from typing import Protocol, TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
 from rich.table import Column
 
 from acidlib.report.text import json_characters, one_line
@@ -81,6 +83,96 @@ class _Console(Console):
         raise
 
 
+class Progress(Protocol):
+    """What shows the progress of a run; several threads may use it at once."""
+
+    def start(self, title: str, total: int) -> None:
+        """Begin a piece of work with a number of parts, and end the one before."""
+
+    def advance(self, done: int, *, detail: str = "") -> None:
+        """Show the number of parts done since the start of the piece, with a `detail` in words."""
+
+    def finish(self) -> None:
+        """End the piece of work, if there is one, even if parts of it are not done."""
+
+    def note(self, line: str, *, level: str = INFO, place: str | None = None) -> None:
+        """Show one line about an event; `place` is the name of a table or partition."""
+
+
+class SilentProgress:
+    """Shows nothing; what a line would say of a place is its reason in the result."""
+
+    def start(self, title: str, total: int) -> None:
+        """Show nothing."""
+
+    def advance(self, done: int, *, detail: str = "") -> None:
+        """Show nothing."""
+
+    def finish(self) -> None:
+        """Show nothing."""
+
+    def note(self, line: str, *, level: str = INFO, place: str | None = None) -> None:
+        """Show nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """An event of a run, for a callback.
+
+    title        the piece of work, such as "compacting 20 places"
+    done, total  its parts
+    detail       figures in words
+    note, level  a line about an event, and "info", "note", "warning" or "error"; None for an advance
+    place        the table or partition that the line is about
+    """
+
+    title: str = ""
+    done: int = 0
+    total: int = 0
+    detail: str = ""
+    note: str | None = None
+    level: str = INFO
+    place: str | None = None
+
+
+class CalledProgress:
+    """Gives each event to a callback, one after the other. An error of the callback is a warning, and its last call."""
+
+    def __init__(self, callback: Callable[[Step], object]) -> None:
+        self._callback: Callable[[Step], object] | None = callback
+        self._step = Step()
+        self._lock = RLock()
+
+    def _report(self, step: Step) -> None:
+        if self._callback is None:
+            return
+        try:
+            self._callback(step)
+        except Exception as error:  # the work goes on: what it has published stays published
+            self._callback = None
+            warnings.warn(f"Cannot report progress any more: {type(error).__name__}: {error}", stacklevel=4)
+
+    def start(self, title: str, total: int) -> None:
+        """Report the start of a piece of work."""
+        with self._lock:
+            self._step = Step(title=title, total=total)
+            self._report(self._step)
+
+    def advance(self, done: int, *, detail: str = "") -> None:
+        """Report the parts done."""
+        with self._lock:
+            self._step = replace(self._step, done=done, detail=detail)
+            self._report(self._step)
+
+    def finish(self) -> None:
+        """Report nothing: the last step says how far the work came."""
+
+    def note(self, line: str, *, level: str = INFO, place: str | None = None) -> None:
+        """Report a line."""
+        with self._lock:
+            self._report(replace(self._step, note=line, level=level, place=place))
+
+
 class TerminalProgress:
     """Progress as a bar on a terminal; elsewhere as a plain line each half minute and at the end of a piece of work.
 
@@ -108,7 +200,7 @@ class TerminalProgress:
         is_bare = lines.format is LogFormat.WORDS
         moves = is_bare and self._stream.isatty() and console.is_terminal and not console.is_dumb_terminal
         self._console = console if moves else None
-        self._bar: Progress | None = None
+        self._bar: Bar | None = None
         self._task: TaskID | None = None
 
     def __enter__(self) -> TerminalProgress:
@@ -175,7 +267,7 @@ class TerminalProgress:
         name = TextColumn("{task.description}", markup=False, table_column=Column(max_width=room, no_wrap=True))
         figures = TextColumn("{task.fields[figures]}", markup=False, table_column=Column(no_wrap=True))
         columns = (name, BarColumn(bar_width=_BAR), MofNCompleteColumn(), TimeElapsedColumn(), figures)
-        self._bar = Progress(
+        self._bar = Bar(
             *columns,
             console=self._console,
             transient=True,

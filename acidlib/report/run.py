@@ -1,17 +1,15 @@
-"""The report of a run: document, text and page, gathered entry by entry in little memory, however many there are.
+"""The results of runs: a frozen value for each kind of job, gathered entry by entry in little memory.
 
 The entries of the JSON document are the source: totals, text and page are made of them.
 """
 
 from __future__ import annotations
 
-import gzip
-import io
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from functools import cache, partial
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, TypeVar
 
 from acidlib.report.page import CleanerSummary, CompactionsSummary, InitiatorSummary, Page
 from acidlib.report.results import (
@@ -24,11 +22,12 @@ from acidlib.report.results import (
     Outcome,
 )
 from acidlib.report.text import Entry, by_state, cleaning_lines, compaction_lines, decision_lines, json_text, wrapped
+from acidlib.report.values import Entries, EntryPacker, Result, packed_text, unpacked
 from acidlib.wording import human_bytes, plural
 
 _PLACES_SHOWN = 20
 _PIECE = 1 << 15
-"""Characters of a document that are read and written at once."""
+"""Characters of a document that are written at once, at least."""
 
 
 class First:
@@ -60,152 +59,253 @@ class First:
         return [f"and {rest:,} more {kind}; --output json tells of each" for kind, rest in more if rest > 1]
 
 
-class RunReport(ABC):
-    """The JSON document of a run, and the text or page that is made of it.
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Sums over entries: their number by outcome, and their figures by name."""
 
-    Each kind of job sums entries for its totals and its exit status, and keeps the text of an entry.
+    states: Counter[str] = field(default_factory=Counter)
+    figures: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def count(self) -> int:
+        """The number of entries."""
+        return self.states.total()
+
+
+def status_of(sums: Sums) -> int:
+    """Return 3 where an entry failed or is in conflict; else 0."""
+    return EXIT_SOME_FAILED if sums.states["failed"] or sums.states["conflict"] else EXIT_DONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class RunResult(Result):
+    """The result of a run that gathers an entry for each place.
+
+    head      the fields before the entries, packed
+    gathered  the entries
+    notes     about the run as a whole, or about places that were passed over
+
+    Each kind of job sums entries for its totals and its exit status, and has a text for an entry.
     """
+
+    head: str
+    gathered: Entries
+    sums: Sums = field(compare=False)
+    notes: tuple[str, ...] = ()
+    dry_run: bool = False
 
     summary: ClassVar[type[CompactionsSummary | InitiatorSummary | CleanerSummary]]
     """The sums over entries of which a page is made."""
     ended: ClassVar[str] = "state"
     """The field of an entry with its outcome."""
 
-    def __init__(
-        self,
-        about: Callable[[], dict[str, Any]],
-        *,
-        dry_run: bool = False,
-        as_json: bool = False,
-        has_page: bool = False,
-    ) -> None:
-        """Gather a document; `about` gives the fields before the entries when all is done."""
-        self._about = cache(about)
-        self._dry_run = dry_run
-        self._as_json = as_json
-        self._has_page = has_page
-        self._page = self.summary()
-        self._states: Counter[str] = Counter()
-        self._sums: Counter[str] = Counter()
-        self._shown = First()
-        self._packed = io.BytesIO()
-        self._packing = gzip.open(self._packed, "wt", compresslevel=1, encoding="utf-8", newline="")  # noqa: SIM115 - open to the end of the run
+    @classmethod
+    @abstractmethod
+    def count(cls, entry: Entry, figures: Counter[str]) -> None:
+        """Add an entry to the sums of its kind."""
 
+    @classmethod
+    def when_stopped(cls, sums: Sums) -> str:
+        """Return the figures of a run that was stopped, as a sentence."""
+        return by_state(sums.states)
+
+    @classmethod
+    def notes_of(cls, sums: Sums) -> tuple[str, ...]:
+        """Return notes about places that only a person can help."""
+        del sums
+        return ()
+
+    @property
     @abstractmethod
     def totals(self) -> dict[str, Any]:
-        """Return `totals` of the JSON document."""
+        """`totals` of the JSON document."""
 
     @abstractmethod
-    def _count(self, entry: Entry) -> None:
-        """Add an entry to the sums."""
+    def _show(self, entry: Entry, shown: First) -> None:
+        """Keep what the text has of an entry."""
 
     @abstractmethod
-    def _show(self, entry: Entry) -> None:
-        """Keep the text of an entry."""
-
-    @abstractmethod
-    def _text(self) -> Iterator[str]:
+    def _text(self, shown: First) -> Iterator[str]:
         """Yield the text for people, piece by piece."""
 
     @property
-    def is_empty(self) -> bool:
-        """Whether there is no entry."""
-        return not self._states
+    def entries(self) -> Entries:
+        """The list of the document, an entry for each place."""
+        return self.gathered
+
+    @property
+    def states(self) -> Mapping[str, int]:
+        """The number of entries by outcome."""
+        return dict(self.sums.states)
+
+    @property
+    def exit_status(self) -> int:
+        """3 where an entry failed and may succeed the next time, or is in conflict; else 0."""
+        return status_of(self.sums)
+
+    def _around(self, entries: Sequence[Entry]) -> dict[str, Any]:
+        """Return the document with these entries."""
+        return {
+            **unpacked(self.head),
+            self.summary.entries: entries,
+            "totals": self.totals,
+            "notes": list(self.notes),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON document of the job (docs/json.md)."""
+        return self._around(list(self.entries))
+
+    def json_pieces(self) -> Iterator[str]:
+        """Yield the JSON document, piece by piece, as `json_text` writes it."""
+        whole = json_text(self._around([]))
+        before, empty, after = whole.partition(f'\n  "{self.summary.entries}": []')
+        if not self.entries:
+            yield whole
+            return
+        piece, separator = before + empty.removesuffix("]"), ""
+        for entry in self.entries:
+            text = json_text({"entries": [entry]})
+            piece += separator + text[text.index("\n    {") : text.rindex("\n  ]")]
+            separator = ","
+            if len(piece) >= _PIECE:
+                yield piece
+                piece = ""
+        yield f"{piece}\n  ]{after}"
+
+    def text_pieces(self) -> Iterator[str]:
+        """Yield the text for people, piece by piece."""
+        shown = First()
+        for entry in self.entries:
+            self._show(entry, shown)
+        yield from self._text(shown)
+
+    def page(self) -> Page:
+        """Return the page for a browser."""
+        summary = self.summary()
+        for entry in self.entries:
+            summary.add(entry)
+        return summary.page({**unpacked(self.head), "totals": self.totals, "notes": list(self.notes)})
+
+
+Ran = TypeVar("Ran", bound=RunResult)
+
+
+class RunReport(Generic[Ran]):
+    """Gathers the entries of a run for a result of one kind."""
+
+    def __init__(self, kind: type[Ran]) -> None:
+        self._kind = kind
+        self._packer = EntryPacker()
+        self.sums = Sums()
 
     def add(self, entry: Entry) -> None:
         """Add an entry."""
-        if self._as_json:
-            text = json_text({"entries": [entry]})
-            start, end = text.index("\n    {"), text.rindex("\n  ]")
-            self._packing.write(("" if self.is_empty else ",") + text[start:end])
-        else:
-            self._show(entry)
-        if self._has_page:
-            self._page.add(entry)
-        self._states[entry[self.ended]] += 1
-        self._count(entry)
+        self._packer.add(entry)
+        self.sums.states[entry[self._kind.ended]] += 1
+        self._kind.count(entry, self.sums.figures)
 
-    def pieces(self, notes: Sequence[str]) -> Iterator[str]:
-        """Yield the standard output, piece by piece, without a line break at the end. May be called once."""
-        if not self._as_json:
-            yield from self._text()
-            return
-        # as `json_text` writes a document
-        entries = self.summary.entries
-        whole = json_text({**self._about(), entries: [], "totals": self.totals(), "notes": list(notes)})
-        before, empty, after = whole.partition(f'\n  "{entries}": []')
-        if self.is_empty:
-            yield whole
-            return
-        yield before + empty.removesuffix("]")
-        self._packing.close()
-        self._packed.seek(0)
-        with gzip.open(self._packed, "rt", encoding="utf-8", newline="") as packed:
-            yield from iter(partial(packed.read, _PIECE), "")
-        yield "\n  ]" + after
+    def when_stopped(self) -> str:
+        """Return the figures of a run that was stopped, as a sentence."""
+        return self._kind.when_stopped(self.sums)
 
-    def page(self, notes: Sequence[str]) -> Page:
-        """Return the page of a report that was made with `has_page`."""
-        return self._page.page({**self._about(), "totals": self.totals(), "notes": list(notes)})
-
-    def exit_status(self) -> int:
-        """Return 3 where an entry failed and may succeed the next time, or is in conflict; else 0."""
-        return EXIT_SOME_FAILED if self._states["failed"] or self._states["conflict"] else EXIT_DONE
+    def result(self, head: Mapping[str, Any], notes: Sequence[str], **more: Any) -> Ran:
+        """Return the result when all is done; `head` has the fields before the entries."""
+        notes = (*notes, *self._kind.notes_of(self.sums))
+        entries = self._packer.entries()
+        sums = Sums(self.sums.states.copy(), self.sums.figures.copy())
+        return self._kind(head=packed_text(head), gathered=entries, sums=sums, notes=notes, **more)
 
 
-class CompactionsReport(RunReport):
-    """The report of a minor or major compaction: a block for each place.
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Compactions(RunResult):
+    """The result of a run of compactions: a block of text for each place.
 
     A dry run also lists per bucket file which stripes would be copied and rewritten, how many bytes, and why. Of many
     places with the same outcome only the first have a block, and the others are counted; each failed place has one.
     """
 
+    is_named: bool = False
+    """Whether the table or location was named; else the run drained the queue."""
+
     summary = CompactionsSummary
 
-    def _count(self, entry: Entry) -> None:
-        self._sums["with files"] += entry["files"] is not None
-        self._sums["unverified"] += entry["unverified"]
+    @classmethod
+    def count(cls, entry: Entry, figures: Counter[str]) -> None:
+        figures["with files"] += entry["files"] is not None
+        figures["unverified"] += entry["unverified"]
         for figure in FIGURES:
-            self._sums[figure] += entry[figure] or 0
+            figures[figure] += entry[figure] or 0
 
+    @property
     def totals(self) -> dict[str, Any]:
-        states = {outcome.value: self._states[outcome.value] for outcome in COMPACTION_OUTCOMES}
-        return {"compactions": self._states.total(), "states": states} | {name: self._sums[name] for name in FIGURES}
+        states = {outcome.value: self.sums.states[outcome.value] for outcome in COMPACTION_OUTCOMES}
+        return {"compactions": self.sums.count, "states": states} | {name: self.sums.figures[name] for name in FIGURES}
 
-    def _show(self, entry: Entry) -> None:
+    def _show(self, entry: Entry, shown: First) -> None:
         is_bad = entry["state"] in ("failed", "conflict") or entry["unverified"]
-        self._shown.add(
-            None if is_bad else entry["state"], lambda: "\n".join(compaction_lines(entry, dry_run=self._dry_run))
-        )
+        shown.add(None if is_bad else entry["state"], lambda: "\n".join(compaction_lines(entry, dry_run=self.dry_run)))
 
-    def _text(self) -> Iterator[str]:
-        totals = self.totals()
+    def _text(self, shown: First) -> Iterator[str]:
+        totals = self.totals
         if not totals["compactions"]:
             yield "Nothing to compact."
             return
         text = f"{plural(totals['compactions'], 'compaction')}: {by_state(totals['states'])}"
-        if self._sums["with files"]:
-            copied, rewritten = ("to copy", "to rewrite") if self._dry_run else ("copied", "rewritten")
+        if self.sums.figures["with files"]:
+            copied, rewritten = ("to copy", "to rewrite") if self.dry_run else ("copied", "rewritten")
             text += (
                 f"; {plural(totals['rows_in'], 'row')} in, {totals['rows_deleted']:,} deleted,"
                 f" {totals['rows_aborted']:,} aborted, {totals['rows_out']:,} out;"
                 f" {human_bytes(totals['bytes_copied'])} {copied},"
                 f" {human_bytes(totals['bytes_rewritten'])} {rewritten}"
             )
-        yield from _with_summary(f"Dry run, nothing was changed. {text}" if self._dry_run else text, self._shown)
+        yield from _with_summary(f"Dry run, nothing was changed. {text}" if self.dry_run else text, shown)
 
-    def exit_status(self, *, is_named: bool = False) -> int:
-        """Return 0 where every place is done, already compact, refused or skipped; 1 when the only named table failed
-        or is in conflict; 3 when some of several did, or a result is unverified.
+    @property
+    def exit_status(self) -> int:
+        """0 where every place is done, already compact, refused or skipped; 1 when the only named table failed or is
+        in conflict; 3 when some of several did, or a result is unverified.
         """
-        if self._sums["unverified"]:
+        if self.sums.figures["unverified"]:
             return EXIT_SOME_FAILED
-        status = super().exit_status()
-        return EXIT_NOT_DONE if status != EXIT_DONE and is_named and self._states.total() == 1 else status
+        status = status_of(self.sums)
+        return EXIT_NOT_DONE if status != EXIT_DONE and self.is_named and self.sums.count == 1 else status
+
+    @property
+    def bytes_copied(self) -> int:
+        """Bytes of stripes that were copied as they are; of a plan, those that would be."""
+        return self.sums.figures["bytes_copied"]
+
+    @property
+    def bytes_rewritten(self) -> int:
+        """Bytes of stripes that were decoded and written anew; of a plan, those that would be."""
+        return self.sums.figures["bytes_rewritten"]
+
+    @property
+    def stripes_copied(self) -> int:
+        """The number of stripes that were copied."""
+        return self.sums.figures["stripes_copied"]
+
+    @property
+    def stripes_rewritten(self) -> int:
+        """The number of stripes that were rewritten."""
+        return self.sums.figures["stripes_rewritten"]
 
 
-class InitiatorReport(RunReport):
-    """The report of an initiator: a table of the places that it judged, with reason and threshold below each.
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Plan(Compactions):
+    """The plan of compactions: the places, why each is compacted or not, and which stripes are copied or rewritten.
+
+    Nothing was changed. `entries` has one for each place; its `files` has the treatment of each stripe.
+    """
+
+    dry_run: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Decisions(RunResult):
+    """The result of an initiator: a table of the places that it judged, with reason and threshold below each.
 
     Of many places with the same decision only the first are listed, and the others counted; each failed one is listed.
     """
@@ -213,97 +313,105 @@ class InitiatorReport(RunReport):
     summary = InitiatorSummary
     ended = "outcome"
 
-    def _count(self, entry: Entry) -> None:
-        self._sums["queued"] += entry["queued"] is not None
+    @classmethod
+    def count(cls, entry: Entry, figures: Counter[str]) -> None:
+        figures["queued"] += entry["queued"] is not None
         if entry["outcome"] == "due":
-            self._sums[entry["type"]] += 1
+            figures[entry["type"]] += 1
 
+    @property
     def totals(self) -> dict[str, Any]:
         return {
-            "looked_at": self._states.total(),
-            "queued": self._sums["queued"],
-            "refused": self._states["refused"],
-            "held_back": self._states["held back"],
-            "failed": self._states["failed"],
+            "looked_at": self.sums.count,
+            "queued": self.sums.figures["queued"],
+            "refused": self.sums.states["refused"],
+            "held_back": self.sums.states["held back"],
+            "failed": self.sums.states["failed"],
         }
 
-    def _show(self, entry: Entry) -> None:
+    def _show(self, entry: Entry, shown: First) -> None:
         outcome = entry["outcome"]
         kind = f"for a {entry['type']} compaction" if outcome == "due" else outcome
-        self._shown.add(None if outcome == "failed" else kind, lambda: entry)
+        shown.add(None if outcome == "failed" else kind, lambda: entry)
 
-    def _text(self) -> Iterator[str]:
-        if self.is_empty:
+    def _text(self, shown: First) -> Iterator[str]:
+        if not self.entries:
             yield "Nothing to look at: no table was found."
             return
-        due = by_state({kind: self._sums[kind] for kind in ("major", "minor")}) or "none to compact"
+        due = by_state({kind: self.sums.figures[kind] for kind in ("major", "minor")}) or "none to compact"
         counts = [
-            f"{self._states[outcome.value]:,} {outcome.value}"
+            f"{self.sums.states[outcome.value]:,} {outcome.value}"
             for outcome in DECISION_OUTCOMES
-            if outcome is Outcome.LEFT_ALONE or (outcome is not Outcome.DUE and self._states[outcome.value])
+            if outcome is Outcome.LEFT_ALONE or (outcome is not Outcome.DUE and self.sums.states[outcome.value])
         ]
-        looked_at, queued = plural(self._states.total(), "place"), plural(self._sums["queued"], "request")
+        looked_at, queued = plural(self.sums.count, "place"), plural(self.sums.figures["queued"], "request")
         summary = f"{looked_at} looked at: {', '.join([due, *counts])}; {queued} queued"
-        yield "\n".join([*wrapped(summary), "", *decision_lines(self._shown.items()), *self._shown.others()])
+        yield "\n".join([*wrapped(summary), "", *decision_lines(shown.items()), *shown.others()])
 
-    def when_stopped(self) -> str:
+    @classmethod
+    def when_stopped(cls, sums: Sums) -> str:
         """Return the figures of a run that was stopped, as a sentence."""
-        looked_at, queued = plural(self._states.total(), "place"), plural(self._sums["queued"], "request")
+        looked_at, queued = plural(sums.count, "place"), plural(sums.figures["queued"], "request")
         return f"{looked_at} looked at, {queued} queued; the next run looks at the others"
 
-    def notes(self) -> list[str]:
-        """Return notes about places that only a person can help."""
-        refused = self._states["refused"]
+    @classmethod
+    def notes_of(cls, sums: Sums) -> tuple[str, ...]:
+        """Return a note about places that only their owner can help."""
+        refused = sums.states["refused"]
         if not refused:
-            return []
+            return ()
         they_are, each = ("it is", "") if refused == 1 else ("they are", " for each")
-        return [f"{plural(refused, 'place')} cannot be compacted as {they_are}: status has a finding{each}"]
+        return (f"{plural(refused, 'place')} cannot be compacted as {they_are}: status has a finding{each}",)
 
 
-class CleanerReport(RunReport):
-    """The report of a cleaner: a block per request, or per partition with litter, with the paths that went and stay.
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Cleanings(RunResult):
+    """The result of a cleaner: a block per request, or per partition with litter, with the paths that went and stay.
 
     Of many with the same outcome only the first have a block, and the others are counted; each failed one has a block.
     """
 
     summary = CleanerSummary
 
-    def _count(self, entry: Entry) -> None:
+    @classmethod
+    def count(cls, entry: Entry, figures: Counter[str]) -> None:
         for name in ("bytes_removed", "bytes_moved"):
-            self._sums[name] += entry[name]
+            figures[name] += entry[name]
         for path in entry["removed"]:
-            self._sums["paths_removed" if path["moved_to"] is None else "paths_moved"] += 1
+            figures["paths_removed" if path["moved_to"] is None else "paths_moved"] += 1
 
+    @property
     def totals(self) -> dict[str, Any]:
         return {
-            "requests": self._states.total(),
-            "succeeded": self._states["succeeded"],
-            "bytes_removed": self._sums["bytes_removed"],
-            "bytes_moved": self._sums["bytes_moved"],
+            "requests": self.sums.count,
+            "succeeded": self.sums.states["succeeded"],
+            "bytes_removed": self.sums.figures["bytes_removed"],
+            "bytes_moved": self.sums.figures["bytes_moved"],
         }
 
-    def _show(self, entry: Entry) -> None:
-        self._shown.add(
+    def _show(self, entry: Entry, shown: First) -> None:
+        shown.add(
             None if entry["state"] in ("failed", "conflict") else entry["state"],
-            lambda: "\n".join(cleaning_lines(entry, dry_run=self._dry_run)),
+            lambda: "\n".join(cleaning_lines(entry, dry_run=self.dry_run)),
         )
 
-    def _text(self) -> Iterator[str]:
-        if self.is_empty:
+    def _text(self, shown: First) -> Iterator[str]:
+        if not self.entries:
             yield "Nothing to clean."
             return
-        sums = self._sums
+        sums = self.sums.figures
         paths, size = plural(sums["paths_removed"], "path"), human_bytes(sums["bytes_removed"])
-        text = f"{plural(self._states.total(), 'place')}: {by_state(self._states)}; {paths}, {size}"
-        text = f"Dry run, nothing was changed. {text} would go" if self._dry_run else f"{text} removed"
+        text = f"{plural(self.sums.count, 'place')}: {by_state(self.sums.states)}; {paths}, {size}"
+        text = f"Dry run, nothing was changed. {text} would go" if self.dry_run else f"{text} removed"
         if sums["paths_moved"]:
             moved, size = plural(sums["paths_moved"], "path"), human_bytes(sums["bytes_moved"])
             text += f"; {moved}, {size} moved to the trash"
-        yield from _with_summary(text, self._shown)
+        yield from _with_summary(text, shown)
 
-    def when_stopped(self) -> str:
+    @classmethod
+    def when_stopped(cls, sums: Sums) -> str:
         """Return the outcomes of the requests of a run that was stopped, as a sentence."""
-        return f"of the requests {by_state(self._states) or 'none has ended'}; the next run goes on with the others"
+        return f"of the requests {by_state(sums.states) or 'none has ended'}; the next run goes on with the others"
 
 
 def _with_summary(summary: str, blocks: First) -> Iterator[str]:

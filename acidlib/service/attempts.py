@@ -13,12 +13,12 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from acidlib import __version__
 from acidlib.config.settings import Settings
 from acidlib.model.listing import has_hidden_part
 from acidlib.model.requests import CompactionRequest, CompactionType, State, facts_in_message
 from acidlib.model.tables import Storage, TableRef
 from acidlib.service.places import ListedPlace, Target
+from acidlib.version import __version__
 
 COUNTED = (State.REFUSED, State.FAILED, State.READY_FOR_CLEANING)
 """The states of requests that were not carried out at a place, or that await its cleaning."""

@@ -58,8 +58,6 @@ class Environment:
     login            the principal for Kerberos
     user, host       of this process
     pool             of the metastore's requests (Hive 4); None = as settings say
-    output           "text" or "json"
-    report           the file of the result as a page; None = no page
     """
 
     settings: Settings
@@ -75,13 +73,6 @@ class Environment:
     user: str = field(default_factory=getpass.getuser)
     host: str = field(default_factory=socket.gethostname)
     pool: str | None = None
-    output: str = "text"
-    report: Path | None = None
-
-    @property
-    def json(self) -> bool:
-        """Whether standard output is one JSON document."""
-        return self.output == "json"
 
     @property
     def metastore_name(self) -> str:
@@ -120,7 +111,6 @@ def read_environment(
     metastore: tuple[str, ...] | None,
     queue_url: str | None,
     assignments: Sequence[str],
-    output: str,
     spark: SparkOptions = _NOTHING,
     is_placed: bool = False,
     jvm: Callable[[], tuple[Any, Any]] | None = None,
@@ -146,7 +136,6 @@ def read_environment(
         secrets=JavaSecrets(jvm, {**settings.hadoop, **spark.hadoop, **settings.site}),
         token=os.environ.get(TOKEN_VARIABLE, "").strip() or None,
         login=replace(spark.login, cache=os.environ.get("KRB5CCNAME") or None),
-        output=output,
     )
 
 

@@ -17,7 +17,7 @@ from acidlib.admission import OF_THIS_PROCESS, THREADS, AdaptiveLimit
 from acidlib.config.settings import Settings
 from acidlib.errors import AcidError, DefectError
 from acidlib.model.location import Location
-from acidlib.report.progress import TerminalProgress
+from acidlib.report.progress import Progress
 from acidlib.service.stopping import STOPPING
 from acidlib.stores.filesystem import FileSystem
 from acidlib.stores.store import Claim, Store
@@ -49,7 +49,7 @@ class Services:
     clock: Callable[[], float]
     pause: Callable[[float], None]
     unique: Callable[[], str]
-    progress: TerminalProgress
+    progress: Progress
 
     def fs(self, location: Location) -> FileSystem:
         """Return the file system of a place, to read and remove there."""

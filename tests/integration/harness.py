@@ -27,9 +27,9 @@ from runners import LocalRunner
 from servers.java import SMALL
 
 from acidlib.cli import jobs
-from acidlib.cli.command import Machine
 from acidlib.metastore.options import KerberosLogin
 from acidlib.queue.sql import SqlQueue
+from acidlib.service.machine import Machine
 from acidlib.service.services import Runner
 from acidlib.service.spark import SparkRunner, hadoop_in_jvm
 from acidlib.service.spark_driver import SparkOptions

@@ -19,7 +19,7 @@ from judges.fixtures import Fixture, fixtures
 from s3_tables import uploaded
 from servers.s3 import S3Server
 
-import acidlib.cli.jobs as compact_job
+import acidlib.api.lake as compact_job
 import acidlib.rewrite.bucket
 import acidlib.rewrite.recode
 from acidlib.errors import RetryError

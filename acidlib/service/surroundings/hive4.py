@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from acidlib import __version__
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError, UnknownOutcomeError
 from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.hms import Hms
@@ -48,6 +47,7 @@ from acidlib.service.surroundings.catalog import Catalog, run_as_user
 from acidlib.service.surroundings.sql import ALREADY_QUEUED, in_the_way, taken_by_another
 from acidlib.stores.listing import list_location
 from acidlib.stores.store import STALE_SECONDS
+from acidlib.version import __version__
 
 POOL = "hive.compactor.worker.pool"
 MIN_HISTORY = "metastore.txn.use.minhistorywriteid"

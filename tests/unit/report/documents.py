@@ -22,7 +22,7 @@ from acidlib.report.results import (
     RemovedPath,
     Waiting,
 )
-from acidlib.report.run import CleanerReport, CompactionsReport, InitiatorReport, RunReport
+from acidlib.report.run import Cleanings, Compactions, Decisions, RunReport, RunResult
 from acidlib.status.look import status_document
 
 MIB = 1 << 20
@@ -136,28 +136,28 @@ UNCLEANED = replace(
 )
 
 
-def told(job: str, results: Iterable[Any], *, dry_run: bool = False, as_json: bool = True) -> RunReport:
-    """Return a run of a job that has told its results, as JSON or text, and as a page."""
-
-    def about() -> dict[str, Any]:
-        return {"job": job, **ABOUT}
-
-    makes = {"initiator": InitiatorReport, "cleaner": CleanerReport}
-    report = makes.get(job, CompactionsReport)(about, dry_run=dry_run, as_json=as_json, has_page=True)
+def told(job: str, results: Iterable[Any], *, dry_run: bool = False, is_named: bool = False) -> RunResult:
+    """Return the result of a run of a job that has told its results."""
+    kinds: dict[str, type[RunResult]] = {"initiator": Decisions, "cleaner": Cleanings}
+    kind = kinds.get(job, Compactions)
+    report = RunReport(kind)
     for result in results:
         report.add(result.document())
-    return report
+    more = {"is_named": is_named} if kind is Compactions else {}
+    return report.result({"job": job, **ABOUT}, NOTES, dry_run=dry_run, **more)
 
 
 def document_of(job: str, results: Iterable[Any]) -> dict[str, Any]:
     """Return the document of a run, as it is saved."""
-    document: dict[str, Any] = json.loads("".join(told(job, results).pieces(NOTES)))
+    result = told(job, results)
+    document: dict[str, Any] = json.loads("".join(result.json_pieces()))
+    assert document == result.to_dict()
     return document
 
 
 def text_of(job: str, *results: Any, dry_run: bool = False) -> str:
     """Return what people read of a run."""
-    return "".join(told(job, results, dry_run=dry_run, as_json=False).pieces(["a note is none of it"]))
+    return str(told(job, results, dry_run=dry_run))
 
 
 def page_of(document: dict[str, Any]) -> Page:

@@ -220,7 +220,7 @@ def test_all_of_a_page_is_drawn_with_notes_settings_and_what_the_run_was(job: st
 
 @pytest.mark.parametrize("job", RESULTS)
 def test_the_page_of_a_run_is_that_of_its_saved_document(job: str) -> None:
-    assert html_of(told(job, RESULTS[job]).page(NOTES)) == html_of(page_of(DOCUMENTS[job]()))
+    assert html_of(told(job, RESULTS[job]).page()) == html_of(page_of(DOCUMENTS[job]()))
 
 
 def test_names_and_reasons_are_text() -> None:

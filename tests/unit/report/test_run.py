@@ -1,6 +1,8 @@
 """The document of a run is the same whether it is gathered result by result or made of all at once."""
 
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -8,31 +10,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acidlib.report.run import CompactionsReport
+from acidlib.report.run import Compactions, RunReport
 from acidlib.report.text import json_text
 
 HEAD = {"job": "a job", "version": "1", "run_id": "r"}
 VALUES = st.none() | st.integers() | st.text() | st.lists(st.text(), max_size=2)
 
 
-class Counted(CompactionsReport):
-    """A report of any entries; its totals are their number."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted(Compactions):
+    """A result of any entries; its totals are their number."""
 
-    def __init__(self) -> None:
-        super().__init__(lambda: HEAD, as_json=True)
+    @classmethod
+    def count(cls, entry: Mapping[str, Any], figures: Counter[str]) -> None:
+        del entry, figures
 
-    def _count(self, entry: Mapping[str, Any]) -> None:
-        pass
-
+    @property
     def totals(self) -> dict[str, Any]:
-        return {"number": self._states.total()}
+        return {"number": self.sums.count}
 
 
 def gathered(results: list[dict[str, Any]], notes: list[str]) -> list[str]:
-    report = Counted()
+    report = RunReport(Counted)
     for one in results:
         report.add(one)
-    return list(report.pieces(notes))
+    return list(report.result(HEAD, notes).json_pieces())
 
 
 @given(

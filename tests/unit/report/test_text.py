@@ -17,7 +17,6 @@ from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State
 from acidlib.model.tables import TableRef
 from acidlib.report.results import Outcome, Statistics, Verification, Waiting
-from acidlib.report.run import CompactionsReport, InitiatorReport
 from acidlib.report.show import blockers_text, show_text
 from acidlib.report.text import WIDTH, aligned, checks_text, json_text, one_line, places_text
 
@@ -29,6 +28,7 @@ from .documents import (
     FAILED,
     LEFT,
     MIB,
+    NOTES,
     REFUSED,
     REFUSED_AT_ONCE,
     UNCLEANED,
@@ -220,17 +220,15 @@ def test_of_many_places_that_end_alike_the_first_are_told_and_of_failures_all(
     ],
 )
 def test_the_exit_status_tells_whether_all_is_done(results: list[Any], is_named: bool, status: int) -> None:
-    report = told("major_compact", results)
-    assert isinstance(report, CompactionsReport)
-    assert report.exit_status(is_named=is_named) == status
+    result = told("major_compact", results, is_named=is_named)
+    assert (result.exit_status, result.ok) == (status, status == 0)
 
 
 def test_what_a_worker_would_refuse_is_a_note_and_no_failure() -> None:
-    report = told("initiator", (DUE, REFUSED_AT_ONCE, REFUSED_AT_ONCE))
-    assert isinstance(report, InitiatorReport)
-    assert report.totals() == {"looked_at": 3, "queued": 1, "refused": 2, "held_back": 0, "failed": 0}
-    assert report.notes() == ["2 places cannot be compacted as they are: status has a finding for each"]
-    assert report.exit_status() == 0
+    result = told("initiator", (DUE, REFUSED_AT_ONCE, REFUSED_AT_ONCE))
+    assert result.totals == {"looked_at": 3, "queued": 1, "refused": 2, "held_back": 0, "failed": 0}
+    assert result.notes == (*NOTES, "2 places cannot be compacted as they are: status has a finding for each")
+    assert result.exit_status == 0
     assert ABOUT["run_id"] not in text_of("initiator", DUE)
 
 

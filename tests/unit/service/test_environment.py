@@ -37,7 +37,7 @@ def test_a_token_is_that_of_its_variable_and_not_shown(tmp_path: Path, monkeypat
     monkeypatch.setenv("ACIDLIB_HOME", str(tmp_path))
     monkeypatch.delenv("HIVE_CONF_DIR", raising=False)
     monkeypatch.setenv("HMS_JWT", "secret.of.mine\n")
-    found = read_environment(metastore=("thrift://a:1",), queue_url=None, assignments=(), output="text")
+    found = read_environment(metastore=("thrift://a:1",), queue_url=None, assignments=())
     assert found.token == "secret.of.mine"
     assert "secret" not in repr(found)
     site = {"metastore.client.thrift.transport.mode": "http", "metastore.client.auth.mode": "JWT"}
@@ -61,7 +61,7 @@ def test_a_driver_that_yarn_started_reads_what_spark_has_shipped(
     monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
     if own:
         monkeypatch.setenv("HADOOP_CONF_DIR", "conf")
-    given = read_environment(metastore=(), queue_url=None, assignments=(), output="text", is_placed=placed)
+    given = read_environment(metastore=(), queue_url=None, assignments=(), is_placed=placed)
     assert given.settings.hadoop.get("fs.defaultFS") == (found and f"hdfs://{found}")
 
 
@@ -80,7 +80,7 @@ def test_what_becomes_of_messages_may_be_stated_in_either_file(
     write_site(tmp_path / file, {"hadoop.rpc.protection": "privacy"})
     monkeypatch.setenv("HIVE_CONF_DIR", str(tmp_path))
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
-    found = read_environment(metastore=("thrift://a:1",), queue_url=None, assignments=(), output="text")
+    found = read_environment(metastore=("thrift://a:1",), queue_url=None, assignments=())
     site = {
         **found.settings.site,
         "hive.metastore.sasl.enabled": "true",

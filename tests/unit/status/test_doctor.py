@@ -18,6 +18,7 @@ from acidlib.cli import jobs
 from acidlib.errors import ConflictError, RetryError
 from acidlib.model.location import local_location
 from acidlib.model.names import Generation
+from acidlib.service import executors
 from acidlib.service.executors import look_around
 from acidlib.status import doctor
 from acidlib.status.doctor import (
@@ -143,7 +144,8 @@ def called(tmp_path: Path, *words: str) -> Result:
 
 
 def test_everything_is_looked_at_although_something_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "has_compiled_kernels", lambda: False)
+    for module in (doctor, executors):
+        monkeypatch.setattr(module, "has_compiled_kernels", lambda: False)
     (tmp_path / "w").mkdir()
     words = ("--location", str(tmp_path / "w"), "--location", str(tmp_path / "none"), "--output", "json")
     ran = called(tmp_path, *words)

@@ -16,7 +16,6 @@ import yaml
 from click.testing import CliRunner, Result
 from prometheus_client.parser import text_string_to_metric_families
 
-from acidlib.cli.command import Machine
 from acidlib.cli.jobs import status
 from acidlib.config.settings import default_settings
 from acidlib.documents import MONITORING, ROOT, monitoring_text
@@ -25,6 +24,7 @@ from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.tables import TableRef
 from acidlib.planning.health import FindingKind, PlaceFigures, StatusSnapshot, Transaction, status_of
+from acidlib.service.machine import Machine
 from acidlib.status.look import limits_of, status_document
 from acidlib.status.metrics import METRICS, write_metrics
 

@@ -1,0 +1,76 @@
+"""The program that calls a verb: the machine it runs on, how it sees progress, and how Ctrl-C stops it."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from typing import Any, Literal
+
+from acidlib.api.arguments import in_python
+from acidlib.config.settings import Settings
+from acidlib.errors import UsageError
+from acidlib.report.progress import CalledProgress, LogLines, Progress, SilentProgress, Step, TerminalProgress
+from acidlib.service.in_process import open_runner
+from acidlib.service.machine import Machine, Run
+from acidlib.service.services import Runner
+from acidlib.service.stopping import STOPPING
+
+Shown = Callable[[Step], object] | Literal[False] | None
+"""What shows progress: a callback that gets each `Step`, False for nothing, None for a bar."""
+
+
+class Caller:
+    """A Python program. The command line is another one: `CommandLine` in cli/command.py.
+
+    machine  the machine of its runs; None = this one, where small work is done in this process
+    """
+
+    def __init__(self, machine: Machine | None = None) -> None:
+        self._machine = machine
+
+    @property
+    def is_check(self) -> bool:
+        """Whether its arguments are only checked, and nothing is looked at."""
+        return False
+
+    @property
+    def machine(self) -> Machine:
+        """The machine of its runs."""
+        return self._machine or Machine()
+
+    def machine_with(self, settings: Settings, progress: Progress, spark: Any = None) -> Machine:
+        """Return the machine of a run with these settings, whose tasks run in the session `spark` if there is one."""
+        if self._machine is not None and spark is None:
+            return self._machine
+
+        def session(*, name: str, conf: dict[str, str]) -> AbstractContextManager[Runner]:
+            return open_runner(name=name, conf=conf, session=spark, settings=settings, on_start=progress.note)
+
+        return replace(self.machine, session=session)
+
+    def run(self, job: str) -> Run:
+        """Return a run of a job that begins now."""
+        return Run.of(job, self.machine)
+
+    def progress(self, run: Run, shown: Shown = None) -> Progress:
+        """Return what shows the progress of a run."""
+        if shown is False:
+            return SilentProgress()
+        if shown is not None:
+            return CalledProgress(shown)
+        return TerminalProgress(lines=LogLines(job=run.job, run_id=run.worker_id(socket.gethostname())))
+
+    def checked(self) -> None:
+        """Go on: the arguments of a verb are right, and nothing has been opened yet."""
+
+    @contextmanager
+    def verb(self) -> Iterator[None]:
+        """Carry out a verb, which Ctrl-C stops in order, and name its arguments as a program has them."""
+        with STOPPING.in_program(lambda text: print(text, file=sys.stderr)):
+            try:
+                yield
+            except UsageError as error:
+                raise UsageError(in_python(str(error))) from None

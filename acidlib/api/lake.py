@@ -1,0 +1,851 @@
+"""The verbs: the tables of a metastore or of directories, and each job of the command line as a method.
+
+Each verb checks its arguments, opens what it needs, has a service do the work, and returns a frozen value. It imports
+the modules of its work below `checked()`, so that the command line checks words in a moment.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, TypedDict, TypeVar, Unpack
+
+from acidlib.api.arguments import (
+    Directories,
+    Duration,
+    Size,
+    Texts,
+    bytes_of,
+    check_filters,
+    count_of,
+    interpretation_of,
+    one_of,
+    pool_of,
+    require_consistent,
+    seconds_of,
+    selected,
+    stated_of,
+    texts,
+)
+from acidlib.api.caller import Caller, Shown
+from acidlib.config.settings import Layer
+from acidlib.errors import RefusedError, UsageError
+from acidlib.model.names import Generation
+from acidlib.model.requests import CompactionType, State
+from acidlib.model.units import MAX_BUCKET, RewriteSettings
+from acidlib.planning.results import parse_verify_share
+from acidlib.report.answers import Cancellations, Checks, Places, Requests, Status, Undo
+from acidlib.report.progress import ERROR
+from acidlib.report.results import CleaningResult, CompactionResult, InitiatorResult, Outcome, cancellations_document
+from acidlib.report.run import Cleanings, Compactions, Decisions, Plan, RunReport
+from acidlib.report.show import UNDONE, blockers_document, show_document, state_of
+from acidlib.report.values import packed_text
+from acidlib.service.environment import Environment, read_environment, stated_uris
+from acidlib.service.machine import Machine, Run, open_services, stores_of
+from acidlib.service.places import Interpretation
+from acidlib.service.run_queue import CompactionRun, Order
+from acidlib.service.selection import CleanerOptions, Selection
+from acidlib.service.services import Runner, Services
+from acidlib.service.spark_driver import stated_spark_options
+from acidlib.service.stopping import told_when_stopped
+from acidlib.stores.discover import named_at
+from acidlib.version import __version__
+
+KINDS = {
+    "major": CompactionType.MAJOR,
+    "minor": CompactionType.MINOR,
+    "rebalance": CompactionType.REBALANCE,
+}
+ORDERS = tuple(order.value for order in Order)
+STATES = (*(state.label.replace(" ", "-") for state in State), UNDONE)
+"""The states of requests, as a caller names them."""
+QUEUE_VARIABLE = "ACIDLIB_QUEUE_URL"
+FAIL_ON = ("warning", "error", "never")
+# the daemon of our workers compiles missing kernels, which the check is to report
+_UNCHANGED = {"spark.ui.showConsoleProgress": "false", "spark.python.daemon.module": "pyspark.daemon"}
+Kind = Literal["major", "minor", "rebalance"]
+Ended = TypeVar("Ended", bound=Compactions)
+
+
+class CompactionOptions(TypedDict, total=False):
+    """What to compact of a table, and how; each may be left out.
+
+    partitions            `key=glob`, several keys with a slash between them; one text, or several
+    idle                  only partitions unchanged for so long: seconds, or a text such as "1d"
+    if_exists             a named table or partition that does not exist is a note, not an error
+    order                 "deltas" (most deltas first, the default), "bytes", "age" or "name"
+    max_partitions        start no more places
+    max_bytes             start no more bytes of input: a number, or a text such as "100g"
+    time_budget           start nothing after so long
+    lock_timeout          how long a publication by two renames waits for readers (Hive 3.1)
+    minor_as_major_bytes  base size up to which a minor of deltas and deletes runs as a major; 0: never
+    verify                "all", or a share such as "sample=0.1": a second reader compares before publication
+    release_held          lift the quarantine of a named place: its result has been checked
+    buckets               of a rebalance, 1 to 4096; None = as many as there are
+    spark                 a session whose executors do the work, and which is as it was afterwards
+    progress              a callback that gets each `Step`, False for silence, None for a bar
+    """
+
+    partitions: Texts
+    idle: Duration | None
+    if_exists: bool
+    order: Literal["deltas", "bytes", "age", "name"]
+    max_partitions: int | None
+    max_bytes: Size | None
+    time_budget: Duration | None
+    lock_timeout: Duration | None
+    minor_as_major_bytes: Size | None
+    verify: str | None
+    release_held: bool
+    buckets: int | None
+    spark: Any
+    progress: Shown
+
+
+class LakeOptions(CompactionOptions, total=False):
+    """The options of a table's compaction, and which tables.
+
+    tables, exclude  `DB.NAME`, with globs; one text, or several
+    """
+
+    tables: Texts
+    exclude: Texts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Call:
+    """One call of a verb."""
+
+    caller: Caller
+    run: Run
+    shown: Shown
+    spark: Any
+
+    @contextmanager
+    def services(self, environment: Environment, *, about: str = "") -> Iterator[Services]:
+        """Open the services of the call; `about` as `open_services` has it."""
+        progress = self.caller.progress(self.run, self.shown)
+        machine = self.caller.machine_with(environment.settings, progress, self.spark)
+        with open_services(environment, machine, self.run, progress, about=about) as services:
+            yield services
+
+    def head(self, environment: Environment, services: Services | None = None) -> dict[str, Any]:
+        """Return the first fields of the document of the call, which ends now."""
+        application = None if services is None else services.runner.application
+        return self.run.head(environment, self.caller.machine, application)
+
+
+class Lake:
+    """The tables of a metastore, of a warehouse directory, or the queue alone; `connect` and `warehouse` make one.
+
+    A lake opens nothing before a verb is called, and keeps nothing open after it: it can be used from several threads.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        *,
+        directories: Directories | None = None,
+        pool: str | None = None,
+        caller: Caller | None = None,
+    ) -> None:
+        self._environment = environment
+        self._directories = directories or Directories()
+        self._pool = pool
+        self._caller = caller or Caller()
+
+    def __repr__(self) -> str:
+        directories = self._directories
+        where = directories.location or directories.warehouse or ", ".join(self._environment.metastore)
+        return f"<Lake: {where or 'the queue alone'}>"
+
+    @contextmanager
+    def _call(self, job: str, *, progress: Shown = None, spark: Any = None) -> Iterator[_Call]:
+        with self._caller.verb():
+            yield _Call(caller=self._caller, run=self._caller.run(job), shown=progress, spark=spark)
+
+    def _selected(self, **filters: Any) -> tuple[Environment, Selection]:
+        caller = self._caller
+        return selected(self._environment, caller.machine, self._directories, is_check=caller.is_check, **filters)
+
+    def _interpreted(self, *, everything: bool, **filters: Any) -> tuple[Environment, Selection, Interpretation]:
+        """Return the selection of a verb that reads places, and how to read them."""
+        environment, selection = self._selected(**filters)
+        require_consistent(selection, everything=everything, has_metastore=bool(environment.metastore))
+        interpretation = interpretation_of(environment, selection, self._directories)
+        return replace(environment, pool=pool_of(environment, self._pool)), selection, interpretation
+
+    def table(self, name: str) -> Table:
+        """Return a table by its name `DB.NAME`; it is looked for when a verb is called."""
+        with self._caller.verb():
+            check_filters((name,), (), ())
+            if set("*?[") & set(name):
+                raise UsageError(f"Cannot name a table {name}: verbs of the lake take patterns, as --table")
+        return Table(self, name)
+
+    def plan(self, kind: Kind, **options: Unpack[LakeOptions]) -> Plan:
+        """Return the plan of compactions, and change nothing; its arguments are those of `compact`."""
+        return self._compact(Plan, kind, **options)
+
+    def compact(self, kind: Kind, **options: Unpack[LakeOptions]) -> Compactions:
+        """Compact the tables and partitions that are named, else those of the requests that wait in the queue.
+
+        kind     "major", "minor", or "rebalance" (Hive 4)
+        options  see `LakeOptions`
+
+        A place that fails is an entry of the result, and `ok` is false. Raises UsageError for wrong arguments,
+        MissingError for a table that does not exist, RetryError where a server does not answer.
+        """
+        return self._compact(Compactions, kind, **options)
+
+    def _compact(
+        self,
+        result: type[Ended],
+        kind: str,
+        *,
+        order: str = Order.DELTAS.value,
+        max_partitions: int | None = None,
+        max_bytes: Size | None = None,
+        time_budget: Duration | None = None,
+        lock_timeout: Duration | None = None,
+        minor_as_major_bytes: Size | None = None,
+        verify: str | None = None,
+        release_held: bool = False,
+        buckets: int | None = None,
+        spark: Any = None,
+        progress: Shown = None,
+        **filters: Any,
+    ) -> Ended:
+        """Compact, or plan it, for a `Plan`."""
+        is_minor, is_rebalance = kind == "minor", kind == "rebalance"
+        job = "minor_compact" if is_minor else "major_compact"
+        with self._call(job, progress=progress, spark=spark) as call:
+            one_of(kind, tuple(KINDS), name="kind")
+            environment, selection, interpretation = self._interpreted(everything=False, **filters)
+            given: dict[str, str] = {}
+            if lock_timeout is not None:
+                given["acidlib.lock.timeout"] = f"{round(seconds_of(lock_timeout, name='lock-timeout') * 1000)}ms"
+            if minor_as_major_bytes is not None:
+                most = bytes_of(minor_as_major_bytes, name="minor-as-major-bytes")
+                given["acidlib.minor.as.major.bytes"] = str(most)
+            if verify is not None:
+                given["acidlib.verify"] = verify
+            settings, _ = environment.settings.with_layer(Layer.COMMAND_LINE, given)
+            environment = replace(environment, settings=settings)
+            share = parse_verify_share(settings.text("acidlib.verify"))
+            if release_held and not (selection.tables or selection.location is not None):
+                raise UsageError("--release-held is for a named place: give --table or --location")
+            if selection.warehouse is not None and not selection.tables:
+                raise UsageError("--warehouse needs --table; without either, the queue is drained")
+            if (is_rebalance or buckets is not None) and not (is_rebalance and selection.tables):
+                raise UsageError("--rebalance needs --table, and --buckets needs --rebalance")
+            budget = None if time_budget is None else seconds_of(time_budget, name="time-budget")
+            run = CompactionRun(
+                kind=KINDS[kind],
+                buckets=None if buckets is None else count_of(buckets, name="buckets", least=1, most=MAX_BUCKET + 1),
+                selection=selection,
+                order=Order(one_of(order, ORDERS, name="order")),
+                max_partitions=None
+                if max_partitions is None
+                else count_of(max_partitions, name="max-partitions", least=0),
+                max_bytes=None if max_bytes is None else bytes_of(max_bytes, name="max-bytes"),
+                dry_run=issubclass(result, Plan),
+                release_held=release_held,
+                rewrite=RewriteSettings(part_bytes=settings.integer("acidlib.part.bytes")),
+            )
+            self._caller.checked()
+            from acidlib.service.open import open_backend
+            from acidlib.service.run import run_compaction
+            from acidlib.verify.files import require_reader
+
+            if share is not None:
+                require_reader()
+            if budget is not None:
+                run = replace(run, deadline=self._caller.machine.clock() + budget)
+            about = str(named_at(selection.location)) if selection.location else ",".join(selection.tables) or "queue"
+            report = RunReport(result)
+
+            def add(compaction: CompactionResult) -> None:
+                report.add(compaction.document())
+
+            with (
+                call.services(environment, about=about) as services,
+                open_backend(environment, services, interpretation) as backend,
+            ):
+                notes = run_compaction(services, backend, run, add)
+            head = call.head(environment, services)
+            return report.result(head, notes, is_named=run.is_named, dry_run=run.dry_run)
+
+    def initiate(
+        self,
+        *,
+        tables: Texts = (),
+        partitions: Texts = (),
+        exclude: Texts = (),
+        idle: Duration | None = None,
+        if_exists: bool = False,
+        dry_run: bool = False,
+        force: bool = False,
+        progress: Shown = None,
+    ) -> Decisions:
+        """Look at all tables, or those that are named, and queue a compaction for each place over Hive's thresholds.
+
+        dry_run  return the decisions and their reasons; queue nothing
+        force    also queue places held back after failed attempts
+
+        The other arguments are those of `compact`.
+        """
+        with self._call("initiator", progress=progress) as call:
+            environment, selection, interpretation = self._interpreted(
+                everything=True, tables=tables, partitions=partitions, exclude=exclude, idle=idle, if_exists=if_exists
+            )
+            self._caller.checked()
+            from acidlib.service.initiate import run_initiator
+            from acidlib.service.open import open_backend
+
+            about = selection.location or selection.warehouse or ""
+            report = RunReport(Decisions)
+            with (
+                call.services(environment, about=f"initiator {about}".strip()) as services,
+                open_backend(environment, services, interpretation) as backend,
+            ):
+
+                def add(result: InitiatorResult) -> None:
+                    if result.outcome is Outcome.FAILED:
+                        services.progress.note(result.reason, level=ERROR, place=str(result.ref))
+                    report.add(result.document())
+
+                with told_when_stopped(report.when_stopped):
+                    notes = run_initiator(services, backend, selection, dry_run=dry_run, force=force, tell=add)
+            return report.result(call.head(environment, services), notes, dry_run=dry_run)
+
+    def clean(
+        self,
+        *,
+        tables: Texts = (),
+        partitions: Texts = (),
+        exclude: Texts = (),
+        if_exists: bool = False,
+        retention: Duration | None = None,
+        trash: bool = False,
+        force: bool = False,
+        dry_run: bool = False,
+        progress: Shown = None,
+    ) -> Cleanings:
+        """Remove the files that recorded compactions made obsolete, once no reader can need them.
+
+        retention  how long to keep obsolete files; None = as settings say
+        trash      move files to the trash (on HDFS the user's) instead of deleting them
+        force      clean although Hive's own cleaner is on; every safety check still applies
+        dry_run    return what would be removed; remove nothing
+        """
+        filters = {"tables": tables, "partitions": partitions, "exclude": exclude, "if_exists": if_exists}
+        with self._call("cleaner", progress=progress) as call:
+            environment, selection = self._to_clean(**filters)
+            if selection.warehouse is not None:
+                raise UsageError("--warehouse goes with --orphans: the cleaner goes by the requests of the queue")
+            options = CleanerOptions(
+                retention_seconds=None if retention is None else seconds_of(retention, name="retention"),
+                selection=selection,
+                force=force,
+                dry_run=dry_run,
+                trash=trash,
+            )
+            self._caller.checked()
+            from acidlib.service.clean import run_cleaner
+            from acidlib.service.open import open_cleaning
+
+            report = RunReport(Cleanings)
+            with call.services(environment, about="cleaner") as services:
+
+                def add(result: CleaningResult) -> None:
+                    if result.state.is_bad:
+                        services.progress.note(
+                            f"{result.state.value}, {result.reason}", level=ERROR, place=str(result.ref)
+                        )
+                    report.add(result.document())
+
+                with open_cleaning(environment, services, options) as cleaning:
+                    with told_when_stopped(report.when_stopped):
+                        run_cleaner(cleaning, add)
+                    notes = [*cleaning.notes, *(() if report.sums.count else cleaning.why_nothing())]
+            return report.result(call.head(environment, services), notes, dry_run=dry_run)
+
+    def orphans(
+        self,
+        *,
+        tables: Texts = (),
+        partitions: Texts = (),
+        exclude: Texts = (),
+        if_exists: bool = False,
+        older_than: Duration | None = None,
+        delete: bool = False,
+        trash: bool = False,
+        dry_run: bool = False,
+        progress: Shown = None,
+    ) -> Cleanings:
+        """List orphans: files that no run and no table owns, such as staging of crashed runs.
+
+        older_than  unchanged for so long; None = three days
+        delete      remove them
+        trash       move them to the trash, unless `dry_run`
+        """
+        filters = {"tables": tables, "partitions": partitions, "exclude": exclude, "if_exists": if_exists}
+        with self._call("cleaner", progress=progress) as call:
+            environment, selection = self._to_clean(**filters)
+            if delete and (trash or dry_run):
+                raise UsageError("--delete excludes --trash and --dry-run")
+            if not environment.metastore and selection.location is None and selection.warehouse is None:
+                raise UsageError("--orphans needs --metastore-uri, --warehouse or --location")
+            idle = None if older_than is None else seconds_of(older_than, name="older-than")
+            self._caller.checked()
+            from acidlib.service.open import open_backend
+            from acidlib.service.orphans import DEFAULT_ORPHAN_SECONDS, run_orphans
+
+            remove = delete or (trash and not dry_run)
+            report = RunReport(Cleanings)
+            with (
+                call.services(environment, about="orphans") as services,
+                open_backend(environment, services, Interpretation()) as backend,
+            ):
+                notes = run_orphans(
+                    services,
+                    backend,
+                    selection,
+                    idle_seconds=DEFAULT_ORPHAN_SECONDS if idle is None else idle,
+                    remove=remove,
+                    trash=trash,
+                    tell=lambda result: report.add(result.document()),
+                )
+            return report.result(call.head(environment, services), notes, dry_run=not remove)
+
+    def _to_clean(self, **filters: Any) -> tuple[Environment, Selection]:
+        environment, selection = self._selected(**filters)
+        is_filtered = selection.tables or selection.exclude or selection.partitions
+        if not environment.metastore and selection.warehouse is None and is_filtered:
+            raise UsageError("--table, --exclude and --partition need a metastore; without one give --location")
+        return environment, selection
+
+    def undo(self, request: int, *, nobody_reads: bool = False, dry_run: bool = False, progress: Shown = None) -> Undo:
+        """Take back the result of a compaction, as long as all its inputs still exist.
+
+        request       the number of the compaction in the queue
+        nobody_reads  no reader is at work there, which without a metastore only the operator can know
+        dry_run       return what would be moved, and what readers would read then; change nothing
+        """
+        with self._call("undo", progress=progress) as call:
+            environment = self._environment
+            if environment.metastore and nobody_reads:
+                raise UsageError("--nobody-reads is for directories without a metastore, which knows this itself")
+            count_of(request, name="request", least=1)
+            self._caller.checked()
+            from acidlib.service import undo as service
+            from acidlib.service.open import open_undoing
+
+            with (
+                call.services(environment) as services,
+                open_undoing(environment, services, dry_run=dry_run) as backend,
+            ):
+                result = service.undo(
+                    services, backend, request, user=environment.user, dry_run=dry_run, nobody_reads=nobody_reads
+                )
+            return Undo(packed=packed_text(call.head(environment, services) | {"undo": result.document()}))
+
+    def cancel(self, *requests: int, dry_run: bool = False) -> Cancellations:
+        """Withdraw requests that no worker has taken yet, as Hive's ABORT COMPACTIONS does.
+
+        requests  numbers in the queue
+        dry_run   return what would be withdrawn; change nothing
+        """
+        with self._call("cancel") as call:
+            for request in requests:
+                count_of(request, name="request", least=1)
+            self._caller.checked()
+            from acidlib.service import cancel as service
+
+            now_ms = int(self._caller.machine.clock() * 1000)
+            results = service.cancel(self._environment, requests, now_ms=now_ms, dry_run=dry_run)
+            return Cancellations(packed=packed_text(call.head(self._environment) | cancellations_document(results)))
+
+    def queue(
+        self, *, tables: Texts = (), states: Texts = (), limit: int | None = None, blockers: bool = False
+    ) -> Requests:
+        """Return the requests that wait, run or await cleaning, and the history, the newest first.
+
+        states    only requests in these states, such as "failed" or "ready-for-cleaning"
+        limit     only the newest so many
+        blockers  also the transactions and locks that keep requests from being cleaned
+        """
+        with self._call("show_compactions") as call:
+            environment, tables, states = self._environment, texts(tables), texts(states)
+            check_filters(tables, (), ())
+            for state in states:
+                one_of(state, STATES, name="state")
+            if limit is not None:
+                count_of(limit, name="limit", least=1)
+            if blockers and not environment.metastore:
+                raise UsageError("--blockers needs a metastore: without it readers are not known")
+            self._caller.checked()
+            from acidlib.service.open import open_queued
+            from acidlib.status.look import blockers as blockers_of
+
+            selection = Selection(tables=tables)
+            with open_queued(environment) as queued:
+                everything, generation, hms = queued.requests, queued.generation, queued.hms
+                wanted = (row for row in everything if selection.wants_table(row.ref.as_stored))
+                # states have the words of Hive 4, whatever generation the queue is of
+                rows = [
+                    row for row in wanted if not states or state_of(row, Generation.HIVE4).replace(" ", "-") in states
+                ]
+                rows = rows[:limit]
+                now_ms = int(self._caller.machine.clock() * 1000)
+                document = call.head(environment) | {"compactions": show_document(rows, generation)}
+                if blockers and hms is not None:
+                    document["blockers"] = blockers_document(blockers_of(hms, rows, now_ms))
+            document["totals"] = {"compactions": len(rows)}
+            return Requests(
+                packed=packed_text(document),
+                rows=tuple(rows),
+                generation=generation,
+                now_ms=now_ms,
+                of=len(everything),
+            )
+
+    def files(
+        self,
+        *,
+        tables: Texts = (),
+        partitions: Texts = (),
+        exclude: Texts = (),
+        idle: Duration | None = None,
+        if_exists: bool = False,
+        progress: Shown = None,
+    ) -> Places:
+        """Return the directories of places: those that readers read, those that are obsolete or ignored, and why."""
+        with self._call("show_place", progress=progress) as call:
+            environment, selection, interpretation = self._interpreted(
+                everything=True, tables=tables, partitions=partitions, exclude=exclude, idle=idle, if_exists=if_exists
+            )
+            self._caller.checked()
+            from acidlib.service.open import open_backend
+            from acidlib.status.show_place import show_places
+
+            with (
+                call.services(environment) as services,
+                open_backend(environment, services, interpretation) as backend,
+            ):
+                shown = show_places(services, backend, selection)
+            head = {"job": "show_place", "version": __version__, "run_id": None}
+            return Places(packed=packed_text(head | shown))
+
+    def doctor(self, *, locations: Texts = ()) -> Checks:
+        """Check that jobs can work here: Java, Python, Spark, kernels, executors, metastore, clocks, rights, stores.
+
+        locations  directories of tables to check besides the metastore's warehouse
+        """
+        with self._call("doctor"):
+            environment, machine = self._environment, self._caller.machine
+            self._caller.checked()
+            from acidlib.status.doctor import checks, checks_document
+
+            with ExitStack() as stack:
+
+                def session() -> Runner:
+                    return stack.enter_context(machine.session(name=f"{environment.host}-doctor", conf=_UNCHANGED))
+
+                results = checks(
+                    environment,
+                    texts(locations),
+                    session=session,
+                    master=lambda: stated_spark_options(os.environ).master,
+                    stores=stores_of(environment, machine),
+                    clock=machine.clock,
+                    unique=lambda: uuid.uuid4().hex[:16],
+                )
+                return Checks(packed=packed_text(checks_document(list(results))))
+
+    def status(
+        self,
+        *,
+        tables: Texts = (),
+        partitions: Texts = (),
+        exclude: Texts = (),
+        if_exists: bool = False,
+        places: int = 1000,
+        fail_on: Literal["warning", "error", "never"] = "warning",
+        metrics_file: str | Path | None = None,
+        progress: Shown = None,
+    ) -> Status:
+        """Return the state of all tables, and each problem; change nothing.
+
+        places        list at most so many places, those with requests first; 0: none
+        fail_on       the level of problems from which the result is not ok: "warning", "error" or "never"
+        metrics_file  where to write metrics for node exporter, a name that ends in .prom
+        """
+        status, write_metrics = self.look(
+            tables=tables,
+            partitions=partitions,
+            exclude=exclude,
+            if_exists=if_exists,
+            places=places,
+            fail_on=fail_on,
+            metrics_file=metrics_file,
+            progress=progress,
+        )
+        if write_metrics is not None:
+            write_metrics()
+        return status
+
+    def look(
+        self,
+        *,
+        places: int,
+        fail_on: str,
+        metrics_file: str | Path | None,
+        progress: Shown = None,
+        **filters: Any,
+    ) -> tuple[Status, Callable[[], None] | None]:
+        """Return the status, and what writes its metrics, which the command line does once the status is printed."""
+        with self._call("status", progress=progress) as call:
+            if metrics_file is not None and not str(metrics_file).endswith(".prom"):
+                raise UsageError("--metrics-file has to end in .prom: node exporter passes over other names")
+            environment, selection = self._selected(**filters)
+            stated = stated_of(environment, selection, self._directories)
+            count_of(places, name="places", least=0)
+            one_of(fail_on, FAIL_ON, name="fail-on")
+            self._caller.checked()
+            from acidlib.status.look import look
+            from acidlib.status.metrics import require_metrics, write_metrics
+
+            if metrics_file is not None:
+                require_metrics(str(metrics_file))
+            with call.services(environment, about="status") as services:
+                looked_ms = services.now_ms()
+                seen = look(environment, services, selection, Interpretation(write_ids=stated), most_places=places)
+            looked = {"looked_ms": looked_ms, "looked_seconds": services.clock() - looked_ms / 1000}
+            status = Status(packed=packed_text(call.head(environment, services) | seen), fail_on=fail_on)
+            if metrics_file is None:
+                return status, None
+            most = environment.settings.integer("acidlib.status.metrics.tables")
+            document = status.to_dict() | looked
+            document["tables"] = document["tables"][:most]
+            return status, partial(write_metrics, document, str(metrics_file))
+
+
+class Table:
+    """One table, by its name in a lake or by its directory; `Lake.table` and `directory` make one."""
+
+    def __init__(self, lake: Lake, name: str | None = None) -> None:
+        self._lake = lake
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"<Table: {self._name or repr(self._lake)[7:-1]}>"
+
+    @property
+    def _tables(self) -> tuple[str, ...]:
+        return () if self._name is None else (self._name,)
+
+    def plan(self, kind: Kind, **options: Unpack[CompactionOptions]) -> Plan:
+        """Return the plan of a compaction, and change nothing; its arguments are those of `compact`.
+
+        >>> plan = table.plan("major")
+        >>> [entry["reason"] for entry in plan.entries]
+        ['2 deltas and 1 delete delta are merged']
+        """
+        return self._lake.plan(kind, tables=self._tables, **options)
+
+    def compact(self, kind: Kind, **options: Unpack[CompactionOptions]) -> Compactions:
+        """Compact the table, or the partitions that are named.
+
+        kind     "major", "minor", or "rebalance" (Hive 4)
+        options  see `CompactionOptions`
+        """
+        return self._lake.compact(kind, tables=self._tables, **options)
+
+    def clean(
+        self,
+        *,
+        partitions: Texts = (),
+        if_exists: bool = False,
+        retention: Duration | None = None,
+        trash: bool = False,
+        force: bool = False,
+        dry_run: bool = False,
+        progress: Shown = None,
+    ) -> Cleanings:
+        """Remove the files that compactions of the table made obsolete, once no reader can need them.
+
+        The arguments are those of `Lake.clean`.
+        """
+        return self._lake.clean(
+            tables=self._tables,
+            partitions=partitions,
+            if_exists=if_exists,
+            retention=retention,
+            trash=trash,
+            force=force,
+            dry_run=dry_run,
+            progress=progress,
+        )
+
+    def files(
+        self,
+        *,
+        partitions: Texts = (),
+        idle: Duration | None = None,
+        if_exists: bool = False,
+        progress: Shown = None,
+    ) -> Places:
+        """Return the directories of the table: those that readers read, those that are obsolete or ignored, and why."""
+        return self._lake.files(
+            tables=self._tables, partitions=partitions, idle=idle, if_exists=if_exists, progress=progress
+        )
+
+    def undo(self, request: int, *, nobody_reads: bool = False, dry_run: bool = False, progress: Shown = None) -> Undo:
+        """Take back the result of a compaction of the table; the arguments are those of `Lake.undo`."""
+        return self._lake.undo(request, nobody_reads=nobody_reads, dry_run=dry_run, progress=progress)
+
+
+def connect(
+    metastore: str | None = None,
+    *,
+    settings: Mapping[str, str] | None = None,
+    queue: str | None = None,
+    pool: str | None = None,
+    caller: Caller | None = None,
+) -> Lake:
+    """Return the tables of a metastore; nothing is opened yet.
+
+    metastore  thrift://host:9083 or zookeeper://host:2181/node, several separated by commas for failover, or "none";
+               None = that of hive-site.xml in the folder that HIVE_CONF_DIR names
+    settings   texts by the names of settings (docs/options.md), which win over all files
+    queue      URL of the queue's database (Hive 4: the metastore's, for cleaning and statistics); None = as
+               ACIDLIB_QUEUE_URL says, else a SQLite file (Hive 4: the metastore's own queue)
+    pool       take and queue requests of this pool (Hive 4); None = as settings say
+    caller     the surroundings of the calls; None = this program
+
+    Raises UsageError for a URI or setting that is none, RefusedError and CorruptError for files of settings.
+    """
+    caller = caller or Caller()
+    with caller.verb():
+        return Lake(_environment(caller, metastore, settings, queue), pool=pool, caller=caller)
+
+
+def warehouse(
+    location: str | Path,
+    *,
+    write_ids_file: str | Path | None = None,
+    all_committed: bool = False,
+    of_each: bool = False,
+    table_kind: Literal["full", "insert-only"] | None = None,
+    columns: str | None = None,
+    hive_version: Literal[3, 4] | None = None,
+    visibility_txn: int | None = None,
+    settings: Mapping[str, str] | None = None,
+    queue: str | None = None,
+    caller: Caller | None = None,
+) -> Lake:
+    """Return the tables in a directory of databases and tables, without a metastore; nothing is opened yet.
+
+    location        URI of the directory
+    write_ids_file  a file that states which write ids are committed, with a line per table
+    all_committed   state that no writer is at work, no transaction is open and none was rolled back
+    of_each         confirm that for each of several tables
+
+    The other arguments are those of `directory`.
+    """
+    caller = caller or Caller()
+    directories = Directories(
+        warehouse=str(location),
+        write_ids_file=write_ids_file,
+        all_committed=all_committed,
+        of_each=of_each,
+        table_kind=table_kind,
+        columns=columns,
+        hive_version=hive_version,
+        visibility_txn=visibility_txn,
+    )
+    with caller.verb():
+        return Lake(_environment(caller, "none", settings, queue), directories=directories, caller=caller)
+
+
+def directory(
+    location: str | Path,
+    *,
+    write_ids: str | None = None,
+    write_ids_file: str | Path | None = None,
+    all_committed: bool = False,
+    table_kind: Literal["full", "insert-only"] | None = None,
+    columns: str | None = None,
+    hive_version: Literal[3, 4] | None = None,
+    visibility_txn: int | None = None,
+    settings: Mapping[str, str] | None = None,
+    queue: str | None = None,
+    caller: Caller | None = None,
+) -> Table:
+    """Return the table, or partition, in a directory, without a metastore; nothing is opened yet.
+
+    location        URI of the directory
+    write_ids       state which write ids are committed, in Hive's format
+    write_ids_file  the same in a file with a line per table
+    all_committed   state that no writer is at work, no transaction is open and none was rolled back
+    table_kind      "full" or "insert-only", when its files do not show it
+    columns         `name type, ...` of the table, when its files differ in them
+    hive_version    the generation whose file names and rules apply; None = as the files show
+    visibility_txn  a committed transaction for the names of results (Hive 4)
+
+    The other arguments are those of `connect`. What is committed has to be stated before a verb reads the files.
+    """
+    caller = caller or Caller()
+    directories = Directories(
+        location=str(location),
+        write_ids=write_ids,
+        write_ids_file=write_ids_file,
+        all_committed=all_committed,
+        table_kind=table_kind,
+        columns=columns,
+        hive_version=hive_version,
+        visibility_txn=visibility_txn,
+    )
+    with caller.verb():
+        return Table(Lake(_environment(caller, "none", settings, queue), directories=directories, caller=caller))
+
+
+def _environment(
+    caller: Caller, metastore: str | None, settings: Mapping[str, str] | None, queue: str | None
+) -> Environment:
+    """Return the environment of a program; UsageError for an invalid URI."""
+    return environment_of(
+        caller.machine,
+        metastore=metastore,
+        queue_url=queue or os.environ.get(QUEUE_VARIABLE),
+        assignments=tuple(f"{name}={text}" for name, text in (settings or {}).items()),
+    )
+
+
+def environment_of(
+    machine: Machine, *, metastore: str | None, queue_url: str | None, assignments: Iterable[str]
+) -> Environment:
+    """Return the environment of verbs; UsageError for an invalid URI, and as `read_environment`.
+
+    metastore    as `connect` has it
+    assignments  `name=text` of settings
+    """
+    try:
+        uris = stated_uris(metastore)
+    except RefusedError as error:
+        raise UsageError(str(error)) from None
+    return read_environment(
+        metastore=uris,
+        queue_url=queue_url,
+        assignments=tuple(assignments),
+        spark=machine.spark_options(),
+        is_placed=machine.is_placed(),
+        jvm=machine.jvm,
+    )

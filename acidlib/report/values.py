@@ -1,0 +1,183 @@
+"""Results as values for programs: the JSON document of a job, its entries, its text, and its picture in a notebook."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import islice
+from pathlib import Path
+from typing import Any, ClassVar, overload
+
+from acidlib.errors import RefusedError
+from acidlib.report.html import fragment_of, has_libraries, html_of, require_libraries, write_page
+from acidlib.report.page import Page
+from acidlib.report.results import EXIT_DONE
+from acidlib.report.text import Entry, json_text
+
+
+def packed_text(document: Mapping[str, Any]) -> str:
+    """Return a document as JSON on one line, which nothing can change."""
+    return json.dumps(document)
+
+
+def unpacked(text: str) -> dict[str, Any]:
+    """Return the document of a text of `packed_text`."""
+    document: dict[str, Any] = json.loads(text)
+    return document
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Entries(Sequence[Entry]):
+    """Entries of a JSON document, compressed: those of ten thousand places take a few megabytes.
+
+    Each pass over them unpacks them anew, so that an entry that a caller changes stays as it was here.
+    """
+
+    compressed: bytes
+    length: int
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __iter__(self) -> Iterator[Entry]:
+        with gzip.open(io.BytesIO(self.compressed), "rt", encoding="ascii") as lines:
+            for line in lines:
+                yield unpacked(line)
+
+    @overload
+    def __getitem__(self, index: int) -> Entry: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Entry]: ...
+    def __getitem__(self, index: int | slice) -> Entry | list[Entry]:
+        if isinstance(index, slice):
+            return list(self)[index]
+        position = index + self.length if index < 0 else index
+        if not 0 <= position < self.length:
+            raise IndexError(f"entry {index} of {self.length}")
+        return next(islice(self, position, None))
+
+    def __repr__(self) -> str:
+        return f"<{self.length:,} entries>"
+
+
+class EntryPacker:
+    """Compresses entries as they come."""
+
+    def __init__(self) -> None:
+        self._buffer = io.BytesIO()
+        self._lines = gzip.open(self._buffer, "wt", compresslevel=1, encoding="ascii")  # noqa: SIM115 - open to the end of the run
+        self._count = 0
+
+    def add(self, entry: Entry) -> None:
+        """Add an entry."""
+        self._lines.write(packed_text(entry) + "\n")
+        self._count += 1
+
+    def entries(self) -> Entries:
+        """Return all entries; none can be added after that."""
+        self._lines.close()
+        return Entries(self._buffer.getvalue(), self._count)
+
+
+class Result(ABC):
+    """The result of a verb: a frozen value. It is what `acidlib JOB --output json` prints, as a program wants it.
+
+    `str()` is the text that the command prints for people; a notebook shows the report of the command.
+    """
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def entries(self) -> Sequence[Entry]:
+        """The list of the document, an entry for each place or request; docs/json.md has its fields."""
+
+    @property
+    @abstractmethod
+    def exit_status(self) -> int:
+        """The exit status of the command line (docs/operations.md)."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON document of the job (docs/json.md)."""
+
+    @abstractmethod
+    def json_pieces(self) -> Iterator[str]:
+        """Yield the JSON document as text, piece by piece."""
+
+    @abstractmethod
+    def text_pieces(self) -> Iterator[str]:
+        """Yield the text for people, piece by piece."""
+
+    def page(self) -> Page | None:
+        """Return the page for a browser; None for a job that has no page."""
+        return None
+
+    @property
+    def ok(self) -> bool:
+        """Whether all is done that was to be done: the exit status of the command line would be 0."""
+        return self.exit_status == EXIT_DONE
+
+    def to_arrow(self) -> Any:
+        """Return the entries as a `pyarrow.Table`, whose columns are the fields of an entry."""
+        import pyarrow as pa  # slow to import
+
+        return pa.Table.from_pylist(list(self.entries))
+
+    def write_report(self, path: str | Path) -> None:
+        """Write the report, a page for a browser, as a whole.
+
+        Raises RefusedError for a job without a report and where jinja2 is not installed, RetryError where the file
+        cannot be written.
+        """
+        page = self.page()
+        if page is None:
+            raise RefusedError(f"Cannot write a report to {path}: {type(self).__name__} has none")
+        require_libraries()
+        write_page(html_of(page), Path(path), unique=uuid.uuid4().hex[:16])
+
+    def __str__(self) -> str:
+        return "".join(self.text_pieces())
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {len(self.entries):,} entries, {'ok' if self.ok else 'not ok'}>"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the report of the command, or its text where no page can be drawn."""
+        page = self.page()
+        if page is None or not has_libraries():
+            return f"<pre>{escape(str(self))}</pre>"
+        return fragment_of(page)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class DocumentResult(Result):
+    """A result that is one JSON document.
+
+    packed  the document, as `packed_text` returns it
+    """
+
+    packed: str
+
+    listed: ClassVar[str]
+    """The field with the list of entries."""
+
+    @property
+    def entries(self) -> Sequence[Entry]:
+        """The list of the document."""
+        entries: Sequence[Entry] = self.to_dict()[self.listed]
+        return entries
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON document of the job (docs/json.md)."""
+        return unpacked(self.packed)
+
+    def json_pieces(self) -> Iterator[str]:
+        """Yield the JSON document."""
+        yield json_text(self.to_dict())
