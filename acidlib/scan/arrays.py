@@ -64,7 +64,7 @@ def arrow_array(column: Column, node: TypeNode, times: StoredTimes) -> pa.Array:
     if kind in (Kind.STRING, Kind.CHAR, Kind.VARCHAR, Kind.BINARY):
         return _texts(column, kind)
     if kind is Kind.LIST:
-        offsets = _offsets(column)
+        offsets = _offsets(column.lengths, column.present)
         return pa.Array.from_buffers(
             arrow_type(node),
             slots,
@@ -72,13 +72,7 @@ def arrow_array(column: Column, node: TypeNode, times: StoredTimes) -> pa.Array:
             children=[arrow_array(column.children[0], node.children[0], times)],
         )
     if kind is Kind.MAP:
-        keys, items = (
-            arrow_array(child, below, times) for child, below in zip(column.children, node.children, strict=True)
-        )
-        if keys.null_count:
-            raise RefusedError("a map has a null as key, which Arrow and Spark cannot hold")
-        entries = pa.StructArray.from_arrays([keys, items], fields=list(_entry_fields(arrow_type(node))))
-        return pa.Array.from_buffers(arrow_type(node), slots, [_validity(column), _offsets(column)], children=[entries])
+        return _maps(column, node, times)
     if kind is Kind.STRUCT:
         children = [
             _spread_array(arrow_array(child, below, times), column.present)
@@ -102,8 +96,27 @@ def arrow_array(column: Column, node: TypeNode, times: StoredTimes) -> pa.Array:
     return pa.Array.from_buffers(arrow_type(node), slots, [_validity(column), data])
 
 
-def _entry_fields(kind: pa.MapType) -> tuple[pa.Field, pa.Field]:
-    return kind.key_field, kind.item_field
+def _maps(column: Column, node: TypeNode, times: StoredTimes) -> pa.Array:
+    """Return maps. Of entries with the same key the last counts, at the place of the first (Java's `LinkedHashMap`)."""
+    children = zip(column.children, node.children, strict=True)
+    keys, items = (arrow_array(child, below, times) for child, below in children)
+    if keys.null_count:
+        raise RefusedError("a map has a null as key, which Arrow and Spark cannot hold")
+    lengths = column.lengths
+    codes = keys.dictionary_encode().indices.to_numpy().astype(np.int64)
+    maps = np.repeat(np.arange(len(lengths)), lengths)
+    entries = maps * (int(codes.max(initial=0)) + 1) + codes
+    if len(np.unique(entries)) < len(entries):
+        _, firsts, groups = np.unique(entries, return_index=True, return_inverse=True)
+        lasts = np.zeros(len(firsts), dtype=np.int64)
+        lasts[groups] = np.arange(len(groups))  # of several numbers for a place numpy keeps the last
+        order = np.argsort(firsts)
+        keys, items = keys.take(pa.array(firsts[order])), items.take(pa.array(lasts[order]))
+        lengths = np.bincount(maps[firsts], minlength=len(lengths)).astype(np.int64)
+    kind = arrow_type(node)
+    pairs = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
+    buffers = [_validity(column), _offsets(lengths, column.present)]
+    return pa.Array.from_buffers(kind, column.slots, buffers, children=[pairs])
 
 
 def _validity(column: Column) -> pa.Buffer | None:
@@ -126,9 +139,9 @@ def _spread_array(array: pa.Array, present: Mask | None) -> pa.Array:
     return array.take(pa.array(np.cumsum(present, dtype=np.int64) - 1, mask=~present))
 
 
-def _offsets(column: Column) -> pa.Buffer:
+def _offsets(lengths: Longs, present: Mask | None) -> pa.Buffer:
     """Return the offsets of lists, maps or bytes in their slots. Raises RefusedError for more than Arrow can count."""
-    offsets = offsets_of(_spread(column.lengths, column.present))
+    offsets = offsets_of(_spread(lengths, present))
     if offsets[-1] > _MOST_BYTES:
         raise RefusedError(f"{offsets[-1]} values or bytes in one stripe are more than an Arrow array can hold")
     return pa.py_buffer(offsets.astype(np.int32))
@@ -146,7 +159,11 @@ def _texts(column: Column, kind: Kind) -> pa.Array:
     binary = pa.binary()
     dictionary = column.dictionary
     if dictionary is None:
-        buffers = [_validity(column), _offsets(column), pa.py_buffer(np.ascontiguousarray(column.data))]
+        buffers = [
+            _validity(column),
+            _offsets(column.lengths, column.present),
+            pa.py_buffer(np.ascontiguousarray(column.data)),
+        ]
         array = pa.Array.from_buffers(binary, column.slots, buffers)
         return array if kind is Kind.BINARY else readable_texts(array, kind)
     offsets = pa.py_buffer(dictionary.offsets.astype(np.int32))
