@@ -37,9 +37,10 @@ from acidlib.planning.state import acid_state
 from acidlib.planning.stated_write_ids import StatedWriteIds, directory_ids, side_files, signs_of_aborts
 from acidlib.planning.units import schema_file
 from acidlib.rewrite.inputs import InputFiles
-from acidlib.scan.read import read_splits
+from acidlib.scan.read import read_all, read_splits
 from acidlib.scan.splits import Scan, Split, packed, place_splits
 from acidlib.service.environment import Environment
+from acidlib.service.in_process import usable_threads
 from acidlib.service.open import connect, heartbeater
 from acidlib.service.places import FULL, INSERT_ONLY, Interpretation, TableFacts, Target
 from acidlib.service.plan import prove_full_acid, with_logical_lengths
@@ -141,8 +142,10 @@ class Snapshot:
             yield from self.guarded(read_splits(self.scan, group, self.stores))
 
     def to_arrow(self) -> pa.Table:
-        """Return all rows as one table, read in this process; errors as of `batches`."""
-        return pa.Table.from_batches(self.batches(), schema=self.scan.schema)
+        """Return all rows as one table, read in threads of this process; errors as of `batches`."""
+        read = partial(read_all, self.scan, stores=self.stores, threads=usable_threads())
+        (table,) = self.guarded(map(read, (self.splits,)))
+        return table
 
     def close(self) -> None:
         """Release the locks; may be called again. A metastore that does not answer releases them by itself later."""
@@ -267,7 +270,7 @@ def open_snapshot(
         )
         as_of = _locked(hms, read, described, scan, wanted, lock_seconds)
         targets = _targets(hms, stores, as_of)
-        of_places = _each(lambda target: _place_splits(environment, _listed(stores, target, pause)), targets)
+        of_places = _each(lambda target: _place_splits(environment, scan, _listed(stores, target, pause)), targets)
         read.assert_alive()
         return Snapshot(
             scan=scan,
@@ -446,9 +449,10 @@ def _whole_listing(stores: Stores, target: Target, pause: Callable[[float], None
     )
 
 
-def _place_splits(environment: Environment, place: _Listed) -> tuple[Split, ...]:
+def _place_splits(environment: Environment, scan: Scan, place: _Listed) -> tuple[Split, ...]:
     target = place.target
     return place_splits(
+        scan,
         place.directories,
         location=target.location,
         partition=target.ref.partition,
@@ -511,7 +515,7 @@ def _of_location(
     read = [place for place in listed if may_match(scan, place.target.ref.partition)]
     return Snapshot(
         scan=scan,
-        splits=tuple(split for place in read for split in _place_splits(environment, place)),
+        splits=tuple(split for place in read for split in _place_splits(environment, scan, place)),
         stores=stores,
         places=len(listed),
         notes=(NO_LOCK, *_signs_of_aborts(listed, is_whole=len(listed) == len(locations))),
