@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from acidlib.api.arguments import in_python
 from acidlib.config.settings import Settings
-from acidlib.errors import UsageError
+from acidlib.errors import AcidError
 from acidlib.report.progress import CalledProgress, LogLines, Progress, SilentProgress, Step, TerminalProgress
 from acidlib.service.in_process import open_runner
 from acidlib.service.machine import Machine, Run
@@ -72,5 +72,8 @@ class Caller:
         with STOPPING.in_program(lambda text: print(text, file=sys.stderr)):
             try:
                 yield
-            except UsageError as error:
-                raise UsageError(in_python(str(error))) from None
+            except AcidError as error:
+                message = in_python(str(error))
+                if message == str(error):
+                    raise
+                raise type(error)(message) from error
