@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from acidlib.report.progress import Step
     from acidlib.report.run import Cleanings, Compactions, Decisions, Plan
     from acidlib.report.values import Result
+    from acidlib.service.snapshot import Snapshot
 
 __all__ = [
     "AcidError",
@@ -50,6 +51,7 @@ __all__ = [
     "Requests",
     "Result",
     "RetryError",
+    "Snapshot",
     "Status",
     "Step",
     "Table",
@@ -68,7 +70,12 @@ _RUNS = dict.fromkeys(("Cleanings", "Compactions", "Decisions", "Plan"), "acidli
 _VERBS = dict.fromkeys(
     ("CompactionOptions", "Lake", "LakeOptions", "Table", "connect", "directory", "warehouse"), "acidlib.api.lake"
 )
-_MODULES = _ANSWERS | _RUNS | _VERBS | {"Result": "acidlib.report.values", "Step": "acidlib.report.progress"}
+_OTHERS = {
+    "Result": "acidlib.report.values",
+    "Snapshot": "acidlib.service.snapshot",
+    "Step": "acidlib.report.progress",
+}
+_MODULES = _ANSWERS | _RUNS | _VERBS | _OTHERS
 """The modules of public names; errors are in `acidlib.errors`."""
 
 

@@ -7,13 +7,14 @@ the modules of its work below `checked()`, so that the command line checks words
 from __future__ import annotations
 
 import os
+import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack
 
 from acidlib.api.arguments import (
     Directories,
@@ -35,8 +36,10 @@ from acidlib.api.arguments import (
 from acidlib.api.caller import Caller, Shown
 from acidlib.config.settings import Layer
 from acidlib.errors import RefusedError, UsageError
+from acidlib.model.location import Location
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionType, State
+from acidlib.model.tables import TableRef
 from acidlib.model.units import MAX_BUCKET, RewriteSettings
 from acidlib.planning.results import parse_verify_share
 from acidlib.report.answers import Cancellations, Checks, Places, Requests, Status, Undo
@@ -55,6 +58,11 @@ from acidlib.service.spark_driver import stated_spark_options
 from acidlib.service.stopping import told_when_stopped
 from acidlib.stores.discover import named_at
 from acidlib.version import __version__
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from acidlib.service.snapshot import Snapshot
 
 KINDS = {
     "major": CompactionType.MAJOR,
@@ -636,6 +644,51 @@ class Lake:
             document["tables"] = document["tables"][:most]
             return status, partial(write_metrics, document, str(metrics_file))
 
+    def snapshot(
+        self,
+        table: str | None,
+        *,
+        columns: Iterable[str] | None = None,
+        where: str | None = None,
+        row_ids: bool = False,
+        partitions: Texts = (),
+        exact: bool = True,
+    ) -> Snapshot:
+        """Open a snapshot of a table, or of the directory that was named; see `Table.snapshot`."""
+        with self._caller.verb():
+            tables = () if table is None else (table,)
+            environment, selection, interpretation = self._interpreted(
+                everything=True, tables=tables, partitions=partitions
+            )
+            if isinstance(columns, str):
+                raise UsageError(f"Cannot read the columns {columns!r}: give a list of names")
+            self._caller.checked()
+            from acidlib.service.snapshot import location_in, open_snapshot
+            from acidlib.service.wanted import Wanted
+
+            stores = stores_of(environment, self._caller.machine)
+            place: TableRef | Location | None = selection.location
+            if place is None:
+                assert table is not None
+                place = TableRef(*table.lower().split(".", 1))
+                if selection.warehouse is not None:
+                    place = location_in(stores, selection.warehouse, place)
+            return open_snapshot(
+                environment,
+                stores,
+                place,
+                Wanted(
+                    columns=None if columns is None else tuple(columns),
+                    where=where,
+                    row_ids=row_ids,
+                    partitions=selection.partitions,
+                    exact=exact,
+                ),
+                interpretation=interpretation,
+                note=partial(print, file=sys.stderr),
+                pause=self._caller.machine.pause,
+            )
+
 
 class Table:
     """One table, by its name in a lake or by its directory; `Lake.table` and `directory` make one."""
@@ -706,6 +759,53 @@ class Table:
         return self._lake.files(
             tables=self._tables, partitions=partitions, idle=idle, if_exists=if_exists, progress=progress
         )
+
+    def snapshot(
+        self,
+        *,
+        columns: Iterable[str] | None = None,
+        where: str | None = None,
+        row_ids: bool = False,
+        partitions: Texts = (),
+    ) -> Snapshot:
+        """Open a snapshot of the rows as they are now, a context manager: the files that it needs stay until its end.
+
+        columns     names in the order of the result; None = all, partition keys last
+        where       a condition on rows, in the SQL that Hive and Spark understand alike; partitions, files and stripes
+                    that hold no such row are not read
+        row_ids     with a first column `row__id`, the struct of Hive's ROW__ID
+        partitions  `key=glob`, as of the other verbs
+
+        With a metastore a shared lock is held until then. A directory has none: only the cleaner's retention keeps
+        files that compactions replace.
+
+        Raises UsageError for a column that does not exist or a condition that is not understood, MissingError for a
+        table that does not exist, RefusedError for one that is not ACID, ConflictError where the lock is not granted
+        within 30 seconds. After an error nothing is locked.
+
+        >>> with table.snapshot(columns=["id"]) as snapshot:
+        ...     snapshot.to_arrow().num_rows
+        3
+        """
+        return self._lake.snapshot(self._name, columns=columns, where=where, row_ids=row_ids, partitions=partitions)
+
+    def to_arrow(
+        self,
+        *,
+        columns: Iterable[str] | None = None,
+        where: str | None = None,
+        row_ids: bool = False,
+        partitions: Texts = (),
+    ) -> pyarrow.Table:
+        """Return the rows of one snapshot, read in this process: for what fits into its memory.
+
+        The arguments are those of `snapshot`. Raises ConflictError if the snapshot's lock is lost while it is read.
+
+        >>> table.to_arrow(columns=["id"]).num_rows
+        3
+        """
+        with self.snapshot(columns=columns, where=where, row_ids=row_ids, partitions=partitions) as snapshot:
+            return snapshot.to_arrow()
 
     def undo(self, request: int, *, nobody_reads: bool = False, dry_run: bool = False, progress: Shown = None) -> Undo:
         """Take back the result of a compaction of the table; the arguments are those of `Lake.undo`."""

@@ -47,7 +47,7 @@ from acidlib.service.plan import prove_full_acid, with_logical_lengths
 from acidlib.service.services import WORKER_PREFIX, in_threads, value_or_raise
 from acidlib.service.surroundings.hive4 import MIN_HISTORY
 from acidlib.service.wanted import Wanted, may_match, scan_of, unreadable_reason, wanted_partitions
-from acidlib.stores.discover import TableLocation, discover_location
+from acidlib.stores.discover import TableLocation, discover_location, discover_warehouse, named_at
 from acidlib.stores.listing import list_location
 from acidlib.stores.store import STAGING_PREFIX
 from acidlib.stores.stores import Stores
@@ -281,6 +281,18 @@ def open_snapshot(
             lock_note=f"transaction {read.txn_id} holds {as_of.lock_words}",
             held=Held(read, stack.pop_all(), note),
         )
+
+
+def location_in(stores: Stores, warehouse: Location, ref: TableRef) -> Location:
+    """Return where a table lies in a directory of tables; MissingError or RefusedError where there is none."""
+    tables, skipped = discover_warehouse(stores.fs(warehouse), warehouse)
+    for table in tables:
+        if table.ref == ref:
+            return table.location
+    for location, reason in skipped.items():
+        if named_at(location) == ref:
+            raise RefusedError(f"Cannot read {ref}: {reason}")
+    raise MissingError(f"Cannot read {ref}: no ACID table in {warehouse} has such a name")
 
 
 def _readable(hms: Hms, ref: TableRef) -> Table:
