@@ -21,7 +21,6 @@ import pyarrow.orc as pa_orc
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.location import Location
 from acidlib.model.snapshots import all_committed
-from acidlib.model.tables import PartitionName
 from acidlib.model.units import DataFile, FileForm, KeyRange, encode_bucket
 from acidlib.orc.columns import Mask
 from acidlib.orc.reader import StripeReader
@@ -29,7 +28,8 @@ from acidlib.orc.schema import TypeNode, parse_row_type
 from acidlib.rewrite.deletes import read_deletes
 from acidlib.rewrite.inputs import InputFiles, OpenInput, open_inputs
 from acidlib.rewrite.keys import Keys, StripeKeys, kept_mask, row_masks
-from acidlib.scan.columns import arrow_type, file_columns, partition_value
+from acidlib.scan.columns import file_columns
+from acidlib.scan.partitions import constants, partition_scalars
 from acidlib.scan.pruning import file_may_match, partition_bounds, stripe_may_match
 from acidlib.scan.source import ArrowStream, FetchedFiles, FetchedSource, arrow_file
 from acidlib.scan.splits import ROW_ID, Scan, Split, packed
@@ -132,7 +132,7 @@ class _ChosenColumns:
         self._scan = scan
         self._opened = opened
         self._predicate = scan.predicate
-        self._partition = _partition(scan, split)
+        self._partition = partition_scalars(scan, split)
         in_predicate = frozenset[str]() if scan.predicate is None else scan.predicate.columns
         self._tested = tuple(sorted(in_predicate - self._partition.keys()))
         known = self._partition.keys() | (self._tested if scan.exact else ())
@@ -172,7 +172,7 @@ class _ChosenColumns:
         scan, arrays = self._scan, dict[str, pa.Array]()
         if self._predicate is not None and scan.exact:
             arrays = self._read_columns(self._tested, keys, keep)
-            tested = arrays | self._constants(self._predicate.columns, _count(keys, keep))
+            tested = arrays | constants(self._partition, self._predicate.columns, _count(keys, keep))
             passed = self._predicate.mask(_batch(tested, _count(keys, keep))).fill_null(False)
             if passed.true_count == 0:
                 return
@@ -180,7 +180,7 @@ class _ChosenColumns:
                 arrays = {name: array.filter(passed) for name, array in arrays.items()}
                 keep = _narrowed(keep, passed.to_numpy(zero_copy_only=False))
         rows = _count(keys, keep)
-        arrays |= self._read_columns(self._others, keys, keep) | self._constants(scan.columns, rows)
+        arrays |= self._read_columns(self._others, keys, keep) | constants(self._partition, scan.columns, rows)
         if scan.row_ids:
             ids, _ = keys.ids()
             arrays[ROW_ID] = _row_ids(ids if keep is None else ids.select(keep))
@@ -201,28 +201,6 @@ class _ChosenColumns:
         if isinstance(source, FetchedSource):
             source.forget()
         return dict(zip(names, arrays, strict=True))
-
-    def _constants(self, names: Iterable[str], rows: int) -> dict[str, pa.Array]:
-        """Return the partition keys of these names, as columns of so many rows."""
-        values = {name: self._partition[name] for name in names if name in self._partition}
-        return {
-            name: pa.repeat(value, rows) if value.is_valid else pa.nulls(rows, value.type)
-            for name, value in values.items()
-        }
-
-
-def _partition(scan: Scan, split: Split) -> dict[str, pa.Scalar]:
-    """Return the values of the partition keys in a split, by their names."""
-    if not scan.partition_keys:
-        return {}
-    texts = {name.lower(): text for name, text in PartitionName.parse(split.partition or "").pairs}
-    types = parse_row_type(
-        f"struct<{','.join(f'`{key.name}`:{key.type}' for key in scan.partition_keys)}>", where=scan.table
-    )
-    return {
-        key.name: pa.scalar(partition_value(texts[key.name], key.type), arrow_type(node))
-        for key, node in zip(scan.partition_keys, types.children, strict=True)
-    }
 
 
 def _deleted_keys(split: Split, opened: OpenInput, stripes: Sequence[StripeKeys], files: InputFiles) -> Keys:
