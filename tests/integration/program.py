@@ -64,7 +64,13 @@ def main() -> None:
         print("then:", error, flush=True)
     if session is not None:
         context = session.sparkContext
-        print("group:", context.getLocalProperty("spark.jobGroup.id"), "rows:", context.parallelize(range(5)).count(), flush=True)
+        print(
+            "group:",
+            context.getLocalProperty("spark.jobGroup.id"),
+            "rows:",
+            context.parallelize(range(5)).count(),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":
