@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 
 import acidlib
 from acidlib.api import connect, lake
+from acidlib.documents import ROOT
 from acidlib.report import progress, values
 from integration.harness import fixture
 
@@ -53,3 +56,29 @@ def marked(name: str) -> Any:
 @pytest.mark.parametrize("name", [marked(name) for name in EXAMPLES])
 def test_the_example_is_right(name: str) -> None:
     run(EXAMPLES[name])
+
+
+PAGE = ROOT / "docs" / "python.md"
+
+
+def test_the_page_is_right() -> None:
+    """Its sessions are one, from top to bottom."""
+    sessions = "\n".join(re.findall(r"^```pycon\n(.*?)^```", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL))
+    run(doctest.DocTestParser().get_doctest(sessions, {}, "python.md", str(PAGE), 0))
+
+
+def test_recipes_call_what_there_is() -> None:
+    """Programs that need a scheduler are compiled; their verbs and keywords are those of the interface."""
+    recipes = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL)
+    assert len(recipes) == 2
+    keywords: set[str] = set()
+    for recipe in recipes:
+        for node in ast.walk(ast.parse(recipe)):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "acidlib":
+                assert node.attr in acidlib.__all__
+            verbs = ("plan", "compact")
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in verbs:
+                keywords |= {str(keyword.arg) for keyword in node.keywords}
+                assert [ast.literal_eval(argument) for argument in node.args] == ["major"]
+    assert keywords >= {"partitions", "progress", "idle", "if_exists"}
+    assert keywords <= acidlib.CompactionOptions.__annotations__.keys()
