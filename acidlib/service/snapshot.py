@@ -17,7 +17,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import pyarrow as pa
 
@@ -52,6 +52,9 @@ from acidlib.stores.listing import list_location
 from acidlib.stores.store import STAGING_PREFIX
 from acidlib.stores.stores import Stores
 from acidlib.wording import plural
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 Item = TypeVar("Item")
 
@@ -100,6 +103,7 @@ class Snapshot:
         self.lock_note = lock_note
         self._held = held
         self._is_open = True
+        self._closing: list[Callable[[], None]] = []
         if held is not None:
             # at the end of the process `_close_all` does it, in the same thread
             weakref.finalize(self, _close_elsewhere, held).atexit = False
@@ -147,9 +151,24 @@ class Snapshot:
         (table,) = self.guarded(map(read, (self.splits,)))
         return table
 
+    def read(self, spark: SparkSession) -> DataFrame:
+        """Return all rows as a DataFrame of a session, whose executors read them, until the snapshot is closed.
+
+        Raises RefusedError for a session that cannot run tasks, or whose executors do not have this package.
+        """
+        from acidlib.service.spark_read import open_dataframe
+
+        return open_dataframe(spark, self)
+
+    def when_closed(self, callback: Callable[[], None]) -> None:
+        """Have `close` call this before it releases the locks, so that nothing reads without them."""
+        self._closing.append(callback)
+
     def close(self) -> None:
         """Release the locks; may be called again. A metastore that does not answer releases them by itself later."""
         self._is_open = False
+        while self._closing:
+            self._closing.pop()()
         if self._held is not None:
             self._held.close()
 

@@ -152,7 +152,7 @@ class ContextRunner:
         except Exception as error:
             if has_stopped(context):
                 raise SparkEndedError(f"Cannot run {group}: Spark has ended; its own log says why") from error
-            raise RetryError(f"Cannot finish {group}: Spark gave it up: {_first_line(error)}") from error
+            raise RetryError(f"Cannot finish {group}: Spark gave it up: {first_line(error)}") from error
         finally:
             self._groups.discard(group_id)
 
@@ -221,7 +221,7 @@ class SparkRunner(ContextRunner):
         try:
             context = SparkContext.getOrCreate(conf)
         except Exception as error:
-            raise RetryError(f"Cannot start Spark: {_first_line(error)}") from error
+            raise RetryError(f"Cannot start Spark: {first_line(error)}") from error
         finally:
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGINT, before)  # a context installs a handler that cancels its jobs
@@ -354,18 +354,6 @@ def context_of(session: Any) -> SparkContext:
     return context
 
 
-def session_options(session: Any) -> SparkOptions:
-    """Return the configuration of a session, as options of Spark; raises as `context_of`."""
-    return SparkOptions((), dict(context_of(session).getConf().getAll()))
-
-
-def hadoop_in_session(session: Any) -> tuple[Any, Any]:
-    """Return py4j's view of a session's JVM, and a copy of its configuration of Hadoop; raises as `context_of`."""
-    context = context_of(session)
-    jvm: Any = context._jvm
-    return jvm, jvm.org.apache.hadoop.conf.Configuration(context._jsc.hadoopConfiguration())
-
-
 def _cores(context: SparkContext) -> int:
     """Return how many tasks run at the same time; a stated default parallelism is no number of cores."""
     if context.getConf().contains("spark.default.parallelism"):
@@ -389,7 +377,8 @@ def has_stopped(context: SparkContext) -> bool:
         return True  # the JVM does not answer
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """Return the line of Spark's message that names the error, without the package of its class."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.strip().startswith("at ")]
     named = [line for line in lines if "Error: " in line or "Exception: " in line]
     return _PACKAGES.sub("", (named or lines or [type(error).__name__])[-1])[:_LONGEST_MESSAGE]
@@ -477,7 +466,7 @@ def hadoop_in_jvm() -> tuple[Any, Any]:
         if login.principal and login.keytab and users.isSecurityEnabled() and not users.isLoginKeytabBased():
             users.loginUserFromKeytab(login.principal, login.keytab)  # as spark-submit does it
     except Exception as error:
-        raise RetryError(f"Cannot ask Hadoop: Spark's JVM could not be started: {_first_line(error)}") from error
+        raise RetryError(f"Cannot ask Hadoop: Spark's JVM could not be started: {first_line(error)}") from error
     return jvm, configuration
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -36,7 +37,8 @@ class Wanted:
     row_ids     with a first column of row ids
     partitions  patterns `k=glob`, as of --partition; none = all partitions
     exact       rows for which the condition is not true are left out; else they may be in the result, and conjuncts
-                that are not understood are no error: the caller tests all rows again
+                that are not understood are no error: the caller tests all rows again, and gets the columns for that
+                after those of the result
     """
 
     columns: tuple[str, ...] | None = None
@@ -81,6 +83,8 @@ def scan_of(
     types = _types(parse_row_type(row_type, where=table))
     types |= {key.name.lower(): _key_type(table, key) for key in keys}
     columns = _chosen(table, list(types), wanted.columns)
+    if not wanted.exact:
+        columns += tuple(name for name in types if name not in columns and _is_mentioned(name, wanted.where))
     fields = [pa.field(name, _arrow_type(table, name, types[name])) for name in columns]
     if wanted.row_ids:
         fields.insert(0, pa.field(ROW_ID, ROW_ID_TYPE))
@@ -124,6 +128,11 @@ def _chosen(table: str, known: Sequence[str], columns: tuple[str, ...] | None) -
     if repeated:
         raise UsageError(f"Cannot read the column {repeated[0]} of {table} twice")
     return chosen
+
+
+def _is_mentioned(name: str, condition: str | None) -> bool:
+    """Return whether a condition may name a column: whether the name is in it as a word, in any case."""
+    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", condition or "", re.IGNORECASE) is not None
 
 
 def _arrow_type(table: str, name: str, node: TypeNode) -> pa.DataType:

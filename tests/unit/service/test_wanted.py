@@ -68,6 +68,13 @@ def test_row_ids_of_an_insert_only_table_are_refused() -> None:
         scan_of("db.t", "struct<id:int>", (), Wanted(row_ids=True), insert_only=True)
 
 
+def test_the_caller_that_tests_a_condition_gets_its_columns() -> None:
+    row = "struct<id:int,amount:int,note:string,am:int>"
+    tested = scan(row, columns=("note",), where="AMOUNT + 1 > 3 or `id` = 1", exact=False)
+    assert tested.columns == ("note", "id", "amount")
+    assert scan(row, columns=("note",), where="amount > 3", exact=True).columns == ("note",)
+
+
 def test_a_condition_that_is_tested_again_may_be_understood_in_part() -> None:
     partly = scan(columns=("id",), where="id > 1 and lower(name) = 'a'", exact=False)
     assert partly.predicate is not None

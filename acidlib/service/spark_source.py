@@ -1,0 +1,322 @@
+"""Spark's data source "hive_acid": a snapshot for each `load()`, in PySpark 4.
+
+Spark asks a data source for its columns and splits in a short-lived Python process beside the driver. So a thread of
+the driver opens the snapshot for it, and holds the locks with their heartbeats; without that thread there is no data
+source. Where Spark remembers the splits (4.1 to 4.3: with the relation of a `load()`), the relation is watched as
+`spark_read` watches its rows.
+
+Conditions of queries are not pushed: Spark 4.1 to 4.3 remembers what `pushFilters` left of one query for all other
+queries of the same relation (`PythonDataSourceV2.setReadInfo`), which then miss rows. The option `where` prunes.
+"""
+
+from __future__ import annotations
+
+import atexit
+import secrets
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, Listener
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+from acidlib.errors import AcidError, DefectError, RefusedError, UsageError
+from acidlib.scan.splits import Scan, Split, packed
+from acidlib.service.holds import OF_THIS_PROCESS, Hold
+from acidlib.service.spark import SessionRunner, context_of, has_stopped
+from acidlib.service.spark_read import task_bytes
+from acidlib.stores.stores import Stores
+
+if TYPE_CHECKING:
+    from acidlib.service.snapshot import Snapshot
+
+FORMAT = "hive_acid"
+PREPARED_SECONDS = 60.0
+"""A snapshot that `load()` has opened waits so long for the first query; then that query opens another one."""
+UNSEEN_SECONDS = 600.0
+"""A snapshot whose relation was never seen in a running query is held until Spark has had no job for so long."""
+
+TableKind = Literal["full", "insert-only"]
+_KINDS: dict[str | None, TableKind | None] = {None: None, "full": "full", "insert-only": "insert-only"}
+_VERSIONS: dict[str | None, Literal[3, 4] | None] = {None: None, "3": 3, "4": 4}
+_TRUE, _FALSE = ("true", "1", "yes"), ("false", "0", "no")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """The options of one `load()`.
+
+    table          DB.NAME in a metastore; else there is a location
+    location       of a table or partition that is read without a metastore
+    metastore      URIs; None = as hive-site.xml says
+    settings       settings of the engine, of Hive and Hadoop
+    columns        names; None = all
+    where          a condition that rows fulfil
+    partitions     patterns `k=glob`
+    all_committed, write_ids, table_kind, table_columns, hive_version
+                   state how a location is read, as in `acidlib.directory`
+    """
+
+    table: str | None = None
+    location: str | None = None
+    metastore: str | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    columns: tuple[str, ...] | None = None
+    where: str | None = None
+    row_ids: bool = False
+    partitions: tuple[str, ...] = ()
+    all_committed: bool = False
+    write_ids: str | None = None
+    table_kind: TableKind | None = None
+    table_columns: str | None = None
+    hive_version: Literal[3, 4] | None = None
+
+    @property
+    def name(self) -> str:
+        """The table or location, for messages."""
+        return self.table or self.location or ""
+
+
+_OF_DIRECTORIES = {
+    "allcommitted": "allCommitted",
+    "writeids": "writeIds",
+    "tablekind": "tableKind",
+    "tablecolumns": "tableColumns",
+    "hiveversion": "hiveVersion",
+}
+_KNOWN = {
+    "metastore": "metastore",
+    "columns": "columns",
+    "where": "where",
+    "rowids": "rowIds",
+    "partitions": "partitions",
+    "location": "location",
+    **_OF_DIRECTORIES,
+}
+
+
+def source_options(options: Mapping[str, str]) -> SourceOptions:
+    """Return the meaning of the options of one `load()`; UsageError for one that is unknown or contradicts another."""
+    given = {key.lower(): value for key, value in options.items()}
+    path = given.pop("path", None)
+    settings = {key: value for key, value in given.items() if "." in key}
+    unknown = sorted(given.keys() - settings.keys() - _KNOWN.keys())
+    if unknown:
+        raise UsageError(
+            f"Cannot read with the option {unknown[0]}: {FORMAT} knows {', '.join(_KNOWN.values())}, and settings such "
+            "as hive.metastore.uris"
+        )
+    location, table = given.get("location"), None
+    if path is not None and ("/" in path or location is not None):
+        if location is not None:
+            raise UsageError(f"Cannot load {path}: the option location names {location}")
+        location = path
+    elif path is not None:
+        table = path
+    if location is None and (table is None or table.count(".") != 1 or not all(table.split("."))):
+        raise UsageError(f"Cannot load {table or 'nothing'}: name a table as DB.NAME, or a location")
+    for key in ("metastore", *_OF_DIRECTORIES):
+        if key in given and (key == "metastore") == (location is not None):
+            what = "a table of a metastore" if location is None else "a location"
+            raise UsageError(f"Cannot read {table or location} with the option {_KNOWN[key]}: it is not for {what}")
+    kind, version = given.get("tablekind"), given.get("hiveversion")
+    if kind not in _KINDS:
+        raise UsageError(f"Cannot read with tableKind={kind}: it is full or insert-only")
+    if version not in _VERSIONS:
+        raise UsageError(f"Cannot read with hiveVersion={version}: it is 3 or 4")
+    return SourceOptions(
+        table=table,
+        location=location,
+        metastore=given.get("metastore"),
+        settings=settings,
+        columns=_listed(given.get("columns")),
+        where=given.get("where"),
+        row_ids=_boolean("rowIds", given.get("rowids")),
+        partitions=_listed(given.get("partitions")) or (),
+        all_committed=_boolean("allCommitted", given.get("allcommitted")),
+        write_ids=given.get("writeids"),
+        table_kind=_KINDS[kind],
+        table_columns=given.get("tablecolumns"),
+        hive_version=_VERSIONS[version],
+    )
+
+
+def _listed(text: str | None) -> tuple[str, ...] | None:
+    """Return the parts between commas."""
+    return None if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _boolean(name: str, text: str | None) -> bool:
+    if text is None or text.strip().lower() in _FALSE:
+        return False
+    if text.strip().lower() in _TRUE:
+        return True
+    raise UsageError(f"Cannot read with {name}={text}: it is true or false")
+
+
+def register(session: Any, open_snapshot: Callable[[SourceOptions], Snapshot]) -> None:
+    """Give a session the format "hive_acid"; may be called again.
+
+    open_snapshot  opens an exact snapshot by the options of a `load()`, in this process
+
+    Raises RefusedError for a session of PySpark 3, and as `SessionRunner` does.
+    """
+    context = context_of(session)
+    if not hasattr(session, "dataSource"):
+        raise RefusedError(
+            f"Cannot register {FORMAT}: a data source in Python needs PySpark 4, this is {context.version}; "
+            "table.read(spark) works with both"
+        )
+    with SessionRunner(session):
+        server = SourceServer(open_snapshot, context)
+    server.start()
+    from acidlib.service.spark_source_read import HiveAcidSource  # there is none in PySpark 3
+
+    # a class of its own for each session: PySpark pickles it by value, with the address in it
+    session.dataSource.register(type("HiveAcidSource", (HiveAcidSource,), {"address": server.address}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """The socket of a driver's thread, in a directory of its user alone, and the key of those who may ask."""
+
+    path: str
+    key: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A snapshot as the processes of Spark need it: its splits in groups, one for each task."""
+
+    scan: Scan
+    stores: Stores
+    groups: tuple[tuple[Split, ...], ...]
+
+
+class SourceServer:
+    """Opens snapshots for Spark's planning processes, and holds them as long as Spark may read them."""
+
+    def __init__(self, open_snapshot: Callable[[SourceOptions], Snapshot], context: Any) -> None:
+        self._open_snapshot = open_snapshot
+        self._context = context
+        self._directory = Path(tempfile.mkdtemp(prefix="acidlib-source-"))  # of this user alone
+        self.address = Address(path=str(self._directory / "socket"), key=secrets.token_bytes(32))
+        self._prepared: dict[str, Snapshot] = {}
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        """Listen, in a thread that ends with the process."""
+        listener = Listener(self.address.path, "AF_UNIX", backlog=16, authkey=self.address.key)
+        threading.Thread(target=self._serve, args=(listener,), name="acidlib-source", daemon=True).start()
+        atexit.register(self._end, listener)
+
+    def _end(self, listener: Listener) -> None:
+        listener.close()
+        self._directory.rmdir()
+
+    def _serve(self, listener: Listener) -> None:
+        while True:
+            try:
+                connection = listener.accept()
+            except Exception:  # a process that has no key, or has ended meanwhile
+                time.sleep(0.01)
+                continue
+            threading.Thread(target=self._answer, args=(connection,), name="acidlib-source-plan", daemon=True).start()
+
+    def _answer(self, connection: Connection) -> None:
+        with connection, suppress(EOFError, OSError):  # the process has ended
+            verb, arguments = connection.recv()
+            try:
+                answer: Any = self.columns(*arguments) if verb == "columns" else self.plan(*arguments)
+            except AcidError as error:
+                answer = error
+            except Exception as error:
+                answer = DefectError(f"Cannot plan a read: unexpected {type(error).__name__}: {error}")
+            connection.send(answer)
+
+    def columns(self, options: Mapping[str, str]) -> tuple[str, pa.Schema]:
+        """Open a snapshot for a `load()`; return its token and the schema of the result."""
+        snapshot = self._open_snapshot(source_options(options))
+        token, until = secrets.token_hex(16), time.monotonic() + PREPARED_SECONDS
+        with self._lock:
+            self._prepared[token] = snapshot
+        OF_THIS_PROCESS.add(Hold(lambda: time.monotonic() > until, lambda: self._forget(token)))
+        return token, snapshot.scan.schema
+
+    def plan(self, options: Mapping[str, str], token: str | None) -> Planned:
+        """Return the splits of the snapshot of a `load()`, or of a new one, and hold it for the relation."""
+        snapshot = self._taken(token) or self._open_snapshot(source_options(options))
+        watch = RelationWatch(self._context, options)
+        watch.look()
+        OF_THIS_PROCESS.add(Hold(watch.is_over, snapshot.close))
+        size = task_bytes(snapshot.splits, self._context.defaultParallelism)
+        groups = packed(snapshot.splits, bytes_per_task=size)
+        return Planned(scan=snapshot.scan, stores=snapshot.stores, groups=groups)
+
+    def _taken(self, token: str | None) -> Snapshot | None:
+        with self._lock:
+            return None if token is None else self._prepared.pop(token, None)
+
+    def _forget(self, token: str) -> None:
+        if (snapshot := self._taken(token)) is not None:
+            snapshot.close()
+
+
+class RelationWatch:
+    """Sees when Spark can no longer read the relations that were loaded with some options.
+
+    A plan that is made within a query is met in that query, and its relations are watched by weak references. Others,
+    as of `explain` or `cache`, are met in a later query; until then the snapshot is held while Spark has jobs.
+    """
+
+    def __init__(self, context: Any, options: Mapping[str, str], clock: Callable[[], float] = time.monotonic) -> None:
+        self._context = context
+        self._jvm = context._jvm
+        self._options = {key.lower(): value for key, value in options.items()}
+        self._clock = clock
+        self._busy = clock()
+        self._collected = self._jvm.java.lang.ref.ReferenceQueue()
+        self._watched: dict[int, Any] = {}
+        self._alive = 0
+
+    def look(self) -> None:
+        """Watch the relations of the queries that run now."""
+        with suppress(Exception):  # a query that has ended meanwhile
+            for relation in self._relations():
+                identity = self._jvm.java.lang.System.identityHashCode(relation)
+                if identity not in self._watched:
+                    self._watched[identity] = self._jvm.java.lang.ref.WeakReference(relation, self._collected)
+                    self._alive += 1
+
+    def _relations(self) -> Iterator[Any]:
+        """Yield the tables of our format with these options in the plans of running queries."""
+        executions = getattr(self._jvm.org.apache.spark.sql.execution, "SQLExecution$")
+        running = getattr(executions, "MODULE$").executionIdToQueryExecution().elements()
+        while running.hasMoreElements():
+            leaves = running.nextElement().analyzed().collectLeaves()
+            for number in range(leaves.size()):
+                leaf = leaves.apply(number)
+                if leaf.getClass().getSimpleName() != "DataSourceV2Relation" or leaf.table().name() != FORMAT:
+                    continue
+                options = leaf.options().asCaseSensitiveMap()
+                if {key.lower(): options[key] for key in options} == self._options:
+                    yield leaf.table()
+
+    def is_over(self) -> bool:
+        """Return whether nothing can read the relations any more."""
+        if has_stopped(self._context):
+            return True
+        if not self._watched:
+            self.look()
+        if self._watched:
+            while self._collected.poll() is not None:
+                self._alive -= 1
+            return self._alive == 0
+        if self._context._jsc.sc().statusTracker().getActiveJobIds():
+            self._busy = self._clock()
+        return self._clock() - self._busy > UNSEEN_SECONDS

@@ -1,0 +1,367 @@
+"""Snapshots in Spark: DataFrames and the data source, with one session for all tests."""
+
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from located import at
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import expr
+
+from acidlib.errors import ConflictError, MissingError, RefusedError, UsageError
+from acidlib.planning.stated_write_ids import stated_write_ids
+from acidlib.service import holds, spark_source
+from acidlib.service.environment import Environment, read_environment
+from acidlib.service.places import Interpretation
+from acidlib.service.snapshot import Snapshot, open_snapshot
+from acidlib.service.spark_read import held_dataframe
+from acidlib.service.spark_source import FORMAT, SourceOptions, SourceServer, register
+from acidlib.service.wanted import Wanted
+from acidlib.stores.stores import Stores
+from integration.harness import fixture
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[SparkSession]:
+    """A session as programs have it."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "2",
+    }
+    builder = SparkSession.builder.master("local[2]")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    with builder.getOrCreate() as session:
+        session.sparkContext.setLogLevel("OFF")
+        yield session
+
+
+class Opener:
+    """Opens snapshots of a place, and knows which of them are open."""
+
+    def __init__(self, environment: Environment, path: Path) -> None:
+        self._environment = environment
+        self.path = path
+        self.opened: list[Snapshot] = []
+        self.open: set[int] = set()
+
+    def __call__(self, wanted: Wanted) -> Snapshot:
+        everything = Interpretation(write_ids=stated_write_ids(text=None, file_text=None, everything=True))
+        snapshot = open_snapshot(self._environment, Stores(), at(self.path), wanted, interpretation=everything)
+        number = len(self.opened)
+        self.opened.append(snapshot)
+        self.open.add(number)
+        snapshot.when_closed(partial(self.open.discard, number))
+        return snapshot
+
+    def dataframe(self, session: SparkSession, wanted: Wanted | None = None) -> DataFrame:
+        wanted = wanted or Wanted(exact=False)
+        return held_dataframe(session, lambda: self(wanted), columns=wanted.columns, where=wanted.where)
+
+    def of_source(self, options: SourceOptions) -> Snapshot:
+        return self(
+            Wanted(columns=options.columns, where=options.where, row_ids=options.row_ids, partitions=options.partitions)
+        )
+
+    def all_released(self, session: SparkSession) -> bool:
+        """Whether all are closed, once garbage has been collected in both languages; waits a little for that."""
+        deadline = time.monotonic() + 10
+        while self.open and time.monotonic() < deadline:
+            self.collect(session)
+        return not self.open
+
+    def collect(self, session: SparkSession) -> None:
+        gc.collect()
+        session.sparkContext._jvm.System.gc()
+        time.sleep(0.2)
+        holds.OF_THIS_PROCESS.look()
+
+
+@pytest.fixture
+def crud(tmp_path: Path) -> Iterator[Opener]:
+    """Rows (1, a), (2, b-updated), (4, d), (5, e)."""
+    environment = read_environment(metastore=(), queue_url=None, assignments=())
+    yield Opener(environment, fixture("hive3/a_crud", tmp_path / "db.db" / "crud"))
+    holds.OF_THIS_PROCESS.release_all()
+
+
+ROWS = [(1, "a"), (2, "b-updated"), (4, "d"), (5, "e")]
+
+
+def rows(dataframe: DataFrame) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row) for row in dataframe.collect())
+
+
+def test_the_rows_of_a_snapshot(session: SparkSession, crud: Opener) -> None:
+    everything = crud.dataframe(session)
+    assert rows(everything) == ROWS
+    assert everything.dtypes == [("id", "int"), ("value", "string")]
+    chosen = Wanted(columns=("VALUE",), where="id % 2 = 0 and id < 100", row_ids=True, exact=False)
+    found = crud.dataframe(session, chosen)
+    assert found.dtypes == [("row__id", "struct<writeid:bigint,bucketid:int,rowid:bigint>"), ("value", "string")]
+    assert rows(found) == [((2, 536870912, 0), "d"), ((3, 536870912, 0), "b-updated")]
+    shutil.rmtree(crud.path / "delta_0000001_0000001_0000")
+    assert rows(crud.dataframe(session)) == [(2, "b-updated"), (4, "d"), (5, "e")]
+
+
+def test_no_rows_no_splits(session: SparkSession, crud: Opener) -> None:
+    assert rows(crud.dataframe(session, Wanted(where="id > 100 and value > 'x'", exact=False))) == []
+    for directory in crud.path.iterdir():
+        shutil.rmtree(directory)
+    with pytest.raises(MissingError, match="it is empty"):
+        crud.dataframe(session)
+    assert crud.all_released(session)
+
+
+def test_the_configuration_stays(session: SparkSession, crud: Opener) -> None:
+    before = {**session.conf.getAll}, session.sparkContext._jsc.sc().getLocalProperties().toString()
+    assert rows(crud.dataframe(session)) == ROWS
+    register(session, crud.of_source)
+    session.read.format(FORMAT).load(str(crud.path)).collect()
+    after = {**session.conf.getAll}, session.sparkContext._jsc.sc().getLocalProperties().toString()
+    assert after == before
+
+
+def test_derived_dataframes_keep_a_snapshot(session: SparkSession, crud: Opener) -> None:
+    dataframe = crud.dataframe(session)
+    joined = dataframe.join(dataframe.selectExpr("id as other"), expr("id = other"))
+    derived = joined.groupBy("id").count().where("count > 0")
+    del dataframe, joined
+    crud.collect(session)
+    assert len(crud.open) == 1
+    derived.collect()
+    cached = derived.cache()
+    cached.count()
+    del derived
+    crud.collect(session)
+    assert len(crud.open) == 1
+    cached.unpersist()
+    del cached
+    assert crud.all_released(session)
+
+
+@pytest.mark.parametrize("use", ["collect", "cache", "view", "rdd", "nothing"])
+def test_a_snapshot_is_released_after_its_last_user(session: SparkSession, crud: Opener, use: str) -> None:
+    dataframe = crud.dataframe(session)
+    kept: Any = None
+    if use == "collect":
+        dataframe.orderBy("id").collect()
+    elif use == "cache":
+        dataframe.cache().count()
+    elif use == "view":
+        dataframe.createOrReplaceTempView("kept")
+    elif use == "rdd":
+        kept = dataframe.rdd.map(lambda row: row.id)
+        kept.count()
+    del dataframe
+    crud.collect(session)
+    if use in ("cache", "view", "rdd"):
+        assert crud.open
+        session.catalog.clearCache()
+        session.catalog.dropTempView("kept")
+        del kept
+    assert crud.all_released(session)
+
+
+def test_a_closed_snapshot_cannot_be_read(session: SparkSession, crud: Opener) -> None:
+    with crud(Wanted()) as snapshot:
+        dataframe = snapshot.read(session)
+        derived = dataframe.where("id > 2")
+        assert rows(derived) == ROWS[2:]
+    for closed in (dataframe, derived, dataframe.select("id")):
+        with pytest.raises(PySparkException, match=r"Cannot read .*crud: its snapshot is closed; open another one"):
+            closed.collect()
+    with pytest.raises(ConflictError, match="its snapshot is closed"):
+        snapshot.read(session)
+    assert len(holds.OF_THIS_PROCESS) == 0
+
+
+def test_a_lost_snapshot_cannot_be_read(session: SparkSession, crud: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataframe = crud.dataframe(session)
+    (snapshot,) = crud.opened
+
+    def lost() -> None:
+        raise ConflictError("Cannot read crud: its snapshot is lost")
+
+    monkeypatch.setattr(snapshot, "assert_held", lost)
+    holds.OF_THIS_PROCESS.look()
+    assert not crud.open
+    with pytest.raises(PySparkException, match=r"Cannot read crud: its snapshot is lost"):
+        dataframe.count()
+
+
+def test_nothing_stays_open_after_an_error(session: SparkSession, crud: Opener) -> None:
+    wrong = Wanted(where="id in (select 1) or explode(value)", exact=False)
+    with pytest.raises(UsageError, match=r"Cannot use the condition"):
+        crud.dataframe(session, wrong)
+    with pytest.raises(UsageError, match="no_such"):
+        crud.dataframe(session, Wanted(columns=("no_such",), exact=False))
+    assert not crud.open
+
+
+def test_a_damaged_file_is_named(session: SparkSession, crud: Opener) -> None:
+    dataframe = crud.dataframe(session)
+    bucket = crud.path / "delta_0000002_0000002_0000" / "bucket_00000"
+    bucket.unlink()
+    with pytest.raises(PySparkException, match="delta_0000002_0000002_0000/bucket_00000"):
+        dataframe.collect()
+
+
+# The data source
+
+
+@pytest.fixture
+def source(session: SparkSession, crud: Opener) -> Opener:
+    register(session, crud.of_source)
+    return crud
+
+
+def load(session: SparkSession, source: Opener, **options: str) -> DataFrame:
+    return session.read.format(FORMAT).options(**options).load(str(source.path))
+
+
+def test_the_source_has_the_rows_of_its_load(session: SparkSession, source: Opener) -> None:
+    loaded = load(session, source)
+    shutil.copytree(source.path / "delta_0000001_0000001_0000", source.path / "delta_0000005_0000005_0000")
+    assert rows(loaded) == ROWS
+    assert loaded.dtypes == [("id", "int"), ("value", "string")]
+    assert rows(loaded.where("id > 2")) == ROWS[2:]
+    assert rows(loaded) == ROWS  # what the condition left out is there again
+    assert len(source.opened) == 1
+    named = load(session, source, columns="value", where="id = 2", rowIds="true")
+    assert rows(named) == [((3, 536870912, 0), "b-updated")]
+
+
+def test_the_source_in_sql(session: SparkSession, source: Opener) -> None:
+    session.sql(f"CREATE TEMPORARY VIEW kept USING {FORMAT} OPTIONS (path '{source.path}', where 'id < 3')")
+    assert rows(session.sql("select a.id from kept a join kept b using (id)")) == [(1,), (2,)]
+    source.collect(session)
+    assert source.open
+    session.catalog.dropTempView("kept")
+    assert source.all_released(session)
+
+
+@pytest.mark.parametrize("use", ["collect", "again", "write", "cache"])
+def test_the_source_holds_a_snapshot_for_its_relation(
+    session: SparkSession, source: Opener, tmp_path: Path, use: str
+) -> None:
+    loaded = load(session, source)
+    if use == "collect":
+        loaded.collect()
+    elif use == "again":
+        loaded.count()
+        source.collect(session)
+        assert source.open
+        loaded.count()
+    elif use == "write":
+        loaded.write.parquet(str(tmp_path / "copy"))
+    else:
+        loaded.cache().count()
+    source.collect(session)
+    assert len(source.open) == 1
+    del loaded
+    if use == "cache":
+        source.collect(session)
+        assert source.open
+        session.catalog.clearCache()
+    assert source.all_released(session)
+
+
+def test_a_plan_outside_of_queries_is_held(
+    session: SparkSession, source: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = load(session, source)
+    loaded.explain()
+    source.collect(session)
+    assert source.open
+    loaded.count()
+    del loaded
+    other = load(session, source)
+    other.explain()
+    del other
+    source.collect(session)
+    monkeypatch.setattr(spark_source, "UNSEEN_SECONDS", 0.1)
+    assert source.all_released(session)
+
+
+def test_a_load_without_a_query_is_released(
+    session: SparkSession, source: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_source, "PREPARED_SECONDS", 0.1)
+    loaded = load(session, source)
+    assert source.all_released(session)
+    assert rows(loaded) == ROWS
+    assert len(source.opened) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "path", "message"),
+    [
+        ({"colums": "id"}, "db.t", "Cannot read with the option colums: hive_acid knows metastore, columns"),
+        ({}, "t", "Cannot load t: name a table as DB.NAME, or a location"),
+        ({"allCommitted": "true"}, "db.t", "Cannot read db.t with the option allCommitted"),
+        ({"rowIds": "perhaps"}, "db.t", "Cannot read with rowIds=perhaps: it is true or false"),
+        ({"columns": "no_such"}, None, "no_such"),
+        ({"where": "id = = 2"}, None, "id = = 2"),
+    ],
+)
+def test_wrong_options(
+    session: SparkSession, source: Opener, options: dict[str, str], path: str | None, message: str
+) -> None:
+    with pytest.raises(PySparkException) as raised:
+        session.read.format(FORMAT).options(**options).load(path or str(source.path))
+    (line,) = (line for line in str(raised.value).splitlines() if "acidlib.errors." in line)
+    assert message in line
+    assert not source.open
+
+
+def test_the_source_does_not_write(session: SparkSession, source: Opener) -> None:
+    with pytest.raises(PySparkException, match=r"Cannot write .*crud: hive_acid reads snapshots alone"):
+        session.range(3).write.format(FORMAT).mode("append").save(str(source.path))
+    with pytest.raises(PySparkException, match=r"Cannot stream .*crud: hive_acid reads snapshots alone"):
+        session.readStream.format(FORMAT).load(str(source.path)).writeStream.format("noop").start().awaitTermination(30)
+
+
+def test_a_stated_schema_is_refused(session: SparkSession, source: Opener) -> None:
+    stated = session.read.format(FORMAT).schema("id bigint").load(str(source.path))
+    with pytest.raises(PySparkException, match="with a stated schema: its columns are those of the table"):
+        stated.collect()
+
+
+def test_an_old_pyspark_is_refused(session: SparkSession, crud: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(SparkSession, "dataSource")
+    with pytest.raises(RefusedError, match=r"Cannot register hive_acid: a data source in Python needs PySpark 4"):
+        register(session, crud.of_source)
+
+
+def test_only_holders_of_the_key_are_answered(session: SparkSession, crud: Opener) -> None:
+    server = SourceServer(crud.of_source, session.sparkContext)
+    server.start()
+    assert Path(server.address.path).parent.stat().st_mode & 0o077 == 0
+    asked: Callable[[bytes], Any] = partial(_ask, server.address.path)
+    with pytest.raises(Exception, match="digest"):
+        asked(b"another key")
+    assert isinstance(asked(server.address.key), UsageError)
+    assert not crud.open
+
+
+def _ask(path: str, key: bytes) -> Any:
+    from multiprocessing.connection import Client
+
+    with Client(path, "AF_UNIX", authkey=key) as connection:
+        connection.send(("columns", ({},)))
+        return connection.recv()
