@@ -17,13 +17,16 @@ from typing import Any, TypeVar
 
 import psycopg
 import pytest
+from judges.hive_client import snapshot_rows
 from long_runs import LONG
 from servers.hiveserver import HiveServer
 from servers.metastore import Metastore
 from servers.sql import Row, Session
 
+import acidlib
 from acidlib.metastore.hms import connect
 from acidlib.metastore.options import ConnectionOptions
+from acidlib.model.tables import TableRef
 from integration.conftest import HIVE_POOL
 from integration.harness import Jobs, Ran
 from integration.hive4_cases import OPEN, TWIN, Case
@@ -252,10 +255,36 @@ class Course:
         self.compacted  # noqa: B018 - enters the stage
         return self._each(self._good(self.made), _read)
 
+    def snapshot(self, table: str) -> list[tuple[str, ...]]:
+        """What our reader finds in a table now, in the form of `Rows`."""
+        found = acidlib.connect(self.metastore.uri).table(f"{DATABASE}.{table}").to_arrow(row_ids=True)
+        return snapshot_rows(found, self.types(table))
+
+    def types(self, table: str) -> dict[str, str]:
+        """The types of a table's columns, partition keys last."""
+        described = self._hms.table(TableRef(DATABASE, table))
+        assert described is not None, table
+        return {column.name: column.type for column in (*described.storage.columns, *described.partition_keys)}
+
+    @cached_property
+    def snapshots_compacted(self) -> dict[str, Future[Mapping[str, Sequence[tuple[str, ...]]]]]:
+        """What our reader finds after our compaction, and in the twin without one."""
+        wait(self.read_compacted.values())
+        return self._each(self._good(self.made), lambda _, case: self._snapshots(case, case.every_copy))
+
+    @cached_property
+    def snapshots_cleaned(self) -> dict[str, Future[Mapping[str, Sequence[tuple[str, ...]]]]]:
+        """After our cleaner."""
+        wait(self.read_cleaned.values())
+        return self._each(self._good(self.made), lambda _, case: self._snapshots(case, case.copies))
+
+    def _snapshots(self, case: Case, copies: Iterable[str]) -> dict[str, Sequence[tuple[str, ...]]]:
+        return {copy: self.snapshot(table_of(case, copy)) for copy in copies}
+
     @cached_property
     def cleaned_too_early(self) -> TooEarly:
         """The cleaner while a transaction from before the compactions is open."""
-        wait(self.read_compacted.values())
+        wait(self.snapshots_compacted.values())
         cases = self._good(self.made)
         before = self.pictures(cases)
         return TooEarly(before=before, ran=self._clean(), after=self.pictures(cases), txn=self._copier.open_txn)
@@ -294,6 +323,7 @@ class Course:
     def written(self) -> dict[str, Future[Mapping[str, Rows]]]:
         """What Hive wrote afterwards into copies and twin, by batches."""
         wait(self.read_cleaned_by_tasks.values())
+        wait(self.snapshots_cleaned.values())
         return self._each(self._written_cases, _write)
 
     @cached_property

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
+from judges.hive_client import coarse_texts
 from long_runs import amount
 from servers.hiveserver import HiveServer
 from servers.metastore import Metastore
@@ -19,6 +20,7 @@ from servers.metastore import Metastore
 from integration.hive4_cases import ALL_DELETED, CASES, OPEN, TWIN, Case
 from integration.hive4_compare import Directory, Picture, Rows
 from integration.hive4_course import Course, live_course
+from integration.hive4_making import table_of
 
 pytestmark = pytest.mark.live
 READ: Mapping[str, Callable[[Course, str], Mapping[str, Rows]]] = {
@@ -32,6 +34,7 @@ IN_LONG_RUNS: Mapping[str, Callable[[Course, str], Mapping[str, Rows]]] = {
 HOW = amount(READ, long={**READ, **IN_LONG_RUNS})
 Copy = tuple[Case, str]
 EVERY: tuple[Copy, ...] = tuple((case, copy) for case in CASES for copy in case.copies)
+SNAPSHOTS: tuple[Copy, ...] = tuple((case, copy) for case in CASES for copy in case.every_copy)
 WRITTEN: tuple[Copy, ...] = tuple((case, copy) for case in CASES for copy in case.by_hive)
 each_copy = pytest.mark.parametrize(("case", "copy"), EVERY, ids=[f"{case}-{copy}" for case, copy in EVERY])
 each_written = pytest.mark.parametrize(("case", "copy"), WRITTEN, ids=[f"{case}-{copy}" for case, copy in WRITTEN])
@@ -112,6 +115,22 @@ def test_hive_reads_the_same_rows(course: Course, case: Case, copy: str, how: st
     twin = course.twin(case) if cleaned else course.read_compacted[case.name].result().row_by_row[TWIN]
     assert bool(twin.rows) == (case is not ALL_DELETED)
     assert HOW[how](course, case.name)[copy].rows == twin.rows
+
+
+@pytest.mark.parametrize(("case", "copy"), SNAPSHOTS, ids=[f"{case}-{copy}" for case, copy in SNAPSHOTS])
+def test_a_snapshot_has_the_rows_that_hive_reads(course: Course, case: Case, copy: str) -> None:
+    """Of compacted tables, the replaced directories still there, and of the twin, which never is compacted."""
+    hives = course.read_compacted[case.name].result().row_by_row[copy].rows
+    types = course.types(table_of(case, copy))
+    assert tuple(types) == case.columns
+    assert course.snapshots_compacted[case.name].result()[copy] == coarse_texts(hives, [*types.values()], row_ids=True)
+
+
+@each_copy
+def test_a_snapshot_after_the_cleaner_has_the_rows_that_hive_reads(course: Course, case: Case, copy: str) -> None:
+    hives = course.read_cleaned[case.name].result()[copy].rows
+    types = [*course.types(table_of(case, copy)).values()]
+    assert course.snapshots_cleaned[case.name].result()[copy] == coarse_texts(hives, types, row_ids=True)
 
 
 @each_written
