@@ -239,6 +239,7 @@ class Compactions(RunResult):
 
     @property
     def totals(self) -> dict[str, Any]:
+        """The number of compactions, of each state, and sums of their figures."""
         states = {outcome.value: self.sums.states[outcome.value] for outcome in COMPACTION_OUTCOMES}
         return {"compactions": self.sums.count, "states": states} | {name: self.sums.figures[name] for name in FIGURES}
 
@@ -321,6 +322,7 @@ class Decisions(RunResult):
 
     @property
     def totals(self) -> dict[str, Any]:
+        """The number of places that were looked at, queued, refused, held back, and that failed."""
         return {
             "looked_at": self.sums.count,
             "queued": self.sums.figures["queued"],
@@ -382,6 +384,7 @@ class Cleanings(RunResult):
 
     @property
     def totals(self) -> dict[str, Any]:
+        """The number of requests, and of those that ended; bytes that were removed and moved."""
         return {
             "requests": self.sums.count,
             "succeeded": self.sums.states["succeeded"],
