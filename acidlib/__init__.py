@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from acidlib.version import __version__
 
 if TYPE_CHECKING:
-    from acidlib.api.lake import CompactionOptions, Lake, LakeOptions, Table, connect, directory, register, warehouse
+    from acidlib.api.connect import connect, directory, register, warehouse
+    from acidlib.api.lake import CompactionOptions, Lake, LakeOptions, Table
     from acidlib.errors import (
         AcidError,
         BusyError,
@@ -68,16 +69,14 @@ __all__ = [
 
 _ANSWERS = dict.fromkeys(("Cancellations", "Checks", "Places", "Requests", "Status", "Undo"), "acidlib.report.answers")
 _RUNS = dict.fromkeys(("Cleanings", "Compactions", "Decisions", "Plan"), "acidlib.report.run")
-_VERBS = dict.fromkeys(
-    ("CompactionOptions", "Lake", "LakeOptions", "Table", "connect", "directory", "register", "warehouse"),
-    "acidlib.api.lake",
-)
+_LAKES = dict.fromkeys(("connect", "directory", "register", "warehouse"), "acidlib.api.connect")
+_VERBS = dict.fromkeys(("CompactionOptions", "Lake", "LakeOptions", "Table"), "acidlib.api.lake")
 _OTHERS = {
     "Result": "acidlib.report.values",
     "Snapshot": "acidlib.service.snapshot",
     "Step": "acidlib.report.progress",
 }
-_MODULES = _ANSWERS | _RUNS | _VERBS | _OTHERS
+_MODULES = _ANSWERS | _RUNS | _LAKES | _VERBS | _OTHERS
 """The modules of public names; errors are in `acidlib.errors`."""
 
 

@@ -1,6 +1,7 @@
 """Makes the pictures in docs/pictures/: .venv/bin/python docs/pictures.py, which needs Chromium and no server.
 
-They show real runs over the tables of the quickstart: help.svg and run.svg a terminal, report.png the page of --report.
+They show real runs over the tables of the quickstart: help.svg and run.svg a terminal, report.png the page of --report,
+notebook.png the compaction in from_python.ipynb.
 """
 
 from __future__ import annotations
@@ -9,9 +10,16 @@ import os
 import shutil
 import subprocess
 import sys
+from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import nbformat
+from markdown import markdown
+from nbclient import NotebookClient
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import PythonLexer
 from rich.console import Console
 from rich.text import Text
 
@@ -49,6 +57,9 @@ def main() -> None:
         words = f"major-compact --warehouse {warehouse} --table sales.* --all-committed --report {home}/report.html"
         subprocess.run([ACIDLIB, *words.split()], check=True, capture_output=True)
         screenshot(home / "report.html", PICTURES / "report.png", home)
+        page = home / "notebook.html"
+        page.write_text(notebook_page(PICTURES.parent / "from_python.ipynb", "## A compaction"), encoding="utf-8")
+        screenshot(page, PICTURES / "notebook.png", home)
 
 
 def terminal(name: str, columns: int, folder: Path, *commands: str) -> None:
@@ -65,6 +76,43 @@ def terminal(name: str, columns: int, folder: Path, *commands: str) -> None:
     # the font of rich's template comes from a server; every system has one of its own
     svg = "\n".join(line for line in svg.splitlines() if "url(" not in line or "clip-path" in line)
     (PICTURES / f"{name}.svg").write_text(svg, encoding="utf-8")
+
+
+CELLS = """
+body { margin: 1.2rem 1.5rem; font: 14px/1.5 system-ui, "Segoe UI", "Liberation Sans", sans-serif; color: #111; }
+.cell { display: grid; grid-template-columns: 5.5rem minmax(0, 1fr); column-gap: .6rem; margin-bottom: .8rem; }
+.prompt { text-align: right; font: 12px/1.9 "Liberation Mono", monospace; color: #616161; }
+.code pre { margin: 0; padding: .5rem .7rem; background: #f5f5f5; border: 1px solid #e0e0e0; }
+pre { font: 13px/1.4 "Liberation Mono", monospace; }
+.stderr { background: #fdd; margin: 0; padding: .3rem .7rem; }
+.output { border: 1px solid #e0e0e0; }
+p { margin: 0 0 .5rem; } h2 { margin: 0 0 .4rem; }
+"""
+"""A style as of a notebook in a browser."""
+
+
+def notebook_page(path: Path, heading: str) -> str:
+    """Run a notebook, and return a page with its cells from a heading to the first picture."""
+    notebook = nbformat.read(path, as_version=4)
+    NotebookClient(notebook, timeout=300, kernel_name="python3").execute()
+    starts = (number for number, cell in enumerate(notebook.cells) if cell.source.startswith(heading))
+    pieces, colours = [], HtmlFormatter()
+    for cell in notebook.cells[next(starts) :]:
+        prompt, output = "", ""
+        if cell.cell_type == "markdown":
+            inside = markdown(cell.source)
+        else:
+            prompt = f"[{cell.execution_count}]:"
+            inside = f'<div class="code">{highlight(cell.source, PythonLexer(), colours)}</div>'
+            output = "".join(shown.get("data", {}).get("text/html", "") for shown in cell.outputs)
+            written = "".join(shown.text for shown in cell.outputs if shown.output_type == "stream")
+            inside += f'<pre class="stderr">{escape(written)}</pre>' if written else ""
+            inside += f'<div class="output">{output}</div>' if output else ""
+        pieces.append(f'<div class="cell"><div class="prompt">{prompt}</div><div>{inside}</div></div>')
+        if output:
+            break
+    style = f"<style>{CELLS}{colours.get_style_defs('.highlight')}</style>"
+    return f"<!doctype html><html><head><meta charset='utf-8'>{style}</head><body>{''.join(pieces)}</body></html>"
 
 
 def screenshot(page: Path, picture: Path, folder: Path) -> None:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 from acidlib.api.arguments import in_python
@@ -49,7 +50,14 @@ class Caller:
         def session(*, name: str, conf: dict[str, str]) -> AbstractContextManager[Runner]:
             return open_runner(name=name, conf=conf, session=spark, settings=settings, on_start=progress.note)
 
-        return replace(self.machine, session=session)
+        if spark is None:
+            return replace(self.machine, session=session)
+        from acidlib.service.spark import hadoop_in_session, session_options
+
+        options = session_options(spark)  # refuses what is no session before anything is opened
+        return replace(
+            self.machine, session=session, spark_options=lambda: options, jvm=partial(hadoop_in_session, spark)
+        )
 
     def run(self, job: str) -> Run:
         """Return a run of a job that begins now."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -35,7 +35,7 @@ from acidlib.api.arguments import (
 )
 from acidlib.api.caller import Caller, Shown
 from acidlib.config.settings import Layer
-from acidlib.errors import RefusedError, UsageError
+from acidlib.errors import UsageError
 from acidlib.model.location import Location
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionType, State
@@ -48,8 +48,8 @@ from acidlib.report.results import CleaningResult, CompactionResult, InitiatorRe
 from acidlib.report.run import Cleanings, Compactions, Decisions, Plan, RunReport
 from acidlib.report.show import UNDONE, blockers_document, show_document, state_of
 from acidlib.report.values import packed_text
-from acidlib.service.environment import Environment, read_environment, stated_uris
-from acidlib.service.machine import Machine, Run, open_services, stores_of
+from acidlib.service.environment import Environment
+from acidlib.service.machine import Run, open_services, stores_of
 from acidlib.service.places import Interpretation
 from acidlib.service.run_queue import CompactionRun, Order
 from acidlib.service.selection import CleanerOptions, Selection
@@ -64,7 +64,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from acidlib.service.snapshot import Snapshot
-    from acidlib.service.spark_source import SourceOptions
 
 KINDS = {
     "major": CompactionType.MAJOR,
@@ -74,7 +73,6 @@ KINDS = {
 ORDERS = tuple(order.value for order in Order)
 STATES = (*(state.label.replace(" ", "-") for state in State), UNDONE)
 """The states of requests, as a caller names them."""
-QUEUE_VARIABLE = "ACIDLIB_QUEUE_URL"
 FAIL_ON = ("warning", "error", "never")
 # the daemon of our workers compiles missing kernels, which the check is to report
 _UNCHANGED = {"spark.ui.showConsoleProgress": "false", "spark.python.daemon.module": "pyspark.daemon"}
@@ -99,6 +97,11 @@ class CompactionOptions(TypedDict, total=False):
     buckets               of a rebalance, 1 to 4096; None = as many as there are
     spark                 a session whose executors do the work, and which is as it was afterwards
     progress              a callback that gets each `Step`, False for silence, None for a bar
+
+    >>> options: acidlib.CompactionOptions = {"max_bytes": "100g", "time_budget": "2h", "verify": "sample=0.1"}
+    >>> table = acidlib.directory("warehouse/sales.db/orders", all_committed=True)
+    >>> table.compact("major", **options).ok
+    True
     """
 
     partitions: Texts
@@ -121,6 +124,11 @@ class LakeOptions(CompactionOptions, total=False):
     """The options of a table's compaction, and which tables.
 
     tables, exclude  `DB.NAME`, with globs; one text, or several
+
+    >>> options: acidlib.LakeOptions = {"tables": "sales.*", "exclude": "sales.orders", "partitions": "dt=*-02"}
+    >>> lake = acidlib.warehouse("warehouse", all_committed=True, of_each=True)
+    >>> [place["partition"] for place in lake.plan("major", **options).entries]
+    ['dt=2024-01-02']
     """
 
     tables: Texts
@@ -154,6 +162,9 @@ class Lake:
     """The tables of a metastore, of a warehouse directory, or the queue alone; `connect` and `warehouse` make one.
 
     A lake opens nothing before a verb is called, and keeps nothing open after it: it can be used from several threads.
+
+    >>> acidlib.connect("thrift://host:9083")
+    <Lake: thrift://host:9083>
     """
 
     def __init__(
@@ -191,7 +202,12 @@ class Lake:
         return replace(environment, pool=pool_of(environment, self._pool)), selection, interpretation
 
     def table(self, name: str) -> Table:
-        """Return a table by its name `DB.NAME`; it is looked for when a verb is called."""
+        """Return a table by its name `DB.NAME`; it is looked for when a verb is called.
+
+        >>> lake = acidlib.warehouse("warehouse", all_committed=True, of_each=True)
+        >>> lake.table("sales.orders")
+        <Table: sales.orders>
+        """
         with self._caller.verb():
             check_filters((name,), (), ())
             if set("*?[") & set(name):
@@ -199,7 +215,15 @@ class Lake:
         return Table(self, name)
 
     def plan(self, kind: Kind, **options: Unpack[LakeOptions]) -> Plan:
-        """Return the plan of compactions, and change nothing; its arguments are those of `compact`."""
+        """Return the plan of compactions, and change nothing; its arguments are those of `compact`.
+
+        >>> lake = acidlib.warehouse("warehouse", all_committed=True, of_each=True)
+        >>> plan = lake.plan("major", tables="sales.*", order="name")
+        >>> sorted((place["table"], place["partition"] or "", place["state"]) for place in plan.entries)[:2]
+        [('orders', '', 'planned'), ('visits', 'dt=2024-01-01', 'planned')]
+        >>> plan.stripes_copied, plan.stripes_rewritten, plan.bytes_rewritten
+        (0, 18, 7089)
+        """
         return self._compact(Plan, kind, **options)
 
     def compact(self, kind: Kind, **options: Unpack[LakeOptions]) -> Compactions:
@@ -210,6 +234,11 @@ class Lake:
 
         A place that fails is an entry of the result, and `ok` is false. Raises UsageError for wrong arguments,
         MissingError for a table that does not exist, RetryError where a server does not answer.
+
+        >>> lake = acidlib.warehouse("warehouse", all_committed=True, of_each=True)
+        >>> result = lake.compact("minor", tables="sales.visits", verify="all")
+        >>> result.ok, result.states, result.totals["rows_out"]
+        (True, {'ready for cleaning': 3}, 35)
         """
         return self._compact(Compactions, kind, **options)
 
@@ -309,6 +338,15 @@ class Lake:
         force    also queue places held back after failed attempts
 
         The other arguments are those of `compact`.
+
+        >>> lake = acidlib.warehouse(
+        ...     "warehouse", all_committed=True, of_each=True, settings={"hive.compactor.delta.num.threshold": "1"}
+        ... )
+        >>> decisions = lake.initiate()
+        >>> decisions.totals["queued"]
+        4
+        >>> decisions.entries[0]["type"], decisions.entries[0]["reason"]
+        ('major', '5 delta directories are more than 1, and there is no base')
         """
         with self._call("initiator", progress=progress) as call:
             environment, selection, interpretation = self._interpreted(
@@ -353,6 +391,13 @@ class Lake:
         trash      move files to the trash (on HDFS the user's) instead of deleting them
         force      clean although Hive's own cleaner is on; every safety check still applies
         dry_run    return what would be removed; remove nothing
+
+        >>> lake = acidlib.warehouse("warehouse", all_committed=True, of_each=True)
+        >>> lake.compact("major", tables="sales.orders").ok
+        True
+        >>> cleanings = acidlib.connect("none").clean(retention="0s")
+        >>> cleanings.states, len(cleanings.entries[0]["removed"])
+        ({'succeeded': 1}, 5)
         """
         filters = {"tables": tables, "partitions": partitions, "exclude": exclude, "if_exists": if_exists}
         with self._call("cleaner", progress=progress) as call:
@@ -404,6 +449,10 @@ class Lake:
         older_than  unchanged for so long; None = three days
         delete      remove them
         trash       move them to the trash, unless `dry_run`
+
+        >>> lake = acidlib.warehouse("warehouse", all_committed=True, of_each=True)
+        >>> lake.orphans(older_than="1d").totals["requests"]
+        0
         """
         filters = {"tables": tables, "partitions": partitions, "exclude": exclude, "if_exists": if_exists}
         with self._call("cleaner", progress=progress) as call:
@@ -447,6 +496,12 @@ class Lake:
         request       the number of the compaction in the queue
         nobody_reads  no reader is at work there, which without a metastore only the operator can know
         dry_run       return what would be moved, and what readers would read then; change nothing
+
+        >>> table = acidlib.directory("warehouse/sales.db/orders", all_committed=True)
+        >>> request = table.compact("major").entries[0]["id"]
+        >>> undo = acidlib.connect("none").undo(request, nobody_reads=True)
+        >>> undo.state, undo.entries[0]["result"]
+        ('undone', ['base_0000004'])
         """
         with self._call("undo", progress=progress) as call:
             environment = self._environment
@@ -471,6 +526,9 @@ class Lake:
 
         requests  numbers in the queue
         dry_run   return what would be withdrawn; change nothing
+
+        >>> acidlib.connect("none").cancel(17).entries[0]["reason"]
+        'there is no such request; see acidlib show'
         """
         with self._call("cancel") as call:
             for request in requests:
@@ -490,6 +548,12 @@ class Lake:
         states    only requests in these states, such as "failed" or "ready-for-cleaning"
         limit     only the newest so many
         blockers  also the transactions and locks that keep requests from being cleaned
+
+        >>> table = acidlib.directory("warehouse/sales.db/orders", all_committed=True)
+        >>> table.compact("major").ok
+        True
+        >>> [(request["id"], request["state"]) for request in acidlib.connect("none").queue().entries]
+        [(1, 'ready for cleaning')]
         """
         with self._call("show_compactions") as call:
             environment, tables, states = self._environment, texts(tables), texts(states)
@@ -536,7 +600,12 @@ class Lake:
         if_exists: bool = False,
         progress: Shown = None,
     ) -> Places:
-        """Return the directories of places: those that readers read, those that are obsolete or ignored, and why."""
+        """Return the directories of places: those that readers read, those that are obsolete or ignored, and why.
+
+        >>> lake = acidlib.warehouse("warehouse", all_committed=True, of_each=True)
+        >>> [place["table"] for place in lake.files().entries]
+        ['orders', 'visits', 'visits', 'visits']
+        """
         with self._call("show_place", progress=progress) as call:
             environment, selection, interpretation = self._interpreted(
                 everything=True, tables=tables, partitions=partitions, exclude=exclude, idle=idle, if_exists=if_exists
@@ -557,6 +626,10 @@ class Lake:
         """Check that jobs can work here: Java, Python, Spark, kernels, executors, metastore, clocks, rights, stores.
 
         locations  directories of tables to check besides the metastore's warehouse
+
+        >>> checks = acidlib.connect("none").doctor(locations="warehouse")
+        >>> [check["name"] for check in checks.entries if check["state"] == "wrong"]
+        []
         """
         with self._call("doctor"):
             environment, machine = self._environment, self._caller.machine
@@ -596,6 +669,11 @@ class Lake:
         places        list at most so many places, those with requests first; 0: none
         fail_on       the level of problems from which the result is not ok: "warning", "error" or "never"
         metrics_file  where to write metrics for node exporter, a name that ends in .prom
+
+        >>> lake = acidlib.warehouse("warehouse", all_committed=True, of_each=True)
+        >>> status = lake.status()
+        >>> status.level, [finding["trouble"] for finding in status.findings]
+        ('ok', [])
         """
         status, write_metrics = self.look(
             tables=tables,
@@ -693,7 +771,12 @@ class Lake:
 
 
 class Table:
-    """One table, by its name in a lake or by its directory; `Lake.table` and `directory` make one."""
+    """One table, by its name in a lake or by its directory; `Lake.table` and `directory` make one.
+
+    >>> table = acidlib.directory("warehouse/sales.db/orders", all_committed=True)
+    >>> table
+    <Table: warehouse/sales.db/orders>
+    """
 
     def __init__(self, lake: Lake, name: str | None = None) -> None:
         self._lake = lake
@@ -709,9 +792,12 @@ class Table:
     def plan(self, kind: Kind, **options: Unpack[CompactionOptions]) -> Plan:
         """Return the plan of a compaction, and change nothing; its arguments are those of `compact`.
 
+        >>> table = acidlib.directory("warehouse/sales.db/orders", all_committed=True)
         >>> plan = table.plan("major")
-        >>> [entry["reason"] for entry in plan.entries]
-        ['2 deltas and 1 delete delta are merged']
+        >>> plan.entries[0]["reason"], plan.entries[0]["output_directories"]
+        ('as requested', ['base_0000004'])
+        >>> [(action["action"], action["reason"]) for action in plan.entries[0]["files"][0]["actions"]][:1]
+        [('rewrite', 'rows to leave out: 2 deleted; small (2 of 3 stripes)')]
         """
         return self._lake.plan(kind, tables=self._tables, **options)
 
@@ -720,6 +806,13 @@ class Table:
 
         kind     "major", "minor", or "rebalance" (Hive 4)
         options  see `CompactionOptions`
+
+        >>> table = acidlib.directory("warehouse/sales.db/orders", all_committed=True)
+        >>> result = table.compact("major", max_bytes="100g", verify="sample=0.1")
+        >>> result.ok, result.entries[0]["state"], result.entries[0]["rows_out"]
+        (True, 'ready for cleaning', 4)
+        >>> result.to_arrow().column("output_directories").to_pylist()
+        [['base_0000004']]
         """
         return self._lake.compact(kind, tables=self._tables, **options)
 
@@ -737,6 +830,10 @@ class Table:
         """Remove the files that compactions of the table made obsolete, once no reader can need them.
 
         The arguments are those of `Lake.clean`.
+
+        >>> table = acidlib.directory("warehouse/sales.db/orders", all_committed=True)
+        >>> table.compact("major").ok, table.clean(retention="0s").states
+        (True, {'succeeded': 1})
         """
         return self._lake.clean(
             tables=self._tables,
@@ -757,7 +854,12 @@ class Table:
         if_exists: bool = False,
         progress: Shown = None,
     ) -> Places:
-        """Return the directories of the table: those that readers read, those that are obsolete or ignored, and why."""
+        """Return the directories of the table: those that readers read, those that are obsolete or ignored, and why.
+
+        >>> table = acidlib.directory("warehouse/sales.db/orders", all_committed=True)
+        >>> [(part["path"], part["reader"]) for part in table.files().entries[0]["parts"]][-1]
+        ('delta_0000003_0000003_0000', 'read')
+        """
         return self._lake.files(
             tables=self._tables, partitions=partitions, idle=idle, if_exists=if_exists, progress=progress
         )
@@ -785,7 +887,8 @@ class Table:
         table that does not exist, RefusedError for one that is not ACID, ConflictError where the lock is not granted
         within 30 seconds. After an error nothing is locked.
 
-        >>> with table.snapshot(columns=["id"]) as snapshot:
+        >>> table = acidlib.directory("warehouse/sales.db/orders", all_committed=True)
+        >>> with table.snapshot(columns=["id"], where="id > 1") as snapshot:
         ...     snapshot.to_arrow().num_rows
         3
         """
@@ -803,7 +906,8 @@ class Table:
 
         The arguments are those of `snapshot`. Raises ConflictError if the snapshot's lock is lost while it is read.
 
-        >>> table.to_arrow(columns=["id"]).num_rows
+        >>> table = acidlib.directory("warehouse/sales.db/orders", all_committed=True)
+        >>> table.to_arrow(columns=["id"], where="id > 1").num_rows
         3
         """
         with self.snapshot(columns=columns, where=where, row_ids=row_ids, partitions=partitions) as snapshot:
@@ -847,180 +951,11 @@ class Table:
         return held_dataframe(spark, opened, columns=names, where=where)
 
     def undo(self, request: int, *, nobody_reads: bool = False, dry_run: bool = False, progress: Shown = None) -> Undo:
-        """Take back the result of a compaction of the table; the arguments are those of `Lake.undo`."""
+        """Take back the result of a compaction of the table; the arguments are those of `Lake.undo`.
+
+        >>> table = acidlib.directory("warehouse/sales.db/orders", all_committed=True)
+        >>> request = table.compact("major").entries[0]["id"]
+        >>> table.undo(request, nobody_reads=True).state
+        'undone'
+        """
         return self._lake.undo(request, nobody_reads=nobody_reads, dry_run=dry_run, progress=progress)
-
-
-def connect(
-    metastore: str | None = None,
-    *,
-    settings: Mapping[str, str] | None = None,
-    queue: str | None = None,
-    pool: str | None = None,
-    caller: Caller | None = None,
-) -> Lake:
-    """Return the tables of a metastore; nothing is opened yet.
-
-    metastore  thrift://host:9083 or zookeeper://host:2181/node, several separated by commas for failover, or "none";
-               None = that of hive-site.xml in the folder that HIVE_CONF_DIR names
-    settings   texts by the names of settings (docs/options.md), which win over all files
-    queue      URL of the queue's database (Hive 4: the metastore's, for cleaning and statistics); None = as
-               ACIDLIB_QUEUE_URL says, else a SQLite file (Hive 4: the metastore's own queue)
-    pool       take and queue requests of this pool (Hive 4); None = as settings say
-    caller     the surroundings of the calls; None = this program
-
-    Raises UsageError for a URI or setting that is none, RefusedError and CorruptError for files of settings.
-    """
-    caller = caller or Caller()
-    with caller.verb():
-        return Lake(_environment(caller, metastore, settings, queue), pool=pool, caller=caller)
-
-
-def warehouse(
-    location: str | Path,
-    *,
-    write_ids_file: str | Path | None = None,
-    all_committed: bool = False,
-    of_each: bool = False,
-    table_kind: Literal["full", "insert-only"] | None = None,
-    columns: str | None = None,
-    hive_version: Literal[3, 4] | None = None,
-    visibility_txn: int | None = None,
-    settings: Mapping[str, str] | None = None,
-    queue: str | None = None,
-    caller: Caller | None = None,
-) -> Lake:
-    """Return the tables in a directory of databases and tables, without a metastore; nothing is opened yet.
-
-    location        URI of the directory
-    write_ids_file  a file that states which write ids are committed, with a line per table
-    all_committed   state that no writer is at work, no transaction is open and none was rolled back
-    of_each         confirm that for each of several tables
-
-    The other arguments are those of `directory`.
-    """
-    caller = caller or Caller()
-    directories = Directories(
-        warehouse=str(location),
-        write_ids_file=write_ids_file,
-        all_committed=all_committed,
-        of_each=of_each,
-        table_kind=table_kind,
-        columns=columns,
-        hive_version=hive_version,
-        visibility_txn=visibility_txn,
-    )
-    with caller.verb():
-        return Lake(_environment(caller, "none", settings, queue), directories=directories, caller=caller)
-
-
-def directory(
-    location: str | Path,
-    *,
-    write_ids: str | None = None,
-    write_ids_file: str | Path | None = None,
-    all_committed: bool = False,
-    table_kind: Literal["full", "insert-only"] | None = None,
-    columns: str | None = None,
-    hive_version: Literal[3, 4] | None = None,
-    visibility_txn: int | None = None,
-    settings: Mapping[str, str] | None = None,
-    queue: str | None = None,
-    caller: Caller | None = None,
-) -> Table:
-    """Return the table, or partition, in a directory, without a metastore; nothing is opened yet.
-
-    location        URI of the directory
-    write_ids       state which write ids are committed, in Hive's format
-    write_ids_file  the same in a file with a line per table
-    all_committed   state that no writer is at work, no transaction is open and none was rolled back
-    table_kind      "full" or "insert-only", when its files do not show it
-    columns         `name type, ...` of the table, when its files differ in them
-    hive_version    the generation whose file names and rules apply; None = as the files show
-    visibility_txn  a committed transaction for the names of results (Hive 4)
-
-    The other arguments are those of `connect`. What is committed has to be stated before a verb reads the files.
-    """
-    caller = caller or Caller()
-    directories = Directories(
-        location=str(location),
-        write_ids=write_ids,
-        write_ids_file=write_ids_file,
-        all_committed=all_committed,
-        table_kind=table_kind,
-        columns=columns,
-        hive_version=hive_version,
-        visibility_txn=visibility_txn,
-    )
-    with caller.verb():
-        return Table(Lake(_environment(caller, "none", settings, queue), directories=directories, caller=caller))
-
-
-def _environment(
-    caller: Caller, metastore: str | None, settings: Mapping[str, str] | None, queue: str | None
-) -> Environment:
-    """Return the environment of a program; UsageError for an invalid URI."""
-    return environment_of(
-        caller.machine,
-        metastore=metastore,
-        queue_url=queue or os.environ.get(QUEUE_VARIABLE),
-        assignments=tuple(f"{name}={text}" for name, text in (settings or {}).items()),
-    )
-
-
-def environment_of(
-    machine: Machine, *, metastore: str | None, queue_url: str | None, assignments: Iterable[str]
-) -> Environment:
-    """Return the environment of verbs; UsageError for an invalid URI, and as `read_environment`.
-
-    metastore    as `connect` has it
-    assignments  `name=text` of settings
-    """
-    try:
-        uris = stated_uris(metastore)
-    except RefusedError as error:
-        raise UsageError(str(error)) from None
-    return read_environment(
-        metastore=uris,
-        queue_url=queue_url,
-        assignments=tuple(assignments),
-        spark=machine.spark_options(),
-        is_placed=machine.is_placed(),
-        jvm=machine.jvm,
-    )
-
-
-def register(spark: SparkSession) -> None:
-    """Give a session the format "hive_acid", so that `spark.read` reads a snapshot for each `load()`; PySpark 4.
-
-    `load("db.table")` reads a table of a metastore, `load("/warehouse/db/table")` a directory without one. The options
-    are metastore, columns (names with commas between them), where, rowIds, partitions; for a directory allCommitted,
-    writeIds, tableKind, tableColumns, hiveVersion; and settings by their names, such as hive.metastore.uris. They mean
-    what the arguments of `connect`, `directory` and `Table.snapshot` mean.
-
-    Raises RefusedError for PySpark 3, and for a session that cannot run tasks or whose executors do not have this
-    package.
-    """
-    from acidlib.service.spark_source import register as register_source
-
-    register_source(spark, _opened)
-
-
-def _opened(options: SourceOptions) -> Snapshot:
-    """Open the snapshot of a `load()`."""
-    if options.location is not None:
-        table = directory(
-            options.location,
-            write_ids=options.write_ids,
-            all_committed=options.all_committed,
-            table_kind=options.table_kind,
-            columns=options.table_columns,
-            hive_version=options.hive_version,
-            settings=options.settings,
-        )
-    else:
-        assert options.table is not None
-        table = connect(options.metastore, settings=options.settings).table(options.table)
-    return table.snapshot(
-        columns=options.columns, where=options.where, row_ids=options.row_ids, partitions=options.partitions
-    )

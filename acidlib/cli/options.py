@@ -10,7 +10,8 @@ from typing import Any
 import click
 
 from acidlib.api.arguments import Directories
-from acidlib.api.lake import QUEUE_VARIABLE, Lake, environment_of
+from acidlib.api.connect import QUEUE_VARIABLE, environment_of
+from acidlib.api.lake import Lake
 from acidlib.cli.command import CommandLine, Output, current_machine
 from acidlib.report.html import require_libraries, require_writable
 from acidlib.report.progress import LogFormat

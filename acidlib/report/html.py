@@ -63,7 +63,8 @@ def fragment_of(page: Page) -> str:
 _RULE = re.compile(r"(?<![^{}])(?P<selectors>[^{};@]+)\{(?P<body>[^{}]*)\}")
 _WHOLE = ("html", "body", ":root")
 """Selectors of elements that only a document of its own has."""
-_FRAGMENT = ".acidlib-report"
+_FRAGMENT = ".acidlib-report" * 3
+"""The class of a fragment, thrice: so its rules win over those of a notebook for tables, which name two classes."""
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 
 

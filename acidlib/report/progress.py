@@ -124,6 +124,12 @@ class Step:
     detail       figures in words
     note, level  a line about an event, and "info", "note", "warning" or "error"; None for an advance
     place        the table or partition that the line is about
+
+    >>> steps: list[acidlib.Step] = []
+    >>> table = acidlib.directory("warehouse/sales.db/orders", all_committed=True)
+    >>> plan = table.plan("major", progress=steps.append)
+    >>> steps[-1].title, steps[-1].done, steps[-1].total
+    ('planning 1 place', 1, 1)
     """
 
     title: str = ""

@@ -19,6 +19,7 @@ from acidlib.report.html import fragment_of, has_libraries, html_of, require_lib
 from acidlib.report.page import Page
 from acidlib.report.results import EXIT_DONE
 from acidlib.report.text import Entry, json_text
+from acidlib.wording import plural
 
 
 def packed_text(document: Mapping[str, Any]) -> str:
@@ -63,7 +64,7 @@ class Entries(Sequence[Entry]):
         return next(islice(self, position, None))
 
     def __repr__(self) -> str:
-        return f"<{self.length:,} entries>"
+        return f"<{plural(self.length, 'entry', 'entries')}>"
 
 
 class EntryPacker:
@@ -89,6 +90,15 @@ class Result(ABC):
     """The result of a verb: a frozen value. It is what `acidlib JOB --output json` prints, as a program wants it.
 
     `str()` is the text that the command prints for people; a notebook shows the report of the command.
+
+    >>> table = acidlib.directory("warehouse/sales.db/orders", all_committed=True)
+    >>> result = table.plan("major")
+    >>> result.ok, result.to_dict()["job"], result.entries[0]["state"]
+    (True, 'major_compact', 'planned')
+    >>> print(str(result).splitlines()[0])
+    sales.orders: major, planned
+    >>> result.to_arrow().num_rows
+    1
     """
 
     __slots__ = ()
@@ -146,7 +156,9 @@ class Result(ABC):
         return "".join(self.text_pieces())
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {len(self.entries):,} entries, {'ok' if self.ok else 'not ok'}>"
+        return (
+            f"<{type(self).__name__}: {plural(len(self.entries), 'entry', 'entries')}, {'ok' if self.ok else 'not ok'}>"
+        )
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the report of the command, or its text where no page can be drawn."""

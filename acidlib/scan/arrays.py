@@ -64,11 +64,11 @@ def arrow_array(column: Column, node: TypeNode, times: StoredTimes) -> pa.Array:
     if kind in (Kind.STRING, Kind.CHAR, Kind.VARCHAR, Kind.BINARY):
         return _texts(column, kind)
     if kind is Kind.LIST:
-        offsets = _offsets(column.lengths, column.present)
+        offsets = offsets_buffer(column.lengths, column.present)
         return pa.Array.from_buffers(
             arrow_type(node),
             slots,
-            [_validity(column), offsets],
+            [validity(column.present), offsets],
             children=[arrow_array(column.children[0], node.children[0], times)],
         )
     if kind is Kind.MAP:
@@ -78,10 +78,10 @@ def arrow_array(column: Column, node: TypeNode, times: StoredTimes) -> pa.Array:
             _spread_array(arrow_array(child, below, times), column.present)
             for child, below in zip(column.children, node.children, strict=True)
         ]
-        return pa.Array.from_buffers(arrow_type(node), slots, [_validity(column)], children=children)
+        return pa.Array.from_buffers(arrow_type(node), slots, [validity(column.present)], children=children)
     if kind is Kind.BOOLEAN:
         data = pa.array(_spread(column.values, column.present).astype(np.bool_)).buffers()[1]
-        return pa.Array.from_buffers(pa.bool_(), slots, [_validity(column), data])
+        return pa.Array.from_buffers(pa.bool_(), slots, [validity(column.present), data])
     if kind is Kind.DECIMAL:
         values = _decimals(column, node)
     elif kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT):
@@ -93,16 +93,23 @@ def arrow_array(column: Column, node: TypeNode, times: StoredTimes) -> pa.Array:
     else:
         values = column.values  # BYTE, LONG, FLOAT and DOUBLE: the bits of the values
     data = pa.py_buffer(np.ascontiguousarray(_spread(values, column.present)))
-    return pa.Array.from_buffers(arrow_type(node), slots, [_validity(column), data])
+    return pa.Array.from_buffers(arrow_type(node), slots, [validity(column.present), data])
 
 
 def _maps(column: Column, node: TypeNode, times: StoredTimes) -> pa.Array:
-    """Return maps. Of entries with the same key the last counts, at the place of the first (Java's `LinkedHashMap`)."""
     children = zip(column.children, node.children, strict=True)
     keys, items = (arrow_array(child, below, times) for child, below in children)
+    return map_array(keys, items, column.lengths, column.present, arrow_type(node))
+
+
+def map_array(keys: pa.Array, items: pa.Array, lengths: Longs, present: Mask | None, kind: pa.MapType) -> pa.Array:
+    """Return maps of so many entries each, `lengths` of the present ones alone.
+
+    Of entries with the same key the last counts, at the place of the first, as in Java's `LinkedHashMap`. Raises
+    RefusedError for a null as key.
+    """
     if keys.null_count:
         raise RefusedError("a map has a null as key, which Arrow and Spark cannot hold")
-    lengths = column.lengths
     codes = keys.dictionary_encode().indices.to_numpy().astype(np.int64)
     maps = np.repeat(np.arange(len(lengths)), lengths)
     entries = maps * (int(codes.max(initial=0)) + 1) + codes
@@ -113,14 +120,14 @@ def _maps(column: Column, node: TypeNode, times: StoredTimes) -> pa.Array:
         order = np.argsort(firsts)
         keys, items = keys.take(pa.array(firsts[order])), items.take(pa.array(lasts[order]))
         lengths = np.bincount(maps[firsts], minlength=len(lengths)).astype(np.int64)
-    kind = arrow_type(node)
     pairs = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
-    buffers = [_validity(column), _offsets(lengths, column.present)]
-    return pa.Array.from_buffers(kind, column.slots, buffers, children=[pairs])
+    slots = len(lengths) if present is None else len(present)
+    return pa.Array.from_buffers(kind, slots, [validity(present), offsets_buffer(lengths, present)], children=[pairs])
 
 
-def _validity(column: Column) -> pa.Buffer | None:
-    return None if column.present is None else pa.array(column.present).buffers()[1]
+def validity(present: Mask | None) -> pa.Buffer | None:
+    """Return the bitmap of the present slots."""
+    return None if present is None else pa.array(present).buffers()[1]
 
 
 def _spread(values: NDArray[Any], present: Mask | None) -> NDArray[Any]:
@@ -139,8 +146,8 @@ def _spread_array(array: pa.Array, present: Mask | None) -> pa.Array:
     return array.take(pa.array(np.cumsum(present, dtype=np.int64) - 1, mask=~present))
 
 
-def _offsets(lengths: Longs, present: Mask | None) -> pa.Buffer:
-    """Return the offsets of lists, maps or bytes in their slots. Raises RefusedError for more than Arrow can count."""
+def offsets_buffer(lengths: Longs, present: Mask | None) -> pa.Buffer:
+    """Return the offsets of lists, maps or bytes in their slots; RefusedError for more than Arrow can count."""
     offsets = offsets_of(_spread(lengths, present))
     if offsets[-1] > _MOST_BYTES:
         raise RefusedError(f"{offsets[-1]} values or bytes in one stripe are more than an Arrow array can hold")
@@ -160,8 +167,8 @@ def _texts(column: Column, kind: Kind) -> pa.Array:
     dictionary = column.dictionary
     if dictionary is None:
         buffers = [
-            _validity(column),
-            _offsets(column.lengths, column.present),
+            validity(column.present),
+            offsets_buffer(column.lengths, column.present),
             pa.py_buffer(np.ascontiguousarray(column.data)),
         ]
         array = pa.Array.from_buffers(binary, column.slots, buffers)
@@ -174,7 +181,7 @@ def _texts(column: Column, kind: Kind) -> pa.Array:
         kind,
     )
     numbers = pa.py_buffer(_spread(column.values, column.present).astype(np.int32))
-    indices = pa.Array.from_buffers(pa.int32(), column.slots, [_validity(column), numbers])
+    indices = pa.Array.from_buffers(pa.int32(), column.slots, [validity(column.present), numbers])
     lengths = pc.sum(pc.take(pc.binary_length(entries), indices)).as_py() or 0
     if lengths > _MOST_BYTES:
         raise RefusedError(f"{lengths} bytes of text in one stripe are more than an Arrow array can hold")

@@ -42,11 +42,10 @@ UNKNOWN = Bounds()
 
 
 class Outcomes(NamedTuple):
-    """The values that a condition may have for some row within bounds."""
+    """Whether a condition may be true, and false, for some row within bounds; where it is neither it is null."""
 
     true: bool
     false: bool
-    null: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +138,7 @@ class Constant:
 
     def outcomes(self, bounds: Mapping[str, Bounds]) -> Outcomes:  # noqa: ARG002 - the same for all conditions
         """Return its value."""
-        return Outcomes(true=self.value is True, false=self.value is False, null=self.value is None)
+        return Outcomes(true=self.value is True, false=self.value is False)
 
     def mask(self, rows: Rows) -> pa.BooleanArray:
         """Return its value for each row."""
@@ -155,7 +154,7 @@ class IsNull:
     def outcomes(self, bounds: Mapping[str, Bounds]) -> Outcomes:
         """Return what the bounds say of nulls."""
         known = bounds.get(self.column.name, UNKNOWN)
-        return Outcomes(true=known.has_nulls or known.all_null, false=not known.all_null, null=False)
+        return Outcomes(true=known.has_nulls or known.all_null, false=not known.all_null)
 
     def mask(self, rows: Rows) -> pa.BooleanArray:
         """Return where the column is null."""
@@ -174,7 +173,7 @@ class Comparison:
         """Return what is possible between the column's bounds."""
         known = bounds.get(self.column.name, UNKNOWN)
         if known.all_null:
-            return Outcomes(true=False, false=False, null=True)
+            return Outcomes(true=False, false=False)
         low, high = ordered_bounds(self.column, known)
         value = sort_key(self.column, self.value)
         below = low is None or low < value  # some row may be below the value
@@ -187,7 +186,7 @@ class Comparison:
             Operator.GREATER: (above, below or at),
             Operator.AT_LEAST: (above or at, below),
         }[self.operator]
-        return Outcomes(true=is_true, false=is_false, null=known.has_nulls)
+        return Outcomes(true=is_true, false=is_false)
 
     def mask(self, rows: Rows) -> pa.BooleanArray:
         """Return the comparison for each row; null where the column is."""
@@ -233,11 +232,11 @@ class IsIn:
         """Return whether a value lies between the column's bounds."""
         known = bounds.get(self.column.name, UNKNOWN)
         if known.all_null:
-            return Outcomes(true=False, false=False, null=True)
+            return Outcomes(true=False, false=False)
         low, high = ordered_bounds(self.column, known)
         first = 0 if low is None else bisect_left(self.values, low, key=lambda value: sort_key(self.column, value))
         is_true = first < len(self.values) and (high is None or sort_key(self.column, self.values[first]) <= high)
-        return Outcomes(true=is_true, false=not is_true or low is None or low != high, null=known.has_nulls)
+        return Outcomes(true=is_true, false=not is_true or low is None or low != high)
 
     def mask(self, rows: Rows) -> pa.BooleanArray:
         """Return the membership of each row; null where the column is."""
@@ -261,16 +260,16 @@ class Like:
         """Return what the pattern's beginning says between the column's bounds."""
         known = bounds.get(self.column.name, UNKNOWN)
         if known.all_null:
-            return Outcomes(true=False, false=False, null=True)
+            return Outcomes(true=False, false=False)
         low, high = ordered_bounds(self.column, known)
         if low is not None and low == high:
             is_true = self._expression().fullmatch(low) is not None
-            return Outcomes(true=is_true, false=not is_true, null=known.has_nulls)
+            return Outcomes(true=is_true, false=not is_true)
         prefix, rest = split_pattern(self.pattern)
         is_true = (low is None or low[: len(prefix)] <= prefix) and (high is None or high >= prefix)
         begin_alike = all(bound is not None and bound.startswith(prefix) for bound in (low, high))
         whole = rest == "%" and (not prefix or begin_alike)
-        return Outcomes(true=is_true, false=not whole, null=known.has_nulls)
+        return Outcomes(true=is_true, false=not whole)
 
     def mask(self, rows: Rows) -> pa.BooleanArray:
         """Return the match of each row; null where the column is."""
@@ -291,8 +290,8 @@ class Not:
 
     def outcomes(self, bounds: Mapping[str, Bounds]) -> Outcomes:
         """Return the part's outcomes, true and false exchanged."""
-        true, false, null = self.part.outcomes(bounds)
-        return Outcomes(true=false, false=true, null=null)
+        true, false = self.part.outcomes(bounds)
+        return Outcomes(true=false, false=true)
 
     def mask(self, rows: Rows) -> pa.BooleanArray:
         """Return the contrary for each row."""
@@ -308,11 +307,7 @@ class And:
     def outcomes(self, bounds: Mapping[str, Bounds]) -> Outcomes:
         """Return what is possible when the parts are independent of each other."""
         parts = [part.outcomes(bounds) for part in self.parts]
-        return Outcomes(
-            true=all(part.true for part in parts),
-            false=any(part.false for part in parts),
-            null=any(part.null for part in parts) and all(part.true or part.null for part in parts),
-        )
+        return Outcomes(true=all(part.true for part in parts), false=any(part.false for part in parts))
 
     def mask(self, rows: Rows) -> pa.BooleanArray:
         """Return the conjunction for each row."""
@@ -328,11 +323,7 @@ class Or:
     def outcomes(self, bounds: Mapping[str, Bounds]) -> Outcomes:
         """Return what is possible when the parts are independent of each other."""
         parts = [part.outcomes(bounds) for part in self.parts]
-        return Outcomes(
-            true=any(part.true for part in parts),
-            false=all(part.false for part in parts),
-            null=any(part.null for part in parts) and all(part.false or part.null for part in parts),
-        )
+        return Outcomes(true=any(part.true for part in parts), false=all(part.false for part in parts))
 
     def mask(self, rows: Rows) -> pa.BooleanArray:
         """Return the disjunction for each row."""

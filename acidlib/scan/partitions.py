@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from typing import Any
 
-from acidlib.model.tables import DEFAULT_PARTITION
+import pyarrow as pa
+
+from acidlib.model.tables import DEFAULT_PARTITION, PartitionName
 from acidlib.orc.proto import Kind
 from acidlib.orc.schema import TypeNode, parse_row_type
+from acidlib.scan.arrays import arrow_type
+from acidlib.scan.splits import Scan, Split
 
 _WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _BITS = {Kind.BYTE: 8, Kind.SHORT: 16, Kind.INT: 32, Kind.LONG: 64}
@@ -64,3 +68,25 @@ _READERS: dict[Kind, Callable[[str, TypeNode], Any]] = {
     Kind.VARCHAR: lambda text, node: text[: node.maximum_length],
     Kind.BINARY: lambda text, _: text.encode(),
 }
+
+
+def partition_scalars(scan: Scan, split: Split) -> dict[str, pa.Scalar]:
+    """Return the values of the partition keys in a split, by their names."""
+    if not scan.partition_keys:
+        return {}
+    texts = {name.lower(): text for name, text in PartitionName.parse(split.partition or "").pairs}
+    types = parse_row_type(
+        f"struct<{','.join(f'`{key.name}`:{key.type}' for key in scan.partition_keys)}>", where=scan.table
+    )
+    return {
+        key.name: pa.scalar(partition_value(texts[key.name], key.type), arrow_type(node))
+        for key, node in zip(scan.partition_keys, types.children, strict=True)
+    }
+
+
+def constants(values: Mapping[str, pa.Scalar], names: Iterable[str], rows: int) -> dict[str, pa.Array]:
+    """Return those of the values that have one of these names, as columns of so many rows."""
+    chosen = {name: values[name] for name in names if name in values}
+    return {
+        name: pa.repeat(value, rows) if value.is_valid else pa.nulls(rows, value.type) for name, value in chosen.items()
+    }

@@ -11,25 +11,29 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.orc as pa_orc
 
+from acidlib.datafiles import SourceFile
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.location import Location
 from acidlib.model.snapshots import all_committed
-from acidlib.model.tables import PartitionName
+from acidlib.model.tables import ORC_INPUT_FORMAT
 from acidlib.model.units import DataFile, FileForm, KeyRange, encode_bucket
 from acidlib.orc.columns import Mask
+from acidlib.orc.proto import MAGIC
 from acidlib.orc.reader import StripeReader
 from acidlib.orc.schema import TypeNode, parse_row_type
 from acidlib.rewrite.deletes import read_deletes
 from acidlib.rewrite.inputs import InputFiles, OpenInput, open_inputs
 from acidlib.rewrite.keys import Keys, StripeKeys, kept_mask, row_masks
-from acidlib.scan.columns import arrow_type, file_columns, partition_value
+from acidlib.scan.columns import FileColumns, file_columns
+from acidlib.scan.partitions import constants, partition_scalars
+from acidlib.scan.plain import read_plain
 from acidlib.scan.pruning import file_may_match, partition_bounds, stripe_may_match
 from acidlib.scan.source import ArrowStream, FetchedFiles, FetchedSource, arrow_file
 from acidlib.scan.splits import ROW_ID, Scan, Split, packed
@@ -79,32 +83,43 @@ class SplitReader:
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a split, as `read_split` does."""
         scan, file = self._scan, split.file
-        if scan.insert_only:
-            raise RefusedError(f"Cannot read {scan.table}: it is insert-only")
+        if scan.insert_only and scan.row_ids:
+            raise RefusedError(f"Cannot read {ROW_ID} of {scan.table}: rows of an insert-only table have no ids")
         if file.length == 0:
             return
         files = self._input_files(split.location)
+        result = _Result(scan, split)
         with closing(files.open(file)) as source:
-            tail = files.tail(file, source)
-            opened = OpenInput(file=file, source=source, tail=tail)
-            if not opened.acid and file.form is not FileForm.ORIGINAL:
-                raise CorruptError(
-                    f"Cannot read {tail.name}: its name promises {file.form.value}, and its schema is {tail.root}"
-                )
-            stripes = enumerate(tail.stripes)
-            numbers = [n for n, stripe in stripes if split.start <= stripe.offset < split.end and stripe.rows]
-            columns = _ChosenColumns(scan, self._row, split, opened)
-            numbers = columns.stripes_that_may_match(numbers)
-            if numbers:
-                yield from self._rows(split, opened, numbers, columns, files)
+            if scan.insert_only and not _is_orc(scan, source):
+                names = result.names_in_file
+                for batch in read_plain(scan, split, names, source):
+                    yield from result.rows(dict(zip(names, batch.columns, strict=True)), batch.num_rows)
+            else:
+                yield from self._orc_rows(split, source, result, files)
+
+    def _orc_rows(
+        self, split: Split, source: SourceFile, result: _Result, files: InputFiles
+    ) -> Iterator[pa.RecordBatch]:
+        file = split.file
+        tail = files.tail(file, source)
+        opened = OpenInput(file=file, source=source, tail=tail)
+        promised = "rows without ids" if self._scan.insert_only else file.form.value
+        if opened.acid if self._scan.insert_only else (not opened.acid and file.form is FileForm.EVENTS):
+            raise CorruptError(f"Cannot read {tail.name}: it should hold {promised}, and its schema is {tail.root}")
+        stripes = enumerate(tail.stripes)
+        numbers = [n for n, stripe in stripes if split.start <= stripe.offset < split.end and stripe.rows]
+        columns = _FileReader(self._row, split, opened, result)
+        numbers = columns.stripes_that_may_match(numbers)
+        if numbers:
+            yield from self._stripe_rows(split, opened, numbers, columns, files)
 
     def _input_files(self, location: Location) -> InputFiles:
         if location not in self._files:
             self._files[location] = InputFiles(location, FetchedFiles(self._stores.data(location)))
         return self._files[location]
 
-    def _rows(
-        self, split: Split, opened: OpenInput, numbers: Sequence[int], columns: _ChosenColumns, files: InputFiles
+    def _stripe_rows(
+        self, split: Split, opened: OpenInput, numbers: Sequence[int], columns: _FileReader, files: InputFiles
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of some stripes of a file."""
         stripes = [StripeKeys(opened, number) for number in numbers]
@@ -114,7 +129,7 @@ class SplitReader:
         if not opened.acid and (self._scan.row_ids or len(deleted)):
             opened = replace(opened, file=_numbered(split, files))
             stripes = [StripeKeys(opened, number) for number in numbers]
-        write_ids = all_committed(None) if split.all_valid else split.write_ids
+        write_ids = all_committed(None) if split.all_valid or self._scan.insert_only else split.write_ids
         for keys in stripes:
             keep = kept_mask(*row_masks(keys, deleted, write_ids))
             if keep is None or keep.any():
@@ -122,78 +137,119 @@ class SplitReader:
             keys.forget()
 
 
-class _ChosenColumns:
-    """The columns of a scan in one file, and the stripes and rows of it that pass the scan's predicate.
+class _Result:
+    """The columns of a scan's result for one split, and the rows that are in it.
+
+    partition  the values of the partition keys
+    tested     names of the columns in the file by which rows are tested
+    others     names of the other columns in the file that are in the result
+    """
+
+    def __init__(self, scan: Scan, split: Split) -> None:
+        self.scan = scan
+        self.partition = partition_scalars(scan, split)
+        self._predicate = scan.predicate if scan.exact else None
+        in_predicate = frozenset[str]() if self._predicate is None else self._predicate.columns
+        self.tested = tuple(sorted(in_predicate - self.partition.keys()))
+        known = self.partition.keys() | self.tested
+        self.others = tuple(name for name in scan.columns if name not in known)
+
+    @property
+    def names_in_file(self) -> tuple[str, ...]:
+        """The names of all columns that are read from the file."""
+        return self.tested + self.others
+
+    def passed(self, arrays: Mapping[str, pa.Array], rows: int) -> pa.BooleanArray | None:
+        """Return for each row whether it passes the predicate, by the columns `tested`; None where all do."""
+        if self._predicate is None:
+            return None
+        batch = _batch({**arrays, **constants(self.partition, self._predicate.columns, rows)}, rows)
+        passed = self._predicate.mask(batch).fill_null(False)
+        return None if passed.true_count == rows else passed
+
+    def rows(self, arrays: Mapping[str, pa.Array], rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield those of some rows that pass the predicate; `arrays` has all columns of the file."""
+        passed = self.passed({name: arrays[name] for name in self.tested}, rows)
+        if passed is not None:
+            rows = passed.true_count
+            arrays = {name: array.filter(passed) for name, array in arrays.items()}
+        yield from self.batches(arrays, rows)
+
+    def batches(self, arrays: Mapping[str, pa.Array], rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield rows of the result, by the columns of the file, and row ids if they are in it."""
+        schema = self.scan.schema
+        columns = {**arrays, **constants(self.partition, self.scan.columns, rows)}
+        if schema.names:
+            batch = pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+        else:
+            batch = _batch({}, rows)
+        for start in range(0, rows, BATCH_ROWS):
+            yield batch.slice(start, BATCH_ROWS)
+
+
+class _FileReader:
+    """Reads the columns of a result from the stripes of one ORC file.
 
     Rows are tested by the predicate's columns first: others are read only where a row passes.
     """
 
-    def __init__(self, scan: Scan, row: TypeNode, split: Split, opened: OpenInput) -> None:
-        self._scan = scan
+    def __init__(self, row: TypeNode, split: Split, opened: OpenInput, result: _Result) -> None:
         self._opened = opened
-        self._predicate = scan.predicate
-        self._partition = _partition(scan, split)
-        in_predicate = frozenset[str]() if scan.predicate is None else scan.predicate.columns
-        self._tested = tuple(sorted(in_predicate - self._partition.keys()))
-        known = self._partition.keys() | (self._tested if scan.exact else ())
-        self._others = tuple(name for name in scan.columns if name not in known)
-        self._in_file = {
-            names: file_columns(
-                row,
-                names,
-                opened.row,
-                generation=split.generation,
-                matching=split.matching,
-                where=opened.tail.name,
-                acid=opened.acid,
-            )
-            for names in (self._tested, self._others)
-        }
+        self._result = result
+        self._columns_of = partial(
+            file_columns,
+            row,
+            file_row=opened.row,
+            generation=split.generation,
+            matching=split.matching,
+            where=opened.tail.name,
+            acid=opened.acid,
+        )
+        self._tested, self._others = self._columns_of(result.tested), self._columns_of(result.others)
         self._stream = ArrowStream(opened.source)
 
     def stripes_that_may_match(self, numbers: list[int]) -> list[int]:
         """Return those of some stripes in which statistics do not exclude that a row passes the predicate."""
-        predicate, tail = self._predicate, self._opened.tail
+        predicate, tail = self._result.scan.predicate, self._opened.tail
         if predicate is None:
             return numbers
-        columns = dict(zip(self._tested, self._in_file[self._tested].parts, strict=True))
-        partition = partition_bounds({name: value.as_py() for name, value in self._partition.items()})
+        names = sorted(predicate.columns - self._result.partition.keys())
+        columns = dict(zip(names, self._columns_of(names).parts, strict=True))
+        partition = partition_bounds({name: value.as_py() for name, value in self._result.partition.items()})
         if not file_may_match(predicate, tail, columns, partition):
             return []
         return [number for number in numbers if stripe_may_match(predicate, tail, number, columns, partition)]
+
+    def read(self, keys: StripeKeys, keep: Mask | None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a stripe that are kept and in the result."""
+        result = self._result
+        arrays = self._read(result.tested, self._tested, keys, keep)
+        passed = result.passed(arrays, _count(keys, keep))
+        if passed is not None:
+            if not passed.true_count:
+                return
+            arrays = {name: array.filter(passed) for name, array in arrays.items()}
+            keep = _narrowed(keep, passed.to_numpy(zero_copy_only=False))
+        arrays |= self._read(result.others, self._others, keys, keep)
+        if result.scan.row_ids:
+            ids, _ = keys.ids()
+            arrays[ROW_ID] = _row_ids(ids if keep is None else ids.select(keep))
+        yield from result.batches(arrays, _count(keys, keep))
 
     @cached_property
     def _values(self) -> pa_orc.ORCFile:
         with self._stream.raising_acid_errors(self._opened.tail.name):
             return pa_orc.ORCFile(arrow_file(self._stream))
 
-    def read(self, keys: StripeKeys, keep: Mask | None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a stripe that are kept and, in an exact scan, pass the predicate."""
-        scan, arrays = self._scan, dict[str, pa.Array]()
-        if self._predicate is not None and scan.exact:
-            arrays = self._read_columns(self._tested, keys, keep)
-            tested = arrays | self._constants(self._predicate.columns, _count(keys, keep))
-            passed = self._predicate.mask(_batch(tested, _count(keys, keep))).fill_null(False)
-            if passed.true_count == 0:
-                return
-            if passed.true_count < len(passed):
-                arrays = {name: array.filter(passed) for name, array in arrays.items()}
-                keep = _narrowed(keep, passed.to_numpy(zero_copy_only=False))
-        rows = _count(keys, keep)
-        arrays |= self._read_columns(self._others, keys, keep) | self._constants(scan.columns, rows)
-        if scan.row_ids:
-            ids, _ = keys.ids()
-            arrays[ROW_ID] = _row_ids(ids if keep is None else ids.select(keep))
-        batch = _batch({name: arrays[name] for name in scan.schema.names}, rows)
-        for start in range(0, rows, BATCH_ROWS):
-            yield batch.slice(start, BATCH_ROWS)
-
-    def _read_columns(self, names: tuple[str, ...], keys: StripeKeys, keep: Mask | None) -> dict[str, pa.Array]:
+    def _read(
+        self, names: tuple[str, ...], columns: FileColumns, keys: StripeKeys, keep: Mask | None
+    ) -> dict[str, pa.Array]:
         """Return columns of the rows of a stripe that are kept."""
-        columns, source = self._in_file[names], self._opened.source
+        if not names:
+            return {}
+        stripe, source = self._opened.stripe(keys.number), self._opened.source
         if not columns.columns:
-            return dict(zip(names, columns.read(None, self._opened.stripe(keys.number), keep), strict=True))
-        stripe = self._opened.stripe(keys.number)
+            return dict(zip(names, columns.read(None, stripe, keep), strict=True))
         if isinstance(source, FetchedSource):
             source.fetch(_streams(stripe, columns.columns))
         with self._stream.raising_acid_errors(keys.where):
@@ -202,27 +258,12 @@ class _ChosenColumns:
             source.forget()
         return dict(zip(names, arrays, strict=True))
 
-    def _constants(self, names: Iterable[str], rows: int) -> dict[str, pa.Array]:
-        """Return the partition keys of these names, as columns of so many rows."""
-        values = {name: self._partition[name] for name in names if name in self._partition}
-        return {
-            name: pa.repeat(value, rows) if value.is_valid else pa.nulls(rows, value.type)
-            for name, value in values.items()
-        }
 
-
-def _partition(scan: Scan, split: Split) -> dict[str, pa.Scalar]:
-    """Return the values of the partition keys in a split, by their names."""
-    if not scan.partition_keys:
-        return {}
-    texts = {name.lower(): text for name, text in PartitionName.parse(split.partition or "").pairs}
-    types = parse_row_type(
-        f"struct<{','.join(f'`{key.name}`:{key.type}' for key in scan.partition_keys)}>", where=scan.table
-    )
-    return {
-        key.name: pa.scalar(partition_value(texts[key.name], key.type), arrow_type(node))
-        for key, node in zip(scan.partition_keys, types.children, strict=True)
-    }
+def _is_orc(scan: Scan, source: SourceFile) -> bool:
+    """Return whether a file of an insert-only table is ORC: the table's are, or the file says so and nothing else."""
+    if scan.input_format is not None:
+        return scan.input_format == ORC_INPUT_FORMAT
+    return source.length >= len(MAGIC) and source.read(0, len(MAGIC)) == MAGIC
 
 
 def _deleted_keys(split: Split, opened: OpenInput, stripes: Sequence[StripeKeys], files: InputFiles) -> Keys:

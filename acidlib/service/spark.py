@@ -354,6 +354,18 @@ def context_of(session: Any) -> SparkContext:
     return context
 
 
+def session_options(session: Any) -> SparkOptions:
+    """Return the configuration of a session, as options of Spark; raises as `context_of`."""
+    return SparkOptions((), dict(context_of(session).getConf().getAll()))
+
+
+def hadoop_in_session(session: Any) -> tuple[Any, Any]:
+    """Return py4j's view of a session's JVM, and a copy of its configuration of Hadoop; raises as `context_of`."""
+    context = context_of(session)
+    jvm: Any = context._jvm
+    return jvm, jvm.org.apache.hadoop.conf.Configuration(context._jsc.hadoopConfiguration())
+
+
 def _cores(context: SparkContext) -> int:
     """Return how many tasks run at the same time; a stated default parallelism is no number of cores."""
     if context.getConf().contains("spark.default.parallelism"):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyorc
 import pytest
 from judges import merge
-from judges.fixtures import Fixture, fixtures
+from judges.fixtures import Fixture, fixtures, orc_files
 from snapshots import arrow_type, canonical, schema_of, splits_of
 
 from acidlib.scan.read import read_all
@@ -24,6 +24,14 @@ LAYERS = [
 ]
 
 
+INSERT_ONLY = [
+    pytest.param(table, layer, id=f"{table.name}-{layer or 'before'}")
+    for table in fixtures(insert_only=True)
+    for layer in ("", *table.layers)
+    if orc_files(f"{table.name}/**/*")
+]
+
+
 def rows(table: Fixture, partition: Path, location: Path) -> list[merge.Row]:
     row_type = pyorc.TypeDescription.from_string(
         f"struct<{','.join(f'{name}:{kind}' for name, kind in table.columns(location).items())}>"
@@ -33,13 +41,14 @@ def rows(table: Fixture, partition: Path, location: Path) -> list[merge.Row]:
         table=table.name,
         row_type=str(row_type),
         columns=tuple(row_type.fields),
-        schema=schema_of(fields, row_ids=True),
-        row_ids=True,
+        schema=schema_of(fields, row_ids=not table.insert_only),
+        row_ids=not table.insert_only,
+        insert_only=table.insert_only,
     )
     splits = splits_of(scan, partition, table.write_ids, generation=table.generation)
     return [
         (
-            *(row["row__id"][part] for part in ("writeid", "bucketid", "rowid")),
+            *(row["row__id"][part] if "row__id" in row else 0 for part in ("writeid", "bucketid", "rowid")),
             tuple(canonical(row[name], kind) for name, kind in row_type.fields.items()),
         )
         for row in read_all(scan, splits, Stores()).to_pylist(maps_as_pydicts=None)
@@ -62,3 +71,18 @@ def test_the_snapshot_has_the_rows_and_row_ids_of_hive(table: Fixture, layer: st
     texts, keys = table.read_by(lambda partition: rows(table, partition, location), location, style)
     assert texts == Counter({in_microseconds(text): count for text, count in table.hive_rows().items()})
     assert table.hive_keys(layer) in (None, keys)
+
+
+@pytest.mark.parametrize(("table", "layer"), INSERT_ONLY)
+def test_the_snapshot_of_an_insert_only_table_has_its_rows(table: Fixture, layer: str, tmp_path: Path) -> None:
+    location = table.lay(tmp_path / "table", layer)
+    texts, _ = table.read_by(lambda partition: rows(table, partition, location), location, table.style)
+    assert texts == table.hive_rows()
+
+
+def test_insert_only_tables_of_orc_are_here() -> None:
+    assert {str(case.values[0].name) for case in INSERT_ONLY} == {
+        "hive3/h2_mm_part",
+        "hive3/h_mm_orc",
+        "hive4/insert_only_orc",
+    }

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from judges import merge
+from judges import arrow_rows, merge
 from judges.acid_dirs import Dir, ReaderError, State, directory_state
+from snapshot_reads import read_arrow
 
+from histories.files import columns
 from histories.history import History, Reader
 from histories.model import Seen, Snapshot, bare
 
@@ -34,8 +36,12 @@ def tree(path: Path) -> Tree:
 class Judge:
     """Compares what files show with the model."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: History, *, reads_snapshots: bool = False) -> None:
+        """With `reads_snapshots` the snapshot reader has to find the same as the independent one."""
         self.history = history
+        self._reads_snapshots = reads_snapshots
+        self.snapshots = 0
+        """How many it has read."""
         self.late = 0
         """How often a snapshot older than a base found no base that it may use, having listed too late."""
         self._told: dict[tuple[object, ...], Tree] = {}
@@ -100,6 +106,11 @@ class Judge:
         state = state or self._state(path, snapshot)
         seen = self._read(path, snapshot)
         assert seen == expected, f"{path}, {snapshot.text}: {told(seen, expected)}"
+        has_events = state.base is not None or state.deltas  # originals alone do not prove a full ACID table
+        if self._reads_snapshots and has_events and not self._hidden(snapshot):
+            self.snapshots += 1
+            seen = self._snapshot(path, snapshot)
+            assert seen == expected, f"a snapshot of {path}, {snapshot.text}: {told(seen, expected)}"
         self._ranges(place, state.base, state.deltas, snapshot)
 
     def _late_state(self, path: Path, snapshot: Snapshot) -> State | None:
@@ -144,6 +155,17 @@ class Judge:
             strict=not self.history.names.scattered,
         )
         return [(*row[:3], bare(_plain(value) for value in row[3])) for row in found]
+
+    def _snapshot(self, path: Path, snapshot: Snapshot) -> list[Seen]:
+        found = read_arrow(
+            path,
+            generation=self.history.generation,
+            write_ids=snapshot.text,
+            columns=columns(self.history.width),
+            chosen=["a", "s", *(f"c{number}" for number in range(2, self.history.width))],
+            row_ids=True,
+        )
+        return [(*row[:3], bare(_plain(value) for value in row[3])) for row in arrow_rows.keyed_rows(found)]
 
 
 def _plain(value: object) -> object:

@@ -51,8 +51,8 @@ class Played:
     did: Counter[str]
 
 
-def play(seed: int, folder: Path, *, steps: int) -> Played:
-    """The history of a seed. Raises FailedError."""
+def play(seed: int, folder: Path, *, steps: int, reads_snapshots: bool = False) -> Played:
+    """The history of a seed, read by the snapshot reader, too, if so asked. Raises FailedError."""
     shutil.rmtree(folder, ignore_errors=True)
     history = History(seed, folder)
     with pytest.MonkeyPatch.context() as patch:
@@ -61,7 +61,8 @@ def play(seed: int, folder: Path, *, steps: int) -> Played:
         patch.delenv("HIVE_CONF_DIR", raising=False)
         patch.delenv("ACIDLIB_QUEUE_URL", raising=False)
         on_own_time(patch, lambda: history.clock)
-        player = _Player(history, Jobs(queue_url=f"sqlite:///{folder / 'queue.db'}"))
+        judge = Judge(history, reads_snapshots=reads_snapshots)
+        player = _Player(history, judge, Jobs(queue_url=f"sqlite:///{folder / 'queue.db'}"))
         done = 0
         try:
             for done in range(1, steps + 1):  # noqa: B007 - told below
@@ -75,16 +76,16 @@ def play(seed: int, folder: Path, *, steps: int) -> Played:
 
 
 class _Player:
-    def __init__(self, history: History, jobs: Jobs) -> None:
+    def __init__(self, history: History, judge: Judge, jobs: Jobs) -> None:
         history.root.mkdir(parents=True, exist_ok=True)
         self._history = history
-        self._judge = Judge(history)
+        self._judge = judge
         self._jobs = Maintenance(history, jobs)
         self._names, self._weights = zip(*STEPS.items(), strict=True)
 
     @property
     def did(self) -> Counter[str]:
-        return self._jobs.did + Counter({"late": self._judge.late})
+        return self._jobs.did + Counter({"late": self._judge.late, "snapshots": self._judge.snapshots})
 
     def step(self) -> None:
         (name,) = self._history.rng.choices(self._names, self._weights)

@@ -2,8 +2,8 @@
 
 Transactions of several statements, aborts, streaming batches, insert overwrites, added columns and dropped partitions;
 compactions, initiator and cleaner as jobs, some killed at a random point; readers and writers that stay open. A naive
-model holds the truth, an independent reader by Hive's rules looks at the files. With ACIDLIB_FUZZ_SECONDS set it goes
-on from random seeds.
+model holds the truth; an independent reader by Hive's rules looks at the files, and so does the snapshot reader. With
+ACIDLIB_FUZZ_SECONDS set it goes on from random seeds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FOUND = (405,)
 def test_every_snapshot_sees_its_rows_through_any_history(tmp_path: Path) -> None:
     did: Counter[str] = Counter()
     for seed in seeds(HISTORIES, first=FIRST):
-        played = play(seed, tmp_path / "history", steps=STEPS)
+        played = play(seed, tmp_path / "history", steps=STEPS, reads_snapshots=True)
         did += played.did
         did["steps"] += played.steps
     print(dict(sorted(did.items())))
@@ -37,6 +37,7 @@ def test_every_snapshot_sees_its_rows_through_any_history(tmp_path: Path) -> Non
         assert did[what] >= HISTORIES // 2, did
     assert did["killed"] >= HISTORIES // 2, did
     assert did["halves"] > 0, did
+    assert did["snapshots"] > 30 * HISTORIES, did
 
 
 @pytest.mark.parametrize("seed", FOUND)

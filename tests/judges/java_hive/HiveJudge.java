@@ -101,7 +101,7 @@ public final class HiveJudge {
     }
   }
 
-  private static String describe(Throwable e) {
+  static String describe(Throwable e) {
     StringBuilder text = new StringBuilder(e.toString());
     for (Throwable c = e.getCause(); c != null; c = c.getCause()) {
       text.append("; ").append(c);
@@ -290,7 +290,7 @@ public final class HiveJudge {
     }
   }
 
-  private static void print(StringBuilder out, Object value, ObjectInspector inspector) {
+  static void print(StringBuilder out, Object value, ObjectInspector inspector) {
     if (value == null) {
       out.append("null");
       return;

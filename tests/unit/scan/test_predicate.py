@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from acidlib.scan.predicate import HIVE_TYPE, Bounds, parse_predicate
+from acidlib.errors import DefectError, UsageError
+from acidlib.scan.predicate import HIVE_TYPE, Bounds, parse_predicate, pushed
 
 NAN, INF = math.nan, math.inf
 NINES = "99999999999999999999.9999999999"
@@ -162,3 +164,215 @@ def test_rows(text: str, column: str, values: list[Any], expected: list[Any]) ->
     if column == "m":
         values = [None if value is None else Decimal(value) for value in values]
     assert selected(text, column, values) == (values if expected == [...] else expected)
+
+
+@pytest.mark.parametrize("negated", [False, True])
+@pytest.mark.parametrize(
+    ("text", "is_true"),
+    [
+        ("n = 3", lambda n: n == 3),
+        ("n <> 3", lambda n: n != 3),
+        ("n < 3", lambda n: n < 3),
+        ("n <= 3", lambda n: n <= 3),
+        ("n > 3", lambda n: n > 3),
+        ("n >= 3", lambda n: n >= 3),
+        ("n < 2.5", lambda n: n < 2.5),
+        ("n in (1, 3, 5)", lambda n: n in (1, 3, 5)),
+        ("n between 2 and 3", lambda n: 2 <= n <= 3),
+        ("n < 2 or n > 3", lambda n: n < 2 or n > 3),
+    ],
+)
+def test_bounds_exclude_all_that_they_can(text: str, is_true: Any, negated: bool) -> None:
+    predicate = parse_predicate(f"not ({text})" if negated else text, SCHEMA)
+    for low in range(1, 6):
+        for high in range(low, 6):
+            expected = any(is_true(n) != negated for n in range(low, high + 1))
+            assert predicate.may_match({"n": Bounds(low=low, high=high)}) is expected, (low, high)
+        assert predicate.may_match({"n": Bounds(low=low)}) is any(is_true(n) != negated for n in range(low, 10))
+        assert predicate.may_match({"n": Bounds(high=low)}) is any(is_true(n) != negated for n in range(-5, low + 1))
+    assert predicate.may_match({"n": Bounds()})
+    assert not predicate.may_match({"n": Bounds(all_null=True)})
+
+
+@pytest.mark.parametrize(
+    ("text", "bounds", "expected"),
+    [
+        ("n is null", Bounds(low=1, has_nulls=False), False),
+        ("n is null", Bounds(low=1), True),
+        ("n is null", Bounds(all_null=True), True),
+        ("n is not null", Bounds(all_null=True), False),
+        ("n is not null", Bounds(), True),
+        ("not (n is not null)", Bounds(has_nulls=False), False),
+        ("n <=> 1", Bounds(all_null=True), False),
+        ("n <> 300 and tiny = 300", Bounds(), False),
+        ("tiny <> 300", Bounds(all_null=True), False),
+        ("d > 5", Bounds(low=0.0, high=1.0), False),
+        ("d > 5", Bounds(low=0.0, high=NAN), True),
+        ("d = cast('NaN' as double)", Bounds(low=0.0, high=INF), False),
+        ("d = cast('NaN' as double)", Bounds(low=0.0, high=NAN), True),
+        ("d <> cast('NaN' as double)", Bounds(low=NAN, high=NAN), False),
+        ("d = 0", Bounds(low=-0.0, high=-0.0), True),
+        ("s like 'b%'", Bounds(low="a", high="bz"), True),
+        ("s like 'b%'", Bounds(low="bb", high="c"), True),
+        ("s like 'b%'", Bounds(low="c", high="d"), False),
+        ("s like 'b%'", Bounds(low="a", high="az"), False),
+        ("s like 'b%'", Bounds(low="a", high="b"), True),
+        ("s not like 'b%'", Bounds(low="b", high="bz"), False),
+        ("s not like 'b%'", Bounds(low="b", high="c"), True),
+        ("s not like 'b_'", Bounds(low="b", high="bz"), True),
+        ("s not like '%'", Bounds(), False),
+        (r"s like 'b\%x'", Bounds(low="b%x", high="b%x"), True),
+        (r"s like 'b\%x'", Bounds(low="bax", high="bax"), False),
+        # stored as 'ab', a tab and blanks: the value 'ab' is not below the bound as it is stored
+        ("c = 'ab'", Bounds(low="ab\t  ", high="b    "), True),
+        ("c = 'ab\t'", Bounds(low="a    ", high="ab   "), True),
+        ("c > 'ab'", Bounds(low="a    ", high="aa   "), False),
+        ("c < 'ab'", Bounds(low="ab   ", high="b    "), False),
+        ("c <> 'ab'", Bounds(low="ab   ", high="ab   "), False),
+        ("flag", Bounds(low=False, high=False), False),
+        ("not flag", Bounds(low=True, high=True), False),
+    ],
+)
+def test_bounds(text: str, bounds: Bounds, expected: bool) -> None:
+    predicate = parse_predicate(text, SCHEMA)
+    (name,) = predicate.columns - {"tiny"} or {"tiny"}
+    assert predicate.may_match({name: bounds}) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("n = ", "cannot be parsed at '=' in line 1, column 3"),
+        ("n = 1 x", "cannot be parsed at 'x' in line 1, column 7"),
+        ("n = 'x", "a quote or comment has no end"),
+        ("", "it has 0 conditions instead of one"),
+        ("n = 1; n = 2", "it has 2 conditions instead of one"),
+        ("show tables", "cannot be parsed at 'tables'"),
+        ("n = 1 order by n", "cannot be parsed at 'order by'"),
+        ("(" * 3000 + "flag" + ")" * 3000, "nested too deeply"),
+        ("not " * 3000 + "flag", "nested too deeply"),
+        ("missing = 1", "there is no column missing; the columns are a b, a`b, big, bin,"),
+        ("n = 1 or missing = 1", "there is no column missing"),
+        ("t.n = 1", "in t.n = 1: t.n: a column is named without its table"),
+        ("db.t.n = 1", "a column is named without its table"),
+        ("n", "column n is INT, and a condition is BOOLEAN"),
+        ("n = 1 and n", "column n is INT, and a condition is BOOLEAN"),
+        ("n = big", "big is no literal"),
+        ("n + 1 = 2", "is no column"),
+        ("1 = 1", "1 is no column"),
+        ("abs(n) = 1", "is no column"),
+        ("n = abs(1)", "is no literal"),
+        ("ds = current_date", "is no literal"),
+        ("cast(n as string) = '1'", "is no column"),
+        ("n in (select 1)", "is not supported"),
+        ("n in ()", "the list is empty"),
+        ("n in (1, '2')", "readers disagree on a list of texts and other values"),
+        ("big in (9007199254740993, 1e0)", "readers round whole numbers beside a FLOAT or DOUBLE"),
+        ("n between symmetric 1 and 2", "symmetric|this is not supported"),
+        ("s rlike 'x'", "s RLIKE 'x': this is not supported"),
+        ("s ilike 'x'", "this is not supported"),
+        ("s like 'x' escape '!'", "this is not supported"),
+        ("s like any ('x')", "is no literal"),
+        ("s like n", "n is no literal"),
+        ("s like 1", "the pattern of LIKE is a whole number"),
+        ("n like '1'", "LIKE is for texts, and column n is INT"),
+        (r"s like 'a\\b'", "readers disagree on a backslash"),
+        ("c like '%b'", "use LIKE 'beginning%'"),
+        ("c like 'b %'", "use LIKE 'beginning%'"),
+        ("s = 1", "column s is STRING and 1 is a whole number: write '1'"),
+        ("s = date '2026-01-03'", "column s is STRING and 2026-01-03 is a date"),
+        ("s = 'a' 'b'", "is no literal"),
+        (r"s = '\u00e9'", r"the escape \\u is not supported"),
+        ("s = cast('abc' as varchar(2))", "readers disagree on"),
+        ("flag = 1", "column flag is BOOLEAN and 1 is a whole number"),
+        ("flag = 'true'", "column flag is BOOLEAN and 'true' is a text"),
+        ("n is true", "column n is INT and True is a truth value"),
+        ("n = '02'", "write a number without quotes"),
+        ("n = '3000000000'", "write a number without quotes"),
+        ("n = true", "column n is INT and True is a truth value"),
+        ("n = date '2026-01-03'", "column n is INT and 2026-01-03 is a date"),
+        ("big = 1e16", "readers round"),
+        ("n = cast(1.5 as int)", "readers disagree on"),
+        ("tiny = cast(300 as tinyint)", "readers disagree on"),
+        ("f = 0.1", r"cannot hold 0.1, .*: write CAST\(0.1 AS FLOAT\)"),
+        ("d = '0.1'", "write a number without quotes"),
+        ("d = 1e400", "too large for a DOUBLE"),
+        ("m = '1.5'", "write a number without quotes and exponent"),
+        ("m = 1e0", "write a number without quotes and exponent"),
+        ("m = cast(1.55 as decimal(5,1))", "readers disagree on"),
+        (f"m = {'9' * 39}", "more than 38 digits"),
+        ("ds = '2026-1-3'", "write DATE 'yyyy-mm-dd'"),
+        ("ds = '2026-02-30'", "write DATE 'yyyy-mm-dd'"),
+        ("ds = 20260103", "write DATE 'yyyy-mm-dd'"),
+        ("ts = '2026-01-03T00:00:00'", "without zone"),
+        ("ts = '2026-01-03 00:00:00Z'", "without zone"),
+        ("ts = timestamp '2026-01-03 00:00:00.1234567'", "readers disagree on"),
+        ("ts = 5", "column ts is TIMESTAMP and 5 is a whole number"),
+        ("ts in ('2026-01-03')", "write TIMESTAMP '2026-01-03'"),
+        ("tz = '2026-01-03 00:00:00'", "with its zone"),
+        ("tz = timestamp '2026-01-03 00:00:00 Europe/Berlin'", "readers disagree on"),
+        ("bin = 'a'", r"column bin is BINARY: only IS \[NOT\] NULL"),
+        ("items = 1", r"only IS \[NOT\] NULL"),
+        ("items[0] = 1", "is no column"),
+        ("n = ?", "is no literal"),
+    ],
+)
+def test_refused(text: str, part: str) -> None:
+    with pytest.raises(UsageError, match=part) as error:
+        parse_predicate(text, SCHEMA)
+    assert str(error.value).startswith("Cannot filter rows by ")
+    assert "\n" not in str(error.value)
+
+
+def test_a_long_text_is_shown_in_part() -> None:
+    with pytest.raises(UsageError) as error:
+        parse_predicate(" or ".join(f"missing = {n}" for n in range(10_000)), SCHEMA)
+    assert len(str(error.value)) < 700
+
+
+def test_thousands_of_alternatives() -> None:
+    predicate = parse_predicate(" or ".join(f"n = {n}" for n in range(0, 10_000, 2)), SCHEMA)
+    batch = pa.record_batch({"N": pa.array([1, 2, 9998, 10_000], pa.int32())})
+    assert predicate.mask(batch).to_pylist() == [False, True, True, False]
+
+
+def test_a_predicate_is_a_value() -> None:
+    predicate = parse_predicate("n in (1, 2) and (s like 'a%' or not flag)", SCHEMA)
+    assert predicate.text == "n in (1, 2) and (s like 'a%' or not flag)"
+    assert predicate.columns == {"n", "s", "flag"}
+    assert pickle.loads(pickle.dumps(predicate)) == predicate
+
+
+def test_columns_of_a_batch_are_cast_and_have_to_be_there() -> None:
+    predicate = parse_predicate("s = 'a'", SCHEMA)
+    batch = pa.record_batch({"S": pa.array(["a", "b", None]).dictionary_encode()})
+    assert predicate.mask(batch).to_pylist() == [True, False, None]
+    with pytest.raises(DefectError, match="column s of the predicate was not read"):
+        predicate.mask(pa.record_batch({"n": pa.array([1])}))
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("n = 1 and abs(n) = 2", {"n"}),
+        ("n = 1 and (tiny = 1 or abs(n) = 2)", {"n"}),
+        ("s = 1 and (n = 2 and tiny = 3)", {"n", "tiny"}),
+        ("abs(n) = 1", None),
+        ("not (n = 1 and abs(n) = 2)", None),
+        ("exists(items, x -> x > 1) and n = 1", {"n"}),
+        ("abs(missing) = 1", None),
+        (r"n = 1 and s = 'a\nb'", None),
+        ('n = 1 and s = "a"', None),
+        ("f > 0.1 and n = 1", {"n"}),
+        ("n = 1 and t.x = 2", {"n"}),
+    ],
+)
+def test_pushed(text: str, columns: set[str] | None) -> None:
+    predicate = pushed(text, SCHEMA)
+    assert (None if predicate is None else predicate.columns) == columns
+
+
+@pytest.mark.parametrize("text", ["n = 1 and missing = 2", "abs(n) = 1 and not missing", "n ="])
+def test_pushed_refuses(text: str) -> None:
+    with pytest.raises(UsageError):
+        pushed(text, SCHEMA)

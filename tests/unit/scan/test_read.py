@@ -343,7 +343,7 @@ def test_a_file_that_is_not_what_its_name_promises_is_corrupt(tmp_path: Path) ->
     delta(tmp_path, 2)
     path = tmp_path / tables.delta_name(1, 1) / "bucket_00000"
     path.write_bytes(tables.orc_bytes(COLUMNS, rows(2), STRIPES))
-    with pytest.raises(CorruptError, match=rf"Cannot read {path}: its name promises ACID events, and its schema is"):
+    with pytest.raises(CorruptError, match=rf"Cannot read {path}: it should hold ACID events, and its schema is"):
         numbers(splits_of(tmp_path))
 
 

@@ -1,0 +1,159 @@
+"""Snapshots of random tables: what `to_arrow` returns is what Hive's own OrcInputFormat reads of the same directory.
+
+Tables whose columns were renamed, moved, added, dropped and changed in type while rows were inserted, updated, loaded,
+streamed and deleted; readers' lists of write ids of which any may be open or aborted; any columns in any order, and any
+condition, which a naive evaluator applies to Hive's rows. With ACIDLIB_FUZZ_SECONDS set it goes on from random seeds.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import traceback
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import random_tables
+from fuzzing import seeds
+from judges import arrow_rows, predicates
+from judges.hive_reader import JudgeError, hive_reader
+from judges.java_orc import JavaOrc, shared
+from judges.merge import Row
+from long_runs import amount
+from snapshot_reads import fields_of, read_arrow
+from snapshot_tables import SnapshotTable
+
+pytestmark = pytest.mark.slow
+
+TABLES = amount(40, long=500)
+OF_ANY_TYPE = amount(25, long=300)
+CONDITIONS = 4
+
+
+class Reading:
+    """One snapshot of one place, with the rows that a reader has to find."""
+
+    def __init__(
+        self, location: Path, types: Mapping[str, str], generation: int, write_ids: str, rows: Sequence[Row]
+    ) -> None:
+        self.location, self.types, self.generation, self.write_ids = location, types, generation, write_ids
+        self.struct = f"struct<{','.join(f'{name}:{kind}' for name, kind in types.items())}>"
+        self.rows = arrow_rows.alike(rows, self.struct)
+
+    def _read(self, **how: Any) -> Any:
+        return read_arrow(
+            self.location, generation=self.generation, write_ids=self.write_ids, columns=self.struct, **how
+        )
+
+    def check(self, rng: random.Random) -> None:
+        """All of it, then some columns under some conditions."""
+        found = self._read(row_ids=True)
+        assert found.column_names == [arrow_rows.ROW_ID, *(name.lower() for name in self.types)], found.schema
+        assert arrow_rows.alike(arrow_rows.keyed_rows(found), self.struct) == self.rows
+        known = [dict(zip(map(str.lower, self.types), row, strict=True)) for *_, row in self.rows]
+        for number in range(CONDITIONS):
+            chosen = rng.sample(list(self.types), rng.randint(1, len(self.types)))
+            condition = predicates.condition(rng, self.types, known) if number or rng.random() < 0.5 else None
+            self._check_some(chosen, condition, known, row_ids=rng.random() < 0.3)
+
+    def _check_some(
+        self,
+        chosen: Sequence[str],
+        condition: predicates.Condition | None,
+        known: Sequence[Mapping[str, Any]],
+        *,
+        row_ids: bool,
+    ) -> None:
+        where = condition.text if condition else None
+        found = self._read(chosen=chosen, where=where, row_ids=row_ids)
+        names = [name.lower() for name in chosen]
+        assert found.column_names == [arrow_rows.ROW_ID] * row_ids + names, (chosen, found.schema)
+        keyed = arrow_rows.keyed_rows(found) if row_ids else [(0, 0, 0, row) for row in arrow_rows.table_rows(found)]
+        struct = f"struct<{','.join(f'{name}:{self.types[name]}' for name in chosen)}>"
+        seen = Counter(arrow_rows.alike(keyed, struct))
+        must: Counter[Row] = Counter()
+        may: Counter[Row] = Counter()
+        for (*key, _), row in zip(self.rows, known, strict=True):
+            selected = condition.selects(row) if condition else True
+            if selected is False:
+                continue
+            values = tuple(row[name] for name in names)
+            (may if selected is None else must)[(*(key if row_ids else (0, 0, 0)), values)] += 1
+        missing, surplus = must - seen, seen - must - may
+        assert (missing, surplus) == (Counter(), Counter()), f"columns {chosen} where {where}"
+
+
+def expected(table: SnapshotTable, write_ids: str, *, vectorized: bool) -> list[Row] | None:
+    """Hive's rows. A reader of Hive fails on some tables: then the other, and None where both do."""
+    hive = hive_reader(table.generation)
+    for way in (vectorized, not vectorized):
+        try:
+            return hive.rows(table.location, table.types, write_ids=write_ids, vectorized=way)
+        except JudgeError:
+            continue
+    return None
+
+
+def judge(seed: int, folder: Path) -> Counter[str]:
+    """What was judged of a seed."""
+    table = SnapshotTable(seed, folder / "t")
+    rng = random.Random(seed)
+    did: Counter[str] = Counter()
+    for write_ids in (table.now(), table.snapshot()):
+        rows = expected(table, write_ids, vectorized=seed % 2 == 0)
+        did["by Hive" if rows is not None else "not by Hive"] += 1
+        if rows is not None:
+            did["rows"] += len(rows)
+            Reading(table.location, table.types, table.generation, write_ids, rows).check(rng)
+    return did
+
+
+def _try(found: Sequence[int], tmp_path: Path, work: Any) -> Counter[str]:
+    problems: list[str] = []
+    did: Counter[str] = Counter()
+    for seed in found:
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        try:
+            did += work(seed, folder)
+        except Exception:
+            problems.append(f"seed {seed}: {traceback.format_exc()[-2500:]}")
+        shutil.rmtree(folder)
+    assert not problems, "\n\n".join([f"{len(problems)} of {len(found)} seeds", *problems[:5]])
+    return did
+
+
+@pytest.mark.live
+def test_rows_columns_and_conditions_are_hives(tmp_path: Path) -> None:
+    did = _try(list(seeds(TABLES)), tmp_path, judge)
+    assert did["by Hive"] > 1.8 * TABLES, did
+    assert did["rows"] > 20 * TABLES, did
+
+
+@pytest.fixture(scope="module")
+def java() -> JavaOrc:
+    """Java's ORC writer."""
+    return shared()
+
+
+@pytest.mark.java
+def test_values_of_any_type_and_writer(java: JavaOrc, tmp_path: Path) -> None:
+    """Columns do not change here; what a reader must see is known from the history alone."""
+
+    def work(seed: int, folder: Path) -> Counter[str]:
+        table = random_tables.build(seed, folder / "t", java)
+        fields = dict(fields_of(table.columns))
+        plain = {name: kind for name, kind in fields.items() if "uniontype" not in kind}
+        if table.expected is None or not plain:
+            return Counter("left out")
+        places = [list(fields).index(name) for name in plain]
+        rows = [(*key, tuple(row[place] for place in places)) for *key, row in table.expected]
+        Reading(table.location, plain, 3, table.write_ids, rows).check(random.Random(seed))
+        return Counter({"judged": 1, "rows": len(rows)})
+
+    did = _try(list(seeds(OF_ANY_TYPE)), tmp_path, work)
+    assert did["judged"] > OF_ANY_TYPE / 2, did
+    assert did["rows"] > 50 * OF_ANY_TYPE, did
