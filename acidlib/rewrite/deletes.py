@@ -34,10 +34,11 @@ def overlaps(bounds: KeyRange | None, others: Iterable[KeyRange]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DeleteEvents:
-    """Committed delete events of one bucket, ascending by key, then currentTransaction descending.
+    """Delete events of one bucket and of valid write ids, ascending by key, then currentTransaction descending.
 
     events_in   number of events of this bucket that were read
-    aborted     of these, the events of aborted write ids, left out
+    others      number of events of other buckets beside them
+    aborted     of events_in, the events of aborted write ids, left out (for a reader, of those that are not valid)
     duplicates  of these, the events equal to another in all five id columns, left out
     ranges      of the keys of each file's events, of any bucket, by its path; None without true statistics
     """
@@ -45,6 +46,7 @@ class DeleteEvents:
     keys: Keys
     current: Longs
     events_in: int
+    others: int
     aborted: int
     duplicates: int
     empty_files: tuple[str, ...]
@@ -82,13 +84,14 @@ def read_deletes(
     except MemoryError:
         largest = max(inputs.files, key=lambda file: file.tail.rows)
         raise CorruptError(
-            f"Cannot compact {largest.tail.name}: its {largest.tail.rows} delete events do not fit in memory"
+            f"Cannot read {largest.tail.name}: its {largest.tail.rows} delete events do not fit in memory"
         ) from None
-    count = events_in = aborted = 0
+    count = events_in = others = aborted = 0
     for stripe in stripes:
         if bucket in stripe.buckets():
             chosen = _belong_to(bucket, stripe)
-            events_in += int(np.count_nonzero(chosen))
+            in_stripe = int(np.count_nonzero(chosen))
+            events_in, others = events_in + in_stripe, others + stripe.rows - in_stripe
             rolled_back = invalid_rows(stripe, write_ids)
             if rolled_back is not None:
                 aborted += int(np.count_nonzero(chosen & rolled_back))
@@ -97,6 +100,8 @@ def read_deletes(
             keys, current = stripe.ids()
             for column, values in zip(columns, (keys.write_ids, keys.buckets, keys.row_ids, current), strict=True):
                 column[start:count] = values if count - start == len(chosen) else filter_values(values, chosen)
+        else:
+            others += stripe.rows
         stripe.forget()
     columns = [column[:count] for column in columns]
     keys = Keys(*columns[:3])
@@ -113,6 +118,7 @@ def read_deletes(
         keys=keys.select(distinct) if duplicates else keys,
         current=current[distinct] if duplicates else current,
         events_in=events_in,
+        others=others,
         aborted=aborted,
         duplicates=duplicates,
         empty_files=inputs.empty,
@@ -128,7 +134,7 @@ def _belong_to(bucket: int, stripe: StripeKeys) -> Mask:
             return np.full(len(properties), bool(bucket_numbers(properties[:1])[0] == bucket))
         chosen: Mask = bucket_numbers(properties) == bucket
     except CorruptError as error:
-        raise CorruptError(f"Cannot compact {stripe.where}: {error}") from None
+        raise CorruptError(f"Cannot read {stripe.where}: {error}") from None
     return chosen
 
 

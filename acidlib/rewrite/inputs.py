@@ -197,7 +197,7 @@ def open_inputs(listed: tuple[DataFile, ...], files: InputFiles) -> Iterator[Ope
             opened = OpenInput(file=replace(file, first_row=first_row), source=source, tail=tail, stripes=stripes)
             if not opened.acid and file.form is not FileForm.ORIGINAL:
                 raise CorruptError(
-                    f"Cannot compact {tail.name}: its name promises {file.form.value}, and its schema is {tail.root}"
+                    f"Cannot read {tail.name}: its name promises {file.form.value}, and its schema is {tail.root}"
                 )
             if tail.rows:
                 inputs.append(opened)

@@ -290,7 +290,7 @@ class StripeKeys:
         expected = DELETE if self._holds_deletes else INSERT
         if self.rows and (low != expected or high != expected):
             raise RefusedError(
-                f"Cannot compact {self.where}: it holds events of operation {low} to {high} where only "
+                f"Cannot read {self.where}: it holds events of operation {low} to {high} where only "
                 f"{expected} belongs; tables written before split update are not supported"
             )
 
@@ -330,7 +330,7 @@ class StripeKeys:
         try:
             return decode_bucket(value)[0]
         except CorruptError as error:
-            raise CorruptError(f"Cannot compact {self.where}: {error}") from None
+            raise CorruptError(f"Cannot read {self.where}: {error}") from None
 
     def known_range(self) -> KeyRange | None:
         """Return bounds made of the least and the greatest parts of all keys; None without true statistics."""
@@ -403,7 +403,7 @@ def row_masks(stripe: StripeKeys, deleted: Keys, write_ids: ValidWriteIdList) ->
     keys, _ = stripe.ids()
     if not keys.ascending():
         raise RefusedError(
-            f"Cannot compact {stripe.where}: its keys do not ascend; INSERT OVERWRITE in Hive writes the table or "
+            f"Cannot read {stripe.where}: its keys do not ascend; INSERT OVERWRITE in Hive writes the table or "
             "partition anew"
         )
     deleted_rows = keys.matches(near)

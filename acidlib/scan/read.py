@@ -28,10 +28,10 @@ from acidlib.orc.columns import Mask
 from acidlib.orc.proto import MAGIC
 from acidlib.orc.reader import StripeReader
 from acidlib.orc.schema import TypeNode, parse_row_type
-from acidlib.rewrite.deletes import read_deletes
-from acidlib.rewrite.inputs import InputFiles, OpenInput, open_inputs
+from acidlib.rewrite.inputs import InputFiles, OpenInput
 from acidlib.rewrite.keys import Keys, StripeKeys, kept_mask, row_masks
 from acidlib.scan.columns import FileColumns, file_columns
+from acidlib.scan.deletes import DeletedKeys
 from acidlib.scan.partitions import constants, partition_scalars
 from acidlib.scan.plain import read_plain
 from acidlib.scan.pruning import file_may_match, partition_bounds, stripe_may_match
@@ -79,6 +79,7 @@ class SplitReader:
         self._stores = stores
         self._row = parse_row_type(scan.row_type, where=scan.table)
         self._files: dict[Location, InputFiles] = {}
+        self._deleted = DeletedKeys()
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a split, as `read_split` does."""
@@ -125,7 +126,7 @@ class SplitReader:
         stripes = [StripeKeys(opened, number) for number in numbers]
         for keys in stripes if opened.acid else ():
             keys.check_operations()
-        deleted = _deleted_keys(split, opened, stripes, files)
+        deleted = self._deleted_keys(split, stripes, files)
         if not opened.acid and (self._scan.row_ids or len(deleted)):
             opened = replace(opened, file=_numbered(split, files))
             stripes = [StripeKeys(opened, number) for number in numbers]
@@ -135,6 +136,18 @@ class SplitReader:
             if keep is None or keep.any():
                 yield from columns.read(keys, keep)
             keys.forget()
+
+    def _deleted_keys(self, split: Split, stripes: Sequence[StripeKeys], files: InputFiles) -> Keys:
+        """Return the keys of deleted rows that the stripes of a file may hold."""
+        if not split.deletes:
+            return Keys.empty()
+        if stripes[0].file.acid:
+            ranges = [_key_bounds(keys) for keys in stripes]
+        else:
+            file = split.file
+            bucket = encode_bucket(file.bucket, file.statement_id)
+            ranges = [((file.write_id, bucket, 0), (file.write_id, bucket, _LAST_ROW))]
+        return self._deleted.near(split, files, ranges)
 
 
 class _Result:
@@ -264,20 +277,6 @@ def _is_orc(scan: Scan, source: SourceFile) -> bool:
     if scan.input_format is not None:
         return scan.input_format == ORC_INPUT_FORMAT
     return source.length >= len(MAGIC) and source.read(0, len(MAGIC)) == MAGIC
-
-
-def _deleted_keys(split: Split, opened: OpenInput, stripes: Sequence[StripeKeys], files: InputFiles) -> Keys:
-    """Return the keys of deleted rows that the stripes may hold."""
-    if not split.deletes:
-        return Keys.empty()
-    file = split.file
-    if opened.acid:
-        near = [_key_bounds(keys) for keys in stripes]
-    else:
-        bucket = encode_bucket(file.bucket, file.statement_id)
-        near = [((file.write_id, bucket, 0), (file.write_id, bucket, _LAST_ROW))]
-    with open_inputs(split.deletes, files) as inputs:
-        return read_deletes(inputs, file.bucket, split.write_ids, near).deleted_keys()
 
 
 def _key_bounds(stripe: StripeKeys) -> KeyRange:

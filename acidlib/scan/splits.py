@@ -114,10 +114,14 @@ def place_splits(
     for directory in directories:
         if directory.role is Role.DELETE_DELTA:
             continue
-        deletes = tuple(file for later in events if _may_delete(later, directory, generation) for file in later.files)
+        later = [file for entry in events if _may_delete(entry, directory, generation) for file in entry.files]
+        by_bucket: dict[int, tuple[DataFile, ...]] = {}
         all_valid = _all_valid(directory, write_ids)
         numbered: dict[int, list[DataFile]] = {}
         for file in directory.files:
+            if file.bucket not in by_bucket:
+                by_bucket[file.bucket] = _events_of(file.bucket, later, generation)
+            deletes = by_bucket[file.bucket]
             before: tuple[DataFile, ...] = ()
             if file.form is FileForm.ORIGINAL and (scan.row_ids or deletes) and not scan.insert_only:
                 before = tuple(numbered.setdefault(file.bucket, []))
@@ -152,6 +156,15 @@ def _may_delete(events: InputDirectory, rows: InputDirectory, generation: Genera
     last, first = events.name.max_write_id, rows.name.min_write_id
     later_statement = max(events.name.statement_id, 0) > max(rows.name.statement_id, 0)
     return last > first or (last == first and later_statement)
+
+
+def _events_of(bucket: int, files: Sequence[DataFile], generation: Generation) -> tuple[DataFile, ...]:
+    """Return those of some delete files that may hold events of a bucket.
+
+    Hive 4 opens the one of the bucket's number (`OrcInputFormat`). Hive 3.1 writes events of unbucketed tables to files
+    of any number, and opens all.
+    """
+    return tuple(file for file in files if generation is Generation.HIVE3 or file.bucket == bucket)
 
 
 def _all_valid(directory: InputDirectory, write_ids: ValidWriteIdList) -> bool:

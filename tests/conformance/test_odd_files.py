@@ -239,7 +239,7 @@ def test_updates_and_deletes_inside_a_plain_delta_are_refused(
     with pytest.raises(RefusedError) as caught:
         compact_directory(location, kind, generation=generation)
     assert str(caught.value) == (
-        f"Cannot compact stripe 0 of {location}/delta_0000002_0000002_0000/bucket_00000: it holds events of "
+        f"Cannot read stripe 0 of {location}/delta_0000002_0000002_0000/bucket_00000: it holds events of "
         f"operation {said} where only 0 belongs; tables written before split update are not supported"
     )
     assert sorted(location.rglob("*")) == before

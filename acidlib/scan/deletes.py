@@ -1,0 +1,90 @@
+"""The keys of deleted rows that a split may hold, out of its delete files; those of small files are kept for others.
+
+A place that was written to often has many small deltas and as many small delete deltas, and all splits need the latter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from acidlib.errors import CorruptError
+from acidlib.model.location import Location
+from acidlib.model.names import Generation
+from acidlib.model.units import DataFile, KeyRange
+from acidlib.rewrite.deletes import overlaps, read_deletes
+from acidlib.rewrite.inputs import InputFiles, open_inputs
+from acidlib.rewrite.keys import Keys, event_order, gather
+from acidlib.scan.splits import Split
+
+SMALL_BYTES = 1 << 20
+"""Delete files of at most so many bytes are read as a whole, and kept."""
+
+MOST_KEYS = 1 << 21
+"""Keys that are kept, of 24 bytes each."""
+
+MOST_FILES = 10_000
+"""Files of which keys are kept, or known to be none."""
+
+
+class DeletedKeys:
+    """Reads the keys of deleted rows for the splits of one task."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[Location, str, int], Keys] = {}
+        self._count = 0
+
+    def near(self, split: Split, files: InputFiles, ranges: Sequence[KeyRange]) -> Keys:
+        """Return the keys of deleted rows of a split, at least those in some ranges, strictly ascending."""
+        small = [file for file in split.deletes if file.length <= SMALL_BYTES]
+        large = tuple(file for file in split.deletes if file.length > SMALL_BYTES)
+        parts = [part for file in small for part in _inside(self._of(file, split, files), ranges)]
+        if large:
+            parts.append(_read(large, split, files, ranges))
+        return joined([part for part in parts if len(part)])
+
+    def _of(self, file: DataFile, split: Split, files: InputFiles) -> Keys:
+        """Return all keys of the split's bucket in a small file."""
+        key = split.location, file.path, split.file.bucket
+        keys = self._kept.get(key)
+        if keys is None:
+            keys = _read((file,), split, files, None)
+            while self._kept and (self._count + len(keys) > MOST_KEYS or len(self._kept) == MOST_FILES):
+                self._count -= len(self._kept.pop(next(iter(self._kept))))
+            self._kept[key] = keys
+            self._count += len(keys)
+        return keys
+
+
+def _read(listed: tuple[DataFile, ...], split: Split, files: InputFiles, ranges: Sequence[KeyRange] | None) -> Keys:
+    with open_inputs(listed, files) as inputs:
+        events = read_deletes(inputs, split.file.bucket, split.write_ids, ranges)
+        if events.others and split.generation is Generation.HIVE4:
+            names = ", ".join(files.full_path(file) for file in listed)
+            raise CorruptError(
+                f"Cannot read {names}: it holds delete events of other buckets than {split.file.bucket}, as Hive 3.1 "
+                "wrote them, and Hive 4 does not apply these; a major compaction by the rules of Hive 3 does"
+            )
+        return events.deleted_keys()
+
+
+def _inside(keys: Keys, ranges: Iterable[KeyRange]) -> list[Keys]:
+    """Return the part of ascending keys that spans some ranges, or nothing where no key lies between their ends."""
+    bounds = list(ranges)
+    if not len(keys) or not overlaps((keys.key(0), keys.key(-1)), bounds):
+        return []
+    return [keys.between(min(low for low, _ in bounds), max(high for _, high in bounds))]
+
+
+def joined(parts: Sequence[Keys]) -> Keys:
+    """Return strictly ascending keys as one, each key once."""
+    if len(parts) < 2:
+        return parts[0] if parts else Keys.empty()
+    keys = Keys(*(np.concatenate(arrays) for arrays in zip(*(part.arrays for part in parts), strict=True)))
+    if keys.ascending():
+        return keys
+    order = event_order(keys, np.zeros(len(keys), dtype=np.int64))
+    keys = Keys(*(gather(array, order) for array in keys.arrays))
+    first = np.concatenate(([True], keys.differ_from_before()))
+    return keys if first.all() else keys.select(first)
