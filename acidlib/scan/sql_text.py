@@ -261,11 +261,11 @@ def literal_of(node: Node) -> Literal:
     if isinstance(node, exp.Neg):
         _assert_only(node, "this")
         literal = literal_of(node.this)
-        if isinstance(literal.value, bool) or not isinstance(literal.value, (int, Decimal, float)):
+        value = literal.value
+        if isinstance(value, bool) or not isinstance(value, (int, Decimal, float)):
             raise UnsupportedError(f"{_sql(node)} is no number")
         # the minus of a Decimal rounds it to the digits of the current context
-        is_decimal = isinstance(literal.value, Decimal)
-        return Literal(literal.kind, literal.value.copy_negate() if is_decimal else -literal.value)
+        return Literal(literal.kind, value.copy_negate() if isinstance(value, Decimal) else -value)
     if type(node) in (exp.Cast, exp.TryCast):
         if set(_stated(node)) - {"this", "to", "safe"}:
             raise _unknown(node)

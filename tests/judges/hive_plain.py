@@ -54,7 +54,7 @@ class HivePlain(JavaProcess):
 
 
 def _spelt(value: str) -> str:
-    return re.sub(r"[\x00-\x1f{}]", lambda match: "{%d}" % ord(match[0]), value)
+    return re.sub(r"[\x00-\x1f{}]", lambda match: f"{{{ord(match[0])}}}", value)
 
 
 @functools.cache
