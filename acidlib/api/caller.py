@@ -13,6 +13,7 @@ from typing import Any, Literal
 from acidlib.api.arguments import in_python
 from acidlib.config.settings import Settings
 from acidlib.errors import AcidError
+from acidlib.report.notebook import NotebookBar, notebook_display
 from acidlib.report.progress import CalledProgress, LogLines, Progress, SilentProgress, Step, TerminalProgress
 from acidlib.service.in_process import open_runner
 from acidlib.service.machine import Machine, Run
@@ -69,6 +70,8 @@ class Caller:
             return SilentProgress()
         if shown is not None:
             return CalledProgress(shown)
+        if (display := notebook_display()) is not None:
+            return CalledProgress(NotebookBar(display))
         return TerminalProgress(lines=LogLines(job=run.job, run_id=run.worker_id(socket.gethostname())))
 
     def checked(self) -> None:

@@ -47,11 +47,14 @@ def test_a_notebook_runs_as_it_is(path: Path, tmp_path: Path, monkeypatch: pytes
     assert "3 of 3 places would be compacted" in shown["plan"]
     assert "3 of 3 places compacted" in shown["result"]
     assert shown["plan"].startswith('<div class="acidlib-report">')
+    streams = [output for cell in notebook.cells for output in cell.get("outputs", ()) if "name" in output]
+    assert [output.text for output in streams if output.name == "stderr"] == [], "progress is a bar"
     assert list(tmp_path.glob("acidlib-notebook-*")) == [], "it has removed its tables"
 
 
 def _html_of(cell: Any) -> str:
-    return "".join(output.get("data", {}).get("text/html", "") for output in cell.outputs).lstrip()
+    results = [output for output in cell.outputs if output.output_type == "execute_result"]
+    return "".join(output.get("data", {}).get("text/html", "") for output in results).lstrip()
 
 
 @pytest.fixture
