@@ -203,6 +203,15 @@ def readable_texts(array: pa.Array, kind: Kind) -> pa.Array:
     return pc.ascii_rtrim(texts, " ") if kind is Kind.CHAR else texts
 
 
+def shortened(texts: pa.Array, node: TypeNode) -> pa.Array:
+    """Return texts as a VARCHAR or CHAR has them: of its length at most, the latter without blanks at the end."""
+    if node.kind is Kind.STRING:
+        return texts
+    if (pc.max(pc.binary_length(texts)).as_py() or 0) > node.maximum_length:
+        texts = pc.utf8_slice_codeunits(texts, 0, node.maximum_length)
+    return pc.ascii_rtrim(texts, " ") if node.kind is Kind.CHAR else texts
+
+
 def _decimals(column: Column, node: TypeNode) -> NDArray[Any]:
     """Return decimals as pairs of 64-bit words, the lower one first, all of the scale of the column."""
     low, high, scales = column.values, column.high_words, column.secondary

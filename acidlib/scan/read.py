@@ -22,10 +22,8 @@ from acidlib.datafiles import SourceFile
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.location import Location
 from acidlib.model.snapshots import all_committed
-from acidlib.model.tables import ORC_INPUT_FORMAT
 from acidlib.model.units import DataFile, FileForm, KeyRange, encode_bucket
 from acidlib.orc.columns import Mask
-from acidlib.orc.proto import MAGIC
 from acidlib.orc.reader import StripeReader
 from acidlib.orc.schema import TypeNode, parse_row_type
 from acidlib.rewrite.inputs import InputFiles, OpenInput
@@ -33,7 +31,7 @@ from acidlib.rewrite.keys import Keys, StripeKeys, kept_mask, row_masks
 from acidlib.scan.columns import FileColumns, file_columns
 from acidlib.scan.deletes import DeletedKeys
 from acidlib.scan.partitions import constants, partition_scalars
-from acidlib.scan.plain import read_plain
+from acidlib.scan.plain import PlainFormat, format_of, read_plain
 from acidlib.scan.pruning import file_may_match, partition_bounds, stripe_may_match
 from acidlib.scan.source import ArrowStream, FetchedFiles, FetchedSource, arrow_file
 from acidlib.scan.splits import ROW_ID, Scan, Split, packed
@@ -91,7 +89,7 @@ class SplitReader:
         files = self._input_files(split.location)
         result = _Result(scan, split)
         with closing(files.open(file)) as source:
-            if scan.insert_only and not _is_orc(scan, source):
+            if scan.insert_only and format_of(scan, source) is not PlainFormat.ORC:
                 names = result.names_in_file
                 for batch in read_plain(scan, split, names, source):
                     yield from result.rows(dict(zip(names, batch.columns, strict=True)), batch.num_rows)
@@ -270,13 +268,6 @@ class _FileReader:
         if isinstance(source, FetchedSource):
             source.forget()
         return dict(zip(names, arrays, strict=True))
-
-
-def _is_orc(scan: Scan, source: SourceFile) -> bool:
-    """Return whether a file of an insert-only table is ORC: the table's are, or the file says so and nothing else."""
-    if scan.input_format is not None:
-        return scan.input_format == ORC_INPUT_FORMAT
-    return source.length >= len(MAGIC) and source.read(0, len(MAGIC)) == MAGIC
 
 
 def _key_bounds(stripe: StripeKeys) -> KeyRange:

@@ -48,7 +48,8 @@ class Scan:
     exact           they are left out; otherwise whole stripes and files may be
     insert_only     the table's rows have no ids, and its files may be of any format
     input_format    the table's, where a metastore states it
-    properties      the table's
+    serde           the class that reads its rows, where a metastore states it
+    properties      the table's and its SerDe's
     """
 
     table: str
@@ -61,6 +62,7 @@ class Scan:
     exact: bool = True
     insert_only: bool = False
     input_format: str | None = None
+    serde: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
 
 

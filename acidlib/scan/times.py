@@ -9,6 +9,7 @@ for days of the Julian calendar, unless the footer says otherwise, and keeps yea
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import cache, cached_property
@@ -30,11 +31,14 @@ _FIRST_JULIAN = -719_164
 """0001-01-01 of the Julian calendar."""
 _FIRST_SECOND = -2_208_988_800
 """Of 1900 in UTC."""
+_LOCAL_TIMES = -5_364_662_400
+"""Of 1800, when every place had its local mean time."""
 _YEAR_2037 = 2_114_380_800
 """Its start: a year of which all zones know when they have daylight saving time."""
 _MOST_SECONDS = 1 << 42
 """Of any timestamp, as microseconds need 64 bits."""
 _FIXED = re.compile(r"(?:GMT|UTC)([+-])(\d{1,2})(?::?(\d\d))?", re.ASCII)
+_UTC_NAMES = frozenset({"", "UTC", "Etc/UTC", "GMT", "Z"})
 _YEARS_2400 = 13_569_465_600, 146_097 * _DAY
 """Seconds of 2400-01-01, and of 400 years, after which days of the week and leap years are the same again."""
 
@@ -57,9 +61,7 @@ class StoredTimes:
 
     def days(self, stored: Longs) -> Longs:
         """Return days since 1970-01-01 of the proleptic Gregorian calendar."""
-        if not self.julian or not len(stored) or int(stored.min()) >= GREGORIAN_START_DAYS:
-            return stored
-        return np.where(stored < GREGORIAN_START_DAYS, _gregorian(stored), stored)
+        return gregorian_days(stored) if self.julian else stored
 
     def microseconds(self, column: Column, *, instant: bool) -> Longs:
         """Return microseconds since 1970-01-01 00:00 on a clock of the writer, or of an instant; rounded down."""
@@ -71,7 +73,7 @@ class StoredTimes:
         # whole seconds were rounded towards zero; a fraction below a millisecond was not seen (ORC-763)
         seconds = seconds - ((seconds < 0) & (nanos > 999_999))
         if zone is not None:
-            seconds = seconds + _offsets(zone, seconds)
+            seconds = seconds + _offsets(zone, seconds, _java_offset)
         if self.julian and len(seconds):
             days = seconds // _DAY
             seconds = seconds + (self.days(days) - days) * _DAY
@@ -81,7 +83,38 @@ class StoredTimes:
     @cached_property
     def _zone(self) -> tzinfo | None:
         """The zone of the writer, None for UTC."""
-        return None if self.zone in ("", "UTC") else _time_zone(self.zone)
+        return None if self.zone in _UTC_NAMES else _time_zone(self.zone)
+
+
+def gregorian_days(days: Longs) -> Longs:
+    """Return days of the Julian calendar, before 1582-10-15, and of the Gregorian one, from then on, in the latter."""
+    if not len(days) or int(days.min()) >= GREGORIAN_START_DAYS:
+        return days
+    return np.where(days < GREGORIAN_START_DAYS, _gregorian(days), days)
+
+
+def instants_on_clocks(moments: Longs, zone: str, *, julian: bool, legacy: bool) -> Longs:
+    """Return microseconds on clocks of a zone, of instants in microseconds as Parquet's INT96 has them.
+
+    Source: Hive 3.1.3 and 4.0.1 `NanoTimeUtils.getTimestamp`, `TimestampTZUtil.convertTimestampToZone`.
+
+    julian  days before 1582-10-15 are of the Julian calendar, and keep their year, month and day
+    legacy  by `java.util.TimeZone` and `SimpleDateFormat` rather than `java.time`
+    """
+    seconds, micros = moments // _MICROS, moments % _MICROS
+
+    def shifted(seconds: Longs) -> Longs:
+        days = seconds // _DAY
+        return seconds + (gregorian_days(days) - days) * _DAY if julian else seconds
+
+    if not legacy:
+        seconds = shifted(seconds)
+    if zone not in _UTC_NAMES:
+        seconds = seconds + _offsets(_time_zone(zone), seconds, _java_offset if legacy else _offset)
+    if legacy:
+        seconds = shifted(seconds)
+    on_clocks: Longs = seconds * _MICROS + micros
+    return on_clocks
 
 
 def _gregorian(days: Longs) -> Longs:
@@ -116,27 +149,33 @@ def _time_zone(name: str) -> tzinfo:
         raise RefusedError(f"the time zone {name} of its timestamps is not known") from None
 
 
-def _offsets(zone: tzinfo, seconds: Longs) -> Longs:
+def _offsets(zone: tzinfo, seconds: Longs, offset: Callable[[tzinfo, int], int]) -> Longs:
     """Return seconds to be added to instants for a clock of the zone; the zone is asked once for each day."""
     days, numbers = np.unique(seconds // _DAY, return_inverse=True)
-    bounds = [[_offset(zone, day * _DAY), _offset(zone, (day + 1) * _DAY - 1)] for day in days.tolist()]
+    bounds = [[offset(zone, day * _DAY), offset(zone, (day + 1) * _DAY - 1)] for day in days.tolist()]
     first: Longs
     last: Longs
     first, last = np.array(bounds, dtype=np.int64).reshape(-1, 2).T[:, numbers]
     changed = first != last
     if changed.any():
-        first[changed] = [_offset(zone, second) for second in seconds[changed].tolist()]
+        first[changed] = [offset(zone, second) for second in seconds[changed].tolist()]
     return first
 
 
-def _offset(zone: tzinfo, second: int) -> int:
-    """Return the offset of a zone from UTC at an instant, in seconds, as Java has it (`sun.util.calendar.ZoneInfo`).
+def _java_offset(zone: tzinfo, second: int) -> int:
+    """Return the offset of a zone from UTC at an instant, in seconds, by `java.util.TimeZone`.
 
-    Before 1900 that is today's, without daylight saving time.
+    Before 1900 that is today's, without daylight saving time (`sun.util.calendar.ZoneInfo`).
     """
     if second < _FIRST_SECOND:
         return min(_offset(zone, _YEAR_2037 + half_month * 15 * _DAY) for half_month in range(24))
+    return _offset(zone, second)
+
+
+def _offset(zone: tzinfo, second: int) -> int:
+    """Return the offset of a zone from UTC at an instant, in seconds, by `java.time` and the time zone database."""
     start, cycle = _YEARS_2400
+    second = max(second, _LOCAL_TIMES)
     moment = datetime.fromtimestamp(second if second < start else start + (second - start) % cycle, UTC)
     offset = moment.astimezone(zone).utcoffset()
     return 0 if offset is None else int(offset.total_seconds())

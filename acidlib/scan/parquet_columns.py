@@ -1,0 +1,252 @@
+"""The columns of a Parquet file of an insert-only table, as Hive reads them.
+
+Source: Hive 3.1.3 and 4.0.1 `DataWritableReadSupport` (which column is which), `ETypeConverter` (values),
+`ParquetRecordReaderBase` (whose zone). Arrow reads the file; this module finds the columns, and makes its arrays those
+of the table's types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from acidlib.errors import RefusedError
+from acidlib.model.names import Generation
+from acidlib.orc.columns import Mask
+from acidlib.orc.proto import Kind
+from acidlib.orc.schema import TypeNode
+from acidlib.scan.arrays import arrow_type, map_array, offsets_buffer, readable_texts, shortened, validity
+from acidlib.scan.predicate import Bounds, Predicate
+from acidlib.scan.times import gregorian_days, instants_on_clocks
+
+INDEX_ACCESS = "parquet.column.index.access"
+"""The table property by which columns are found by position."""
+
+_INTEGERS = {Kind.BYTE: pa.int8(), Kind.SHORT: pa.int16(), Kind.INT: pa.int32(), Kind.LONG: pa.int64()}
+_BOUNDED = frozenset({*_INTEGERS, Kind.DATE, Kind.STRING, Kind.DECIMAL})
+"""The types whose statistics are those of the values that readers see."""
+_GREGORIAN_YEAR = 1583
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Writer:
+    """What a file says of its writer, as far as it decides on days and times.
+
+    zone    of the clocks that INT96 shows
+    julian  DATEs before 1582-10-15 are of the Julian calendar
+    julian_times  those of INT96 are
+    legacy  offsets of the zone are those of `java.util.TimeZone`
+    int96   names of columns with INT96 in them
+    """
+
+    zone: str
+    julian: bool
+    julian_times: bool
+    legacy: bool
+    int96: frozenset[str]
+
+    @classmethod
+    def of(cls, metadata: pq.FileMetaData, generation: Generation) -> _Writer:
+        stated = {
+            key.decode(errors="replace"): value.decode(errors="replace")
+            for key, value in (metadata.metadata or {}).items()
+        }
+        leaves = [metadata.schema.column(number) for number in range(metadata.num_columns)]
+        is_hive4 = generation is Generation.HIVE4
+        # Hive 4 asks other writers for no zone (hive.parquet.timestamp.skip.conversion)
+        has_zone = not is_hive4 or (metadata.created_by or "").startswith("parquet-mr")
+        return cls(
+            zone=stated.get("writer.time.zone", "") if has_zone else "",
+            julian=is_hive4 and stated.get("writer.date.proleptic") != "true",
+            julian_times=is_hive4,
+            legacy=is_hive4 and stated.get("writer.zone.conversion.legacy") == "true",
+            int96=frozenset(leaf.path.partition(".")[0] for leaf in leaves if leaf.physical_type == "INT96"),
+        )
+
+
+class ParquetColumns:
+    """The chosen columns of an open Parquet file.
+
+    Raises RefusedError that names file, column and both types where a column has another type than the table's, and
+    Hive does not read it as such.
+    """
+
+    def __init__(
+        self,
+        file: pq.ParquetFile,
+        table: TypeNode,
+        names: Sequence[str],
+        *,
+        generation: Generation,
+        by_position: bool,
+        where: str,
+    ) -> None:
+        self._file = file
+        self._where = where
+        self._writer = _Writer.of(file.metadata, generation)
+        self._nodes = {name.lower(): node for name, node in zip(table.field_names, table.children, strict=True)}
+        self._names = tuple(names)
+        self._sources: dict[str, str | None] = {}
+        in_file = file.schema_arrow.names
+        positions = {name.lower(): position for position, name in enumerate(table.field_names)}
+        for name in self._nodes:
+            if by_position:
+                place = positions[name]
+                self._sources[name] = in_file[place] if place < len(in_file) else None
+            else:
+                self._sources[name] = _named(name, in_file)
+        for source in map(self._sources.get, names):
+            if source is not None and ("." in source or in_file.count(source) > 1):
+                raise RefusedError(f"Cannot read {where}: its column {source} has a name that others begin with")
+
+    def batches(self, groups: Sequence[int], rows: int) -> Iterator[tuple[int, dict[str, pa.Array]]]:
+        """Yield the number of rows and the columns of some row groups, by their names in the table."""
+        sources = list(dict.fromkeys(source for source in map(self._sources.get, self._names) if source is not None))
+        if not sources:
+            for group in groups:
+                count = self._file.metadata.row_group(group).num_rows
+                yield count, {name: pa.nulls(count, arrow_type(self._nodes[name])) for name in self._names}
+            return
+        for batch in self._file.iter_batches(rows, row_groups=list(groups), columns=sources, use_threads=False):
+            yield batch.num_rows, {name: self._column(name, batch) for name in self._names}
+
+    def _column(self, name: str, batch: pa.RecordBatch) -> pa.Array:
+        source, node = self._sources[name], self._nodes[name]
+        if source is None:
+            return pa.nulls(batch.num_rows, arrow_type(node))
+        try:
+            return _array(batch.column(source), node, self._writer, is_int96=source in self._writer.int96)
+        except (RefusedError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise RefusedError(f"Cannot read column {name} of {self._where}: {error}") from None
+
+    def groups_that_may_match(
+        self, groups: Sequence[int], predicate: Predicate, constants: Mapping[str, Bounds]
+    ) -> list[int]:
+        """Return those of some row groups in which statistics do not exclude that a row matches."""
+        return [group for group in groups if predicate.may_match({**constants, **self._bounds(group, predicate)})]
+
+    def _bounds(self, group: int, predicate: Predicate) -> dict[str, Bounds]:
+        metadata, bounds = self._file.metadata.row_group(group), dict[str, Bounds]()
+        places = {metadata.column(place).path_in_schema: place for place in range(metadata.num_columns)}
+        for name in predicate.columns & self._sources.keys():
+            source = self._sources[name]
+            if source is None:
+                bounds[name] = Bounds(has_nulls=True, all_null=True)
+            elif source in places and self._nodes[name].kind in _BOUNDED:
+                statistics = metadata.column(places[source]).statistics
+                if statistics is not None and statistics.has_null_count:
+                    bounds[name] = _column_bounds(statistics, metadata.num_rows, self._nodes[name])
+        return bounds
+
+
+def _named(name: str, names: Sequence[str]) -> str | None:
+    """Return the name of a file's column of this name: with the same case if there is one, else in any case."""
+    if name in names:
+        return name
+    return next((other for other in names if other.lower() == name.lower()), None)
+
+
+def _column_bounds(statistics: pq.Statistics, rows: int, node: TypeNode) -> Bounds:
+    if statistics.null_count == rows:
+        return Bounds(has_nulls=True, all_null=True)
+    has_nulls = statistics.null_count > 0
+    if not statistics.has_min_max:
+        return Bounds(has_nulls=has_nulls)
+    try:
+        low, high = statistics.min, statistics.max
+    except UnicodeDecodeError:
+        return Bounds(has_nulls=has_nulls)
+    if node.kind is Kind.STRING and not (isinstance(low, str) and low.isascii() and high.isascii()):
+        # bytes that are no text are in another order than the character that stands for them
+        return Bounds(has_nulls=has_nulls)
+    if node.kind is Kind.DATE and getattr(low, "year", 0) < _GREGORIAN_YEAR:
+        return Bounds(has_nulls=has_nulls)
+    return Bounds(low=low, high=high, has_nulls=has_nulls)
+
+
+def _array(array: pa.Array, node: TypeNode, writer: _Writer, *, is_int96: bool) -> pa.Array:
+    """Return an array as the table has it. Raises RefusedError and Arrow's errors with the reason alone."""
+    kind, own, target = node.kind, array.type, arrow_type(node)
+    if pa.types.is_dictionary(own):
+        return _array(array.dictionary_decode(), node, writer, is_int96=is_int96)
+    if kind in (Kind.LIST, Kind.MAP, Kind.STRUCT):
+        return _nested(array, node, writer, is_int96=is_int96)
+    if kind in _INTEGERS and pa.types.is_signed_integer(own):
+        return array.cast(target)
+    if kind is Kind.DECIMAL and pa.types.is_decimal(own) and _digits_fit(own, node):
+        return array.cast(target)
+    if kind in (Kind.FLOAT, Kind.DOUBLE) and pa.types.is_floating(own) and own.bit_width <= target.bit_width:
+        return array.cast(target)
+    is_text = pa.types.is_string(own) or pa.types.is_binary(own) or pa.types.is_large_string(own)
+    if kind is Kind.BINARY and is_text:
+        return array.cast(pa.string() if pa.types.is_large_string(own) else own).view(pa.binary())
+    if kind in (Kind.STRING, Kind.CHAR, Kind.VARCHAR) and is_text:
+        texts = readable_texts(array.cast(pa.string()) if pa.types.is_large_string(own) else array, Kind.STRING)
+        return shortened(texts, node)
+    if kind is Kind.DATE and pa.types.is_date32(own):
+        days = np.asarray(array.view(pa.int32()).fill_null(0), dtype=np.int64)
+        return _numbers(gregorian_days(days) if writer.julian else days, array, target)
+    if kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT) and pa.types.is_timestamp(own):
+        moments = _moments(array)
+        if is_int96:
+            moments = instants_on_clocks(moments, writer.zone, julian=writer.julian_times, legacy=writer.legacy)
+        if kind is Kind.TIMESTAMP or own.tz is not None:
+            return _numbers(moments, array, target)
+    if own == target:
+        return array
+    raise RefusedError(f"it is {own} in the file, and the table's is {node}")
+
+
+def _digits_fit(own: pa.Decimal128Type, node: TypeNode) -> bool:
+    return bool(own.scale <= node.scale and own.precision - own.scale <= node.precision - node.scale)
+
+
+def _moments(array: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return microseconds, rounded down; instants are those of a clock in UTC."""
+    stored = np.asarray(array.view(pa.int64()).fill_null(0), dtype=np.int64)
+    unit = {"s": 1_000_000, "ms": 1000, "us": 1}.get(array.type.unit)
+    return stored // 1000 if unit is None else stored * unit
+
+
+def _numbers(values: np.ndarray[Any, Any], array: pa.Array, kind: pa.DataType) -> pa.Array:
+    numbers = values.astype(np.int32 if kind == pa.date32() else np.int64)
+    return pa.array(numbers, mask=np.asarray(array.is_null())).view(kind)
+
+
+def _nested(array: pa.Array, node: TypeNode, writer: _Writer, *, is_int96: bool) -> pa.Array:
+    own, target, kind = array.type, arrow_type(node), node.kind
+    array = array.take(pa.array(np.arange(len(array))))  # without what lies before a slice, and below nulls
+    present: Mask | None = np.asarray(array.is_valid()) if array.null_count else None
+    if kind is Kind.STRUCT and pa.types.is_struct(own):
+        names = [field.name for field in own]
+        children = []
+        for name, child in zip(node.field_names, node.children, strict=True):
+            source = _named(name, names)
+            children.append(
+                pa.nulls(len(array), arrow_type(child))
+                if source is None
+                else _array(array.field(names.index(source)), child, writer, is_int96=is_int96)
+            )
+        return pa.Array.from_buffers(target, len(array), [validity(present)], children=children)
+    if kind is Kind.LIST and (pa.types.is_list(own) or pa.types.is_large_list(own)):
+        items = _array(array.values, node.children[0], writer, is_int96=is_int96)
+        return pa.Array.from_buffers(
+            target, len(array), [validity(present), offsets_buffer(_lengths(array, present), present)], children=[items]
+        )
+    if kind is Kind.MAP and pa.types.is_map(own):
+        keys, items = (
+            _array(part, child, writer, is_int96=is_int96)
+            for part, child in zip((array.keys, array.items), node.children, strict=True)
+        )
+        return map_array(keys, items, _lengths(array, present), present, target)
+    raise RefusedError(f"it is {own} in the file, and the table's is {node}")
+
+
+def _lengths(array: pa.Array, present: Mask | None) -> np.ndarray[Any, np.dtype[np.int64]]:
+    lengths = np.diff(np.asarray(array.offsets)).astype(np.int64)
+    return lengths if present is None else lengths[present]

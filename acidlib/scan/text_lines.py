@@ -1,0 +1,474 @@
+"""Lines of text files, as columns of a table: the rows of Hive's LazySimpleSerDe.
+
+Source: Hive `LazySerDeParameters` (which character means what), `LazyStruct.parse` (fields of a line), the classes
+`LazyInteger`, `LazyDouble`, `LazyDate` and so on (values of texts; a text that is no value is null); Hadoop
+`LineReader` (CR, LF and CR LF end a line) and `LineRecordReader` (which split has a line).
+"""
+
+from __future__ import annotations
+
+import base64
+import bz2
+import re
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from functools import partial
+from pathlib import PurePosixPath
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from acidlib.datafiles import SourceFile
+from acidlib.errors import CorruptError, RefusedError
+from acidlib.model.names import Generation
+from acidlib.orc.columns import Bytes, Longs
+from acidlib.orc.kernels.vectors import gather_bytes
+from acidlib.orc.proto import Kind
+from acidlib.orc.schema import TypeNode
+from acidlib.scan.arrays import arrow_type, offsets_buffer, readable_texts, shortened
+
+SIMPLE_SERDE = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
+_LINE_END = ord("\n")
+_PIECE = 8 << 20
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_PLAIN = frozenset({"", ".txt", ".csv", ".tsv", ".log", ".text"})
+"""Endings of names that no codec has."""
+
+_CODECS: dict[str, Callable[[], Any]] = {
+    ".gz": partial(zlib.decompressobj, 16 + zlib.MAX_WBITS),
+    ".deflate": zlib.decompressobj,
+    ".bz2": bz2.BZ2Decompressor,
+}
+"""Codecs of Hadoop by the ending of a file's name, each for one of the streams that follow one another."""
+
+_UNREAD = ("serialization.encoding", "timestamp.formats", "line.delim", "textinputformat.record.delimiter")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextFormat:
+    """What the characters of a line mean, by the properties of a table and its SerDe.
+
+    delimiter  the byte between two fields
+    null       the bytes of a field that is null
+    escape     the byte before a character that is only itself; None without one
+    takes_rest  the last column has the rest of the line, with its delimiters
+    header, footer  lines at the start and end of each file that are no rows
+    """
+
+    delimiter: int
+    null: bytes
+    escape: int | None
+    takes_rest: bool
+    header: int
+    footer: int
+
+    @classmethod
+    def of(cls, table: str, serde: str | None, properties: Mapping[str, str]) -> TextFormat:
+        """Return the format of a table. Raises RefusedError for another SerDe, and for what is not understood."""
+        if serde not in (None, SIMPLE_SERDE):
+            raise RefusedError(f"Cannot read {table}: its lines are read by {serde}; those of LazySimpleSerDe are read")
+        for name in _UNREAD:
+            value = properties.get(name)
+            is_usual = value is None or value.lower() in ("utf-8", "utf8", "\n", "10", "\\n")
+            if not is_usual:
+                raise RefusedError(f"Cannot read {table}: its property {name} is {value!r}, which is not supported")
+        delimiter = properties.get("field.delim", properties.get("serialization.format"))
+        escape = properties.get("escape.delim")
+        header, footer = (
+            _lines(table, name, properties) for name in ("skip.header.line.count", "skip.footer.line.count")
+        )
+        return cls(
+            delimiter=_byte(table, "field.delim", delimiter, 1),
+            null=properties.get("serialization.null.format", "\\N").encode(),
+            escape=None if escape is None else _byte(table, "escape.delim", escape, ord("\\")),
+            takes_rest=properties.get("serialization.last.column.takes.rest", "").lower() == "true",
+            header=header,
+            footer=footer,
+        )
+
+
+def _byte(table: str, name: str, text: str | None, default: int) -> int:
+    """Return a separator: a byte stated as a number, else the first character (`LazyUtils.getByte`)."""
+    if not text:
+        return default
+    number = int(text) if re.fullmatch(r"[+-]?\d{1,3}", text, re.ASCII) else ord(text[0])
+    if not 0 <= number < 128 or number in b"\r\n":
+        raise RefusedError(f"Cannot read {table}: its property {name} is {text!r}, which separates no fields")
+    return number
+
+
+def _lines(table: str, name: str, properties: Mapping[str, str]) -> int:
+    text = properties.get(name, "0").strip()
+    if not re.fullmatch(r"\d{1,9}", text, re.ASCII):
+        raise RefusedError(f"Cannot read {table}: its property {name} is {text!r}, which is no number of lines")
+    return int(text)
+
+
+# --- the lines of a split ---------------------------------------------------------------------------------------------
+
+
+def split_of_lines(source: SourceFile, path: str, form: TextFormat, start: int, end: int) -> Iterator[bytes]:
+    """Yield the lines of a split of a file in pieces of whole lines, each with LF at its end.
+
+    A line is of the split in whose bytes the end of the line before it lies, as in Hadoop. A compressed file is read as
+    a whole by its first split, and so is one of a table whose files have a header or footer.
+
+    Raises RefusedError for a codec that is not known, CorruptError for damage.
+    """
+    suffix = PurePosixPath(path).suffix.lower()
+    if suffix in _PLAIN or suffix.lstrip(".").isdigit():
+        stream = None
+    elif suffix in _CODECS:
+        stream = _CODECS[suffix]
+    else:
+        raise RefusedError(f"Cannot read {source.name}: files that end with {suffix} are not known to be text")
+    is_whole = stream is not None or form.header or form.footer
+    if is_whole and start > 0:
+        return
+    if stream is not None:
+        pieces = _inflated(source, stream)
+    else:
+        first = _next_line(source, start) if start else 0
+        last = source.length if is_whole or end >= source.length else _next_line(source, end)
+        pieces = _pieces(source, first, last)
+    lines = _whole_lines(pieces, at_start=start == 0)
+    yield from _between(lines, form.header, form.footer) if form.header or form.footer else lines
+
+
+def _pieces(source: SourceFile, start: int, end: int) -> Iterator[bytes]:
+    for at in range(start, end, _PIECE):
+        yield source.read(at, min(_PIECE, end - at))
+
+
+def _next_line(source: SourceFile, position: int) -> int:
+    """Return where the first line begins whose predecessor ends at or after a position."""
+    size = 1 << 16
+    for at in range(position, source.length, size):
+        data = source.read(at, min(size + 1, source.length - at))
+        ending = re.search(rb"\r\n|\r|\n", data)
+        if ending is not None and ending.start() < size:
+            return at + ending.end()
+    return source.length
+
+
+def _inflated(source: SourceFile, stream: Callable[[], Any]) -> Iterator[bytes]:
+    """Yield the content of a compressed file, in pieces that are not much larger than they should be."""
+    decoder, ended = stream(), True
+    try:
+        for piece in _pieces(source, 0, source.length):
+            rest = piece
+            while rest:
+                if ended:
+                    decoder, ended = stream(), False
+                yield decoder.decompress(rest)
+                ended = decoder.eof
+                rest = decoder.unused_data if ended else b""
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise CorruptError(f"Cannot read {source.name}: {error}") from None
+    if not ended:
+        raise CorruptError(f"Cannot read {source.name}: its compressed data ends early")
+
+
+def _whole_lines(pieces: Iterator[bytes], *, at_start: bool) -> Iterator[bytes]:
+    """Yield pieces that end with the end of a line, all ends as LF."""
+    rest = b""
+    for number, piece in enumerate(pieces):
+        data = rest + piece
+        if number == 0 and at_start and data.startswith(_BYTE_ORDER_MARK):
+            data = data[len(_BYTE_ORDER_MARK) :]
+        # a CR at the end may be the first half of CR LF
+        end = max(data.rfind(b"\n"), data.rfind(b"\r", 0, len(data) - 1)) + 1
+        rest = data[end:]
+        if end:
+            yield _with_lf(data[:end])
+    if rest:
+        yield _with_lf(rest if rest.endswith(b"\r") else rest + b"\n")
+
+
+def _with_lf(data: bytes) -> bytes:
+    return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in data else data
+
+
+def _between(pieces: Iterator[bytes], header: int, footer: int) -> Iterator[bytes]:
+    """Yield lines without the first and the last ones."""
+    held: list[bytes] = []
+    for piece in pieces:
+        lines = [line + b"\n" for line in piece.split(b"\n")[:-1]]
+        skipped = min(header, len(lines))
+        header -= skipped
+        held += lines[skipped:]
+        ready = len(held) - footer
+        if ready > 0:
+            yield b"".join(held[:ready])
+            del held[:ready]
+
+
+# --- their fields -----------------------------------------------------------------------------------------------------
+
+
+class TextColumns:
+    """The chosen columns of a table in the lines of a file.
+
+    Raises RefusedError for a type that is not read from text.
+    """
+
+    def __init__(
+        self, form: TextFormat, row: TypeNode, names: Sequence[str], *, generation: Generation, where: str
+    ) -> None:
+        self._form = form
+        self._where = where
+        self._generation = generation
+        self._last = len(row.children) - 1
+        in_table = {name.lower(): place for place, name in enumerate(row.field_names)}
+        self._columns = [(name, in_table[name], row.children[in_table[name]]) for name in names]
+        for name, _, node in self._columns:
+            if node.kind not in _PARSERS and node.kind not in _TEXTS:
+                raise RefusedError(
+                    f"Cannot read column {name} of {where}: values of type {node} are not read from text"
+                )
+
+    def of(self, lines: bytes) -> tuple[int, dict[str, pa.Array]]:
+        """Return the number of lines, each with LF at its end, and their columns by name."""
+        data = np.frombuffer(lines, dtype=np.uint8)
+        is_end = data == _LINE_END
+        ends = np.flatnonzero(is_end)
+        separators = np.flatnonzero(is_end | ((data == self._form.delimiter) & ~self._escaped(lines)))
+        lasts = np.searchsorted(separators, ends)  # of each line, among the separators
+        firsts = np.concatenate([[0], lasts[:-1] + 1])
+        columns = {}
+        for name, place, node in self._columns:
+            has = firsts + place <= lasts
+            own = firsts[has] + place
+            starts = np.where(own > 0, separators[own - 1] + 1, 0)
+            stops = ends[has] if self._form.takes_rest and place == self._last else separators[own]
+            texts = _binary(data, starts, stops - starts, has)
+            columns[name] = self._values(name, node, texts)
+        return len(ends), columns
+
+    def _escaped(self, lines: bytes) -> NDArray[np.bool_]:
+        """Return for each byte whether the escape character stands before it; one before the end of a line is none."""
+        escaped = np.zeros(len(lines), dtype=np.bool_)
+        if self._form.escape is not None and self._form.escape in lines:
+            sign = re.escape(bytes([self._form.escape]))
+            escaped[[match.end() - 1 for match in re.finditer(sign + rb"[^\n]", lines)]] = True
+        return escaped
+
+    def _values(self, name: str, node: TypeNode, texts: pa.Array) -> pa.Array:
+        is_null = pc.equal(texts, pa.scalar(self._form.null, pa.binary()))
+        texts = pc.if_else(is_null, pa.scalar(None, pa.binary()), texts)
+        if node.kind in _TEXTS:
+            return shortened(readable_texts(self._unescaped(texts), Kind.STRING), node)
+        try:
+            return _parsed(texts, node, self._generation)
+        except RefusedError as error:
+            raise RefusedError(f"Cannot read column {name} of {self._where}: {error}") from None
+
+    def _unescaped(self, texts: pa.Array) -> pa.Array:
+        if self._form.escape is None:
+            return texts
+        sign = bytes([self._form.escape])
+        pattern = re.compile(re.escape(sign) + rb"(.)", re.DOTALL)
+        has_sign = pc.match_substring(texts, sign)
+        if not pc.any(has_sign).as_py():
+            return texts
+        plain = [
+            text
+            if text is None or sign not in text
+            else pattern.sub(lambda match: _CONTROLS.get(match[1], match[1]), text)
+            for text in texts.to_pylist()
+        ]
+        return pa.array(plain, pa.binary())
+
+
+_CONTROLS = {b"n": b"\n", b"r": b"\r"}
+"""What an escape character and a letter stand for (`LazyUtils.copyAndEscapeStringDataToText`)."""
+
+_TEXTS = frozenset({Kind.STRING, Kind.VARCHAR, Kind.CHAR})
+
+
+def _binary(data: Bytes, starts: Longs, lengths: Longs, has: NDArray[np.bool_]) -> pa.Array:
+    """Return ranges of bytes as an array, null for lines that do not have them."""
+    content = gather_bytes(data, starts, lengths, np.arange(len(starts)))
+    present = None if has.all() else has
+    validity = None if present is None else pa.array(present).buffers()[1]
+    buffers = [validity, offsets_buffer(lengths, present), pa.py_buffer(content)]
+    return pa.Array.from_buffers(pa.binary(), len(has), buffers)
+
+
+# --- the values of texts ----------------------------------------------------------------------------------------------
+
+_BITS = {Kind.BYTE: 8, Kind.SHORT: 16, Kind.INT: 32, Kind.LONG: 64}
+_WHOLE = re.compile(rb"([+-]?)([0-9]*)(?:\.([0-9]*))?")
+_JAVA_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
+_JAVA_HEX = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)", re.ASCII)
+_DAY = re.compile(r"(-?[0-9]{1,10})-([0-9]{1,2})-([0-9]{1,2})", re.ASCII)
+_DAY_OF_4_DIGITS = re.compile(r"(-?[0-9]{1,4})-([0-9]{1,2})-([0-9]{1,2})", re.ASCII)
+_TIME = re.compile(
+    r"(-?[0-9]{1,10})-([0-9]{1,2})-([0-9]{1,2})[ T]([0-9]{1,2}):([0-9]{1,2}):([0-9]{1,2})(?:\.([0-9]{1,9}))?", re.ASCII
+)
+_JAVA_BLANKS = "".join(map(chr, range(33)))
+"""What Java's `String.trim` removes."""
+_BASE64 = re.compile(rb"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}(?:==)?|[A-Za-z0-9+/]{3}=?)?")
+_NEARLY_BASE64 = re.compile(rb"[A-Za-z0-9+/=_\-\s]*")
+_DIGITS = Context(prec=38, rounding=ROUND_HALF_UP)
+_CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097
+_DAY_MICROS = 86_400_000_000
+
+
+def _parsed(texts: pa.Array, node: TypeNode, generation: Generation) -> pa.Array:
+    """Return the values of texts: the usual ones by Arrow, the others one by one."""
+    target = arrow_type(node)
+    usual = _USUAL.get(node.kind)
+    if usual is None:
+        return _one_by_one(texts, node, generation)
+    is_usual = pc.match_substring_regex(texts, usual(node))
+    strings = pc.if_else(is_usual, texts, pa.scalar(None, pa.binary())).view(pa.string())
+    if node.kind in _BITS:
+        values = strings.cast(pa.int64())
+        limit = 1 << _BITS[node.kind] - 1
+        in_range = pc.and_(pc.greater_equal(values, -limit), pc.less(values, limit)) if limit < 1 << 63 else None
+        values = values if in_range is None else pc.if_else(in_range, values, pa.scalar(None, pa.int64()))
+        values = values.cast(target)
+    else:
+        values = strings.cast(target)
+    is_other = pc.fill_null(pc.invert(is_usual), False)
+    if not pc.any(is_other).as_py():
+        return values
+    others = _one_by_one(texts.filter(is_other), node, generation)
+    return pc.replace_with_mask(values, is_other, others)
+
+
+_USUAL: dict[Kind, Callable[[TypeNode], str]] = {
+    **dict.fromkeys(_BITS, lambda _: "^-?[0-9]{1,18}$"),
+    **dict.fromkeys((Kind.FLOAT, Kind.DOUBLE), lambda _: r"^-?[0-9]{1,30}(\.[0-9]{1,30})?$"),
+    Kind.DECIMAL: lambda node: (
+        rf"^-?[0-9]{{1,{node.precision - node.scale}}}(\.[0-9]{{1,{node.scale}}})?$"
+        if 0 < node.scale < node.precision
+        else rf"^-?[0-9]{{1,{node.precision}}}$"
+        if node.scale == 0
+        else "^$."
+    ),
+    Kind.DATE: lambda _: r"^[1-9][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])$",
+    Kind.TIMESTAMP: lambda _: (
+        r"^[1-9][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8]) ([01][0-9]|2[0-3])(:[0-5][0-9]){2}(\.[0-9]{1,6})?$"
+    ),
+}
+"""Texts that every reader takes for the same value as Arrow."""
+
+
+def _one_by_one(texts: pa.Array, node: TypeNode, generation: Generation) -> pa.Array:
+    parse = _PARSERS[node.kind]
+    values = [None if text is None else parse(text, node, generation) for text in texts.to_pylist()]
+    if node.kind in (Kind.DATE, Kind.TIMESTAMP):
+        numbers = pa.int32() if node.kind is Kind.DATE else pa.int64()
+        try:
+            return pa.array(values, numbers).view(arrow_type(node))
+        except (pa.ArrowInvalid, OverflowError):
+            raise RefusedError("a year is further away than Arrow and Spark can count") from None
+    return pa.array(values, arrow_type(node))
+
+
+def _integer(text: bytes, node: TypeNode, _: Generation) -> int | None:
+    match = _WHOLE.fullmatch(text)
+    if match is None or not (match[2] or match[3]):
+        return None
+    value, limit = int(match[1] + (match[2] or b"0")), 1 << _BITS[node.kind] - 1
+    return value if -limit <= value < limit else None
+
+
+def _real(text: bytes, node: TypeNode, _: Generation) -> float | None:
+    plain = text.decode("latin-1").strip(_JAVA_BLANKS)
+    if plain.lstrip("+-") in ("NaN", "Infinity") and len(plain) - len(plain.lstrip("+-")) < 2:
+        return float(plain)
+    number = (
+        plain[:-1]
+        if plain[-1:] in ("f", "F", "d", "D") and not plain[:3].lower().lstrip("+-").startswith("0x")
+        else plain
+    )
+    if _JAVA_DECIMAL.fullmatch(number):
+        try:
+            return float(pa.scalar(number).cast(arrow_type(node)).as_py())
+        except pa.ArrowInvalid:
+            return float(number)  # larger than any number of the type, or as small as none
+    hexadecimal = _JAVA_HEX.fullmatch(plain.rstrip("fFdD") if re.search("[pP].*[fFdD]$", plain) else plain)
+    return None if hexadecimal is None else float.fromhex(hexadecimal[1])
+
+
+def _decimal(text: bytes, node: TypeNode, generation: Generation) -> Decimal | None:
+    plain = text.decode("latin-1")
+    if generation is Generation.HIVE4:
+        plain = plain.strip(_JAVA_BLANKS)
+    if not _JAVA_DECIMAL.fullmatch(plain):
+        return None
+    try:
+        value = _DIGITS.create_decimal(plain)
+        rounded = value.quantize(Decimal(1).scaleb(-node.scale), context=_DIGITS)
+    except InvalidOperation:
+        return None
+    return rounded if rounded.adjusted() < node.precision - node.scale or not rounded else None
+
+
+def _boolean(text: bytes, _node: TypeNode, _: Generation) -> bool | None:
+    return {b"true": True, b"false": False}.get(text.lower())
+
+
+def _date(text: bytes, _: TypeNode, generation: Generation) -> int | None:
+    plain = text.decode("latin-1").strip(_JAVA_BLANKS)
+    if generation is Generation.HIVE4:
+        match = _DAY_OF_4_DIGITS.match(plain)  # whatever follows
+    else:
+        match = _DAY.fullmatch(plain.partition(" ")[0])
+    return None if match is None else _days(*map(int, match.groups()), is_lenient=generation is Generation.HIVE3)
+
+
+def _timestamp(text: bytes, _: TypeNode, generation: Generation) -> int | None:
+    match = _TIME.fullmatch(text.decode("latin-1").strip(_JAVA_BLANKS))
+    if match is None:
+        return None
+    year, month, day, hour, minute, second = (int(match[part]) for part in range(1, 7))
+    is_lenient = generation is Generation.HIVE3
+    if not is_lenient and (hour > 23 or minute > 59 or second > 59):
+        return None
+    days = _days(year, month, day, is_lenient=is_lenient)
+    micros = int((match[7] or "").ljust(9, "0")) // 1000
+    seconds = hour * 3600 + minute * 60 + second
+    return None if days is None else days * _DAY_MICROS + seconds * 1_000_000 + micros
+
+
+def _days(year: int, month: int, day: int, *, is_lenient: bool) -> int | None:
+    """Return a day as days since 1970-01-01; Hive 3.1 counts on where a month or day is not in its range."""
+    if is_lenient:
+        year, month = year + (month - 1) // 12, (month - 1) % 12 + 1
+    cycles, year = divmod(year - 1, _CYCLE_YEARS)
+    try:
+        first = date(year + 1, month, 1 if is_lenient else day)
+    except ValueError:
+        return None
+    days = (first - date(1970, 1, 1)).days + cycles * _CYCLE_DAYS
+    return days + day - 1 if is_lenient else days
+
+
+def _bytes(text: bytes, _node: TypeNode, _: Generation) -> bytes:
+    if _BASE64.fullmatch(text):
+        return base64.b64decode(text + b"=" * (-len(text) % 4))
+    if _NEARLY_BASE64.fullmatch(text) and text.strip(b"=") and len(text) > 1:
+        raise RefusedError(f"readers disagree on whether {text!r} is Base64")
+    return text
+
+
+_PARSERS: dict[Kind, Callable[[bytes, TypeNode, Generation], Any]] = {
+    **dict.fromkeys(_BITS, _integer),
+    Kind.FLOAT: _real,
+    Kind.DOUBLE: _real,
+    Kind.DECIMAL: _decimal,
+    Kind.BOOLEAN: _boolean,
+    Kind.DATE: _date,
+    Kind.TIMESTAMP: _timestamp,
+    Kind.BINARY: _bytes,
+}
