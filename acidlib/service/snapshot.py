@@ -518,10 +518,7 @@ def _of_location(
     pause: Callable[[float], None],
 ) -> Snapshot:
     """Open a snapshot of a table or partition by its directories."""
-    try:
-        table = discover_location(stores.fs(location), location)
-    except AcidError as error:
-        raise _about_reading(error) from None
+    table = _discovered(stores, location, pause)
     if interpretation.write_ids is not None:
         interpretation.write_ids.require_of(table.ref)
     locations = {None if name is None else name.path: place for name, place in table.partitions}
@@ -553,6 +550,18 @@ def _of_location(
         lock_note=NO_LOCK,
         held=None,
     )
+
+
+def _discovered(stores: Stores, location: Location, pause: Callable[[float], None]) -> TableLocation:
+    """Return the table at a location; a directory that a cleaner removes meanwhile is no error."""
+    for _ in range(_TRIES):
+        try:
+            return discover_location(stores.fs(location), location)
+        except ConflictError:
+            pause(_PAUSE_SECONDS)
+        except AcidError as error:
+            raise _about_reading(error) from None
+    raise ConflictError(f"Cannot read {location}: directories in it are removed faster than they can be listed")
 
 
 def _keys_of(table: TableLocation) -> list[TableColumn]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import itertools
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,7 +27,7 @@ from thriftpy2.rpc import make_client
 from acidlib.metastore.connection import interface
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import CATALOG, ConnectionOptions
-from acidlib.metastore.transactions import TxnType
+from acidlib.metastore.transactions import LockState, TxnType
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.tables import TableRef
@@ -221,7 +222,12 @@ class Lake:
             if place.name is None or any(place.location.iterdir())
         ]
         request = types.LockRequest(component=component, txnid=txn, user=user, hostname="testhost", agentInfo="tests")
-        assert self.raw.lock(request).state == 1
+        answer = self.raw.lock(request)
+        state, end = LockState(answer.state), time.monotonic() + 60
+        while state is LockState.WAITING and time.monotonic() < end:  # for somebody's exclusive lock
+            time.sleep(0.05)
+            state = self.hms.check_lock(answer.lockid, txn_id=txn)
+        assert state is LockState.ACQUIRED
         return txn, write_id
 
     def open(self, user: str = "reader", kind: TxnType = TxnType.DEFAULT) -> int:

@@ -12,7 +12,9 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from bench.read_while_compacted import course
 from judges.tables import Transaction
+from long_runs import amount
 from servers.fleet import Servers
 from servers.metastore import Metastore
 from servers.sql import Session
@@ -204,6 +206,20 @@ def test_a_lock_that_is_lost_is_a_conflict(lake: Lake, monkeypatch: pytest.Monke
         wait_for(is_noticed)
         with pytest.raises(acidlib.ConflictError, match=r"^Cannot read snapshots\.lost: its snapshot is lost, and a "):
             snapshot.to_arrow()
+
+
+def test_readers_beside_transactions_compactions_and_cleanings(
+    hive4_metastore: Metastore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a minute of what `bench.read_while_compacted` does for longer, on both generations."""
+    monkeypatch.delenv("ACIDLIB_QUEUE_URL", raising=False)
+    with Lake(hive4_metastore, database="snapshots") as lake:
+        run = course(lake, f"sqlite:///{tmp_path}/queue.db")
+        run.run(amount(20, long=120), readers=2)
+    assert run.problems == []
+    assert run.counts["wrong reads"] == 0
+    for seen in ("right reads", "published results", "removed directories", "committed"):
+        assert run.counts[seen] > 2, run.counts
 
 
 # --- metastores that clean by themselves ------------------------------------------------------------------------------

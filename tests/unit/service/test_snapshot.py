@@ -645,3 +645,20 @@ def test_a_streaming_file_that_has_grown_since_the_listing(plain: Site, monkeypa
     monkeypatch.setattr(snapshots, "list_location", list_location)
     with plain.open(columns=("id",)) as opened:
         assert sorted(opened.to_arrow()["id"].to_pylist()) == [1, 3, 9]
+
+
+def test_a_directory_that_is_cleaned_while_it_is_looked_at(plain: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    discovered, vanished = snapshots.discover_location, [ConflictError("Cannot list t: delta_1_1 vanished")] * 2
+
+    def discover_location(*arguments: Any) -> Any:
+        if vanished:
+            raise vanished.pop()
+        return discovered(*arguments)
+
+    monkeypatch.setattr(snapshots, "discover_location", discover_location)
+    monkeypatch.setattr(snapshots, "_PAUSE_SECONDS", 0)
+    with directory(plain.location) as opened:
+        assert opened.to_arrow().num_rows == 2
+    vanished.extend([ConflictError("Cannot list t: delta_1_1 vanished")] * 100)
+    with pytest.raises(ConflictError, match="removed faster than they can be listed"):
+        directory(plain.location)
