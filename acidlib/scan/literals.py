@@ -74,6 +74,7 @@ _MOMENT = re.compile(
     r"(Z| ?UTC|[+-][0-9]{2}:[0-9]{2})?",
     re.ASCII,
 )
+_LEAST_BIGINT, _MOST_BIGINT = -(2**63), 2**63 - 1
 _EXACT_IN_FLOAT, _EXACT_IN_DOUBLE = 2**24, 2**53
 """The numbers up to which every whole number is a FLOAT, a DOUBLE."""
 
@@ -230,6 +231,9 @@ def _among_integers(column: ColumnOf, literal: Literal) -> Place:
             raise _different(column, literal, ", and readers round: write a number without exponent")
     elif literal.kind not in (LiteralKind.INTEGER, LiteralKind.DECIMAL):
         raise _different(column, literal)
+    elif not _LEAST_BIGINT <= value <= _MOST_BIGINT:
+        # Spark takes NULL for below or above it as well (DecimalPrecision.integralAndDecimalLiteral)
+        raise UnsupportedError(f"{value} is beyond BIGINT, and readers disagree on nulls of column {column.name}")
     return among_integers(column.type, math.floor(value), is_whole=value == math.floor(value))
 
 

@@ -242,10 +242,10 @@ def _literal(rng: random.Random, column: Sampled, *, in_list: bool = False) -> L
 
 def _integer(rng: random.Random, bits: int, sample: int | None, *, in_list: bool) -> Literal:
     limit = 2 ** (bits - 1)
-    value = rng.choice((0, 1, -limit, limit - 1, limit, -limit - 1, 10**30)) if sample is None else sample
-    value += rng.choice((0, 0, 1, -1))
+    value = rng.choice((0, 1, -limit, limit - 1, limit, -limit - 1)) if sample is None else sample
+    value = max(-(2**63), min(value + rng.choice((0, 0, 1, -1)), 2**63 - 1))
     form = rng.random()
-    if form < 0.15 and abs(value) < 10**30:
+    if form < 0.15 and abs(value) < 2**62:
         number = Decimal(value) + rng.choice((Decimal("0.5"), Decimal("-0.25"), Decimal(0)))
         return f"{number:f}" if "." in f"{number:f}" else f"{number:f}.0", number
     if in_list:
