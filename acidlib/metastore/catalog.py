@@ -303,11 +303,13 @@ def _table_of(answer: Any, call: str) -> Table:
 def _storage_of(answer: Any, call: str, *, has_location: bool) -> Storage:
     location = required(answer.location, call, "sd.location") if has_location else answer.location or ""
     sort_columns = required(answer.sortCols, call, "sd.sortCols")
+    serde = required(answer.serdeInfo, call, "sd.serdeInfo")
     return Storage(
         location=location,
         columns=_columns(required(answer.cols, call, "sd.cols"), call, "sd.cols"),
         input_format=answer.inputFormat,
-        serde=required(answer.serdeInfo, call, "sd.serdeInfo").serializationLib,
+        serde=serde.serializationLib,
+        serde_properties=dict(serde.parameters or {}),
         bucket_columns=tuple(required(answer.bucketCols, call, "sd.bucketCols")),
         buckets=required(answer.numBuckets, call, "sd.numBuckets"),
         sort_columns=tuple(required(order.col, call, "sd.sortCols.col") for order in sort_columns),

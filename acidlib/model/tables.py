@@ -59,12 +59,13 @@ class TableColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
-    """A storage descriptor: location (a URI, "" for a view) and format of rows."""
+    """A storage descriptor: location (a URI, "" for a view) and format of rows; `serde_properties` are the SerDe's."""
 
     location: str
     columns: tuple[TableColumn, ...]
     input_format: str | None = None
     serde: str | None = None
+    serde_properties: Mapping[str, str] = field(default_factory=dict)
     bucket_columns: tuple[str, ...] = ()
     buckets: int = -1
     sort_columns: tuple[str, ...] = ()

@@ -35,7 +35,7 @@ from acidlib.orc.schema import hive_type, row_struct
 from acidlib.planning.inputs import InputDirectory, directories_read
 from acidlib.planning.state import acid_state
 from acidlib.planning.stated_write_ids import StatedWriteIds, directory_ids, side_files, signs_of_aborts
-from acidlib.planning.units import schema_file
+from acidlib.planning.units import TEXT_INPUT_FORMAT, schema_file
 from acidlib.rewrite.inputs import InputFiles
 from acidlib.scan.read import read_all, read_splits
 from acidlib.scan.splits import Scan, Split, packed, place_splits
@@ -273,7 +273,8 @@ def open_snapshot(
             wanted,
             insert_only=described.is_insert_only,
             input_format=described.storage.input_format,
-            properties=described.properties,
+            serde=described.storage.serde,
+            properties={**described.storage.serde_properties, **described.properties},  # as Hive joins them
         )
         _partitions_to_read(hms, described, scan, wanted)  # refuses before anything is opened
         beats = stack.enter_context(heartbeater(environment, hms))
@@ -420,10 +421,15 @@ def _targets(hms: Hms, stores: Stores, as_of: _AsOf) -> list[Target]:
         storage = table.storage if partition is None else partition.storage
         if not storage.location:
             raise RefusedError(f"Cannot read {ref}: it has no location in the metastore")
-        if storage.input_format != table.storage.input_format:
+        if (storage.input_format, storage.serde) != (table.storage.input_format, table.storage.serde):
             raise RefusedError(
-                f"Cannot read {ref}: its files are read by {storage.input_format}, those of the table by "
-                f"{table.storage.input_format}"
+                f"Cannot read {ref}: its files are read by {storage.input_format} and {storage.serde}, those of the "
+                f"table by {table.storage.input_format} and {table.storage.serde}"
+            )
+        if storage.input_format == TEXT_INPUT_FORMAT and storage.serde_properties != table.storage.serde_properties:
+            raise RefusedError(
+                f"Cannot read {ref}: the properties of its SerDe are {dict(storage.serde_properties)}, those of the "
+                f"table {dict(table.storage.serde_properties)}"
             )
         location = stores.locate_below(storage.location, table.storage.location)
         if location.is_root:

@@ -68,6 +68,7 @@ def scan_of(
     *,
     insert_only: bool = False,
     input_format: str | None = None,
+    serde: str | None = None,
     properties: Mapping[str, str] | None = None,
 ) -> Scan:
     """Return what all splits of a read share.
@@ -103,6 +104,7 @@ def scan_of(
         exact=wanted.exact,
         insert_only=insert_only,
         input_format=input_format,
+        serde=serde,
         properties=properties or {},
     )
 
