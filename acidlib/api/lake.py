@@ -38,7 +38,7 @@ from acidlib.config.settings import Layer
 from acidlib.errors import UsageError
 from acidlib.model.location import Location
 from acidlib.model.names import Generation
-from acidlib.model.requests import CompactionType, State
+from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.tables import TableRef
 from acidlib.model.units import MAX_BUCKET, RewriteSettings
 from acidlib.planning.results import parse_verify_share
@@ -503,8 +503,12 @@ class Lake:
         >>> undo.state, undo.entries[0]["result"]
         ('undone', ['base_0000004'])
         """
+        return self.undo_of(None, request, nobody_reads=nobody_reads, dry_run=dry_run, progress=progress)
+
+    def undo_of(self, table: Table | None, request: int, *, nobody_reads: bool, dry_run: bool, progress: Shown) -> Undo:
+        """Undo a compaction of a table, of any one if it is None; UsageError if the request is of another table."""
         with self._call("undo", progress=progress) as call:
-            environment = self._environment
+            environment, selection = self._selected()
             if environment.metastore and nobody_reads:
                 raise UsageError("--nobody-reads is for directories without a metastore, which knows this itself")
             count_of(request, name="request", least=1)
@@ -516,6 +520,8 @@ class Lake:
                 call.services(environment) as services,
                 open_undoing(environment, services, dry_run=dry_run) as backend,
             ):
+                if table is not None:
+                    table.require_request(backend.find_own(request), selection.location)
                 result = service.undo(
                     services, backend, request, user=environment.user, dry_run=dry_run, nobody_reads=nobody_reads
                 )
@@ -958,4 +964,15 @@ class Table:
         >>> table.undo(request, nobody_reads=True).state
         'undone'
         """
-        return self._lake.undo(request, nobody_reads=nobody_reads, dry_run=dry_run, progress=progress)
+        return self._lake.undo_of(self, request, nobody_reads=nobody_reads, dry_run=dry_run, progress=progress)
+
+    def require_request(self, request: CompactionRequest, location: Location | None) -> None:
+        """Raise UsageError unless a request is of this table, which is at the location if it has no name."""
+        place = request.facts.location
+        if self._name is not None:
+            is_own = str(request.ref.whole_table) == self._name.lower()
+        else:
+            is_own = location is not None and place is not None and location.holds(place)
+        if not is_own:
+            name = self._name or str(location)
+            raise UsageError(f"Cannot undo request {request.id} as one of {name}: it is of {request.ref}")

@@ -183,6 +183,19 @@ def test_an_argument_that_is_none_is_refused(doors: Doors, options: dict[str, An
         doors.lake.table("sales.*")
 
 
+def test_a_table_undoes_its_own_compactions_alone(doors: Doors) -> None:
+    visits = doors.lake.table("sales.visits")
+    request = doors.orders.compact("major", progress=False).entries[0]["id"]
+    other = visits.compact("major", partitions="dt=2024-01-01", progress=False).entries[0]["id"]
+    undo = {"nobody_reads": True, "progress": False}
+    with pytest.raises(acidlib.UsageError, match=rf"^Cannot undo request {request} as one of sales.visits: it is of "):
+        visits.undo(request, **undo)
+    with pytest.raises(acidlib.UsageError, match=rf"^Cannot undo request {other} as one of /.*/orders: it is of sales"):
+        doors.orders.undo(other, **undo)
+    assert [entry["state"] for entry in doors.alone.queue().entries] == ["ready for cleaning"] * 2
+    assert (doors.orders.undo(request, **undo).state, visits.undo(other, **undo).state) == ("undone", "undone")
+
+
 def test_several_threads_compact_tables_of_one_lake(doors: Doors) -> None:
     lake = doors.lake
 
