@@ -13,7 +13,16 @@ from typing import TextIO
 
 import pytest
 
-from acidlib.report.progress import ERROR, NOTE, WARNING, LogFormat, LogLines, TerminalProgress
+from acidlib.report.progress import (
+    ERROR,
+    NOTE,
+    WARNING,
+    CalledProgress,
+    LogFormat,
+    LogLines,
+    Step,
+    TerminalProgress,
+)
 
 
 class Clock:
@@ -248,3 +257,25 @@ def test_progress_is_written_in_the_same_form() -> None:
     first, last = map(json.loads, stream.getvalue().splitlines())
     assert (first["level"], first["place"], first["message"]) == ("warning", PLACE, "gone")
     assert (last["level"], last["place"], last["message"]) == ("info", None, "listing: 2 of 2, 0.0 s")
+
+
+def test_a_callback_gets_each_step_and_an_error_of_it_ends_no_run() -> None:
+    steps: list[Step] = []
+
+    def note(step: Step) -> None:
+        steps.append(step)
+        if step.note:
+            raise ValueError("it is full")
+
+    progress = CalledProgress(note)
+    progress.start("compacting", 4)
+    progress.advance(2, detail="7 rows")
+    with pytest.warns(UserWarning, match="^Cannot report progress any more: ValueError: it is full$"):
+        progress.note("no space", level=ERROR, place="sales.visits")
+    progress.advance(3)
+    progress.finish()
+    assert steps == [
+        Step(title="compacting", total=4),
+        Step(title="compacting", total=4, done=2, detail="7 rows"),
+        Step(title="compacting", total=4, done=2, detail="7 rows", note="no space", level=ERROR, place="sales.visits"),
+    ]
