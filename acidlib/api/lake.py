@@ -503,9 +503,11 @@ class Lake:
         >>> undo.state, undo.entries[0]["result"]
         ('undone', ['base_0000004'])
         """
-        return self.undo_of(None, request, nobody_reads=nobody_reads, dry_run=dry_run, progress=progress)
+        return self._undo_of(None, request, nobody_reads=nobody_reads, dry_run=dry_run, progress=progress)
 
-    def undo_of(self, table: Table | None, request: int, *, nobody_reads: bool, dry_run: bool, progress: Shown) -> Undo:
+    def _undo_of(
+        self, table: Table | None, request: int, *, nobody_reads: bool, dry_run: bool, progress: Shown
+    ) -> Undo:
         """Undo a compaction of a table, of any one if it is None; UsageError if the request is of another table."""
         with self._call("undo", progress=progress) as call:
             environment, selection = self._selected()
@@ -521,7 +523,7 @@ class Lake:
                 open_undoing(environment, services, dry_run=dry_run) as backend,
             ):
                 if table is not None:
-                    table.require_request(backend.find_own(request), selection.location)
+                    table._require_request(backend.find_own(request), selection.location)
                 result = service.undo(
                     services, backend, request, user=environment.user, dry_run=dry_run, nobody_reads=nobody_reads
                 )
@@ -964,9 +966,9 @@ class Table:
         >>> table.undo(request, nobody_reads=True).state
         'undone'
         """
-        return self._lake.undo_of(self, request, nobody_reads=nobody_reads, dry_run=dry_run, progress=progress)
+        return self._lake._undo_of(self, request, nobody_reads=nobody_reads, dry_run=dry_run, progress=progress)
 
-    def require_request(self, request: CompactionRequest, location: Location | None) -> None:
+    def _require_request(self, request: CompactionRequest, location: Location | None) -> None:
         """Raise UsageError unless a request is of this table, which is at the location if it has no name."""
         place = request.facts.location
         if self._name is not None:
