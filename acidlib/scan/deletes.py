@@ -15,7 +15,7 @@ from acidlib.model.names import Generation
 from acidlib.model.units import DataFile, KeyRange
 from acidlib.rewrite.deletes import overlaps, read_deletes
 from acidlib.rewrite.inputs import InputFiles, open_inputs
-from acidlib.rewrite.keys import Keys, event_order, gather
+from acidlib.rewrite.keys import Keys, StripeKeys, event_order, gather
 from acidlib.scan.splits import Split
 
 SMALL_BYTES = 1 << 20
@@ -42,7 +42,21 @@ class DeletedKeys:
         parts = [part for file in small for part in _inside(self._of(file, split, files), ranges)]
         if large:
             parts.append(_read(large, split, files, ranges))
-        return joined([part for part in parts if len(part)])
+        return joined(parts)
+
+    def may_be_near(self, split: Split, files: InputFiles, ranges: Sequence[KeyRange]) -> bool:
+        """Return whether keys of deleted rows may be in some ranges; of large files only statistics are read."""
+        for file in split.deletes:
+            if file.length <= SMALL_BYTES:
+                if _inside(self._of(file, split, files), ranges):
+                    return True
+            else:
+                with open_inputs((file,), files) as inputs:
+                    for opened in inputs.files:
+                        stripes = (StripeKeys(opened, number) for number in range(len(opened.tail.stripes)))
+                        if any(overlaps(stripe.known_range(), ranges) for stripe in stripes if stripe.rows):
+                            return True
+        return False
 
     def _of(self, file: DataFile, split: Split, files: InputFiles) -> Keys:
         """Return all keys of the split's bucket in a small file."""
@@ -74,7 +88,8 @@ def _inside(keys: Keys, ranges: Iterable[KeyRange]) -> list[Keys]:
     bounds = list(ranges)
     if not len(keys) or not overlaps((keys.key(0), keys.key(-1)), bounds):
         return []
-    return [keys.between(min(low for low, _ in bounds), max(high for _, high in bounds))]
+    inside = keys.between(min(low for low, _ in bounds), max(high for _, high in bounds))
+    return [inside] if len(inside) else []
 
 
 def joined(parts: Sequence[Keys]) -> Keys:

@@ -121,31 +121,23 @@ class SplitReader:
         self, split: Split, opened: OpenInput, numbers: Sequence[int], columns: _FileReader, files: InputFiles
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of some stripes of a file."""
+        may_be_deleted = bool(split.deletes)
+        if not opened.acid:
+            may_be_deleted = self._deleted.may_be_near(split, files, [_all_keys(split.file)])
+            if self._scan.row_ids or may_be_deleted:
+                opened = replace(opened, file=_numbered(split, files))
         stripes = [StripeKeys(opened, number) for number in numbers]
         for keys in stripes if opened.acid else ():
             keys.check_operations()
-        deleted = self._deleted_keys(split, stripes, files)
-        if not opened.acid and (self._scan.row_ids or len(deleted)):
-            opened = replace(opened, file=_numbered(split, files))
-            stripes = [StripeKeys(opened, number) for number in numbers]
+        deleted = Keys.empty()
+        if may_be_deleted:
+            deleted = self._deleted.near(split, files, [_key_bounds(keys) for keys in stripes])
         write_ids = all_committed(None) if split.all_valid or self._scan.insert_only else split.write_ids
         for keys in stripes:
             keep = kept_mask(*row_masks(keys, deleted, write_ids))
             if keep is None or keep.any():
                 yield from columns.read(keys, keep)
             keys.forget()
-
-    def _deleted_keys(self, split: Split, stripes: Sequence[StripeKeys], files: InputFiles) -> Keys:
-        """Return the keys of deleted rows that the stripes of a file may hold."""
-        if not split.deletes:
-            return Keys.empty()
-        if stripes[0].file.acid:
-            ranges = [_key_bounds(keys) for keys in stripes]
-        else:
-            file = split.file
-            bucket = encode_bucket(file.bucket, file.statement_id)
-            ranges = [((file.write_id, bucket, 0), (file.write_id, bucket, _LAST_ROW))]
-        return self._deleted.near(split, files, ranges)
 
 
 class _Result:
@@ -275,9 +267,20 @@ def _key_bounds(stripe: StripeKeys) -> KeyRange:
     known = stripe.known_range()
     if known is not None:
         return known
+    file, number = stripe.file, stripe.number
+    if not file.acid:
+        (write_id, bucket, _), _ = _all_keys(file.file)
+        first, end = (file.file.first_row + file.rows_before[at] for at in (number, number + 1))
+        return (write_id, bucket, first), (write_id, bucket, end - 1)
     low, high = zip(*((int(array.min()), int(array.max())) for array in stripe.ids()[0].arrays), strict=True)
     stripe.forget()
     return (low[0], low[1], low[2]), (high[0], high[1], high[2])
+
+
+def _all_keys(file: DataFile) -> KeyRange:
+    """Return the range of the keys that rows of a file without ACID columns may have."""
+    bucket = encode_bucket(file.bucket, file.statement_id)
+    return (file.write_id, bucket, 0), (file.write_id, bucket, _LAST_ROW)
 
 
 def _numbered(split: Split, files: InputFiles) -> DataFile:

@@ -107,7 +107,7 @@ def place_splits(
     matching: ColumnMatching,
     split_bytes: int = SPLIT_BYTES,
 ) -> tuple[Split, ...]:
-    """Return the splits of a place, in the order of its rows.
+    """Return the splits of a place: those of one bucket together, for they share delete files, in the order of rows.
 
     directories  those that a reader reads, by a state of the reader's list, files with their logical lengths
     """
@@ -144,7 +144,7 @@ def place_splits(
                 )
                 for start, end in _ranges(file.length, split_bytes)
             ]
-    return tuple(splits)
+    return tuple(splits if scan.insert_only else sorted(splits, key=lambda split: split.file.bucket))
 
 
 def _may_delete(events: InputDirectory, rows: InputDirectory, generation: Generation) -> bool:

@@ -72,6 +72,17 @@ def test_keys_away_from_the_ranges_are_left_out(place: Path) -> None:
     assert listed(DeletedKeys().near(split, files, near)) == [(1, B0, 5)]
 
 
+@pytest.mark.parametrize("small", [1 << 20, 0], ids=["small", "large"])
+def test_whether_a_row_may_be_deleted_is_known_before_it_is_numbered(
+    place: Path, small: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deletes, "SMALL_BYTES", small)
+    split = first_split(place)
+    files = InputFiles(split.location, LocalDataFiles())
+    assert DeletedKeys().may_be_near(split, files, [((1, B0, 5), (1, B0, 9))])
+    assert not DeletedKeys().may_be_near(split, files, [((0, B0, 0), (0, B0, 1 << 40)), ((2, B1, 50), (2, B1, 60))])
+
+
 def test_a_small_file_is_read_once_for_all_splits_of_a_task(place: Path) -> None:
     files = CountedFiles()
     splits = splits_of(SCAN, place)

@@ -226,8 +226,8 @@ def test_originals_are_numbered_on_in_the_order_of_paths(tmp_path: Path) -> None
         *((0, B0, number, number) for number in range(11)),
         (0, B0, 12, 100),
         (0, B0, 14, 102),
-        (0, second, 1, 201),
         (0, B0, 16, 301),
+        (0, second, 1, 201),
     ]
     for split_bytes in (1, 128 << 20):
         assert row_ids(splits_of(tmp_path, row_ids=True, split_bytes=split_bytes)) == seen

@@ -141,11 +141,18 @@ def test_rows_without_ids_are_numbered_on_over_the_files_of_one_bucket() -> None
         assert [[earlier.path for earlier in split.before] for split in found] == [
             [],
             ["000000_0"],
-            [],
             ["000000_0", "000000_0_copy_1"],
+            [],
         ]
     for found in (splits(directory), splits(directory, row_ids=True, insert_only=True)):
         assert {split.before for split in found} == {()}
+
+
+def test_splits_of_one_bucket_are_neighbours() -> None:
+    names = ("000000_0", "000001_0", "000000_0_copy_1")
+    directory = originals(*(file("", name, bucket=int(name[5])) for name in names))
+    assert [split.file.path for split in splits(directory)] == ["000000_0", "000000_0_copy_1", "000001_0"]
+    assert [split.file.path for split in splits(directory, insert_only=True)] == list(names)
 
 
 def test_each_directory_numbers_its_own_files() -> None:
