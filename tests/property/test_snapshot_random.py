@@ -7,14 +7,17 @@ condition, which a naive evaluator applies to Hive's rows. With ACIDLIB_FUZZ_SEC
 
 from __future__ import annotations
 
+import functools
 import random
 import shutil
 import traceback
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import random_tables
 from fuzzing import seeds
@@ -26,10 +29,19 @@ from long_runs import amount
 from snapshot_reads import fields_of, read_arrow
 from snapshot_tables import SnapshotTable
 
+import acidlib.scan.deletes
+import acidlib.scan.read
+import acidlib.scan.splits
+import acidlib.service.snapshot
+from acidlib.errors import AcidError
+from acidlib.model.snapshots import all_committed
+from acidlib.rewrite.keys import Keys
+from acidlib.scan.splits import SPLIT_BYTES, place_splits
+
 pytestmark = pytest.mark.slow
 
-TABLES = amount(40, long=500)
-OF_ANY_TYPE = amount(25, long=300)
+TABLES = amount(30, long=500)
+OF_ANY_TYPE = amount(20, long=300)
 CONDITIONS = 4
 
 
@@ -98,16 +110,19 @@ def expected(table: SnapshotTable, write_ids: str, *, vectorized: bool) -> list[
 
 
 def judge(seed: int, folder: Path) -> Counter[str]:
-    """What was judged of a seed."""
+    """What was judged of a seed; its files are cut into splits of some size."""
     table = SnapshotTable(seed, folder / "t")
     rng = random.Random(seed)
     did: Counter[str] = Counter()
-    for write_ids in (table.now(), table.snapshot()):
-        rows = expected(table, write_ids, vectorized=seed % 2 == 0)
-        did["by Hive" if rows is not None else "not by Hive"] += 1
-        if rows is not None:
-            did["rows"] += len(rows)
-            Reading(table.location, table.types, table.generation, write_ids, rows).check(rng)
+    with pytest.MonkeyPatch.context() as patch:
+        cut = functools.partial(place_splits, split_bytes=rng.choice((150, 1000, SPLIT_BYTES)))
+        patch.setattr(acidlib.service.snapshot, "place_splits", cut)
+        for write_ids in (table.now(), table.snapshot()):
+            rows = expected(table, write_ids, vectorized=seed % 2 == 0)
+            did["by Hive" if rows is not None else "not by Hive"] += 1
+            if rows is not None:
+                did["rows"] += len(rows)
+                Reading(table.location, table.types, table.generation, write_ids, rows).check(rng)
     return did
 
 
@@ -131,6 +146,90 @@ def test_rows_columns_and_conditions_are_hives(tmp_path: Path) -> None:
     did = _try(list(seeds(TABLES)), tmp_path, judge)
     assert did["by Hive"] > 1.8 * TABLES, did
     assert did["rows"] > 20 * TABLES, did
+
+
+# --- faults put into the reader ---------------------------------------------------------------------------------------
+
+READ, SPLITS, DELETES = acidlib.scan.read, acidlib.scan.splits, acidlib.scan.deletes
+EVERY_ID = all_committed(None)
+Fault = tuple[Any, str, Callable[[Any], Any]]
+"""Where, the name there, and what takes the place of what is there."""
+FAULTS: dict[str, Fault] = {
+    "deletes are ignored": (READ.SplitReader, "_deleted_keys", lambda true: lambda *a: Keys.empty()),
+    "deletes that are not valid count": (
+        *(DELETES, "read_deletes"),
+        lambda true: lambda inputs, bucket, ids, near: true(inputs, bucket, EVERY_ID, near),
+    ),
+    "rows that are not valid count": (READ, "row_masks", lambda true: lambda keys, gone, _: true(keys, gone, EVERY_ID)),
+    "directories are taken for valid": (SPLITS, "_all_valid", lambda true: lambda *a: True),
+    "deletes are looked for in another bucket": (
+        *(SPLITS, "_events_of"),
+        lambda true: lambda bucket, files, _: tuple(file for file in files if file.bucket != bucket),
+    ),
+    "each original file is numbered from 0": (
+        *(READ, "_numbered"),
+        lambda true: lambda split, files: replace(split.file, first_row=0),
+    ),
+    "row ids are those of the next row": (
+        *(READ, "_row_ids"),
+        lambda true: lambda keys: true(Keys(keys.write_ids, keys.buckets, keys.row_ids + 1)),
+    ),
+    "splits overlap": (
+        *(SPLITS, "_ranges"),
+        lambda true: lambda length, size: ((start, end + 300) for start, end in true(length, size)),
+    ),
+    "the second split of a file is lost": (
+        *(SPLITS, "_ranges"),
+        lambda true: lambda *a: (part for number, part in enumerate(true(*a)) if number != 1),
+    ),
+    "stripes but the first are left out": (
+        *(READ, "stripe_may_match"),
+        lambda true: lambda predicate, tail, number, *more: number == 0 and true(predicate, tail, number, *more),
+    ),
+    "a condition that is null selects": (
+        *(READ._Result, "passed"),
+        lambda true: lambda self, arrays, rows: None if not self.tested else _or_null(self, arrays, rows),
+    ),
+    "columns are matched the other way": (
+        *(READ, "file_columns"),
+        lambda true: (
+            lambda *a, matching, **more: true(
+                *a, matching=replace(matching, by_position=not matching.by_position), **more
+            )
+        ),
+    ),
+}
+
+
+SEEN_FIRST = {
+    "deletes that are not valid count": 9,
+    "each original file is numbered from 0": 29,
+    "the second split of a file is lost": 11,
+}
+"""Of which table on a fault is looked for: those before do not show it."""
+
+
+def _or_null(result: Any, arrays: Mapping[str, pa.Array], rows: int) -> Any:
+    batch = pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+    predicate = result.scan.predicate
+    return None if predicate is None else predicate.mask(batch).fill_null(True)
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_of_the_reader_is_seen(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, name, change = FAULTS[fault]
+    monkeypatch.setattr(place, name, change(getattr(place, name)))
+    first = SEEN_FIRST.get(fault, 0)
+    for seed in range(first, first + TABLES):
+        try:
+            judge(seed, tmp_path / str(seed))
+        except (AssertionError, AcidError):
+            return
+    pytest.fail(f"no table shows that {fault}")
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
