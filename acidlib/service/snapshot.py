@@ -276,7 +276,7 @@ def open_snapshot(
             serde=described.storage.serde,
             properties={**described.storage.serde_properties, **described.properties},  # as Hive joins them
         )
-        _partitions_to_read(hms, described, scan, wanted)  # refuses before anything is opened
+        names = _partitions_to_read(hms, described, scan, wanted)  # refuses before anything is opened
         beats = stack.enter_context(heartbeater(environment, hms))
         is_hive4 = hms.generation is Generation.HIVE4
         read = stack.enter_context(
@@ -288,7 +288,7 @@ def open_snapshot(
                 registers=is_hive4 and hms.config_value(MIN_HISTORY, "false").strip().lower() == "true",
             )
         )
-        as_of = _locked(hms, read, described, scan, wanted, lock_seconds)
+        as_of = _locked(hms, read, described, scan, wanted, names, lock_seconds)
         targets = _targets(hms, stores, as_of)
         of_places = _each(lambda target: _place_splits(environment, scan, _listed(stores, target, pause)), targets)
         read.assert_alive()
@@ -357,15 +357,22 @@ def _partitions_to_read(hms: Hms, table: Table, scan: Scan, wanted: Wanted) -> t
     return tuple(name for name in chosen if may_match(scan, name))
 
 
-def _locked(hms: Hms, read: ReadTransaction, table: Table, scan: Scan, wanted: Wanted, lock_seconds: float) -> _AsOf:
-    """Lock what is read, and return it as of a moment after that.
+def _locked(
+    hms: Hms,
+    read: ReadTransaction,
+    table: Table,
+    scan: Scan,
+    wanted: Wanted,
+    names: tuple[str, ...] | None,
+    lock_seconds: float,
+) -> _AsOf:
+    """Lock the partitions to read, whose names are known, or the table; return it as of a moment after that.
 
     A partition may be added until the moment of the snapshot, by a transaction that it shows: then it is locked as
     well, and the moment is a later one. Hive 3.1's cleaner knows no lock of the whole table at a partition; Hive 4
     takes long to lock many partitions, and its cleaner waits for the transaction alone.
     """
     locked: set[TableRef] = set()
-    names = _partitions_to_read(hms, table, scan, wanted)
     for _ in range(_TRIES):
         refs = {table.ref} if names is None else {table.ref._replace(partition=name) for name in names}
         if table.ref in locked or (hms.generation is Generation.HIVE4 and len(refs) > LOCKS_PER_REQUEST):
