@@ -13,6 +13,7 @@ from acidlib.model.units import Key, KeyRange, decode_bucket, encode_bucket
 from acidlib.orc.columns import Longs, Mask
 from acidlib.orc.kernels.jit import kernel
 from acidlib.orc.kernels.vectors import filter_values
+from acidlib.orc.reader import StripeReader
 from acidlib.orc.statistics import stripe_statistics_are_true
 from acidlib.rewrite.inputs import IdRanges, OpenInput, id_ranges
 
@@ -276,15 +277,16 @@ class StripeKeys:
 
     def _decode(self) -> Ids:
         reader = self.file.stripe(self.number)
-        arrays = []
-        for column in range(OPERATION, CURRENT + 1):
-            decoded = reader.column(self.file.tail.root.children[column - 1], self.rows)
-            if decoded.present is not None or decoded.values is None:
-                raise CorruptError(f"Cannot read column {column} in {self.where}: an id column has nulls")
-            arrays.append(decoded.values)
-        operations, write_ids, buckets, row_ids, current = arrays
+        columns = range(OPERATION, CURRENT + 1)
+        operations, write_ids, buckets, row_ids, current = (self._id_column(reader, column) for column in columns)
         self._check_operations(int(operations.min()), int(operations.max()))
         return Keys(write_ids, buckets, row_ids), current
+
+    def _id_column(self, reader: StripeReader, column: int) -> Longs:
+        decoded = reader.column(self.file.tail.root.children[column - 1], self.rows)
+        if decoded.present is not None or decoded.values is None:
+            raise CorruptError(f"Cannot read column {column} in {self.where}: an id column has nulls")
+        return decoded.values
 
     def _check_operations(self, low: int, high: int) -> None:
         expected = DELETE if self._holds_deletes else INSERT
@@ -296,7 +298,10 @@ class StripeKeys:
 
     def check(self) -> None:
         """Raise RefusedError or CorruptError for operations or buckets that do not belong in this file."""
-        self.check_operations()
+        if self._ranges is not None:
+            self.check_operations()
+        else:
+            self.ids()
         if not self._holds_deletes:
             others = self.buckets() - {self.file.file.bucket}
             if others:
@@ -311,8 +316,9 @@ class StripeKeys:
         """Raise RefusedError for operations that do not belong in this file."""
         if self._ranges is not None:
             self._check_operations(*self._ranges[OPERATION - 1])
-        else:
-            self.ids()
+        elif self._decoded is None:
+            operations = self._id_column(self.file.stripe(self.number), OPERATION)
+            self._check_operations(int(operations.min()), int(operations.max()))
 
     def buckets(self) -> frozenset[int]:
         """Return the buckets that the keys decode to, exactly."""

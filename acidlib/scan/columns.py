@@ -6,6 +6,7 @@ values of a changed type, and structs that lack fields or have them in another o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -102,11 +103,10 @@ class FileColumns:
         if any("." in name for name in names):
             return {}
         parts = {part.source.column: part for part in self.parts if part.source is not None and _is_same(part)}
+        counts = Counter(names)
         children = zip(self.row.children, names, strict=True)
         return {
-            child.column: parts[child.column]
-            for child, name in children
-            if child.column in parts and names.count(name) == 1
+            child.column: parts[child.column] for child, name in children if child.column in parts and counts[name] == 1
         }
 
     def _decoded(self, part: Alignment, source: TypeNode, stripe: StripeReader, keep: Mask | None) -> pa.Array:

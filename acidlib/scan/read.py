@@ -40,6 +40,9 @@ from acidlib.stores.stores import Stores
 BATCH_ROWS = 65_536
 """Most rows of a batch."""
 
+MOST_ROW_TYPES = 64
+"""Row types of files, with the columns chosen of each, that are kept."""
+
 _LAST_ROW = (1 << 63) - 1
 
 
@@ -78,6 +81,7 @@ class SplitReader:
         self._row = parse_row_type(scan.row_type, where=scan.table)
         self._files: dict[Location, InputFiles] = {}
         self._deleted = DeletedKeys()
+        self._columns = _ColumnsOfFiles(self._row)
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a split, as `read_split` does."""
@@ -107,7 +111,7 @@ class SplitReader:
             raise CorruptError(f"Cannot read {tail.name}: it should hold {promised}, and its schema is {tail.root}")
         stripes = enumerate(tail.stripes)
         numbers = [n for n, stripe in stripes if split.start <= stripe.offset < split.end and stripe.rows]
-        columns = _FileReader(self._row, split, opened, result)
+        columns = _FileReader(self._columns, split, opened, result)
         numbers = columns.stripes_that_may_match(numbers)
         if numbers:
             yield from self._stripe_rows(split, opened, numbers, columns, files)
@@ -190,24 +194,44 @@ class _Result:
             yield batch.slice(start, BATCH_ROWS)
 
 
+class _ColumnsOfFiles:
+    """How the columns of files fill those of the table; files of the same columns, as most of a table are, alike."""
+
+    def __init__(self, row: TypeNode) -> None:
+        self._row = row
+        self._known: dict[tuple[object, ...], tuple[TypeNode, FileColumns]] = {}
+
+    def of(self, split: Split, opened: OpenInput, names: tuple[str, ...]) -> FileColumns:
+        """Return how an open file of a split fills some columns; raises as `file_columns`."""
+        row, where = opened.row, opened.tail.name
+        # `parse_types` returns one tree for equal columns; while it is kept here, no other tree has its identity
+        key = id(row), names, split.generation, split.matching, opened.acid
+        if key not in self._known:
+            if len(self._known) == MOST_ROW_TYPES:
+                self._known.clear()
+            columns = file_columns(
+                self._row,
+                names,
+                row,
+                generation=split.generation,
+                matching=split.matching,
+                where=where,
+                acid=opened.acid,
+            )
+            self._known[key] = row, columns
+        return replace(self._known[key][1], where=where)
+
+
 class _FileReader:
     """Reads the columns of a result from the stripes of one ORC file.
 
     Rows are tested by the predicate's columns first: others are read only where a row passes.
     """
 
-    def __init__(self, row: TypeNode, split: Split, opened: OpenInput, result: _Result) -> None:
+    def __init__(self, columns: _ColumnsOfFiles, split: Split, opened: OpenInput, result: _Result) -> None:
         self._opened = opened
         self._result = result
-        self._columns_of = partial(
-            file_columns,
-            row,
-            file_row=opened.row,
-            generation=split.generation,
-            matching=split.matching,
-            where=opened.tail.name,
-            acid=opened.acid,
-        )
+        self._columns_of = partial(columns.of, split, opened)
         self._tested, self._others = self._columns_of(result.tested), self._columns_of(result.others)
         self._stream = ArrowStream(opened.source)
 
@@ -216,7 +240,7 @@ class _FileReader:
         predicate, tail = self._result.scan.predicate, self._opened.tail
         if predicate is None:
             return numbers
-        names = sorted(predicate.columns - self._result.partition.keys())
+        names = tuple(sorted(predicate.columns - self._result.partition.keys()))
         columns = dict(zip(names, self._columns_of(names).parts, strict=True))
         partition = partition_bounds({name: value.as_py() for name, value in self._result.partition.items()})
         if not file_may_match(predicate, tail, columns, partition):

@@ -359,8 +359,32 @@ def test_a_damaged_stripe_is_named(tmp_path: Path) -> None:
         numbers(splits_of(tmp_path))
 
 
-def test_updates_of_the_first_acid_version_are_refused(tmp_path: Path) -> None:
+def test_a_later_file_of_the_same_columns_is_named(tmp_path: Path) -> None:
+    delta(tmp_path, 10)
+    delta(tmp_path, 10, write_id=2, layout=replace(STRIPES, compression="zlib"))
+    path = tmp_path / tables.delta_name(2, 2) / "bucket_00000"
+    data = bytearray(path.read_bytes())
+    stream = next(s for s in o.read_orc(bytes(data)).stripes[0].streams if s.column == S and s.kind == 1)
+    data[stream.offset : stream.offset + 3] = (stream.length - 3 << 1).to_bytes(3, "little")
+    data[stream.offset + 3 : stream.offset + stream.length] = b"\xff" * (stream.length - 3)
+    path.write_bytes(data)
+    scan = scan_of("s")
+    with pytest.raises(CorruptError, match=rf"Cannot read stripe 0 of {path}: "):
+        read_all(scan, splits_of(tmp_path), Stores())
+
+
+def test_without_statistics_only_operations_are_read_where_keys_do_not_matter(large: Path) -> None:
+    large.write_bytes(without_stride(large.read_bytes()))
+    files = Reads()
+    assert read_all(scan_of(), splits_of(large.parents[1]), opened_by(files)).num_rows == 40_000
+    assert files.columns_read(large) == {1}
+
+
+@pytest.mark.parametrize("change", [None, without_stride], ids=["statistics", "decoded"])
+def test_updates_of_the_first_acid_version_are_refused(tmp_path: Path, change: Any) -> None:
     events = [(tables.UPDATE, 1, B0, 0, 2, (1, "new"))]
-    tables.write_dir(tmp_path, tables.delta_name(2, 2), COLUMNS, events, STRIPES)
+    path = tables.write_dir(tmp_path, tables.delta_name(2, 2), COLUMNS, events, STRIPES) / "bucket_00000"
+    if change is not None:
+        path.write_bytes(change(path.read_bytes()))
     with pytest.raises(RefusedError, match=r"operation 1 to 1 where only 0 belongs"):
         numbers(splits_of(tmp_path))
