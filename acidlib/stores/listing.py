@@ -50,10 +50,7 @@ def list_location(
     `without_unfinished`, that base is left out: for a first look, by a run that finishes it before it lists again.
     """
     modified = fs.names_changed(str(location), missing=missing)
-    entries = _listed(fs, location, missing)
-    # with its staging gone no run finishes it, and people have to know
-    leave_out = without_unfinished and any(entry.path.startswith(STAGING_PREFIX) for entry in entries)
-    formats = _base_formats(fs, location, entries, may_be_unfinished=leave_out)
+    entries, formats = _listed(fs, location, missing, without_unfinished=without_unfinished)
     entries = tuple(entry for entry in entries if formats.get(entry.path.partition("/")[0]) != UNFINISHED_FORMAT)
     return Listing(
         location=location,
@@ -68,11 +65,17 @@ def list_location(
     )
 
 
-def _listed(fs: FileSystem, location: Location, missing: type[AcidError]) -> tuple[Entry, ...]:
+def _listed(
+    fs: FileSystem, location: Location, missing: type[AcidError], *, without_unfinished: bool
+) -> tuple[tuple[Entry, ...], dict[str, str]]:
+    """Return the entries below a location, and the `_base_formats` among them."""
     vanished: Counter[str] = Counter()
     while True:
         try:
-            return fs.list_tree(str(location), enter_hidden=False, missing=missing)
+            entries = fs.list_tree(str(location), enter_hidden=False, missing=missing)
+            # with its staging gone no run finishes it, and people have to know
+            leave_out = without_unfinished and any(entry.path.startswith(STAGING_PREFIX) for entry in entries)
+            return entries, _base_formats(fs, location, entries, may_be_unfinished=leave_out)
         except ConflictError as error:
             # a directory that was removed is not named again, but a run that tries to claim the place makes and removes
             # the same one a few times

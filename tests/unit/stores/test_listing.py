@@ -81,6 +81,21 @@ def test_when_a_directory_vanishes_meanwhile_all_is_listed_again(tmp_path: Path)
     assert list_location(Racing(), str(tmp_path)).top_directories() == ("base_2", "delta_1_1")
 
 
+def test_when_a_base_vanishes_before_its_mark_is_read_all_is_listed_again(tmp_path: Path) -> None:
+    """A newer base covers it, and a cleaner removes it."""
+    put(tmp_path, "base_1/_metadata_acid", "base_2/bucket_00000")
+
+    class Racing(LocalFileSystem):
+        def list_tree(
+            self, path: str, *, enter_hidden: bool = True, missing: type[AcidError] = CorruptError
+        ) -> tuple[Entry, ...]:
+            found = super().list_tree(path, enter_hidden=enter_hidden, missing=missing)
+            shutil.rmtree(tmp_path / "base_1", ignore_errors=True)
+            return found
+
+    assert list_location(Racing(), at(tmp_path)).top_directories() == ("base_2",)
+
+
 def test_a_directory_that_comes_and_goes_does_not_end_the_listing(tmp_path: Path) -> None:
     """A run that tries again to claim the place uses the same name."""
     put(tmp_path, "delta_1_1/bucket_00000")
