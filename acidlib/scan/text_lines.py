@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import bz2
+import math
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -306,11 +307,15 @@ def _binary(data: Bytes, starts: Longs, lengths: Longs, has: NDArray[np.bool_]) 
 _BITS = {Kind.BYTE: 8, Kind.SHORT: 16, Kind.INT: 32, Kind.LONG: 64}
 _WHOLE = re.compile(rb"([+-]?)([0-9]*)(?:\.([0-9]*))?")
 _JAVA_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
+_JAVA_NO_NUMBER = re.compile(r"[+-]?(?:NaN|Infinity)", re.ASCII)
 _JAVA_HEX = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)", re.ASCII)
-_DAY = re.compile(r"(-?[0-9]{1,10})-([0-9]{1,2})-([0-9]{1,2})", re.ASCII)
-_DAY_OF_4_DIGITS = re.compile(r"(-?[0-9]{1,4})-([0-9]{1,2})-([0-9]{1,2})", re.ASCII)
+_DAY = re.compile(r"(-?[0-9]{1,10})-(-?[0-9]{1,2})-(-?[0-9]{1,2})", re.ASCII)
+_START_WITH_DAY = re.compile(r"(-?[0-9]{1,4})-([0-9]{1,2})-([0-9]{1,2})(?![0-9])", re.ASCII)
+_SHORTEST_DAY = 8
+"""Bytes of a text below which Hive takes it for no date."""
 _TIME = re.compile(
-    r"(-?[0-9]{1,10})-([0-9]{1,2})-([0-9]{1,2})[ T]([0-9]{1,2}):([0-9]{1,2}):([0-9]{1,2})(?:\.([0-9]{1,9}))?", re.ASCII
+    r"(-?[0-9]{1,10})-(-?[0-9]{1,2})-(-?[0-9]{1,2})[ T](-?[0-9]{1,2}):(-?[0-9]{1,2}):(-?[0-9]{1,2})(?:\.([0-9]{1,9}))?",
+    re.ASCII,
 )
 _JAVA_BLANKS = "".join(map(chr, range(33)))
 """What Java's `String.trim` removes."""
@@ -384,8 +389,8 @@ def _integer(text: bytes, node: TypeNode, _: Generation) -> int | None:
 
 def _real(text: bytes, node: TypeNode, _: Generation) -> float | None:
     plain = text.decode("latin-1").strip(_JAVA_BLANKS)
-    if plain.lstrip("+-") in ("NaN", "Infinity") and len(plain) - len(plain.lstrip("+-")) < 2:
-        return float(plain)
+    if _JAVA_NO_NUMBER.fullmatch(plain):
+        return math.nan if plain.endswith("NaN") else float(plain)
     number = (
         plain[:-1]
         if plain[-1:] in ("f", "F", "d", "D") and not plain[:3].lower().lstrip("+-").startswith("0x")
@@ -419,9 +424,11 @@ def _boolean(text: bytes, _node: TypeNode, _: Generation) -> bool | None:
 
 
 def _date(text: bytes, _: TypeNode, generation: Generation) -> int | None:
+    if len(text) < _SHORTEST_DAY:
+        return None
     plain = text.decode("latin-1").strip(_JAVA_BLANKS)
     if generation is Generation.HIVE4:
-        match = _DAY_OF_4_DIGITS.match(plain)  # whatever follows
+        match = _START_WITH_DAY.match(plain)  # whatever follows
     else:
         match = _DAY.fullmatch(plain.partition(" ")[0])
     return None if match is None else _days(*map(int, match.groups()), is_lenient=generation is Generation.HIVE3)
@@ -433,7 +440,7 @@ def _timestamp(text: bytes, _: TypeNode, generation: Generation) -> int | None:
         return None
     year, month, day, hour, minute, second = (int(match[part]) for part in range(1, 7))
     is_lenient = generation is Generation.HIVE3
-    if not is_lenient and (hour > 23 or minute > 59 or second > 59):
+    if not is_lenient and not (0 <= hour < 24 and 0 <= minute < 60 and 0 <= second < 60):
         return None
     days = _days(year, month, day, is_lenient=is_lenient)
     micros = int((match[7] or "").ljust(9, "0")) // 1000

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import random
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -12,6 +15,7 @@ import pyorc
 import pytest
 from judges import merge
 from judges.fixtures import Fixture, fixtures
+from judges.hive_plain import TEXT, hive_plain
 from judges.hive_text import HIVE3, HIVE4, render
 from snapshots import arrow_type, canonical, schema_of, splits_of
 
@@ -67,3 +71,155 @@ def test_the_snapshot_has_the_rows_of_hive(table: Fixture, layer: str, split_byt
             cells = [render(canonical(row[name], kind), kind, style) for name, kind in kinds.items()]
             texts["\t".join(cells + parts)] += 1
     assert texts == table.hive_rows()
+
+
+# --- text, against LazySimpleSerDe ------------------------------------------------------------------------------------
+
+REALS = """1.5| 1.5 |1e5|1.5f|1.5D|NaN|-NaN|+NaN|nan|Infinity|-Infinity|inf|0x1p3|0x1.8p1d|0x1p3f|1_0||.5|5.|
+.|+1|1e400|-1e400|
+1e-400|-0.0|NULL|1,5|1.5 2|4.9e-324|null|N|0.1|16777217|1e39|1.00000017881393432617187499|
+1.00000017881393432617187501|--1|+-1|
+1e5f|1ef|e5|1.e2|.e2|1e+2|0x|3.4028236e38|9007199254740993|\t7|0.1d5|1d|d"""
+TEXTS: Mapping[str, str] = {
+    "int": """7|+7|-7| 7 |7.|.7|-.7|+.7|7.9|7.x|7.9.1|1e3|0x10|007|2147483648|-2147483648|-2147483649|
+2147483647.5||-|+|.|-.| |
+NULL|7\t|1_0|7 8|- 7|12345678901234567890|-0|N|nul7|7L|--7|+-7|99999999999999999999.5""",
+    "tinyint": "128|-128|127.9| 5|-129|0127",
+    "smallint": "32768|-32768|x|1",
+    "bigint": """9223372036854775807|9223372036854775808|-9223372036854775808|-9223372036854775809|
+9223372036854775807.99|
+999999999999999999|1000000000000000000|-1""",
+    "double": REALS,
+    "float": REALS,
+    "boolean": "true|TRUE|True|false|1|0|t|T|yes|| true|f|fALSE",
+    "decimal(5,2)": """1.5| 1.5 |1.005|1.004999|999.995|999.994|-1.555|1e2|1E-2|+1|.5|5.||NaN|0x1|1,5|1000|
+00001.50|1.5x|1.5f|NULL|
+-0|1e-50|1e50|-.5|.|1.50000|0.0049999999999999999999999999999999999999999|
+99999999999999999999999999999999999999999|1e+1|- 1""",
+    "decimal(38,0)": """12345678901234567890123456789012345678|123456789012345678901234567890123456789|0.5|-0.5|
+1e37|1e38|0.4""",
+    "decimal(38,38)": """0.12345678901234567890123456789012345678|0.123456789012345678901234567890123456785|1|0|
+-0.5""",
+    "date": """2024-02-29|2024-2-9| 2024-02-29 |2024-02-29 12:00:00|2024-02-30|2023-02-29|2024-13-01|20240229|
+0001-01-01|
+9999-12-31|2024-02-29x||NULL|24-02-29|1582-10-10|2024-00-01|2024-02-29 x|+2024-01-01|2024-02-32|2024-12-00|2024-1-1|
+2024-02-291|02024-01-01|2024-02-29T00:00:00|2024/02/29|2024-02|2024-02-|0999-1-1|999-1-1|999-11-1|  1-1-1  |
+1-1-1xxxxx|1-1-1 xxxx|2024--2-1|2024-02--1|2024-02-029|2024-99-99|2024-2-29 """,
+    "timestamp": """2024-02-29 12:34:56|2024-02-29 12:34:56.5|2024-02-29 12:34:56.123456789|
+2024-02-29 12:34:56.1234567891|
+2024-02-29|2024-02-29T12:34:56| 2024-02-29 12:34:56 |2024-2-9 1:2:3|2024-02-29 12:34|2024-02-30 00:00:00|
+2024-02-29 24:00:00|
+2024-02-29 23:59:60|2024-02-29 12:34:56.|2024-02-29 12:34:56Z|2024-02-29 12:34:56 UTC|
+2024-02-29 12:34:56+01:00|1709210096||NULL|
+0001-01-01 00:00:00|9999-12-31 23:59:59.999999999|1582-10-10 00:00:00|2024-02-29  12:34:56|2024-02-29 12|
+2024-02-29 12:34:56,5|
+2024-02-32 00:00:00|24-02-29 12:34:56|2024-13-01 00:00:00|2024-02-29T12:34:56.5|2024-02-29 12:34:56.5x|
+2023-02-29 00:00:00|
+1969-12-31 23:59:59.9999999|2024-02-29 12:61:00|2024-00-10 00:00:00|0500-02-29 01:02:03|2024--2-1 00:00:00|
+2024-02-01 -1:00:00|2024-02-029 1:1:1|02024-01-01 0:0:0""",
+    "varchar(3)": "abcdef|ab |éééé||NULL|\U0001f600\U0001f600\U0001f600\U0001f600",
+    "char(3)": "abcdef|ab || a|éééé",
+    "string": r"a\nb|\n|a\tb|ü| x ",
+    "binary": "YWJj|YWI=|YWI|abc!||Y|====|é|!!!!|_",
+}
+
+
+def written(tmp_path: Path, name: str, content: bytes) -> Path:
+    """The location of an insert-only table with one file."""
+    path = tmp_path / "t" / "delta_0000001_0000001_0000" / name
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    return tmp_path / "t"
+
+
+def in_microseconds(value: Any) -> Any:
+    """A value of Hive's as Spark has it."""
+    if isinstance(value, tuple):
+        return tuple(map(in_microseconds, value))
+    if isinstance(value, str) and value.startswith("t:"):
+        _, seconds, nanos = value.split(":")
+        return f"t:{seconds}:{int(nanos) // 1000 * 1000}"
+    return value
+
+
+def rows_read(
+    location: Path,
+    types: Mapping[str, str],
+    input_format: str,
+    generation: int,
+    *,
+    split_bytes: int = 128 << 20,
+    **options: Any,
+) -> list[tuple[Any, ...]]:
+    """The rows of a snapshot in the form of `judges.values`."""
+    scan = scan_of(types, input_format, **options)
+    splits = splits_of(scan, location, generation=generation, split_bytes=split_bytes)
+    kinds = {name: pyorc.TypeDescription.from_string(text) for name, text in types.items()}
+    read = read_all(scan, splits, Stores()).to_pylist(maps_as_pydicts=None)
+    return [tuple(canonical(row[name], kind) for name, kind in kinds.items()) for row in read]
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("generation", [3, 4])
+@pytest.mark.parametrize("kind", TEXTS)
+def test_texts_have_the_values_of_hive(kind: str, generation: int, tmp_path: Path) -> None:
+    texts = TEXTS[kind].replace("\n", "").split("|")
+    location = written(tmp_path, "000000_0", "".join(f"{text}\n" for text in texts).encode())
+    hive = hive_plain(generation).rows(location / "delta_0000001_0000001_0000", {"x": kind}, TEXT)
+    ours = rows_read(location, {"x": kind}, TEXT_INPUT_FORMAT, generation)
+    pairs = zip(texts, hive, ours, strict=True)
+    assert [(text, theirs[0], own[0]) for text, theirs, own in pairs if in_microseconds(theirs) != own] == []
+
+
+PROPERTIES: Mapping[str, Mapping[str, str]] = {
+    "default": {},
+    "comma": {"field.delim": ",", "serialization.format": ","},
+    "number": {"serialization.format": "9"},
+    "escape": {"field.delim": ",", "escape.delim": "\\"},
+    "other escape": {"field.delim": "|", "escape.delim": "#"},
+    "null": {"field.delim": ",", "serialization.null.format": "x"},
+    "empty is null": {"field.delim": ",", "serialization.null.format": ""},
+    "rest": {"field.delim": ",", "serialization.last.column.takes.rest": "true"},
+}
+
+
+def drawn_text(rng: random.Random, delimiter: str, escape: str) -> bytes:
+    pieces = (
+        [delimiter] * 4
+        + [escape] * 3
+        + ["\n"] * 4
+        + ["x", "1", "2.5", "\\N", "ab", " ", "\r", "\r\n", "é", "\t", "N", "n"]
+    )
+    return "".join(rng.choice(pieces) for _ in range(rng.randrange(1, 400))).encode()
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("generation", [3, 4])
+@pytest.mark.parametrize("case", PROPERTIES)
+def test_random_lines_are_split_as_hive_splits_them(case: str, generation: int, tmp_path: Path) -> None:
+    rng, properties = random.Random(case), PROPERTIES[case]
+    types = {"a": "string", "b": "int", "c": "varchar(2)", "d": "string"}
+    delimiter = properties.get("field.delim", "\t" if case == "number" else "\x01")
+    for number in range(12):
+        content = drawn_text(rng, delimiter, properties.get("escape.delim", "\\"))
+        name, packing = rng.choice(
+            [("000000_0", bytes), ("000000_0.gz", gzip.compress), ("000000_0.bz2", bz2.compress)]
+        )
+        location = written(tmp_path / str(number), name, packing(content))
+        hive = hive_plain(generation).rows(location / "delta_0000001_0000001_0000", types, TEXT, properties)
+        for split_bytes in (1 << 20, 37, 5):
+            ours = rows_read(
+                location, types, TEXT_INPUT_FORMAT, generation, split_bytes=split_bytes, properties=properties
+            )
+            assert ours == hive, content
+
+
+def test_header_and_footer_lines_are_no_rows(tmp_path: Path) -> None:
+    location = written(tmp_path, "000000_0", b"\xef\xbb\xbfa\nb\n1\n2\n3\nend\n")
+    for header, footer, rows in ((2, 1, [1, 2, 3]), (3, 2, [2]), (9, 0, []), (0, 9, []), (2, 0, [1, 2, 3, None])):
+        properties = {"skip.header.line.count": str(header), "skip.footer.line.count": str(footer)}
+        for split_bytes in (1 << 20, 4):
+            read = rows_read(
+                location, {"x": "int"}, TEXT_INPUT_FORMAT, 3, split_bytes=split_bytes, properties=properties
+            )
+            assert [value for (value,) in read] == rows
