@@ -12,12 +12,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from located import at
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
 
+import acidlib
 from acidlib.errors import ConflictError, MissingError, RefusedError, UsageError
 from acidlib.planning.stated_write_ids import stated_write_ids
 from acidlib.service import holds, spark_source
@@ -47,6 +49,7 @@ def session() -> Iterator[SparkSession]:
         builder = builder.config(key, value)
     with builder.getOrCreate() as session:
         session.sparkContext.setLogLevel("OFF")
+        acidlib.register(session)
         yield session
 
 
@@ -116,6 +119,25 @@ def test_the_rows_of_a_snapshot(session: SparkSession, crud: Opener) -> None:
     assert rows(found) == [((2, 536870912, 0), "d"), ((3, 536870912, 0), "b-updated")]
     shutil.rmtree(crud.path / "delta_0000001_0000001_0000")
     assert rows(crud.dataframe(session)) == [(2, "b-updated"), (4, "d"), (5, "e")]
+
+
+@pytest.mark.parametrize("row_ids", [False, True])
+@pytest.mark.parametrize("name", ["hive3/d_types", "hive4/all_types", "hive3/b_part", "hive3/i_evol"])
+def test_every_type_in_both_ways(session: SparkSession, tmp_path: Path, name: str, row_ids: bool) -> None:
+    path = fixture(name, tmp_path / "db.db" / "types")
+    table = acidlib.directory(path, all_committed=True)
+    expected = table.to_arrow(row_ids=row_ids)
+    assert expected.num_rows > 1
+    ways = (
+        table.read(session, row_ids=row_ids),
+        session.read.format(FORMAT).options(allCommitted="true", rowIds=str(row_ids)).load(str(path)),
+    )
+    for dataframe in ways:
+        assert sorted_rows(dataframe.toArrow().cast(expected.schema)) == sorted_rows(expected)
+
+
+def sorted_rows(table: pa.Table) -> list[str]:
+    return sorted(map(repr, table.to_pylist()))
 
 
 def test_no_rows_no_splits(session: SparkSession, crud: Opener) -> None:
