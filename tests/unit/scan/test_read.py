@@ -18,6 +18,7 @@ from snapshots import splits_of as splits_of_scan
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.tables import TableColumn
 from acidlib.scan import read
+from acidlib.scan.predicate import Predicate, parse_predicate
 from acidlib.scan.read import read_all, read_split
 from acidlib.scan.splits import Scan, Split
 from acidlib.stores.stores import Stores
@@ -138,6 +139,17 @@ def test_a_table_without_rows_has_the_schema(tmp_path: Path) -> None:
     table = read_all(scan, splits_of(tmp_path), Stores())
     assert table.num_rows == 0
     assert table.schema == scan.schema
+
+
+def test_threads_read_in_the_order_of_the_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    delta(tmp_path, 100)
+    splits = splits_of(tmp_path, split_bytes=1)
+    monkeypatch.setattr(read, "packed", lambda splits: [[split] for split in splits])
+    table = read_all(scan_of("a"), splits, Stores(), threads=4)
+    assert table.column("a").to_pylist() == list(range(100))
+    (tmp_path / splits[0].file.path).unlink()
+    with pytest.raises(CorruptError, match="bucket_00000"):
+        read_all(scan_of("a"), splits, Stores(), threads=4)
 
 
 # --- deletes ----------------------------------------------------------------------------------------------------------
@@ -334,6 +346,50 @@ def test_partition_keys_are_columns_in_the_order_asked_for(tmp_path: Path) -> No
     splits = splits_of(tmp_path, partition="ds=a%2Fb/hr=07")
     table = read_all(scan_of("hr", "a", "ds", partition_keys=keys), splits, Stores())
     assert table.to_pylist() == [{"hr": "07", "a": number, "ds": "a/b"} for number in (0, 1)]
+
+
+# --- predicates -------------------------------------------------------------------------------------------------------
+
+
+def where(text: str) -> Predicate:
+    return parse_predicate(text, pa.schema([*FIELDS.items(), ("ds", pa.string())]))
+
+
+def test_rows_that_pass_are_read_by_columns_that_are_not_in_the_result(tmp_path: Path) -> None:
+    delta(tmp_path, 30)
+    deleted(tmp_path, 2, 12, 25)
+    scan = scan_of("s", predicate=where("a in (3, 12, 13, 29)"), row_ids=True)
+    table = read_all(scan, splits_of(tmp_path), Stores())
+    assert table.to_pylist() == [
+        {"row__id": {"writeid": 1, "bucketid": B0, "rowid": row}, "s": f"row {row}"} for row in (3, 13, 29)
+    ]
+
+
+def test_an_inexact_scan_leaves_out_whole_stripes_alone(tmp_path: Path) -> None:
+    delta(tmp_path, 30)
+    for exact, seen in ((True, [13]), (False, list(range(10, 20)))):
+        scan = scan_of("a", predicate=where("a = 13"), exact=exact)
+        assert read_all(scan, splits_of(tmp_path), Stores()).column("a").to_pylist() == seen
+
+
+def test_other_columns_are_not_read_where_no_row_passes(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("acidlib.scan.source.joined_ranges", lambda ranges: sorted(ranges))
+    files = Reads()
+    scan = scan_of("s", predicate=where("a = 50002 and a <> 50002"))
+    assert read_all(scan, splits_of(large.parents[1]), opened_by(files)).num_rows == 0
+    assert files.columns_read(large) == {A}
+    scan = scan_of("s", predicate=where("a > 1000000"))
+    assert read_all(scan, splits_of(large.parents[1]), opened_by(files := Reads())).num_rows == 0
+    assert files.columns_read(large) == set()
+
+
+def test_partition_keys_are_tested_too(tmp_path: Path) -> None:
+    delta(tmp_path, 5)
+    keys = (TableColumn(name="ds", type="string"),)
+    splits = splits_of(tmp_path, partition="ds=x")
+    for text, seen in (("ds = 'x' and a > 2", [3, 4]), ("ds = 'y' or a = 0", [0]), ("ds is null", [])):
+        scan = scan_of("a", predicate=where(text), partition_keys=keys)
+        assert read_all(scan, splits, Stores()).column("a").to_pylist() == seen
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
