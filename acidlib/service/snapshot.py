@@ -104,9 +104,9 @@ class Snapshot:
         self._held = held
         self._is_open = True
         self._closing: list[Callable[[], None]] = []
-        if held is not None:
-            # at the end of the process `_close_all` does it, in the same thread
-            weakref.finalize(self, _close_elsewhere, held).atexit = False
+        self._finalizer = None if held is None else weakref.finalize(self, _close_elsewhere, held)
+        if self._finalizer is not None:
+            self._finalizer.atexit = False  # at the end of the process `_close_all` does it, in the same thread
 
     def assert_held(self) -> None:
         """Raise ConflictError if the snapshot is closed or its locks are lost: a cleaner may remove its files."""
@@ -202,18 +202,23 @@ class Held:
         self._read.assert_alive()
 
     def close(self) -> None:
-        """End the transaction, its heartbeats and connections; do nothing again, and nothing in a forked process."""
+        """End the transaction, its heartbeats and connections; do nothing again, and nothing in a forked process.
+
+        All callers return after the end.
+        """
+        if os.getpid() != self._process:
+            return
         with self._mutex:
-            if self._closed or os.getpid() != self._process:
+            if self._closed:
                 return
             self._closed = True
-        _OPEN.discard(self)
-        try:
-            self._read.end()
-        except AcidError as error:
-            self._note(str(error))
-        finally:
-            self._stack.close()
+            try:
+                self._read.end()
+            except AcidError as error:
+                self._note(str(error))
+            finally:
+                self._stack.close()
+                _OPEN.discard(self)
 
 
 _OPEN: weakref.WeakSet[Held] = weakref.WeakSet()
