@@ -290,8 +290,9 @@ def among_decimals(kind: pa.DataType, value: Decimal) -> Place:
 def _among_dates(column: ColumnOf, literal: Literal) -> Place:
     if literal.kind is LiteralKind.DATE:
         return Place(literal.value)
-    if literal.kind is LiteralKind.TIMESTAMP:
-        return Place(literal.value.date(), is_exact=literal.value.time() == time.min)
+    if literal.kind is LiteralKind.TIMESTAMP and literal.value.time() == time.min:
+        return Place(literal.value.date())
+    # in Spark midnight is later on a day on which clocks are put forward then
     day = day_of(literal.value) if literal.kind is LiteralKind.TEXT else None
     if day is None:
         raise _different(column, literal, ": write DATE 'yyyy-mm-dd'")

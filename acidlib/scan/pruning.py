@@ -7,7 +7,8 @@ Statistics have no checksum, and writers differ. What is believed:
 - a column has no nulls only if the count of its values and the flag say so, and only nulls if both say so;
 - floating point bounds only beside a sum that is a number: Java's bounds pass over NaN, and over all values after one
   that comes first;
-- bounds of texts only in characters whose order is the same in UTF-8 and in UTF-16, in which some writers compare;
+- bounds of texts only in characters whose order is the same in UTF-8 and in UTF-16, in which some writers compare; and
+  above an upper bound that is not ASCII any other text that is not, for bytes that are no UTF-8 are shown as U+FFFD;
 - bounds of timestamps in UTC only, and a day wider: zone rules of writers and readers differ by hours;
 - bounds of dates and timestamps from 1582-10-15 on: before that files have two calendars;
 - bounds of decimals rounded outward to the column's scale, as readers round values of more digits.
@@ -22,6 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal, localcontext
+from itertools import takewhile
 from typing import Any
 
 from acidlib.orc.alignment import Alignment
@@ -42,11 +44,20 @@ _MOST_DIGITS = 38
 
 
 def partition_bounds(values: Mapping[str, Any]) -> dict[str, Bounds]:
-    """Return the bounds of partition keys, by their lower-case names, of their values in one partition."""
-    return {
-        name.lower(): _NULLS if value is None else Bounds(low=value, high=value, has_nulls=False)
-        for name, value in values.items()
-    }
+    """Return the bounds of partition keys, by their lower-case names, of their values in one partition.
+
+    A TIMESTAMP has them a day wider, for Spark compares it in the zone of the session.
+    """
+    return {name.lower(): _NULLS if value is None else _only(value) for name, value in values.items()}
+
+
+def _only(value: Any) -> Bounds:
+    if isinstance(value, datetime) and value.tzinfo is None:
+        try:
+            return Bounds(low=value - _WIDER, high=value + _WIDER, has_nulls=False)
+        except OverflowError:
+            return Bounds(has_nulls=False)
+    return Bounds(low=value, high=value, has_nulls=False)
 
 
 def file_may_match(
@@ -160,6 +171,9 @@ def _texts(typed: Any, node: TypeNode) -> tuple[str | None, str | None]:
         return None, None
     if texts[0] is not None and node.kind is not Kind.STRING:
         texts[0] = texts[0][: node.maximum_length]  # readers cut a longer value, which may then lie below
+    if texts[1] is not None and not texts[1].isascii():
+        # readers show bytes that are no UTF-8 as U+FFFD, and they may lie below this bound
+        texts[1] = "".join(takewhile(str.isascii, texts[1])) + "\uffff"
     return texts[0], texts[1]
 
 

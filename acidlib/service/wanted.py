@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -22,7 +21,8 @@ from acidlib.model.tables import (
 from acidlib.orc.schema import TypeNode, hive_type, parse_row_type
 from acidlib.scan.arrays import arrow_type
 from acidlib.scan.partitions import partition_value
-from acidlib.scan.predicate import HIVE_TYPE, Bounds, parse_predicate, pushed
+from acidlib.scan.predicate import HIVE_TYPE, parse_predicate, pushed
+from acidlib.scan.pruning import partition_bounds
 from acidlib.scan.splits import ROW_ID, Scan
 
 ROW_ID_TYPE = pa.struct([("writeid", pa.int64()), ("bucketid", pa.int32()), ("rowid", pa.int64())])
@@ -181,14 +181,6 @@ def may_match(scan: Scan, partition: str | None) -> bool:
     types = {key.name.lower(): key.type for key in scan.partition_keys}
     if not scan.predicate.columns & types.keys():
         return True
-    bounds = {}
-    for key, text in PartitionName.parse(partition).pairs:
-        name = key.lower()
-        if name in types:
-            bounds[name] = _only(partition_value(text, types[name]))
-    return bool(scan.predicate.may_match(bounds))
-
-
-def _only(value: Any) -> Bounds:
-    """Return the bounds of a column that has this value in every row."""
-    return Bounds(low=value, high=value, has_nulls=value is None, all_null=value is None)
+    pairs = [(key.lower(), text) for key, text in PartitionName.parse(partition).pairs]
+    values = {name: partition_value(text, types[name]) for name, text in pairs if name in types}
+    return bool(scan.predicate.may_match(partition_bounds(values)))

@@ -306,7 +306,7 @@ def _date(rng: random.Random, sample: date | None, *, in_list: bool) -> Literal:
     if form < 0.3 and not in_list:
         return f"'{value.isoformat()}'", value
     if form < 0.5:
-        moment = datetime(value.year, value.month, value.day, rng.choice((0, 12)))
+        moment = datetime(value.year, value.month, value.day)
         return f"TIMESTAMP '{moment.isoformat(' ')}'", moment
     text = f"'{value.isoformat()}'"
     return rng.choice((f"DATE {text}", f"CAST({text} AS DATE)")), value

@@ -139,7 +139,7 @@ def selected(text: str, column: str, values: list[Any]) -> list[Any]:
         ("ds > date '2026-01-03'", "ds", [date(2026, 1, 3), date(2026, 1, 4)], [date(2026, 1, 4)]),
         ("date = date '2026-01-03'", "date", [date(2026, 1, 3), None], [date(2026, 1, 3)]),
         (
-            "ds >= cast('2026-01-03 00:00:01' as timestamp)",
+            "ds > cast('2026-01-03 00:00:00' as timestamp)",
             "ds",
             [date(2026, 1, 3), date(2026, 1, 4)],
             [date(2026, 1, 4)],
@@ -310,6 +310,7 @@ def test_bounds(text: str, bounds: Bounds, expected: bool) -> None:
         ("ds = '2026-1-3'", "write DATE 'yyyy-mm-dd'"),
         ("ds = '2026-02-30'", "write DATE 'yyyy-mm-dd'"),
         ("ds = 20260103", "write DATE 'yyyy-mm-dd'"),
+        ("ds < timestamp '2026-01-03 12:00:00'", "write DATE 'yyyy-mm-dd'"),
         ("ts = '2026-01-03T00:00:00'", "without zone"),
         ("ts = '2026-01-03 00:00:00Z'", "without zone"),
         ("ts = timestamp '2026-01-03 00:00:00.1234567'", "readers disagree on"),

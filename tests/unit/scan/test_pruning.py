@@ -79,6 +79,11 @@ NULLS = {"has_nulls": False}
             Bounds(low="a", high="b", **NULLS),
         ),
         ("string", stats(string_statistics={"minimum": b"a", "maximum": b"\xff"}), Bounds(**NULLS)),
+        (
+            "string",
+            stats(string_statistics={"minimum": "aé".encode(), "maximum": "bé".encode()}),
+            Bounds(low="aé", high="b\uffff", **NULLS),
+        ),
         ("string", stats(string_statistics={"minimum": b"a", "maximum": "\ue000".encode()}), Bounds(**NULLS)),
         ("string", stats(string_statistics={"minimum": "\U0001f600".encode(), "maximum": b"b"}), Bounds(**NULLS)),
         (
@@ -206,6 +211,15 @@ def test_partition_keys_have_one_value() -> None:
     assert not may_match("ds is null or a > 5", file, ds=date(2026, 1, 4))
     assert not may_match("ds = '2026-01-03'", file, ds=None)
     assert may_match("ds is null", file, ds=None)
+
+
+def test_timestamps_of_partitions_are_a_day_wider_and_instants_are_not() -> None:
+    moment = datetime(2026, 1, 3)
+    wider = Bounds(low=datetime(2026, 1, 2), high=datetime(2026, 1, 4), **NULLS)
+    assert partition_bounds({"A": moment}) == {"a": wider}
+    assert partition_bounds({"a": datetime.max}) == {"a": Bounds(**NULLS)}
+    instant = moment.replace(tzinfo=UTC)
+    assert partition_bounds({"a": instant}) == {"a": Bounds(low=instant, high=instant, **NULLS)}
 
 
 @pytest.mark.parametrize(
