@@ -63,6 +63,14 @@ _REALS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _UNKNOWN_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\[^\\'\"%_ntr]", re.DOTALL)
 """Escapes in texts that the releases of sqlglot read in different ways, such as those by numbers."""
 
+_FUNCTIONS = frozenset(
+    {
+        *("current_catalog", "current_database", "current_date", "current_schema", "current_time"),
+        *("current_timestamp", "current_user", "localtimestamp", "session_user", "user"),
+    }
+)
+"""Functions of Spark that are called without parentheses: the releases of sqlglot take some of them for columns."""
+
 _MOST_SHOWN = 20
 _LONGEST_SHOWN = 300
 
@@ -140,7 +148,8 @@ class _Parser:
     def check_names(self, node: Node) -> None:
         """Raise UsageError for a name that is no column, except below functions, which are not understood anyway."""
         for part in _own_parts(node):
-            if isinstance(part, exp.Column) and not part.table and isinstance(part.this, exp.Identifier):
+            is_name = isinstance(part, exp.Column) and not part.table and isinstance(part.this, exp.Identifier)
+            if is_name and (part.this.quoted or part.name.lower() not in _FUNCTIONS):
                 self._column_named(part.name)
 
     def condition(self, node: Node) -> Condition:

@@ -372,6 +372,9 @@ def test_columns_of_a_batch_are_cast_and_have_to_be_there() -> None:
         ('n = 1 and s = "a"', None),
         ("f > 0.1 and n = 1", {"n"}),
         ("n = 1 and t.x = 2", {"n"}),
+        ("n = 1 and s = user", {"n"}),
+        ("n = 1 and ts < localtimestamp", {"n"}),
+        ("n = 1 and n in (select missing from t)", {"n"}),
     ],
 )
 def test_pushed(text: str, columns: set[str] | None) -> None:
@@ -379,7 +382,7 @@ def test_pushed(text: str, columns: set[str] | None) -> None:
     assert (None if predicate is None else predicate.columns) == columns
 
 
-@pytest.mark.parametrize("text", ["n = 1 and missing = 2", "abs(n) = 1 and not missing", "n ="])
+@pytest.mark.parametrize("text", ["n = 1 and missing = 2", "n = 1 and s = `user`", "abs(n) = 1 and not missing", "n ="])
 def test_pushed_refuses(text: str) -> None:
     with pytest.raises(UsageError):
         pushed(text, SCHEMA)
