@@ -11,10 +11,12 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from judges.hive_client import hive_rows, snapshot_rows
 from long_runs import amount
 from servers.hiveserver import HiveServer
 from servers.sql import Row, Session
 
+import acidlib
 from integration.conftest import HIVE_POOL
 from integration.harness import visible
 from integration.hive4_jobs import Service
@@ -105,6 +107,16 @@ class Table:
         self.sql.run("set hive.fetch.task.conversion=more")
         return sorted(self.sql.run(f"select * from {self.kind.name}"), key=lambda row: row[0])
 
+    def check_snapshot(self, service: Service) -> None:
+        """Our reader finds what Hive does; it reads ORC, Parquet and text."""
+        table = acidlib.connect(service.uri).table(self.full)
+        if self.kind.stored not in ("orc", "parquet", "textfile"):
+            with pytest.raises(acidlib.RefusedError, match=f"^Cannot read .*{self.kind.name}"):
+                table.to_arrow()
+            return
+        types = dict(column.split(" ") for column in COLUMNS.split(", "))
+        assert snapshot_rows(table.to_arrow(), types) == hive_rows(self.read(), [*types.values()], row_ids=False)
+
     def data_files(self, directory: str = ".") -> set[Path]:
         """The files that hold rows, below a directory of the table."""
         found = (self.location / directory).rglob("*")
@@ -137,6 +149,7 @@ def test_compacted_and_cleaned_by_us_read_and_written_by_hive(sql: Session, serv
     before = table.read()
     # the first line of each file is no row where Hive takes it for a header
     assert [row[:1] for row in before] == sorted(table.rows) or (kind.name == "headers" and before)
+    table.check_snapshot(service)
     if "minor" in kind.compactions:
         compacted_to_a_delta(table, service)
     if "major" in kind.compactions:
@@ -157,12 +170,14 @@ def compacted_to_a_delta(table: Table, service: Service) -> None:
     assert delta.startswith("delta_0000001_0000004_v")
     assert len(table.data_files(delta)) == (1 if table.kind.joined else len(files))
     assert table.read() == table.read(vectorised=False) == before
+    table.check_snapshot(service)
     assert only(service.clean("--table", table.full))["state"] == "succeeded"
     # the aborted one is Hive's own cleaner's business, unless something covers it
     assert delta in visible(table.location)
     assert not [name for name in visible(table.location) if name.startswith("delta_") and name.count("_") == 3 and
                 name != delta and not name.startswith("delta_0000003")]  # fmt: skip
     assert table.read() == before
+    table.check_snapshot(service)
 
 
 def compacted_to_a_base(table: Table, service: Service) -> None:
@@ -175,9 +190,11 @@ def compacted_to_a_base(table: Table, service: Service) -> None:
     (base,) = entry["output_directories"]
     assert len(table.data_files(base)) == (1 if table.kind.joined else len(files))
     assert table.read() == table.read(vectorised=False) == before
+    table.check_snapshot(service)
     assert only(service.clean("--table", table.full))["state"] == "succeeded"
     assert visible(table.location) == [base]
     assert table.read() == before
+    table.check_snapshot(service)
 
 
 # of ORC the full ACID tables are compacted by Hive once more, as well
