@@ -115,7 +115,12 @@ class Table:
                 table.to_arrow()
             return
         types = dict(column.split(" ") for column in COLUMNS.split(", "))
-        assert snapshot_rows(table.to_arrow(), types) == hive_rows(self.read(), [*types.values()], row_ids=False)
+        if self.kind.stored == "textfile":
+            with pytest.raises(acidlib.RefusedError, match=r"column a of .*: values of type list<int> are not read"):
+                table.to_arrow()
+            del types["a"]
+        hives = [row[: len(types)] for row in self.read()]
+        assert snapshot_rows(table.to_arrow(columns=types), types) == hive_rows(hives, [*types.values()], row_ids=False)
 
     def data_files(self, directory: str = ".") -> set[Path]:
         """The files that hold rows, below a directory of the table."""

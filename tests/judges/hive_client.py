@@ -27,14 +27,17 @@ _NESTED = (TypeKind.LIST, TypeKind.MAP, TypeKind.STRUCT)
 def snapshot_rows(found: pa.Table, types: Mapping[str, str]) -> list[tuple[str, ...]]:
     """The rows, sorted; ROW__ID, if it is there, as Hive's JSON. ``types`` are Hive's for the columns by name."""
     kinds = [_kind(types[name]) for name in found.column_names if name != arrow_rows.ROW_ID]
+    has_ids = found.column_names[:1] == [arrow_rows.ROW_ID]
     rows = []
     for row in arrow_rows.table_rows(found):
-        ids = [json.dumps(dict(zip(arrow_rows.KEY, row[0], strict=True)), separators=(",", ":"))] * (
-            len(row) - len(kinds)
-        )
-        values = row[len(ids) :]
+        ids = [_row_id(row[0])] if has_ids else []
+        values = row[has_ids:]
         rows.append((*ids, *(repr(_value(v, k)) for v, k in zip(values, kinds, strict=True))))
     return sorted(rows)
+
+
+def _row_id(key: Sequence[int]) -> str:
+    return json.dumps(dict(zip(arrow_rows.KEY, key, strict=True)), separators=(",", ":"))
 
 
 def hive_rows(found: Sequence[tuple[Any, ...]], types: Sequence[str], *, row_ids: bool) -> list[tuple[str, ...]]:
