@@ -34,14 +34,15 @@ _GREGORIAN_YEAR = 1583
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Writer:
-    """What a file says of its writer, as far as it decides on days and times.
+class _Reading:
+    """How values of a file are read, by what it says of its reading.
 
     zone    of the clocks that INT96 shows
     julian  DATEs before 1582-10-15 are of the Julian calendar
     julian_times  those of INT96 are
     legacy  offsets of the zone are those of `java.util.TimeZone`
     int96   names of columns with INT96 in them
+    by_position  fields of structs are found by position, too
     """
 
     zone: str
@@ -49,9 +50,10 @@ class _Writer:
     julian_times: bool
     legacy: bool
     int96: frozenset[str]
+    by_position: bool
 
     @classmethod
-    def of(cls, metadata: pq.FileMetaData, generation: Generation) -> _Writer:
+    def of(cls, metadata: pq.FileMetaData, generation: Generation, *, by_position: bool) -> _Reading:
         stated = {
             key.decode(errors="replace"): value.decode(errors="replace")
             for key, value in (metadata.metadata or {}).items()
@@ -66,6 +68,7 @@ class _Writer:
             julian_times=is_hive4,
             legacy=is_hive4 and stated.get("writer.zone.conversion.legacy") == "true",
             int96=frozenset(leaf.path.partition(".")[0] for leaf in leaves if leaf.physical_type == "INT96"),
+            by_position=by_position,
         )
 
 
@@ -88,7 +91,7 @@ class ParquetColumns:
     ) -> None:
         self._file = file
         self._where = where
-        self._writer = _Writer.of(file.metadata, generation)
+        self._reading = _Reading.of(file.metadata, generation, by_position=by_position)
         self._nodes = {name.lower(): node for name, node in zip(table.field_names, table.children, strict=True)}
         self._names = tuple(names)
         self._sources: dict[str, str | None] = {}
@@ -120,7 +123,7 @@ class ParquetColumns:
         if source is None:
             return pa.nulls(batch.num_rows, arrow_type(node))
         try:
-            return _array(batch.column(source), node, self._writer, is_int96=source in self._writer.int96)
+            return _array(batch.column(source), node, self._reading, is_int96=source in self._reading.int96)
         except (RefusedError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise RefusedError(f"Cannot read column {name} of {self._where}: {error}") from None
 
@@ -169,13 +172,13 @@ def _column_bounds(statistics: pq.Statistics, rows: int, node: TypeNode) -> Boun
     return Bounds(low=low, high=high, has_nulls=has_nulls)
 
 
-def _array(array: pa.Array, node: TypeNode, writer: _Writer, *, is_int96: bool) -> pa.Array:
+def _array(array: pa.Array, node: TypeNode, reading: _Reading, *, is_int96: bool) -> pa.Array:
     """Return an array as the table has it. Raises RefusedError and Arrow's errors with the reason alone."""
     kind, own, target = node.kind, array.type, arrow_type(node)
     if pa.types.is_dictionary(own):
-        return _array(array.dictionary_decode(), node, writer, is_int96=is_int96)
+        return _array(array.dictionary_decode(), node, reading, is_int96=is_int96)
     if kind in (Kind.LIST, Kind.MAP, Kind.STRUCT):
-        return _nested(array, node, writer, is_int96=is_int96)
+        return _nested(array, node, reading, is_int96=is_int96)
     if kind in _INTEGERS and pa.types.is_signed_integer(own):
         return array.cast(target)
     if kind is Kind.DECIMAL and pa.types.is_decimal(own) and _digits_fit(own, node):
@@ -190,11 +193,11 @@ def _array(array: pa.Array, node: TypeNode, writer: _Writer, *, is_int96: bool) 
         return shortened(texts, node)
     if kind is Kind.DATE and pa.types.is_date32(own):
         days = np.asarray(array.view(pa.int32()).fill_null(0), dtype=np.int64)
-        return _numbers(gregorian_days(days) if writer.julian else days, array, target)
+        return _numbers(gregorian_days(days) if reading.julian else days, array, target)
     if kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT) and pa.types.is_timestamp(own):
         moments = _moments(array)
         if is_int96:
-            moments = instants_on_clocks(moments, writer.zone, julian=writer.julian_times, legacy=writer.legacy)
+            moments = instants_on_clocks(moments, reading.zone, julian=reading.julian_times, legacy=reading.legacy)
         if kind is Kind.TIMESTAMP or own.tz is not None:
             return _numbers(moments, array, target)
     if own == target:
@@ -218,29 +221,30 @@ def _numbers(values: np.ndarray[Any, Any], array: pa.Array, kind: pa.DataType) -
     return pa.array(numbers, mask=np.asarray(array.is_null())).view(kind)
 
 
-def _nested(array: pa.Array, node: TypeNode, writer: _Writer, *, is_int96: bool) -> pa.Array:
+def _nested(array: pa.Array, node: TypeNode, reading: _Reading, *, is_int96: bool) -> pa.Array:
     own, target, kind = array.type, arrow_type(node), node.kind
     array = array.take(pa.array(np.arange(len(array))))  # without what lies before a slice, and below nulls
     present: Mask | None = np.asarray(array.is_valid()) if array.null_count else None
     if kind is Kind.STRUCT and pa.types.is_struct(own):
         names = [field.name for field in own]
         children = []
-        for name, child in zip(node.field_names, node.children, strict=True):
-            source = _named(name, names)
+        for place, (name, child) in enumerate(zip(node.field_names, node.children, strict=True)):
+            by_name = None if reading.by_position else _named(name, names)
+            source = names[place] if reading.by_position and place < len(names) else by_name
             children.append(
                 pa.nulls(len(array), arrow_type(child))
                 if source is None
-                else _array(array.field(names.index(source)), child, writer, is_int96=is_int96)
+                else _array(array.field(names.index(source)), child, reading, is_int96=is_int96)
             )
         return pa.Array.from_buffers(target, len(array), [validity(present)], children=children)
     if kind is Kind.LIST and (pa.types.is_list(own) or pa.types.is_large_list(own)):
-        items = _array(array.values, node.children[0], writer, is_int96=is_int96)
+        items = _array(array.values, node.children[0], reading, is_int96=is_int96)
         return pa.Array.from_buffers(
             target, len(array), [validity(present), offsets_buffer(_lengths(array, present), present)], children=[items]
         )
     if kind is Kind.MAP and pa.types.is_map(own):
         keys, items = (
-            _array(part, child, writer, is_int96=is_int96)
+            _array(part, child, reading, is_int96=is_int96)
             for part, child in zip((array.keys, array.items), node.children, strict=True)
         )
         return map_array(keys, items, _lengths(array, present), present, target)

@@ -8,19 +8,25 @@ import random
 import re
 from collections import Counter
 from collections.abc import Mapping
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pyorc
 import pytest
 from judges import merge
 from judges.fixtures import Fixture, fixtures
-from judges.hive_plain import TEXT, hive_plain
+from judges.hive_plain import PARQUET, TEXT, hive_plain
 from judges.hive_text import HIVE3, HIVE4, render
 from snapshots import arrow_type, canonical, schema_of, splits_of
 
+from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.tables import ORC_INPUT_FORMAT
 from acidlib.planning.units import PARQUET_INPUT_FORMAT, TEXT_INPUT_FORMAT
+from acidlib.scan.predicate import parse_predicate
 from acidlib.scan.read import read_all
 from acidlib.scan.splits import Scan
 from acidlib.stores.stores import Stores
@@ -223,3 +229,164 @@ def test_header_and_footer_lines_are_no_rows(tmp_path: Path) -> None:
                 location, {"x": "int"}, TEXT_INPUT_FORMAT, 3, split_bytes=split_bytes, properties=properties
             )
             assert [value for (value,) in read] == rows
+
+
+# --- Parquet, against ParquetHiveSerDe --------------------------------------------------------------------------------
+
+ZONES: Mapping[str, Mapping[str, str]] = {
+    "none": {},
+    "zone": {"writer.time.zone": "America/Los_Angeles"},
+    "new": {
+        "writer.time.zone": "Asia/Shanghai",
+        "writer.zone.conversion.legacy": "false",
+        "writer.date.proleptic": "true",
+    },
+    "legacy": {"writer.time.zone": "America/Los_Angeles", "writer.zone.conversion.legacy": "true"},
+}
+MOMENTS = [
+    datetime(*fields)
+    for fields in [
+        *(
+            (2024, 7, 1, 12),
+            (2024, 3, 10, 10, 30),
+            (2024, 1, 1, 12, 0, 0, 123457),
+            (1950, 7, 1),
+            (1901, 1, 1),
+            (1890, 1, 1),
+        ),
+        *((1700, 1, 1), (1582, 10, 16), (1582, 10, 4), (1000, 1, 1), (300, 3, 5), (9999, 12, 30), (2300, 7, 1)),
+        (1969, 12, 31, 23, 59, 59, 999999),
+    ]
+]
+
+
+def as_of_java(path: Path) -> Path:
+    """A file of Arrow that says it is of Java's library, of which alone Hive 4 asks for the zone of the writer."""
+    data = path.read_bytes()
+    before, after = data[: data.rindex(b"parquet-cpp-arrow")], data[data.rindex(b"parquet-cpp-arrow") + 17 :]
+    path.write_bytes(before + b"parquet-mr arrow " + after)
+    return path
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("generation", [3, 4])
+@pytest.mark.parametrize("is_java", [pytest.param(True, id="java"), pytest.param(False, id="other")])
+@pytest.mark.parametrize("case", ZONES)
+def test_times_of_parquet_are_those_of_hive(case: str, is_java: bool, generation: int, tmp_path: Path) -> None:
+    path = written(tmp_path, "000000_0", b"") / "delta_0000001_0000001_0000" / "000000_0"
+    table = pa.table({"t": pa.array([*MOMENTS, None]), "d": pa.array([*(moment.date() for moment in MOMENTS), None])})
+    pq.write_table(table.replace_schema_metadata(ZONES[case]), path, use_deprecated_int96_timestamps=True)
+    if is_java:
+        as_of_java(path)
+    types = {"t": "timestamp", "d": "date"}
+    hive = hive_plain(generation).rows(path, types, PARQUET)
+    assert rows_read(tmp_path / "t", types, PARQUET_INPUT_FORMAT, generation) == list(map(in_microseconds, hive))
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("generation", [3, 4])
+@pytest.mark.parametrize("by_position", [pytest.param(True, id="position"), pytest.param(False, id="name")])
+def test_columns_of_parquet_are_found_as_hive_finds_them(by_position: bool, generation: int, tmp_path: Path) -> None:
+    path = written(tmp_path, "000000_0", b"") / "delta_0000001_0000001_0000" / "000000_0"
+    struct = [{"X": 1, "z": "a"}, None, {"X": None, "z": None}, {"X": 4, "z": "é"}]
+    pq.write_table(
+        pa.table(
+            {
+                "Id": pa.array([1, None, -(2**31), 4], pa.int32()),
+                "NAME": pa.array(["a", None, "", "漢字"]),
+                "l": pa.array([[1, None], None, [], [3]], pa.list_(pa.int64())),
+                "m": pa.array([[("k", 1)], None, [], [("a", None), ("b", 2)]], pa.map_(pa.string(), pa.int32())),
+                "s": pa.array(struct, pa.struct([("X", pa.int32()), ("z", pa.string())])),
+                "dc": pa.array([Decimal("1.50"), None, Decimal("-99999999.99"), Decimal(0)], pa.decimal128(10, 2)),
+                "f": pa.array([1.5, None, float("inf"), -0.0], pa.float32()),
+                "o": pa.array([True, None, False, True]),
+                "n": pa.array([b"\x00", None, b"", b"\xff"]),
+            }
+        ),
+        path,
+        row_group_size=3,
+    )
+    types = {
+        "id": "bigint" if generation == 4 else "int", "name": "varchar(1)", "l": "array<bigint>",
+
+            "m": "map<string,int>",
+            "s": "struct<x:int,z:string>" if by_position else "struct<z:string,x:int,w:int>",
+            "dc": "decimal(10,2)",
+            "f": "float"
+        ,
+        "o": "boolean", "n": "binary", "missing": "int",
+    }
+    if by_position:
+        types = {f"c{number}": kind for number, kind in enumerate(types.values())}
+    properties = {"parquet.column.index.access": str(by_position).lower()}
+    hive = hive_plain(generation).rows(path, types, PARQUET, properties)
+    for split_bytes in (1 << 20, 700):
+        ours = rows_read(
+            tmp_path / "t", types, PARQUET_INPUT_FORMAT, generation, split_bytes=split_bytes, properties=properties
+        )
+        assert ours == hive
+
+
+def test_a_column_of_parquet_of_another_type_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, "000000_0", b"") / "delta_0000001_0000001_0000" / "000000_0"
+    pq.write_table(pa.table({"x": ["a"], "y": [300]}), path)
+    for types, reason in (
+        ({"x": "int"}, "column x of .*/000000_0: it is string in the file, and the table's is int"),
+        ({"y": "tinyint"}, "column y of .*/000000_0: Integer value 300 not in range"),
+        ({"x": "uniontype<int>"}, ""),
+    ):
+        with pytest.raises(RefusedError, match=reason or "uniontype|union"):
+            read_scan_refused(tmp_path / "t", types)
+
+
+def read_scan_refused(location: Path, types: Mapping[str, str]) -> None:
+    """Read columns of types that pyorc need not know."""
+    names = tuple(types)
+    scan = Scan(
+        table="t",
+        row_type=f"struct<{','.join(f'{name}:{text}' for name, text in types.items())}>",
+        columns=names,
+        schema=pa.schema([(name, pa.int32()) for name in names]),
+        insert_only=True,
+        input_format=PARQUET_INPUT_FORMAT,
+    )
+    read_all(scan, splits_of(scan, location), Stores())
+
+
+def test_row_groups_are_left_out_by_statistics(tmp_path: Path) -> None:
+    path = written(tmp_path, "000000_0", b"") / "delta_0000001_0000001_0000" / "000000_0"
+    pq.write_table(pa.table({"x": list(range(1000)), "y": ["a"] * 1000}), path, row_group_size=100)
+    data = bytearray(path.read_bytes())
+    group = pq.ParquetFile(path).metadata.row_group(7).column(0)
+    start = group.dictionary_page_offset or group.data_page_offset
+    data[start : start + group.total_compressed_size] = bytes(group.total_compressed_size)
+    path.write_bytes(data)
+    types = {"x": "bigint", "y": "string"}
+    schema = pa.schema([("x", pa.int64()), ("y", pa.string())])
+    for text, rows in (("x < 5", 5), ("x >= 250 and x < 350", 100), ("x is null", 0), ("x = 5 or x = 999", 2)):
+        predicate = parse_predicate(text, schema)
+        assert len(rows_read(tmp_path / "t", types, PARQUET_INPUT_FORMAT, 3, predicate=predicate)) == rows
+    with pytest.raises(CorruptError, match="000000_0"):
+        rows_read(tmp_path / "t", types, PARQUET_INPUT_FORMAT, 3, predicate=parse_predicate("x = 750", schema))
+
+
+def test_other_formats_are_refused(tmp_path: Path) -> None:
+    location = written(tmp_path, "000000_0", b"SEQ6")
+    sequence = "org.apache.hadoop.mapred.SequenceFileInputFormat"
+    for input_format, options, reason in (
+        (sequence, {}, f"Cannot read t: its files are read by {sequence}; ORC, Parquet and text are read"),
+        (None, {}, "it is neither ORC nor Parquet, and only a metastore knows of other formats"),
+        (TEXT_INPUT_FORMAT, {"serde": "org.X"}, "its lines are read by org.X; those of LazySimpleSerDe are read"),
+        (TEXT_INPUT_FORMAT, {"properties": {"line.delim": ";"}}, "its property line.delim is ';'"),
+        (TEXT_INPUT_FORMAT, {"properties": {"field.delim": "ü"}}, "its property field.delim is 'ü'"),
+    ):
+        with pytest.raises(RefusedError, match=re.escape(reason)):
+            rows_read(location, {"x": "int"}, input_format, 3, **options)
+    with pytest.raises(RefusedError, match=r"files that end with \.snappy are not known to be text"):
+        rows_read(written(tmp_path / "2", "000000_0.snappy", b"x"), {"x": "int"}, TEXT_INPUT_FORMAT, 3)
+    with pytest.raises(RefusedError, match=r"column x of .* values of type list<int> are not read from text"):
+        rows_read(location, {"x": "array<int>"}, TEXT_INPUT_FORMAT, 3)
+    with pytest.raises(CorruptError, match="compressed data ends early"):
+        rows_read(
+            written(tmp_path / "3", "000000_0.gz", gzip.compress(b"1\n2\n")[:-9]), {"x": "int"}, TEXT_INPUT_FORMAT, 3
+        )
