@@ -155,7 +155,7 @@ EVERY_ID = all_committed(None)
 Fault = tuple[Any, str, Callable[[Any], Any]]
 """Where, the name there, and what takes the place of what is there."""
 FAULTS: dict[str, Fault] = {
-    "deletes are ignored": (READ.SplitReader, "_deleted_keys", lambda true: lambda *a: Keys.empty()),
+    "deletes are ignored": (DELETES.DeletedKeys, "near", lambda true: lambda *a: Keys.empty()),
     "deletes that are not valid count": (
         *(DELETES, "read_deletes"),
         lambda true: lambda inputs, bucket, ids, near: true(inputs, bucket, EVERY_ID, near),
