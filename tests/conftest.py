@@ -51,7 +51,7 @@ TOGETHER = {
         *("sleepers_live", "metastore_transport", "hive4_requests", "metastore_contract"),
         *("metastore_behaviour", "metastore_calls", "kerberos", "kerberos_faults", "kerberos_mit"),
     ),
-    "Hive 3's metastore": ("hive3_service", "queue_databases", "trino_hive3"),
+    "Hive 3's metastore": ("hive3_service", "queue_databases", "trino_hive3", "snapshot_hive3"),
     "S3": ("s3_race", "s3_jobs", "s3_store", "s3_compaction", "s3_bad_input"),
     "Spark": ("spark", "quickstart"),
 }
@@ -63,6 +63,7 @@ LONG = (
     *("conformance/test_java_written", "integration/test_installation", "conformance/test_parquet_joined"),
     *("unit/stores/renaming/test_claims", "conformance/test_output_files", "conformance/test_hive_pruning"),
     *("conformance/test_odd_files", "integration/test_kill_points", "integration/test_damaged_input"),
+    *("property/test_snapshot_random", "conformance/test_snapshot_hive"),
 )
 FIRST = [*GROUPS, *(f"tests/{name}.py" for name in LONG)]
 """What takes longest is begun first, so that no process is left alone with it at the end."""
