@@ -212,6 +212,11 @@ class Lake:
             check_filters((name,), (), ())
             if set("*?[") & set(name):
                 raise UsageError(f"Cannot name a table {name}: verbs of the lake take patterns, as --table")
+            if not self._environment.metastore and self._directories.warehouse is None:
+                raise UsageError(
+                    f"Cannot find {name} by its name: there is no metastore; name one in acidlib.connect() or in the "
+                    "hive-site.xml of HIVE_CONF_DIR, or read directories by acidlib.warehouse() or acidlib.directory()"
+                )
         return Table(self, name)
 
     def plan(self, kind: Kind, **options: Unpack[LakeOptions]) -> Plan:

@@ -321,6 +321,7 @@ class CompactionsSummary:
         self._after: Counter[int] = Counter()
         self._took: Counter[int] = Counter()
         self._spans: list[tuple[float, float]] = []
+        """The start of each compaction, without that of Spark (epoch seconds), and its duration."""
         self._sums: Counter[str] = Counter()
 
     def add(self, entry: Entry) -> None:
@@ -354,8 +355,8 @@ class CompactionsSummary:
             self._took[int(seconds)] += 1
             sums["ms"] += round(seconds * 1000)
             sums["task_ms"] += round((entry["rewrite_seconds"] or 0) * 1000)
-            if entry["start_ms"] is not None:
-                self._spans.append((entry["start_ms"] / 1000, seconds))
+            if entry["end_ms"] is not None:
+                self._spans.append((entry["end_ms"] / 1000 - seconds, seconds))
         for note in entry["notes"]:
             self._notes.add(note, entry)
 

@@ -130,7 +130,8 @@ class CompactionResult:
     empty_files  paths below the location of input files of zero bytes, which count as empty
     units        results per file, of which the sums in the JSON are made
     start_ms     start in epoch milliseconds
-    seconds      from the claim to the publication
+    end_ms       end in epoch milliseconds
+    seconds      from the claim to the publication, without the start of Spark
     deltas_before, deltas_after  deltas that a reader has to merge; after is the expected number in a dry run
     bytes_in     of all input files
     verification  the comparison; None where it was not requested, or found a difference (which is the `reason`)
@@ -153,6 +154,7 @@ class CompactionResult:
     output_directories: tuple[str, ...] = ()
     units: tuple[UnitResult, ...] | None = None
     start_ms: int | None = None
+    end_ms: int | None = None
     seconds: float | None = None
     deltas_before: int | None = None
     deltas_after: int | None = None
@@ -200,6 +202,7 @@ class CompactionResult:
             "bytes_out": sum(_bytes_of(unit) or 0 for unit in units or ()) if has_result else None,
             **{figure: self.total(figure) for figure in FIGURES},
             "start_ms": self.start_ms,
+            "end_ms": self.end_ms,
             "seconds": _rounded(self.seconds),
             "rewrite_seconds": _rounded(rewriting),
             "verification": verification,

@@ -381,12 +381,14 @@ class PlaceCompaction:
     def _result(self, state: Outcome, reason: str) -> CompactionResult:
         """Return the result of the compaction if it ends now."""
         place, inputs, units, published = self._place or self.job.listed, self._inputs, self._results, self._published
+        now = self._services.clock()
         result = replace(
             unstarted_result(state, self._target, self.job.request.type, reason),
             id=None if self._run.dry_run else self.job.request.id,
             units=units,
             start_ms=int(self._start * 1000),
-            seconds=max(0.0, self._services.clock() - max(self._start, self._ready())),
+            end_ms=int(now * 1000),
+            seconds=max(0.0, now - max(self._start, self._ready())),
             deltas_before=None if place is None else place.deltas,
             verification=self._verification,
         )

@@ -307,14 +307,16 @@ def test_columns_of_parquet_are_found_as_hive_finds_them(by_position: bool, gene
         row_group_size=3,
     )
     types = {
-        "id": "bigint" if generation == 4 else "int", "name": "varchar(1)", "l": "array<bigint>",
-
-            "m": "map<string,int>",
-            "s": "struct<x:int,z:string>" if by_position else "struct<z:string,x:int,w:int>",
-            "dc": "decimal(10,2)",
-            "f": "float"
-        ,
-        "o": "boolean", "n": "binary", "missing": "int",
+        "id": "bigint" if generation == 4 else "int",
+        "name": "varchar(1)",
+        "l": "array<bigint>",
+        "m": "map<string,int>",
+        "s": "struct<x:int,z:string>" if by_position else "struct<z:string,x:int,w:int>",
+        "dc": "decimal(10,2)",
+        "f": "float",
+        "o": "boolean",
+        "n": "binary",
+        "missing": "int",
     }
     if by_position:
         types = {f"c{number}": kind for number, kind in enumerate(types.values())}

@@ -270,5 +270,5 @@ def left_at_publication(monkeypatch: Any) -> dict[str, bytes]:
 def results_alike(entry: dict[str, Any]) -> dict[str, Any]:
     """A result without what a plan and its execution may not share."""
     files = [{key: value for key, value in file.items() if key != "bytes"} for file in entry["files"]]
-    left_out = ("id", "state", "start_ms", "seconds", "rewrite_seconds", "bytes_out")
+    left_out = ("id", "state", "start_ms", "end_ms", "seconds", "rewrite_seconds", "bytes_out")
     return {key: value for key, value in entry.items() if key not in left_out} | {"files": files}

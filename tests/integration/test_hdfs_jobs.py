@@ -48,7 +48,7 @@ def asked(table: Fixture) -> tuple[str, ...]:
 def alike(ran: Ran, place: str) -> object:
     """The results without what differs between two runs, and with the table's own location left out."""
     text = json.dumps(ran.compactions).replace(place, "")
-    varying = ("start_ms", "seconds", "rewrite_seconds", "verification", "id")
+    varying = ("start_ms", "end_ms", "seconds", "rewrite_seconds", "verification", "id")
     return json.loads(text, object_hook=lambda found: {k: v for k, v in found.items() if k not in varying})
 
 

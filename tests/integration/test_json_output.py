@@ -26,7 +26,7 @@ ENTRY = {
     "id", "database", "table", "location", "partition", "type", "state", "reason", "publication", "write_ids", "inputs",
     "output_directories", "rows_in", "rows_deleted", "rows_aborted", "rows_out", "events_in", "events_aborted",
     "duplicate_events", "events_out", "bytes_copied", "bytes_rewritten", "stripes_copied", "stripes_rewritten",
-    "deltas_before", "deltas_after", "bytes_in", "bytes_out", "start_ms", "seconds", "rewrite_seconds",
+    "deltas_before", "deltas_after", "bytes_in", "bytes_out", "start_ms", "end_ms", "seconds", "rewrite_seconds",
 }  # fmt: skip
 STATES = {"planned", "ready for cleaning", "succeeded", "already compact", "refused", "failed", "conflict", "skipped"}
 

@@ -82,7 +82,7 @@ def test_parts_give_what_one_task_gives(jobs: Jobs, table: Path, tmp_path: Path,
     assert ran["plan_bucket_task"] == ran["join_parts_task"] == 1
     assert ran["run_part_task"] >= 2
     figures = {key: value for key, value in whole.items() if key in parts and key not in (
-        "id", "start_ms", "seconds", "rewrite_seconds", "location", "files", "table", "database",
+        "id", "start_ms", "end_ms", "seconds", "rewrite_seconds", "location", "files", "table", "database",
     )}  # fmt: skip
     assert {key: parts[key] for key in figures} == figures
     assert merge.read(other, "", generation=3) == rows == merge.read(table, "", generation=3)

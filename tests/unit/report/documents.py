@@ -72,6 +72,7 @@ DONE = CompactionResult(
     reason="it was asked for",
     units=(UNIT,),
     start_ms=1_766_500_010_000,
+    end_ms=1_766_500_018_500,
     seconds=8.5,
     deltas_before=17,
     deltas_after=1,

@@ -158,11 +158,19 @@ PAGES: dict[str, tuple[str, list[Any]]] = {
     "page_of_many": (
         "major_compact",
         [
-            *places(3000, seconds=lambda n: n / 100, start_ms=lambda n: ABOUT["start_ms"] + 10 * n),
+            *places(3000, seconds=lambda n: n / 100, end_ms=lambda n: ABOUT["start_ms"] + 20 * n),
             *places(60, FAILED, reason=lambda n: f"block {n} is damaged"),
         ],
     ),
-    "page_with_charts": ("major_compact", places(21, seconds=lambda n: TAKING[n], deltas_before=lambda n: n)),
+    "page_with_charts": (
+        "major_compact",
+        places(
+            21,
+            seconds=lambda n: TAKING[n],
+            end_ms=lambda n: DONE.start_ms + round(1000 * TAKING[n]),
+            deltas_before=lambda n: n,
+        ),
+    ),
     "page_without_charts": ("major_compact", places(20)),
     "page_verified": ("major_compact", [VERIFIED, REFUSED]),
     "page_partly_verified": ("major_compact", [VERIFIED, DONE]),
