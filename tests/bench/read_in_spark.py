@@ -4,7 +4,8 @@
 
 Makes the tables in DIRECTORY if they are not there, by Arrow's writer: one after a major compaction, and one with five
 deltas, of which a tenth is deleted. A pair is a query of each, one after the other; columns are summed up (`sum`), or
-all are read and dropped (`noop`). Prints seconds of the median pair, and the median of the ratios.
+all are read and dropped (`noop`). Prints seconds of the median pair, and medians of the ratios: of seconds, and of
+the CPU of all processes, which also means something while others use the machine.
 """
 
 from __future__ import annotations
@@ -14,7 +15,12 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from itertools import chain
+from operator import itemgetter
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 import numpy as np
@@ -108,10 +114,11 @@ def make(directory: Path, rows: int) -> None:
         last = DELTAS + 2
         path = directory / "deltas" / f"delete_delta_{last:07d}_{last:07d}_0000" / name
         write(path, iter([acid(2, last, bucket, 1, gone, pa.nulls(len(gone), row))]))
-        kept = np.ones(share, bool)
+        kept = np.ones(base, bool)
         kept[gone] = False
-        left = (part.filter(pa.array(kept[start : start + len(part)])) for start, part in parts_of(first, share))
-        write(directory / "flat_deltas" / f"{bucket}.orc", left)
+        left = (part.filter(pa.array(kept[start : start + len(part)])) for start, part in parts_of(first, base))
+        added = (part for start in range(base, share, of_delta) for _, part in parts_of(first + start, of_delta))
+        write(directory / "flat_deltas" / f"{bucket}.orc", chain(left, added))
 
 
 def summed(column: str) -> Callable[[DataFrame], object]:
@@ -130,10 +137,31 @@ QUERIES: dict[str, tuple[tuple[str, ...] | None, Callable[[DataFrame], object]]]
 }
 
 
-def seconds(work: Callable[[], object]) -> tuple[float, object]:
-    start = time.perf_counter()
+def cpu_seconds() -> float:
+    """Seconds that this process, the JVM and all workers of Python have computed so far."""
+    parents, ticks = {}, {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            fields = entry.read_text().rpartition(")")[2].split()
+            parents[int(entry.parent.name)] = int(fields[1])
+            ticks[int(entry.parent.name)] = sum(map(int, fields[11:15]))  # those of its ended children, too
+    ours, before = {os.getpid()}, 0
+    while len(ours) > before:
+        before = len(ours)
+        ours |= {pid for pid, parent in parents.items() if parent in ours}
+    return sum(ticks[pid] for pid in ours) / os.sysconf("SC_CLK_TCK")
+
+
+class Measured(NamedTuple):
+    seconds: float
+    cpu: float
+    answer: object
+
+
+def measured(work: Callable[[], object]) -> Measured:
+    computed, start = cpu_seconds(), time.perf_counter()
     answer = work()
-    return time.perf_counter() - start, answer
+    return Measured(time.perf_counter() - start, cpu_seconds() - computed, answer)
 
 
 @click.command()
@@ -141,8 +169,9 @@ def seconds(work: Callable[[], object]) -> tuple[float, object]:
 @click.option("--rows", default=10_000_000, show_default=True)
 @click.option("--rounds", default=5, show_default=True)
 @click.option("--master", default="local[2]", show_default=True)
+@click.option("--query", "chosen", type=click.Choice(list(QUERIES)), multiple=True, help="Some queries alone.")
 @click.option("--source", is_flag=True, help="Read by the format hive_acid.")
-def main(directory: Path, rows: int, rounds: int, master: str, source: bool) -> None:
+def main(directory: Path, rows: int, rounds: int, master: str, chosen: tuple[str, ...], source: bool) -> None:
     """Measure the tables in DIRECTORY."""
     if not directory.exists():
         make(directory, rows)
@@ -154,7 +183,8 @@ def main(directory: Path, rows: int, rounds: int, master: str, source: bool) -> 
         spark.sparkContext.setLogLevel("ERROR")
         acidlib.register(spark)
         for table in ("major", "deltas"):
-            for title, (names, query) in QUERIES.items():
+            for title in chosen or QUERIES:
+                names, query = QUERIES[title]
                 flat = spark.read.orc(str(directory / f"flat_{table}"))
                 flat = flat if names is None else flat.select(*names)
                 if source:
@@ -165,15 +195,18 @@ def main(directory: Path, rows: int, rounds: int, master: str, source: bool) -> 
                     snapshot = acidlib.directory(directory / table, all_committed=True).read(spark, columns=names)
                 pairs = []
                 for _ in range(rounds + 1):  # the first one warms up
-                    of_flat, expected = seconds(lambda flat=flat, query=query: query(flat))
-                    of_snapshot, answer = seconds(lambda snapshot=snapshot, query=query: query(snapshot))
-                    assert answer == expected
-                    pairs.append((of_snapshot / of_flat, of_flat, of_snapshot))
-                _, of_flat, of_snapshot = sorted(pairs[1:])[rounds // 2]
-                spread = f"{min(pairs[1:])[0]:.2f} to {max(pairs[1:])[0]:.2f}"
+                    of_flat = measured(partial(query, flat))
+                    of_snapshot = measured(partial(query, snapshot))
+                    assert of_snapshot.answer == of_flat.answer
+                    pairs.append((of_snapshot.seconds / of_flat.seconds, of_flat, of_snapshot))
+                del pairs[0]
+                ratios = sorted(pair[0] for pair in pairs)
+                cpu = statistics.median(pair[2].cpu / pair[1].cpu for pair in pairs)
+                of_flat, of_snapshot = sorted(pairs, key=itemgetter(0))[rounds // 2][1:]
                 print(
-                    f"{table:7} {title:18} flat {of_flat:6.2f} s, snapshot {of_snapshot:6.2f} s: "
-                    f"{statistics.median(pair[0] for pair in pairs[1:]):.2f} times ({spread})",
+                    f"{table:7} {title:18} flat {of_flat.seconds:6.2f} s ({of_flat.cpu:.1f} of CPU), "
+                    f"snapshot {of_snapshot.seconds:6.2f} s ({of_snapshot.cpu:.1f}): {statistics.median(ratios):.2f} "
+                    f"times ({ratios[0]:.2f} to {ratios[-1]:.2f}), {cpu:.2f} times the CPU",
                     flush=True,
                 )
 
