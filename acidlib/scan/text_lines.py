@@ -130,7 +130,7 @@ def split_of_lines(source: SourceFile, path: str, form: TextFormat, start: int, 
     else:
         raise RefusedError(f"Cannot read {source.name}: files that end with {suffix} are not known to be text")
     is_whole = stream is not None or form.header or form.footer
-    if is_whole and start > 0:
+    if start == end or (is_whole and start > 0):
         return
     if stream is not None:
         pieces = _inflated(source, stream)

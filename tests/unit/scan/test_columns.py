@@ -1,0 +1,150 @@
+"""Types and values of columns: what Arrow has for them, and how partition keys and stored times are understood."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from acidlib.errors import CorruptError, RefusedError
+from acidlib.model.names import Generation
+from acidlib.model.units import ColumnMatching
+from acidlib.orc.columns import Column
+from acidlib.orc.proto import Kind
+from acidlib.orc.schema import TypeNode, parse_row_type
+from acidlib.scan.arrays import arrow_array, readable_texts
+from acidlib.scan.columns import arrow_type, file_columns, partition_value
+from acidlib.scan.times import StoredTimes
+
+DEFAULT = "__HIVE_DEFAULT_PARTITION__"
+
+
+def node(text: str) -> TypeNode:
+    (child,) = parse_row_type(f"struct<x:{text}>", where="t").children
+    return child
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("tinyint", pa.int8()),
+        ("decimal(38,18)", pa.decimal128(38, 18)),
+        ("char(3)", pa.string()),
+        ("timestamp", pa.timestamp("us")),
+        ("timestamp with local time zone", pa.timestamp("us", "UTC")),
+        ("map<string,array<date>>", pa.map_(pa.string(), pa.list_(pa.date32()))),
+        ("struct<A:int>", pa.struct([("A", pa.int32())])),
+    ],
+)
+def test_arrow_types(text: str, kind: pa.DataType) -> None:
+    assert arrow_type(node(text)) == kind
+
+
+def test_a_union_is_refused() -> None:
+    with pytest.raises(RefusedError, match="Cannot read a column of type union<int>: Spark has no such type"):
+        arrow_type(node("uniontype<int>"))
+
+
+@pytest.mark.parametrize(
+    ("text", "hive_type", "value"),
+    [
+        ("007", "int", 7),
+        ("-128", "tinyint", -128),
+        ("128", "tinyint", None),
+        ("x", "bigint", None),
+        (DEFAULT, "int", None),
+        (DEFAULT, "string", None),
+        ("2024-02-29", "date", date(2024, 2, 29)),
+        ("2024-02-30", "date", None),
+        ("2024-02-29 12:00:00.5", "timestamp", datetime(2024, 2, 29, 12, 0, 0, 500_000)),
+        ("2024-02-29 12:00:00", "timestamp with local time zone", datetime(2024, 2, 29, 12, tzinfo=UTC)),
+        ("1.255", "decimal(5,2)", Decimal("1.26")),
+        ("1000", "decimal(5,2)", None),
+        ("TRUE", "boolean", True),
+        ("false", "boolean", False),
+        ("1.5", "double", 1.5),
+        ("ab ", "char(5)", "ab"),
+        ("abcdef", "varchar(3)", "abc"),
+        ("a=b", "string", "a=b"),
+    ],
+)
+def test_partition_values(text: str, hive_type: str, value: Any) -> None:
+    assert partition_value(text, hive_type) == value
+
+
+def test_texts_that_are_no_utf8_are_shown_as_hive_shows_them() -> None:
+    array = pa.array([b"a\xffb", None, b"ok ", "é".encode()], pa.binary())
+    assert readable_texts(array, Kind.STRING).to_pylist() == ["a\ufffdb", None, "ok ", "é"]
+    assert readable_texts(array, Kind.CHAR).to_pylist() == ["a\ufffdb", None, "ok", "é"]
+
+
+def stored(seconds: list[int], nanos: list[int]) -> Column:
+    return Column(
+        kind=Kind.TIMESTAMP,
+        slots=len(seconds),
+        values=np.array(seconds, dtype=np.int64),
+        secondary=np.array(nanos, dtype=np.int64),
+    )
+
+
+def test_times_are_cut_towards_the_past() -> None:
+    # 1 ns and 999 ms in the form of ORC, half a second before and after 1970
+    column = stored([-1_420_070_400 - 2, -1_420_070_400], [1 << 3, (5 << 3) | 7])
+    moments = StoredTimes("UTC", julian=False).microseconds(column, instant=False)
+    assert moments.tolist() == [-2_000_000, 500_000]
+
+
+def test_years_that_arrow_cannot_count_are_damage() -> None:
+    with pytest.raises(CorruptError, match="a timestamp is outside of the years that any reader knows"):
+        StoredTimes("UTC", julian=False).microseconds(stored([1 << 50], [0]), instant=False)
+
+
+def test_an_unknown_zone_is_refused() -> None:
+    with pytest.raises(RefusedError, match="the time zone Mars/Phobos of its timestamps is not known"):
+        StoredTimes("Mars/Phobos", julian=False).microseconds(stored([0], [0]), instant=False)
+
+
+def test_days_of_the_julian_calendar_keep_year_month_and_day() -> None:
+    times = StoredTimes.of("UTC", 0, Generation.HIVE4)
+    assert times.days(np.array([-141_428, -141_427, 0])).tolist() == [-141_438, -141_427, 0]  # 1582-10-04, 1582-10-15
+    assert StoredTimes.of("UTC", 0, Generation.HIVE3).days(np.array([-141_428])).tolist() == [-141_428]
+    with pytest.raises(RefusedError, match="day -719165 is before 0001-01-01"):
+        times.days(np.array([-719_165]))
+
+
+def test_a_value_that_is_none_of_its_type_is_damage() -> None:
+    column = Column(kind=Kind.SHORT, slots=2, values=np.array([1, 40_000], dtype=np.int64))
+    with pytest.raises(CorruptError, match="its value 40000 is no short"):
+        arrow_array(column, node("smallint"), StoredTimes("UTC", julian=False))
+
+
+@pytest.mark.parametrize(
+    ("by_position", "case_sensitive", "columns"), [(True, True, {1, 0}), (False, False, {2, 0}), (False, True, set())]
+)
+def test_only_the_chosen_columns_need_be_readable(by_position: bool, case_sensitive: bool, columns: set[int]) -> None:
+    table = parse_row_type("struct<a:int,b:int>", where="t")
+    file = parse_row_type("struct<B:int,A:bigint,b:string>" if by_position else "struct<b:string,A:int>", where="f")
+    chosen = file_columns(
+        table,
+        ["a"],
+        file,
+        generation=Generation.HIVE3,
+        matching=ColumnMatching(by_position=by_position, case_sensitive=case_sensitive),
+        where="f",
+        acid=False,
+    )
+    assert chosen.columns == columns
+    with pytest.raises(RefusedError, match=r"Cannot read f: its column row\.b is (long|string) and the table's is int"):
+        file_columns(
+            table,
+            ["b", "a"],
+            file,
+            generation=Generation.HIVE3,
+            matching=ColumnMatching(by_position=by_position, case_sensitive=case_sensitive),
+            where="f",
+            acid=False,
+        )
