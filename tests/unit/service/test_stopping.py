@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -212,7 +213,15 @@ def test_within_a_command_a_program_changes_no_handler() -> None:
             assert signal.getsignal(signal.SIGINT) is handler
 
 
-def test_a_shield_of_another_thread_delays_nothing_and_nothing_stops_it() -> None:
+@pytest.fixture
+def python_handles_interrupts() -> Iterator[None]:
+    """SIGINT raises KeyboardInterrupt, whatever handler earlier tests of this process have left."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before or signal.default_int_handler)
+
+
+def test_a_shield_of_another_thread_delays_nothing_and_nothing_stops_it(python_handles_interrupts: None) -> None:
     stopping = Stopping()
     entered, going_on = threading.Event(), threading.Event()
     outcomes: list[str] = []
