@@ -19,8 +19,8 @@ import hashlib
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from urllib.parse import unquote
 
 from acidlib.errors import (
@@ -413,13 +413,11 @@ def begin_compaction(
         if blocking:
             raise refusal(not_granted, blocking)
     text = agent_text(agent)
-    since = heartbeater.clock()
     kind = TxnType.REBALANCE_COMPACTION if rebalances else TxnType.COMPACTION
-    txn_id = hms.open_txn(kind, text)
-    lease: Lease | None = None
-    try:
-        name = f"transaction {txn_id} for {ref}"
-        lease = heartbeater.register(txn_id=txn_id, lock_id=None, name=name, since=since)
+    with begun_transaction(hms, heartbeater, kind, text, name=lambda txn_id: f"transaction {txn_id} for {ref}") as (
+        txn_id,
+        lease,
+    ):
         lock_id, state = hms.lock([wanted], txn_id=txn_id, agent=text, zero_wait=True, may_have_committed=False)
         if state is not LockState.ACQUIRED:
             try:
@@ -428,13 +426,29 @@ def begin_compaction(
                 raise ConflictError(f"{not_granted}: its holder is not known, {error.reason}; call again") from error
             raise refusal(not_granted, blocking)
         lease.lock_id = lock_id
+    return CompactionTransaction(hms, lease, txn_id=txn_id, lock_id=lock_id, kind=kind)
+
+
+@contextmanager
+def begun_transaction(
+    hms: Hms, heartbeater: Heartbeater, kind: TxnType, agent: str, *, name: Callable[[int], str]
+) -> Iterator[tuple[int, Lease]]:
+    """Open a transaction and keep it alive; yield its id and its lease. After an error of the body it is aborted.
+
+    name  returns its name in messages, by its id
+    """
+    since = heartbeater.clock()
+    txn_id = hms.open_txn(kind, agent)
+    lease: Lease | None = None
+    try:
+        lease = heartbeater.register(txn_id=txn_id, lock_id=None, name=name(txn_id), since=since)
+        yield txn_id, lease
     except BaseException:
         with suppress(AcidError):  # the first error is the one to raise
             hms.abort_txn(txn_id, kind)
         if lease is not None:
             lease.stop()
         raise
-    return CompactionTransaction(hms, lease, txn_id=txn_id, lock_id=lock_id, kind=kind)
 
 
 class _State(enum.Enum):

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 from acidlib.errors import AcidError, ConflictError, RetryError, UnknownOutcomeError
 from acidlib.metastore.heartbeat import Heartbeater, Lease
@@ -28,6 +27,7 @@ from acidlib.metastore.holding import (
     AGENT_WIDTH,
     FIRST_POLL_SECONDS,
     LONGEST_POLL_SECONDS,
+    begun_transaction,
     blocking_locks,
     end_lease,
     refusal,
@@ -56,21 +56,11 @@ def begin_read(
     text = f"read by {agent}"[:AGENT_WIDTH]
     is_hive4 = hms.generation is Generation.HIVE4
     kind = TxnType.READ_ONLY if is_hive4 else TxnType.DEFAULT
-    since = heartbeater.clock()
-    txn_id = hms.open_txn(kind, text)
-    lease: Lease | None = None
-    try:
-        lease = heartbeater.register(txn_id=txn_id, lock_id=None, name=f"the read of {table}", since=since)
+    with begun_transaction(hms, heartbeater, kind, text, name=lambda _: f"the read of {table}") as (txn_id, lease):
         if is_hive4:
             _pass_watermark(hms, text)
         if registers:
             hms.add_write_ids_to_min_history(txn_id, {str(table.whole_table): _REGISTERED_WRITE_ID})
-    except BaseException:
-        with suppress(AcidError):  # the first error is the one to raise
-            hms.abort_txn(txn_id, kind)
-        if lease is not None:
-            lease.stop()
-        raise
     return ReadTransaction(hms, lease, txn_id=txn_id, kind=kind, agent=text)
 
 
