@@ -541,11 +541,12 @@ def _of_location(
         interpretation.write_ids.require_of(table.ref)
     locations = {None if name is None else name.path: place for name, place in table.partitions}
     keys = _keys_of(table)
-    chosen = wanted_partitions(str(table.ref), keys, [name for name in locations if name is not None], wanted)
+    names = [name for name in locations if name is not None]
+    chosen = set(wanted_partitions(str(table.ref), keys, names, wanted))
     targets = [
         Target(ref=table.ref._replace(partition=name), location=place, interpretation=interpretation)
         for name, place in locations.items()
-        if name is None or name in set(chosen)
+        if name is None or name in chosen
     ]
     row, kind = interpretation.columns, interpretation.table_kind
     if row is not None:
@@ -625,9 +626,10 @@ def _row_of_files(stores: Stores, table: TableRef, newest_first: Sequence[_Liste
                 ) from error
             raise
         if tail is not None:
-            otherwise = otherwise or hive_type(row_struct(tail.root))
+            row = hive_type(row_struct(tail.root))
             if tail.rows:
-                return hive_type(row_struct(tail.root))
+                return row
+            otherwise = otherwise or row
     if otherwise is None:
         raise UsageError(f"Cannot read {table}: its columns are not stated, and it has no file that states them")
     return otherwise
