@@ -123,7 +123,7 @@ def row_type(table: Table) -> str:
     """
     columns = table.storage.columns
     if not columns:
-        raise RefusedError(f"Cannot compact {table.ref}: the metastore tells no columns of it")
+        raise RefusedError(f"Cannot read {table.ref}: the metastore tells no columns of it")
     return f"struct<{','.join(f'{_quoted(column.name)}:{column.type}' for column in columns)}>"
 
 

@@ -246,7 +246,7 @@ def row_type_of_columns(text: str, *, where: str) -> str:
     names = [name.strip("`").lower() for name, _ in columns]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise RefusedError(f"Cannot compact {where}: its column {twice} is stated twice")
+        raise RefusedError(f"Cannot read {where}: its column {twice} is stated twice")
     return f"struct<{','.join(f'{name}:{column_type}' for name, column_type in columns)}>"
 
 
@@ -267,7 +267,7 @@ class _Parser:
         name = " ".join(word[1].lower().split())
         column, self._column = self._column, self._column + 1
         if name in _NOT_IN_ORC:
-            raise RefusedError(f"Cannot compact {self._where}: ORC cannot hold its column {path} of type {name}")
+            raise RefusedError(f"Cannot read {self._where}: ORC cannot hold its column {path} of type {name}")
         if name not in _NESTED:
             return self._primitive(name, word.end(), column, path)
         self._at = word.end()
@@ -358,5 +358,5 @@ class _Parser:
         rest = self._text[self._at :]
         shown = f"{rest[:60]}…" if len(rest) > 60 else rest
         return RefusedError(
-            f"Cannot compact {self._where}: the type of its column {path} is not understood from {shown!r} on"
+            f"Cannot read {self._where}: the type of its column {path} is not understood from {shown!r} on"
         )

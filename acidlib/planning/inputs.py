@@ -374,12 +374,12 @@ class _ListedFiles:
         """Return the original files, in the order on which their row ids depend."""
         for path in paths if self._insert_only else ():
             if "/" in path and not path.startswith(UNION_SUBDIRECTORY):
-                raise RefusedError(f"Cannot compact {path}: it is in a directory that is not a branch of a UNION ALL")
+                raise RefusedError(f"Cannot read {path}: it is in a directory that is not a branch of a UNION ALL")
         directory = self._with_files(
             InputDirectory(role=Role.ORIGINALS, path="", name=None), [self._by_path[path] for path in paths]
         )
         if acid := [file.path for file in directory.files if file.form is FileForm.EVENTS]:
-            raise CorruptError(f"Cannot compact {acid[0]}: it is a bucket file outside of any ACID directory")
+            raise CorruptError(f"Cannot read {acid[0]}: it is a bucket file outside of any ACID directory")
         return directory
 
     def directory(
@@ -391,12 +391,12 @@ class _ListedFiles:
             return self._with_files(directory, self._insert_only_files(role, path))
         for nested in self._nested:
             if nested.startswith(path + "/") and not is_hidden(nested[len(path) + 1 :]):
-                raise CorruptError(f"Cannot compact {path}: it holds a directory, {nested}")
+                raise CorruptError(f"Cannot read {path}: it holds a directory, {nested}")
         listed = sorted(self._by_directory.get(path, ()), key=lambda file: uri_order(file.path))
         directory = self._with_files(directory, [file for file in listed if not holds_no_rows(file)])
         raw = [file.path for file in directory.files if file.form is FileForm.ORIGINAL]
         if role is Role.DELETE_DELTA and raw:
-            raise CorruptError(f"Cannot compact {raw[0]}: a delete delta never holds files without ACID columns")
+            raise CorruptError(f"Cannot read {raw[0]}: a delete delta never holds files without ACID columns")
         lone = tuple(
             file.path
             for file in listed
@@ -407,11 +407,11 @@ class _ListedFiles:
     def _insert_only_files(self, role: Role, path: str) -> list[ListedFile]:
         """Return the files of a directory of an insert-only table, with those in a UNION ALL's branches below it."""
         if role is Role.DELETE_DELTA:
-            raise CorruptError(f"Cannot compact {path}: an insert-only table never has a delete delta")
+            raise CorruptError(f"Cannot read {path}: an insert-only table never has a delete delta")
         for nested in self._nested:
             inner = nested.removeprefix(path + "/")
             if inner != nested and not has_hidden_part(inner) and not inner.startswith(UNION_SUBDIRECTORY):
-                raise RefusedError(f"Cannot compact {path}: it holds a directory, {nested}, as list bucketing makes it")
+                raise RefusedError(f"Cannot read {path}: it holds a directory, {nested}, as list bucketing makes it")
         listed = sorted(self._listing.files_under(path), key=lambda file: uri_order(file.path))
         return [file for file in listed if not has_hidden_part(file.path)]
 
@@ -431,7 +431,7 @@ class _ListedFiles:
             bucket = parsed.bucket if isinstance(parsed, BucketFile | OriginalFile) else None
             if bucket is None and not self._insert_only:
                 raise CorruptError(
-                    f"Cannot compact {file.path}: its name has no bucket number, and its rows would be lost"
+                    f"Cannot read {file.path}: its name has no bucket number, and its rows would be lost"
                 )
             has_events = isinstance(parsed, BucketFile) and not self._insert_only
             flush_length = None

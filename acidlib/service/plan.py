@@ -133,7 +133,7 @@ def with_logical_lengths(
         for side in () if directory.wholly_aborted else directory.lone_side_files:
             data = side.removesuffix(SIDE_FILE_SUFFIX)
             if flush_length(fs, f"{location}/{side}", 1 << 62):
-                raise CorruptError(f"Cannot compact {location}: {side} is there and {data} is missing")
+                raise CorruptError(f"Cannot read {location}: {side} is there and {data} is missing")
     return tuple(
         replace(directory, files=tuple(map(with_logical_length, directory.files))) for directory in directories
     )
@@ -154,7 +154,7 @@ def _holds_events(place: ListedPlace, files: InputFiles) -> bool:
 
 def prove_full_acid(target: Target, directories: Sequence[InputDirectory], place: InputFiles) -> None:
     """Raise RefusedError unless the files are proven to hold ACID events: those of an insert-only table hold none."""
-    cannot = f"Cannot compact {target.ref}:"
+    cannot = f"Cannot read {target.ref}:"
     instead = "if the table is insert-only, give --table-kind insert-only"
     files = [file for directory in directories for file in directory.files]
     for file in files:

@@ -295,13 +295,13 @@ def open_snapshot(
         )
         as_of = _locked(hms, read, described, scan, wanted, names, lock_seconds)
         targets = _targets(hms, stores, as_of)
-        of_places = _each(lambda target: _place_splits(environment, scan, _listed(stores, target, pause)), targets)
+        listed = list(map(value_or_raise, in_threads(partial(_listed, stores, pause=pause), targets)))
         read.assert_alive()
         return Snapshot(
             scan=scan,
-            splits=tuple(split for splits in of_places for split in splits),
+            splits=_splits(environment, scan, listed),
             stores=stores,
-            places=len(targets),
+            places=len(listed),
             notes=(),
             lock_note=f"transaction {read.txn_id} holds {as_of.lock_words}",
             held=Held(read, stack.pop_all(), note),
@@ -498,33 +498,21 @@ def _whole_listing(stores: Stores, target: Target, pause: Callable[[float], None
     )
 
 
-def _place_splits(environment: Environment, scan: Scan, place: _Listed) -> tuple[Split, ...]:
-    target = place.target
-    return place_splits(
-        scan,
-        place.directories,
-        location=target.location,
-        partition=target.ref.partition,
-        write_ids=place.write_ids,
-        generation=place.generation,
-        matching=target.matching(environment.settings, place.generation),
+def _splits(environment: Environment, scan: Scan, places: Iterable[_Listed]) -> tuple[Split, ...]:
+    """Return the splits of all places, in the order of these."""
+    return tuple(
+        split
+        for place in places
+        for split in place_splits(
+            scan,
+            place.directories,
+            location=place.target.location,
+            partition=place.target.ref.partition,
+            write_ids=place.write_ids,
+            generation=place.generation,
+            matching=place.target.matching(environment.settings, place.generation),
+        )
     )
-
-
-def _each(work: Callable[[Target], Item], targets: Sequence[Target]) -> list[Item]:
-    """Return what `work` returns for each target; its first error, as one about reading."""
-    results = []
-    for answer in in_threads(work, targets):
-        try:
-            results.append(value_or_raise(answer))
-        except AcidError as error:
-            raise _about_reading(error) from error
-    return results
-
-
-def _about_reading(error: AcidError) -> AcidError:
-    """Return an error of code that compactions share with its words for a read."""
-    return type(error)(str(error).replace("Cannot compact", "Cannot read", 1))
 
 
 def _of_location(
@@ -552,7 +540,7 @@ def _of_location(
     if row is not None:
         scan = scan_of(str(table.ref), row, keys, wanted, insert_only=kind == INSERT_ONLY)
         targets = [target for target in targets if may_match(scan, target.ref.partition)]
-    listed = _each(partial(_listed, stores, pause=pause), targets)
+    listed = list(map(value_or_raise, in_threads(partial(_listed, stores, pause=pause), targets)))
     newest_first = sorted(listed, key=_newest_write_id, reverse=True)
     if kind is None:
         _require_full_acid(stores, newest_first)
@@ -562,7 +550,7 @@ def _of_location(
     read = [place for place in listed if may_match(scan, place.target.ref.partition)]
     return Snapshot(
         scan=scan,
-        splits=tuple(split for place in read for split in _place_splits(environment, scan, place)),
+        splits=_splits(environment, scan, read),
         stores=stores,
         places=len(listed),
         notes=(NO_LOCK, *_signs_of_aborts(listed, is_whole=len(listed) == len(locations))),
@@ -578,8 +566,6 @@ def _discovered(stores: Stores, location: Location, pause: Callable[[float], Non
             return discover_location(stores.fs(location), location)
         except ConflictError:
             pause(_PAUSE_SECONDS)
-        except AcidError as error:
-            raise _about_reading(error) from None
     raise ConflictError(f"Cannot read {location}: directories in it are removed faster than they can be listed")
 
 
@@ -604,10 +590,7 @@ def _require_full_acid(stores: Stores, newest_first: Sequence[_Listed]) -> None:
     for place in newest_first:
         if any(directory.files for directory in place.directories):
             files = InputFiles(place.target.location, stores.data(place.target.location))
-            try:
-                prove_full_acid(place.target, place.directories, files)
-            except AcidError as error:
-                raise _about_reading(error) from None
+            prove_full_acid(place.target, place.directories, files)
             return
 
 

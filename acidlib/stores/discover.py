@@ -103,10 +103,10 @@ def discover_location(fs: FileSystem, location: Location, *, may_be_empty: bool 
         elif content.has_files or content.others or content.links:
             table_or_reason = _NOT_PROVEN if content.has_files else _tables_below(fs, location, content) or _NOTHING
         else:
-            raise MissingError(f"Cannot compact {location}: it is empty")
+            raise MissingError(f"Cannot read {location}: it is empty")
         if isinstance(table_or_reason, TableLocation):
             return table_or_reason
-        raise RefusedError(f"Cannot compact {location}: {table_or_reason}")
+        raise RefusedError(f"Cannot read {location}: {table_or_reason}")
     values: list[str] = []
     table = location
     while not table.parent.is_root and is_partition_directory(table.name):

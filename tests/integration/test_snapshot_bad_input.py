@@ -189,6 +189,36 @@ def test_what_is_no_table_of_this_kind(crud: Path, change: Change) -> None:
     assert str(crud) in refusal(acidlib.RefusedError, lambda: read(crud))
 
 
+def a_directory_in_a_delta(place: Path) -> None:
+    below = first_file(place).with_name("below")
+    below.mkdir()
+    (below / "bucket_00000").write_bytes(b"x")
+
+
+def a_file_without_a_number(place: Path) -> None:
+    (place / "part-00000").write_bytes(b"x")
+    for path in place.glob("base_*"):
+        shutil.rmtree(path)
+
+
+def no_acid_columns(place: Path) -> None:
+    for path in place.glob("*delta_*/bucket_*"):
+        path.write_bytes(tables.orc_bytes(COLUMNS, [(1, "a")]))
+
+
+@pytest.mark.parametrize("change", [a_directory_in_a_delta, a_file_without_a_number, no_acid_columns, plain_table])
+def test_reads_and_compactions_say_the_same_of_what_lies_there(crud: Path, change: Change) -> None:
+    change(crud)
+    table = acidlib.directory(crud, all_committed=True)
+    with pytest.raises(acidlib.AcidError, match=r"^Cannot read ") as read_error:
+        table.to_arrow()
+    try:
+        reason = table.plan("major").entries[0]["reason"]
+    except acidlib.AcidError as error:
+        reason = str(error)
+    assert reason.partition(";")[0] == str(read_error.value).partition(";")[0]
+
+
 def test_a_column_of_a_type_that_cannot_be_read(tmp_path: Path) -> None:
     """The others can."""
     place = tmp_path / "db.db" / "t"

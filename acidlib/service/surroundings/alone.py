@@ -59,7 +59,7 @@ def select_targets(
         for location, reason in skipped.items():
             name = str(named_at(location))
             if selection.names_table(name):
-                raise RefusedError(f"Cannot compact {name}: {reason}")
+                raise RefusedError(f"Cannot read {name}: {reason}")
             notes.append(f"{location} is skipped: {reason}")
     chosen = [table for table in tables if selection.wants_table(table.ref)]
     notes += selection.missing_table_notes([*(table.ref for table in chosen), *known], "no ACID table there")
@@ -330,8 +330,7 @@ class StandaloneCleaning(SqlCleaning):
             outcomes, _ = list_places(self.services, selected.targets, None)
         except AcidError as error:
             if not known:
-                reason = str(error).replace("Cannot compact", "Cannot clean", 1)
-                raise type(error)(f"{reason}; {note}") from None
+                raise type(error)(f"{error}; {note}") from None
             return [note]  # a place that cannot be listed cannot be cleaned either
         if selected.notes:
             return [f"{missing}; {note}" for missing in selected.notes]

@@ -46,7 +46,7 @@ def test_odd_names_come_back_as_they_are() -> None:
 
 
 def test_no_columns_is_no_answer() -> None:
-    with pytest.raises(RefusedError, match=r"^Cannot compact d\.t: the metastore tells no columns of it$"):
+    with pytest.raises(RefusedError, match=r"^Cannot read d\.t: the metastore tells no columns of it$"):
         row_type(table())
 
 

@@ -202,7 +202,7 @@ def test_names_may_be_odd(text: str, names: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("name", ["void", "interval_year_month", "interval_day_time", "unknown"])
 def test_what_orc_cannot_hold_is_refused_with_its_column(name: str) -> None:
-    message = rf"Cannot compact default\.t: ORC cannot hold its column row\.b\.x\.1 of type {name}$"
+    message = rf"Cannot read default\.t: ORC cannot hold its column row\.b\.x\.1 of type {name}$"
     with pytest.raises(RefusedError, match=message):
         parse(f"struct<a:int,b:struct<w:int,x:map<int,{name}>>>")
 
@@ -270,7 +270,7 @@ def test_columns_become_the_text_of_a_row(columns: str, expected: str) -> None:
     "columns", ["", "a", "a int,", "a int b int", "a:int", "a int, b text", "struct<a:int>", ", a int"]
 )
 def test_what_states_no_columns_is_refused(columns: str) -> None:
-    with pytest.raises(RefusedError, match="Cannot compact t: the type of its column row"):
+    with pytest.raises(RefusedError, match="Cannot read t: the type of its column row"):
         row_type_of_columns(columns, where="t")
 
 
