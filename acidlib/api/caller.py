@@ -77,6 +77,10 @@ class Caller:
     def checked(self) -> None:
         """Go on: the arguments of a verb are right, and nothing has been opened yet."""
 
+    def write(self, to_file: Callable[[], None]) -> None:
+        """Write a file beside the result of a verb, or raise its error."""
+        to_file()
+
     @contextmanager
     def verb(self) -> Iterator[None]:
         """Carry out a verb, which Ctrl-C stops in order, and name its arguments as a program has them."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -688,30 +688,7 @@ class Lake:
         >>> status.level, [finding["trouble"] for finding in status.findings]
         ('ok', [])
         """
-        status, write_metrics = self.look(
-            tables=tables,
-            partitions=partitions,
-            exclude=exclude,
-            if_exists=if_exists,
-            places=places,
-            fail_on=fail_on,
-            metrics_file=metrics_file,
-            progress=progress,
-        )
-        if write_metrics is not None:
-            write_metrics()
-        return status
-
-    def look(
-        self,
-        *,
-        places: int,
-        fail_on: str,
-        metrics_file: str | Path | None,
-        progress: Shown = None,
-        **filters: Any,
-    ) -> tuple[Status, Callable[[], None] | None]:
-        """Return the status, and what writes its metrics, which the command line does once the status is printed."""
+        filters = {"tables": tables, "partitions": partitions, "exclude": exclude, "if_exists": if_exists}
         with self._call("status", progress=progress) as call:
             if metrics_file is not None and not str(metrics_file).endswith(".prom"):
                 raise UsageError("--metrics-file has to end in .prom: node exporter passes over other names")
@@ -730,14 +707,14 @@ class Lake:
                 seen = look(environment, services, selection, Interpretation(write_ids=stated), most_places=places)
             looked = {"looked_ms": looked_ms, "looked_seconds": services.clock() - looked_ms / 1000}
             status = Status(packed=packed_text(call.head(environment, services) | seen), fail_on=fail_on)
-            if metrics_file is None:
-                return status, None
-            most = environment.settings.integer("acidlib.status.metrics.tables")
-            document = status.to_dict() | looked
-            document["tables"] = document["tables"][:most]
-            return status, partial(write_metrics, document, str(metrics_file))
+            if metrics_file is not None:
+                most = environment.settings.integer("acidlib.status.metrics.tables")
+                document = status.to_dict() | looked
+                document["tables"] = document["tables"][:most]
+                self._caller.write(partial(write_metrics, document, str(metrics_file)))
+            return status
 
-    def snapshot(
+    def _snapshot(
         self,
         table: str | None,
         *,
@@ -905,7 +882,7 @@ class Table:
         ...     snapshot.to_arrow().num_rows
         3
         """
-        return self._lake.snapshot(self._name, columns=columns, where=where, row_ids=row_ids, partitions=partitions)
+        return self._lake._snapshot(self._name, columns=columns, where=where, row_ids=row_ids, partitions=partitions)
 
     def to_arrow(
         self,
@@ -953,7 +930,7 @@ class Table:
 
         names = columns if columns is None or isinstance(columns, str) else tuple(columns)
         opened = partial(
-            self._lake.snapshot,
+            self._lake._snapshot,
             self._name,
             columns=names,
             where=where,

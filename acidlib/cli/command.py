@@ -181,7 +181,14 @@ def is_only_checking() -> bool:
 
 
 class CommandLine(Caller):
-    """The command line as the caller of verbs: signals and messages are `JobCommand`'s."""
+    """The command line as the caller of verbs: signals and messages are `JobCommand`'s.
+
+    write_metrics  writes the metrics of a status, once it is printed; None without any
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.write_metrics: Callable[[], None] | None = None
 
     @property
     def is_check(self) -> bool:
@@ -211,6 +218,10 @@ class CommandLine(Caller):
     def checked(self) -> None:
         """End here if the command line is only checked."""
         end_of_check()
+
+    def write(self, to_file: Callable[[], None]) -> None:
+        """Keep it for `finish`."""
+        self.write_metrics = to_file
 
     @contextmanager
     def verb(self) -> Iterator[None]:

@@ -342,9 +342,9 @@ def status(
         write_ids_file=write_ids_file,
         all_committed=all_committed,
     )
-    lake = Lake(environment, directories=directories, caller=CommandLine())
-    result, write_metrics = lake.look(metrics_file=metrics_file, **options)
-    finish(output, result, result.notes, metrics=write_metrics)
+    caller = CommandLine()
+    result = Lake(environment, directories=directories, caller=caller).status(metrics_file=metrics_file, **options)
+    finish(output, result, result.notes, metrics=caller.write_metrics)
 
 
 @click.command(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
 
@@ -38,6 +39,13 @@ def test_nothing_else_is_public() -> None:
     assert dir(acidlib) == sorted(acidlib.__all__)
     with pytest.raises(AttributeError, match=r"^module 'acidlib' has no attribute 'compact'$"):
         _ = acidlib.compact  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("kind", [acidlib.Lake, acidlib.Table])
+def test_what_a_lake_and_a_table_have_is_on_the_page(kind: type) -> None:
+    page = (ROOT / "docs" / "python.md").read_text()
+    described = {name for pair in re.findall(r"`(\w+)(?:\(\))?`|\.(\w+)\(", page) for name in pair}
+    assert {name for name in vars(kind) if not name.startswith("_")} <= described
 
 
 def test_an_executor_that_needs_an_error_loads_no_verb() -> None:
