@@ -31,7 +31,7 @@ class Status(DocumentResult):
 
     fail_on: str
 
-    listed = "tables"
+    listed, shape = "tables", "tables"
 
     @property
     def level(self) -> str:
@@ -82,7 +82,7 @@ class Requests(DocumentResult):
     now_ms: int
     of: int
 
-    listed = "compactions"
+    listed, shape = "compactions", "requests"
 
     @property
     def exit_status(self) -> int:
@@ -112,7 +112,7 @@ class Requests(DocumentResult):
 class Places(DocumentResult):
     """Places with the directories that are there, those that readers read, and why."""
 
-    listed = "places"
+    listed, shape = "places", "places"
 
     @property
     def exit_status(self) -> int:
@@ -128,7 +128,7 @@ class Places(DocumentResult):
 class Checks(DocumentResult):
     """The checks of a doctor: whether jobs can work here, and what to do where they cannot."""
 
-    listed = "checks"
+    listed, shape = "checks", "checks"
 
     @property
     def exit_status(self) -> int:
@@ -144,7 +144,7 @@ class Checks(DocumentResult):
 class Undo(DocumentResult):
     """The end of the undo of one compaction, or in a dry run its plan."""
 
-    listed = "undo"
+    listed, shape = "undo", "undo"
 
     @property
     def entries(self) -> Sequence[Entry]:
@@ -171,7 +171,7 @@ class Undo(DocumentResult):
 class Cancellations(DocumentResult):
     """The end of the cancellation of each named request."""
 
-    listed = "cancellations"
+    listed, shape = "cancellations", "cancellations"
 
     @property
     def exit_status(self) -> int:

@@ -228,7 +228,7 @@ class Compactions(RunResult):
     is_named: bool = False
     """Whether the table or location was named; else the run drained the queue."""
 
-    summary = CompactionsSummary
+    summary, shape = CompactionsSummary, "compactions"
 
     @classmethod
     def count(cls, entry: Entry, figures: Counter[str]) -> None:
@@ -311,7 +311,7 @@ class Decisions(RunResult):
     Of many places with the same decision only the first are listed, and the others counted; each failed one is listed.
     """
 
-    summary = InitiatorSummary
+    summary, shape = InitiatorSummary, "decisions"
     ended = "outcome"
 
     @classmethod
@@ -373,7 +373,7 @@ class Cleanings(RunResult):
     Of many with the same outcome only the first have a block, and the others are counted; each failed one has a block.
     """
 
-    summary = CleanerSummary
+    summary, shape = CleanerSummary, "cleanings"
 
     @classmethod
     def count(cls, entry: Entry, figures: Counter[str]) -> None:

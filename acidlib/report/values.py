@@ -103,6 +103,9 @@ class Result(ABC):
 
     __slots__ = ()
 
+    shape: ClassVar[str]
+    """The name of the columns of an entry, in `SCHEMAS` of report/columns.py."""
+
     @property
     @abstractmethod
     def entries(self) -> Sequence[Entry]:
@@ -135,10 +138,12 @@ class Result(ABC):
         return self.exit_status == EXIT_DONE
 
     def to_arrow(self) -> Any:
-        """Return the entries as a `pyarrow.Table`, whose columns are the fields of an entry."""
+        """Return the entries as a `pyarrow.Table`. Its columns are the fields of an entry, also where there is none."""
         import pyarrow as pa  # slow to import
 
-        return pa.Table.from_pylist(list(self.entries))
+        from acidlib.report.columns import SCHEMAS
+
+        return pa.Table.from_pylist(list(self.entries), schema=SCHEMAS[self.shape])
 
     def write_report(self, path: str | Path) -> None:
         """Write the report, a page for a browser, as a whole.

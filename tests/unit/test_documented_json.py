@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from integration.harness import IN_PROCESS, fixture
@@ -22,6 +23,8 @@ from acidlib.errors import AcidError
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.tables import TableRef
 from acidlib.planning.health import CleaningBlocker, FindingKind
+from acidlib.report.answers import Cancellations, Checks, Places, Requests, Status, Undo
+from acidlib.report.columns import SCHEMAS
 from acidlib.report.results import (
     CANCEL_OUTCOMES,
     COMPACTION_OUTCOMES,
@@ -32,8 +35,10 @@ from acidlib.report.results import (
     Verification,
     cancellations_document,
 )
+from acidlib.report.run import Cleanings, Decisions, Plan
 from acidlib.report.show import blockers_document, show_document
 from acidlib.report.text import json_text
+from acidlib.report.values import Result
 from acidlib.status.doctor import Check, checks_document
 from acidlib.status.doctor import State as CheckState
 
@@ -121,16 +126,55 @@ def test_every_document_is_described() -> None:
     assert JSON.keys() == PRODUCED.keys()
 
 
-@pytest.mark.parametrize("title", PRODUCED)
-def test_the_fields_are_those_of_the_document(title: str) -> None:
-    described = [
+def described(title: str) -> list[tuple[str, str]]:
+    return [
         (path, name)
         for paths, text in sections(JSON[title], "###").items()
         for path in re.findall("`(.+?)`", paths)
         for name in first_cells(text, "Field")
     ]
-    assert len(set(described)) == len(described)
-    assert set(described) == set(fields(PRODUCED[title]()))
+
+
+@pytest.mark.parametrize("title", PRODUCED)
+def test_the_fields_are_those_of_the_document(title: str) -> None:
+    assert len(set(described(title))) == len(described(title))
+    assert set(described(title)) == set(fields(PRODUCED[title]()))
+
+
+LISTS: list[tuple[str, str, type[Result]]] = [
+    ("major_compact, minor_compact", ".compactions[]", Plan),
+    ("initiator", ".decisions[]", Decisions),
+    ("cleaner", ".cleanings[]", Cleanings),
+    ("show_place", ".places[]", Places),
+    ("undo", ".undo", Undo),
+    ("cancel", ".cancellations[]", Cancellations),
+    ("show_compactions", ".compactions[]", Requests),
+    ("doctor", ".checks[]", Checks),
+    ("status", ".tables[]", Status),
+]
+
+
+def columns(path: str, kind: pa.StructType | pa.Schema) -> Iterator[tuple[str, str]]:
+    """Every field of a type of Arrow, as `fields` has them."""
+    for field in kind:
+        yield path, field.name
+        below, inner = f"{path}.{field.name}", field.type
+        if pa.types.is_list(inner):
+            below, inner = f"{below}[]", inner.value_type
+        if pa.types.is_struct(inner):
+            yield from columns(below, inner)
+
+
+@pytest.mark.parametrize(("title", "path", "result"), LISTS)
+def test_the_columns_of_a_table_are_the_fields_of_an_entry(title: str, path: str, result: type[Result]) -> None:
+    schema = SCHEMAS[result.shape]
+    assert sorted(columns(path, schema)) == sorted(
+        (at, name) for at, name in described(title) if at == path or at.startswith(f"{path}.")
+    )
+    entries = PRODUCED[title]()[path.strip(".[]")]
+    for entry in entries if isinstance(entries, list) else [entries]:
+        assert pa.Table.from_pylist([entry], schema=schema).to_pylist() == [entry]
+        assert schema.names == list(entry)
 
 
 def test_every_kind_of_error_is_described() -> None:
