@@ -21,7 +21,7 @@ from acidlib.service.services import Runner
 from acidlib.service.stopping import STOPPING
 
 Shown = Callable[[Step], object] | Literal[False] | None
-"""What shows progress: a callback that gets each `Step`, False for nothing, None for a bar."""
+"""What shows progress: a callback that gets each `Step`, False for nothing but warnings, in a log; None for a bar."""
 
 
 class Caller:

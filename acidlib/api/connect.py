@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -41,7 +43,8 @@ def connect(
     pool       take and queue requests of this pool (Hive 4); None = as settings say
     caller     the surroundings of the calls; None = this program
 
-    Raises UsageError for a URI or setting that is none, RefusedError and CorruptError for files of settings.
+    Raises UsageError for a URI or setting that is none, RefusedError and CorruptError for files of settings. A name in
+    them that has no effect is a warning of Python.
 
     >>> acidlib.connect("thrift://host1:9083,thrift://host2:9083", settings={"acidlib.verify": "sample=0.1"})
     <Lake: thrift://host1:9083, thrift://host2:9083>
@@ -147,13 +150,16 @@ def directory(
 def _environment(
     caller: Caller, metastore: str | None, settings: Mapping[str, str] | None, queue: str | None
 ) -> Environment:
-    """Return the environment of a program; UsageError for an invalid URI."""
-    return environment_of(
+    """Return the environment of a program, after warnings about its settings; UsageError for an invalid URI."""
+    environment = environment_of(
         caller.machine,
         metastore=metastore,
         queue_url=queue or os.environ.get(QUEUE_VARIABLE),
         assignments=tuple(f"{name}={text}" for name, text in (settings or {}).items()),
     )
+    for text in environment.settings.warnings:
+        warnings.warn(text, stacklevel=3)  # at the line of the program
+    return replace(environment, settings=replace(environment.settings, warnings=()))  # its runs do not repeat them
 
 
 def environment_of(

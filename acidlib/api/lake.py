@@ -96,7 +96,7 @@ class CompactionOptions(TypedDict, total=False):
     release_held          lift the quarantine of a named place: its result has been checked
     buckets               of a rebalance, 1 to 4096; None = as many as there are
     spark                 a session whose executors do the work, and which is as it was afterwards
-    progress              a callback that gets each `Step`, False for silence, None for a bar
+    progress              a callback that gets each `Step`, None for a bar, False for nothing: warnings are logged then
 
     >>> options: acidlib.CompactionOptions = {"max_bytes": "100g", "time_budget": "2h", "verify": "sample=0.1"}
     >>> table = acidlib.directory("warehouse/sales.db/orders", all_committed=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import json
+import logging
 import sys
 import time
 import warnings
@@ -100,7 +101,7 @@ class Progress(Protocol):
 
 
 class SilentProgress:
-    """Shows nothing; what a line would say of a place is its reason in the result."""
+    """Shows nothing; what a line would say of a place is its reason in the result. Warnings go to a logger."""
 
     def start(self, title: str, total: int) -> None:
         """Show nothing."""
@@ -112,7 +113,9 @@ class SilentProgress:
         """Show nothing."""
 
     def note(self, line: str, *, level: str = INFO, place: str | None = None) -> None:
-        """Show nothing."""
+        """Log a warning; nothing else."""
+        if level == WARNING:
+            logging.getLogger("acidlib").warning("%s", LogLines().line(line, place=place))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
