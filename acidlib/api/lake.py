@@ -875,7 +875,7 @@ class Table:
 
         Raises UsageError for a column that does not exist or a condition that is not understood, MissingError for a
         table that does not exist, RefusedError for one that is not ACID, ConflictError where the lock is not granted
-        within 30 seconds. After an error nothing is locked.
+        within `acidlib.read.lock.timeout` (30 seconds). After an error nothing is locked.
 
         >>> table = acidlib.directory("warehouse/sales.db/orders", all_committed=True)
         >>> with table.snapshot(columns=["id"], where="id > 1") as snapshot:

@@ -368,6 +368,14 @@ KEYS: tuple[Key, ...] = (
         meaning="Hive 3.1: how long a publication by two renames waits for readers to release the table. As "
         "`--lock-timeout`.",
     ),
+    # Hive's queries wait by hive.lock.numretries and hive.lock.sleep.between.retries, an hour and a half by default. A
+    # read does not: its transaction is open while it waits, and keeps all cleaners of Hive 4 from their work.
+    _duration(
+        name="acidlib.read.lock.timeout",
+        default="30s",
+        meaning="With a metastore: how long a snapshot that a Python program reads waits for locks of those who drop, "
+        "change or overwrite the table.",
+    ),
     _size(
         name="acidlib.part.bytes",
         default="64m",

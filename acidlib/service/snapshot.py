@@ -58,9 +58,6 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 
-LOCK_SECONDS = 30.0
-"""How long a snapshot waits for the locks of those who drop, change or overwrite the table."""
-
 NO_LOCK = (
     "nothing keeps a cleaner away from this snapshot: without a metastore there are no locks; read it within the "
     "retention of the cleaner (acidlib.retention)"
@@ -247,14 +244,15 @@ def open_snapshot(
     wanted: Wanted,
     *,
     interpretation: Interpretation | None = None,
-    lock_seconds: float = LOCK_SECONDS,
+    lock_seconds: float | None = None,
     note: Callable[[str], None] = lambda _: None,
     pause: Callable[[float], None] = time.sleep,
 ) -> Snapshot:
     """Open a snapshot of a table of the metastore, or of a table or partition at a location.
 
     interpretation  how a location is read; it has to state the committed write ids
-    lock_seconds    how long to wait for the locks of those who drop, change or overwrite the table
+    lock_seconds    how long to wait for the locks of those who drop, change or overwrite the table; None = as the
+                    settings say
     note            gets a sentence if the locks could not be released
 
     Raises UsageError for a column that does not exist, a condition or pattern that is wrong, and write ids that are not
@@ -268,6 +266,8 @@ def open_snapshot(
         raise UsageError(
             f"Cannot read {table}: no metastore is named, which knows where it lies; name one, or read its directory"
         )
+    if lock_seconds is None:
+        lock_seconds = environment.settings.integer("acidlib.read.lock.timeout") / 1000
     with ExitStack() as stack:
         hms = stack.enter_context(connect(environment))
         described = _readable(hms, table)

@@ -20,7 +20,7 @@ from judges.tables import deletes, delta_name, inserts, write_base, write_dir
 from located import at
 from metastore_behaviour import until
 
-from acidlib.config.settings import default_settings
+from acidlib.config.settings import default_settings, load_settings
 from acidlib.errors import AcidError, ConflictError, MissingError, RefusedError, RetryError, UsageError
 from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.transactions import LockComponent, LockState, LockType, TxnType
@@ -141,16 +141,20 @@ class Site:
     def __init__(self, metastore: Metastore, location: Path) -> None:
         self.metastore = metastore
         self.location = location
-        self.environment = Environment(settings=default_settings(), queue_url="", metastore=(metastore.uri,))
+        self.environment = Environment(
+            settings=load_settings(assignments=["acidlib.read.lock.timeout=200ms"]),
+            queue_url="",
+            metastore=(metastore.uri,),
+        )
         self.notes: list[str] = []
 
-    def open(self, table: TableRef | Location = REF, **wanted: Any) -> Snapshot:
+    def open(self, table: TableRef | Location = REF, *, lock_seconds: float | None = None, **wanted: Any) -> Snapshot:
         return open_snapshot(
             self.environment,
             Stores(),
             table,
             Wanted(**wanted),
-            lock_seconds=0.2,
+            lock_seconds=lock_seconds,
             note=self.notes.append,
             pause=lambda seconds: None,
         )
@@ -346,11 +350,15 @@ def test_without_a_metastore_a_name_says_nothing(plain: Site) -> None:
         plain.open()
 
 
-def test_a_lock_that_is_not_granted_leaves_nothing(plain: Site) -> None:
+@pytest.mark.parametrize(("stated", "waited"), [(None, 0.2), (0.1, 0.1)])
+def test_a_lock_that_is_not_granted_leaves_nothing(plain: Site, stated: float | None, waited: float) -> None:
+    """It is waited for as the setting says, or the caller."""
     dropping = LockComponent(type=LockType.EXCLUSIVE, database="db", table="t")
     lock_id, _ = Client(plain.metastore.server, "anna", "laptop").lock([dropping], txn_id=None, agent="a drop")
-    with pytest.raises(ConflictError, match=r"^Cannot read db\.t: .* held by lock 1 \(EXCLUSIVE by anna on laptop"):
-        plain.open()
+    with pytest.raises(
+        ConflictError, match=rf"^Cannot read db\.t: .* within {waited} s: held by lock 1 \(EXCLUSIVE by anna on laptop"
+    ):
+        plain.open(lock_seconds=stated)
     plain.metastore.unlock(lock_id)
     assert plain.metastore.is_free
 
