@@ -8,6 +8,7 @@ state before.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -44,11 +45,16 @@ if TYPE_CHECKING:
 _PIECE = 4 << 20
 """Bytes that are read and written at a time; while one is written the next is read."""
 
+_AHEAD = 64 << 10
+"""Bytes that a read fetches at least. Each is a round trip to a data node, and small streams lie side by side."""
+_KEPT = 4
+"""Such reads that are kept of a file: the one of a stripe's footer has the beginning of the next stripe, too."""
+
 
 class HdfsSource:
-    """A file of a known logical length. It holds the places of its blocks and no connection."""
+    """A file of a known logical length. It holds the places of its blocks, its last small reads, and no connection."""
 
-    __slots__ = ("_modified", "_node", "_path", "_reader", "length", "name")
+    __slots__ = ("_kept", "_modified", "_node", "_path", "_reader", "length", "name")
 
     def __init__(self, node: NameNode, path: str, length: int) -> None:
         self.name = path
@@ -57,12 +63,24 @@ class HdfsSource:
         self._path = node.inside(path)
         self._modified: int | None = None
         self._reader: FileReader | None = None
+        self._kept: deque[tuple[int, bytes]] = deque(maxlen=_KEPT)
         self._open()
 
     def read(self, offset: int, size: int) -> bytes:
         """Return exactly `size` bytes at `offset`; CorruptError when they are not all inside the logical length."""
         # beyond the end hdfs-native panics, which is no exception
         require_inside(self.name, self.length, offset, size)
+        for start, data in tuple(self._kept):
+            if start <= offset and offset + size <= start + len(data):
+                return data[offset - start : offset - start + size]
+        if size >= _AHEAD:
+            return self._fetched(offset, size)
+        data = self._fetched(offset, min(_AHEAD, self.length - offset))
+        self._kept.append((offset, data))
+        return data[:size]
+
+    def _fetched(self, offset: int, size: int) -> bytes:
+        """Return bytes by one request."""
         try:
             data = self._open_reader().read_range(offset, size)
         except (OSError, RuntimeError):
@@ -77,6 +95,7 @@ class HdfsSource:
     def close(self) -> None:
         """Close for good; a second call does nothing."""
         self._reader = None
+        self._kept.clear()
 
     def _open_reader(self) -> FileReader:
         if self._reader is None:
