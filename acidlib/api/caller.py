@@ -43,6 +43,18 @@ class Caller:
         """The machine of its runs."""
         return self._machine or Machine()
 
+    def machine_of(self, spark: Any) -> Machine:
+        """Return the machine of its runs, which reaches stores as a session does; that of `machine` for None.
+
+        Raises RefusedError for what is no session that can run tasks.
+        """
+        if spark is None:
+            return self.machine
+        from acidlib.service.spark import hadoop_in_session, session_options
+
+        options = session_options(spark)
+        return replace(self.machine, spark_options=lambda: options, jvm=partial(hadoop_in_session, spark))
+
     def machine_with(self, settings: Settings, progress: Progress, spark: Any = None) -> Machine:
         """Return the machine of a run with these settings, whose tasks run in the session `spark` if there is one."""
         if self._machine is not None and spark is None:
@@ -51,14 +63,7 @@ class Caller:
         def session(*, name: str, conf: dict[str, str]) -> AbstractContextManager[Runner]:
             return open_runner(name=name, conf=conf, session=spark, settings=settings, on_start=progress.note)
 
-        if spark is None:
-            return replace(self.machine, session=session)
-        from acidlib.service.spark import hadoop_in_session, session_options
-
-        options = session_options(spark)  # refuses what is no session before anything is opened
-        return replace(
-            self.machine, session=session, spark_options=lambda: options, jvm=partial(hadoop_in_session, spark)
-        )
+        return replace(self.machine_of(spark), session=session)
 
     def run(self, job: str) -> Run:
         """Return a run of a job that begins now."""

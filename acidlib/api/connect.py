@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -197,11 +198,12 @@ def register(spark: SparkSession) -> None:
     """
     from acidlib.service.spark_source import register as register_source
 
-    register_source(spark, _opened)
+    register_source(spark, partial(_opened, spark))
 
 
-def _opened(options: SourceOptions) -> Snapshot:
-    """Open the snapshot of a `load()`."""
+def _opened(spark: SparkSession, options: SourceOptions) -> Snapshot:
+    """Open the snapshot of a `load()` in a session."""
+    caller = Caller(Caller().machine_of(spark))
     if options.location is not None:
         table = directory(
             options.location,
@@ -211,10 +213,11 @@ def _opened(options: SourceOptions) -> Snapshot:
             columns=options.table_columns,
             hive_version=options.hive_version,
             settings=options.settings,
+            caller=caller,
         )
     else:
         assert options.table is not None
-        table = connect(options.metastore, settings=options.settings).table(options.table)
+        table = connect(options.metastore, settings=options.settings, caller=caller).table(options.table)
     return table.snapshot(
         columns=options.columns, where=options.where, row_ids=options.row_ids, partitions=options.partitions
     )

@@ -190,13 +190,16 @@ class Lake:
         with self._caller.verb():
             yield _Call(caller=self._caller, run=self._caller.run(job), shown=progress, spark=spark)
 
-    def _selected(self, **filters: Any) -> tuple[Environment, Selection]:
+    def _selected(self, *, spark: Any = None, **filters: Any) -> tuple[Environment, Selection]:
         caller = self._caller
-        return selected(self._environment, caller.machine, self._directories, is_check=caller.is_check, **filters)
+        machine = caller.machine_of(spark)
+        return selected(self._environment, machine, self._directories, is_check=caller.is_check, **filters)
 
-    def _interpreted(self, *, everything: bool, **filters: Any) -> tuple[Environment, Selection, Interpretation]:
-        """Return the selection of a verb that reads places, and how to read them."""
-        environment, selection = self._selected(**filters)
+    def _interpreted(
+        self, *, everything: bool, spark: Any = None, **filters: Any
+    ) -> tuple[Environment, Selection, Interpretation]:
+        """Return the selection of a verb that reads places, by a session if there is one, and how to read them."""
+        environment, selection = self._selected(spark=spark, **filters)
         require_consistent(selection, everything=everything, has_metastore=bool(environment.metastore))
         interpretation = interpretation_of(environment, selection, self._directories)
         return replace(environment, pool=pool_of(environment, self._pool)), selection, interpretation
@@ -270,7 +273,7 @@ class Lake:
         job = "minor_compact" if is_minor else "major_compact"
         with self._call(job, progress=progress, spark=spark) as call:
             one_of(kind, tuple(KINDS), name="kind")
-            environment, selection, interpretation = self._interpreted(everything=False, **filters)
+            environment, selection, interpretation = self._interpreted(everything=False, spark=spark, **filters)
             given: dict[str, str] = {}
             if lock_timeout is not None:
                 given["acidlib.lock.timeout"] = f"{round(seconds_of(lock_timeout, name='lock-timeout') * 1000)}ms"
@@ -723,12 +726,16 @@ class Lake:
         row_ids: bool = False,
         partitions: Texts = (),
         exact: bool = True,
+        spark: Any = None,
     ) -> Snapshot:
-        """Open a snapshot of a table, or of the directory that was named; see `Table.snapshot`."""
+        """Open a snapshot of a table, or of the directory that was named; see `Table.snapshot`.
+
+        spark  a session, whose properties of Hadoop count, too
+        """
         with self._caller.verb():
             tables = () if table is None else (table,)
             environment, selection, interpretation = self._interpreted(
-                everything=True, tables=tables, partitions=partitions
+                everything=True, spark=spark, tables=tables, partitions=partitions
             )
             if isinstance(columns, str):
                 raise UsageError(f"Cannot read the columns {columns!r}: give a list of names")
@@ -736,7 +743,7 @@ class Lake:
             from acidlib.service.snapshot import location_in, open_snapshot
             from acidlib.service.wanted import Wanted
 
-            stores = stores_of(environment, self._caller.machine)
+            stores = stores_of(environment, self._caller.machine_of(spark))
             place: TableRef | Location | None = selection.location
             if place is None:
                 assert table is not None
@@ -937,6 +944,7 @@ class Table:
             row_ids=row_ids,
             partitions=partitions,
             exact=False,
+            spark=spark,
         )
         return held_dataframe(spark, opened, columns=names, where=where)
 
