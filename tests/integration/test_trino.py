@@ -1,4 +1,4 @@
-"""Trino reads what we compacted, also the tables that it misreads or cannot read before.
+"""Trino reads what we compacted, also the tables that it misreads or cannot read before; our snapshots have its rows.
 
 Only with ACIDLIB_TRINO=1 and a JDK 24 or newer (JAVA24_HOME, or one in /usr/lib/jvm): its archive has 800 MB.
 """
@@ -13,12 +13,14 @@ from decimal import Decimal
 from importlib.util import find_spec
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from servers.hiveserver import HiveServer
 from servers.metastore import Metastore
 from servers.sql import Session
 from servers.trino import OLDEST_JAVA, Trino, new_java
 
+import acidlib
 from integration.conftest import started
 from integration.hive4_cases import CASES, CRUD, LOADED, TWIN, TYPES, Case
 from integration.hive4_course import Course, live_course
@@ -81,6 +83,19 @@ def by_hive(course: Course, case: Case) -> list[tuple[str, ...]]:
     return plain(course.ask(f"select {', '.join(asked)} from {table_of(case, TWIN)}"))
 
 
+def by_snapshot(course: Course, case: Case, copy: str) -> list[tuple[str, ...]]:
+    """What a snapshot has."""
+    table = acidlib.connect(course.metastore.uri).table(f"{DATABASE}.{table_of(case, copy)}")
+    found = table.to_arrow(columns=[*columns_of(case)])
+    values = [
+        [value if value is None else dict(value) for value in column.to_pylist()]
+        if pa.types.is_map(column.type)
+        else column.to_pylist()
+        for column in found.columns
+    ]
+    return plain([*zip(*values, strict=True)])
+
+
 def plain(rows: Sequence[tuple[Any, ...]]) -> list[tuple[str, ...]]:
     """Rows in an order of their own, with values that both clients give alike."""
     return sorted(tuple(map(_plain, row)) for row in rows)
@@ -133,6 +148,7 @@ def test_rows_stay_right_after_a_rebalance(lake_of_hive: Lake, service: Service,
 def test_what_trino_misreads_before(course: Course, trino: Trino) -> None:
     assert course.made[CRUD.name].result() is None
     assert said(trino, CRUD, TWIN) != by_hive(course, CRUD)
+    assert by_snapshot(course, CRUD, TWIN) == by_hive(course, CRUD)
     with pytest.raises(Exception, match=r"(?i)acid|orc"):
         said(trino, LOADED, TWIN)
 
@@ -154,7 +170,8 @@ def test_trino_reads_what_was_compacted(course: Course, trino: Trino, case: Case
         pytest.skip("what Hive wrote, and Trino misreads, is still a part of the table")
     course.made[case.name].result()
     assert course.compacted.runs
-    trinos, hives = (dict(zip(columns_of(case), zip(*rows, strict=True), strict=False)) for rows in (
-        said(trino, case, copy), by_hive(course, case),
+    trinos, hives, snapshots = (dict(zip(columns_of(case), zip(*rows, strict=True), strict=False)) for rows in (
+        said(trino, case, copy), by_hive(course, case), by_snapshot(course, case, copy),
     ))  # fmt: skip
     assert trinos == hives
+    assert snapshots == trinos

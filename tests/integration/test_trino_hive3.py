@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from judges.fixtures import Fixture
@@ -23,10 +24,12 @@ from servers.s3 import S3Server
 from servers.s3_proxy import Relay
 from servers.trino import OLDEST_JAVA, Trino, new_java, properties_of_stores
 
+import acidlib
+from acidlib.api.caller import Caller
 from acidlib.model.location import HDFS, S3
 from acidlib.stores.listing import UNFINISHED_FORMAT
 from integration.conftest import started
-from integration.harness import AROUND
+from integration.harness import AROUND, IN_PROCESS
 from integration.hive3_site import Site
 from integration.hive3_tables import Laid, lay
 from integration.hive4_model import COLUMNS, plain
@@ -76,11 +79,22 @@ def test_after_a_major_trino_reads_what_hive_3_reads(
     def by_trino() -> list[str]:
         return sorted(repr(list(row)) for row in trino.run(f"select * from {laid.full_name}"))
 
+    def by_snapshot() -> list[str]:
+        return sorted(map(repr, snapshot_of(own, laid)))
+
     before = by_hive(laid.location, columns, laid.write_ids())
     assert by_trino() != before  # by position: what was in the column of that place
+    assert by_snapshot() == before
     own.good("major_compact", "--table", laid.full_name)
     assert by_hive(laid.location, columns, laid.write_ids()) == before
     assert by_trino() == before
+    assert by_snapshot() == before
+
+
+def snapshot_of(site: Site, laid: Laid) -> list[list[Any]]:
+    """The rows of a snapshot, by what the jobs are told of stores."""
+    found = acidlib.connect(site.uri, caller=Caller(IN_PROCESS)).table(laid.full_name).to_arrow()
+    return [list(row.values()) for row in found.to_pylist()]
 
 
 # --- stores -----------------------------------------------------------------------------------------------------------
@@ -115,13 +129,16 @@ def test_partitions_in_all_stores(own: Site, trino: Trino, places: MovedPlaces, 
     def by_trino() -> Counter[str]:
         return Counter("\t".join(map(str, row)) for row in trino.run(f"select * from {laid.full_name}"))
 
+    def by_snapshot() -> Counter[str]:
+        return Counter("\t".join(map(str, row)) for row in snapshot_of(own, laid))
+
     by_hive, _ = laid.as_hive_read_it()
-    assert by_trino() == by_hive
+    assert by_trino() == by_snapshot() == by_hive
     no_major = ("--set", "acidlib.minor.as.major.bytes=0")
     assert set(own.good(f"{kind}_compact", "--table", laid.full_name, *no_major).states) == {"ready for cleaning"}
-    assert by_trino() == by_hive
+    assert by_trino() == by_snapshot() == by_hive
     assert {entry["state"] for entry in own.clean()} == {"succeeded"}
-    assert by_trino() == by_hive
+    assert by_trino() == by_snapshot() == by_hive
 
 
 def test_a_spliced_file(
