@@ -168,7 +168,41 @@ def describe_holders(locks: Sequence[HeldLock]) -> str:
     return ", ".join(described) or "a lock that is gone by now"
 
 
-FIRST_POLL_SECONDS, LONGEST_POLL_SECONDS = 0.05, 1.0
+_FIRST_POLL_SECONDS, _LONGEST_POLL_SECONDS = 0.05, 1.0
+
+
+def wait_until_granted(
+    hms: Hms,
+    wanted: Sequence[LockComponent],
+    lock_id: int,
+    state: LockState,
+    *,
+    txn_id: int | None,
+    refused: str,
+    deadline: float,
+    clock: Callable[[], float],
+    sleep: Callable[[float], None],
+) -> None:
+    """Wait until a lock that was requested, and is in this state by now, is granted.
+
+    wanted    its components, all in one database
+    refused   the beginning of the message when it is not granted
+    deadline  by `clock`
+
+    Raises ConflictError naming the holders at the deadline. The request stays: end it.
+    """
+    pause = _FIRST_POLL_SECONDS
+    while state is LockState.WAITING:
+        remaining = deadline - clock()
+        if remaining <= 0:
+            locks = hms.show_locks(wanted[0].database)
+            holders = {lock.lock_id: lock for part in wanted for lock in blocking_locks(locks, part, lock_id=lock_id)}
+            raise refusal(refused, [holders[number] for number in sorted(holders)])
+        sleep(min(pause, remaining))
+        pause = min(2 * pause, _LONGEST_POLL_SECONDS)
+        state = hms.check_lock(lock_id, txn_id=txn_id)
+    if state is not LockState.ACQUIRED:
+        raise ConflictError(f"{refused}: the metastore answered {state.name}; call again")
 
 
 def lock_place(hms: Hms, heartbeater: Heartbeater, *, ref: TableRef, agent: str) -> CompactorLock:
@@ -253,16 +287,9 @@ def _acquire(
                 hms, blocking, locks, lock_id=lock_id, timeout_seconds=heartbeater.timeout_seconds
             ):
                 state = hms.check_lock(lock_id, txn_id=None)
-        pause = FIRST_POLL_SECONDS
-        while state is LockState.WAITING:
-            remaining = deadline - clock()
-            if remaining <= 0:
-                raise refusal(refused, blocking_locks(hms.show_locks(wanted.database), wanted, lock_id=lock_id))
-            sleep(min(pause, remaining))
-            pause = min(2 * pause, LONGEST_POLL_SECONDS)
-            state = hms.check_lock(lock_id, txn_id=None)
-        if state is not LockState.ACQUIRED:
-            raise ConflictError(f"{refused}: the metastore answered {state.name}; call again")
+        wait_until_granted(
+            hms, [wanted], lock_id, state, txn_id=None, refused=refused, deadline=deadline, clock=clock, sleep=sleep
+        )
     except BaseException:
         with suppress(AcidError):  # the first error is the one to raise
             hms.unlock(lock_id)

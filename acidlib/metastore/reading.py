@@ -25,14 +25,11 @@ from acidlib.metastore.heartbeat import Heartbeater, Lease
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.holding import (
     AGENT_WIDTH,
-    FIRST_POLL_SECONDS,
-    LONGEST_POLL_SECONDS,
     begun_transaction,
-    blocking_locks,
     end_lease,
-    refusal,
+    wait_until_granted,
 )
-from acidlib.metastore.transactions import LockComponent, LockState, LockType, TxnType
+from acidlib.metastore.transactions import LockComponent, LockType, TxnType
 from acidlib.model.names import Generation
 from acidlib.model.tables import TableRef
 
@@ -103,32 +100,18 @@ class ReadTransaction:
         deadline = clock() + timeout_seconds
         for start in range(0, len(places), LOCKS_PER_REQUEST):
             wanted = [_shared(ref) for ref in places[start : start + LOCKS_PER_REQUEST]]
-            self._lock(wanted, deadline, timeout_seconds, clock, sleep)
-
-    def _lock(
-        self,
-        wanted: Sequence[LockComponent],
-        deadline: float,
-        timeout_seconds: float,
-        clock: Callable[[], float],
-        sleep: Callable[[float], None],
-    ) -> None:
-        lock_id, state = self._hms.lock(wanted, txn_id=self.txn_id, agent=self._agent, may_have_committed=False)
-        pause = FIRST_POLL_SECONDS
-        while state is LockState.WAITING:
-            remaining = deadline - clock()
-            if remaining <= 0:
-                locks = self._hms.show_locks(wanted[0].database)
-                held = {lock.lock_id: lock for part in wanted for lock in blocking_locks(locks, part, lock_id=lock_id)}
-                raise refusal(
-                    f"Cannot read {_named(wanted)}: no shared lock was granted within {timeout_seconds:g} s",
-                    tuple(held[number] for number in sorted(held)),
-                )
-            sleep(min(pause, remaining))
-            pause = min(2 * pause, LONGEST_POLL_SECONDS)
-            state = self._hms.check_lock(lock_id, txn_id=self.txn_id)
-        if state is not LockState.ACQUIRED:
-            raise ConflictError(f"Cannot read {_named(wanted)}: the metastore answered {state.name}; call again")
+            lock_id, state = self._hms.lock(wanted, txn_id=self.txn_id, agent=self._agent, may_have_committed=False)
+            wait_until_granted(
+                self._hms,
+                wanted,
+                lock_id,
+                state,
+                txn_id=self.txn_id,
+                refused=f"Cannot read {_named(wanted)}: no shared lock was granted within {timeout_seconds:g} s",
+                deadline=deadline,
+                clock=clock,
+                sleep=sleep,
+            )
 
     def assert_alive(self) -> None:
         """Raise ConflictError after the end, and if transaction and locks are lost, or may be by now.
