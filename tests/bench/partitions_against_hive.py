@@ -35,7 +35,7 @@ from acidlib.metastore.transactions import TxnType
 from acidlib.model.names import Generation
 from acidlib.model.tables import TableRef
 from bench.against_hive import POOL
-from bench.many_places import COLUMNS, ROOT, USUAL, fill_places, job
+from bench.many_places import COLUMNS, ROOT, USUAL, Shape, fill_places, job
 from bench.processes import below, cpu_seconds
 
 DATABASE = "partitions"
@@ -79,22 +79,7 @@ class Bench:
 
     def table(self, name: str, count: int) -> Made:
         """A table of so many partitions with committed write ids, of each of which a request is parked."""
-        writes, hms = self._lake.writes, self._lake.hms
-        new = NewTable(columns=_FIELDS, partition_keys=(("p", "int"),))
-        writes.table(DATABASE, name, new)
-        found = hms.table(TableRef(DATABASE, name))
-        assert found is not None
-        location = local(found.storage.location)
-        parts = [(f"parts/{number // BATCH}", number % BATCH) for number in range(count)]
-        fill_places([location / folder / str(place) for folder, place in parts])
-        for first in range(0, count, BATCH):
-            values = [[str(number)] for number in range(first, min(first + BATCH, count))]
-            under = f"{found.storage.location}/parts/{first // BATCH}"
-            writes.partitions(DATABASE, name, values, location=under, new=new)
-        for _ in range(USUAL.last_write_id):
-            txn = self._lake.open("writer")
-            hms.allocate_write_id(txn, TableRef(DATABASE, name))
-            hms.commit_txn(txn, TxnType.DEFAULT)
+        location = make_partitions(self._lake, name, count)
         made = Made(database=DATABASE, name=name, location=location, places=())
         for number in range(count):
             self._lake.request(made, partition=f"p={number}", pool=PARKED)
@@ -148,6 +133,27 @@ class Bench:
 
     def _hand_over(self, pool: str | None) -> None:
         self._lake.sql('update "COMPACTION_QUEUE" set "CQ_POOL_NAME" = %s where "CQ_POOL_NAME" = %s', pool, PARKED)
+
+
+def make_partitions(lake: Lake, name: str, count: int, shape: Shape = USUAL) -> Path:
+    """Make a table of so many partitions, whose write ids are committed, in the lake's database; return where it is."""
+    new = NewTable(columns=_FIELDS, partition_keys=(("p", "int"),))
+    ref = TableRef(lake.database, name)
+    lake.writes.table(ref.database, name, new)
+    found = lake.hms.table(ref)
+    assert found is not None
+    location = local(found.storage.location)
+    parts = [(f"parts/{number // BATCH}", number % BATCH) for number in range(count)]
+    fill_places([location / folder / str(place) for folder, place in parts], shape)
+    for first in range(0, count, BATCH):
+        values = [[str(number)] for number in range(first, min(first + BATCH, count))]
+        under = f"{found.storage.location}/parts/{first // BATCH}"
+        lake.writes.partitions(ref.database, name, values, location=under, new=new)
+    for _ in range(shape.last_write_id):
+        txn = lake.open("writer")
+        lake.hms.allocate_write_id(txn, ref)
+        lake.hms.commit_txn(txn, TxnType.DEFAULT)
+    return location
 
 
 def _cpu(*servers: int | None) -> float:
