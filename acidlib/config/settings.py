@@ -39,6 +39,8 @@ class Layer(enum.IntEnum):
         return _LABELS[self]
 
 
+_HADOOPS = ("dfs.", "fs.", "hadoop.")
+"""Prefixes of Hadoop's properties, which are no settings."""
 _LABELS = (
     *("default", "hive-site.xml", "metastore-site.xml", "acidlib.toml"),
     *("database property", "table property", "--set"),
@@ -211,7 +213,13 @@ def _resolve(name: str, layer: Layer) -> tuple[Key | None, str | None]:
     if key is not None or not (name.startswith(NAMESPACES) or layer in (Layer.TOML, Layer.COMMAND_LINE)):
         return key, None
     if layer is Layer.COMMAND_LINE:
-        raise UsageError(f"Cannot set {name}: there is no such setting")
+        reason = "there is no such setting"
+        if name.startswith(_HADOOPS):
+            reason = (
+                "it is a property of Hadoop, for core-site.xml in HADOOP_CONF_DIR, or as "
+                f"spark.hadoop.{name} for Spark's configuration"
+            )
+        raise UsageError(f"Cannot set {name}: {reason}")
     return None, f"{name} in {layer.label} is not known and has no effect"
 
 

@@ -27,14 +27,15 @@ if TYPE_CHECKING:
 class Stores:
     """Opens stores. It may be pickled: open connections stay behind.
 
-    configuration  Hadoop's properties, out of core-site.xml, hdfs-site.xml and Spark's configuration
+    configuration  Hadoop's properties, out of core-site.xml, hdfs-site.xml and Spark's configuration; never printed,
+                   as keys of buckets may be among them
     unreachable    the servers that were waited for in vain
     hadoop         Hadoop itself, for mount tables that nothing else can follow; the driver's alone
     secrets        Hadoop's credential providers, where keys of buckets may be
     tokens         delegation tokens, by which tasks log in to name nodes that ask for Kerberos
     """
 
-    configuration: Mapping[str, str] = field(default_factory=dict)
+    configuration: Mapping[str, str] = field(default_factory=dict, repr=False)
     unreachable: UnreachableServers = field(default_factory=UnreachableServers, compare=False, repr=False)
     hadoop: Hadoop = field(default_factory=Hadoop, compare=False, repr=False)
     secrets: JavaSecrets = field(default_factory=JavaSecrets, compare=False, repr=False)

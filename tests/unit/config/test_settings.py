@@ -181,6 +181,7 @@ def test_table_properties_need_hives_prefixes() -> None:
     [
         ("hive.compactor.delta.num.treshold=5", "no such setting"),
         ("spark.master=local", "no such setting"),
+        ("fs.s3a.endpoint=x", r"Hadoop, for core-site.xml in HADOOP_CONF_DIR, or as spark.hadoop.fs.s3a.endpoint for "),
         (DELTA_NUM_KEY, "not of the form key=value"),
         ("=5", "not of the form key=value"),
         (f"{DELTA_NUM_KEY}=five", f"{DELTA_NUM_KEY}=five from --set: it is not a whole number"),

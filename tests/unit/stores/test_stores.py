@@ -37,6 +37,10 @@ TABLE = {
 }
 
 
+def test_keys_are_not_printed() -> None:
+    assert "s3cret" not in repr(Stores(configuration={"fs.s3a.secret.key": "s3cret"}))
+
+
 def test_paths_are_those_of_the_name_node() -> None:
     names = NameNode.of("ns", {})
     assert names.inside("hdfs://ns/w/t%3A/") == "/w/t%3A"
