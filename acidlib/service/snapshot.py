@@ -524,7 +524,7 @@ def _of_location(
     pause: Callable[[float], None],
 ) -> Snapshot:
     """Open a snapshot of a table or partition by its directories."""
-    table = _discovered(stores, location, pause)
+    table = _discovered(stores, location, pause, is_stated=interpretation.table_kind is not None)
     if interpretation.write_ids is not None:
         interpretation.write_ids.require_of(table.ref)
     locations = {None if name is None else name.path: place for name, place in table.partitions}
@@ -559,11 +559,17 @@ def _of_location(
     )
 
 
-def _discovered(stores: Stores, location: Location, pause: Callable[[float], None]) -> TableLocation:
-    """Return the table at a location; a directory that a cleaner removes meanwhile is no error."""
+def _discovered(
+    stores: Stores, location: Location, pause: Callable[[float], None], *, is_stated: bool
+) -> TableLocation:
+    """Return the table at a location; a directory that a cleaner removes meanwhile is no error.
+
+    is_stated  as `discover_location` has it. A compaction asks for more: the base that it made would hide the files of
+               a table that is not transactional after all
+    """
     for _ in range(_TRIES):
         try:
-            return discover_location(stores.fs(location), location)
+            return discover_location(stores.fs(location), location, is_stated=is_stated)
         except ConflictError:
             pause(_PAUSE_SECONDS)
     raise ConflictError(f"Cannot read {location}: directories in it are removed faster than they can be listed")

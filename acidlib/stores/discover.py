@@ -86,20 +86,29 @@ def discover_warehouse(fs: FileSystem, root: Location) -> tuple[tuple[TableLocat
     return tuple(tables), skipped
 
 
-def discover_location(fs: FileSystem, location: Location, *, may_be_empty: bool = False) -> TableLocation:
+def discover_location(
+    fs: FileSystem, location: Location, *, may_be_empty: bool = False, is_stated: bool = False
+) -> TableLocation:
     """Return one table, or one partition of a table, at a location that the caller names.
 
     A location with ACID directories is one place to compact: a partition if its path ends in `k=v` directories (whose
     parent holds neither files nor ACID directories), else a table without partitions. Otherwise the `k=v` directories
     below are its partitions. The last component of the path before the partition is the table's name; the component
     before is its database, if it ends in `.db`, else that is `default`. Raises `RefusedError` when it is no ACID table,
-    and `MissingError` when it is missing or empty. With `may_be_empty` it and its partitions may be empty: the caller
-    knows that it is a table, and a cleaner may have removed all its files.
+    and `MissingError` when it is missing or empty.
+
+    may_be_empty  it and its partitions may be empty: the caller knows that it is a table, and a cleaner may have
+                  removed all its files
+    is_stated     it and its partitions may hold original files alone: the caller states that it is a transactional
+                  table, as one is that was made transactional and has not been written to since
     """
     content = _content(fs, location, missing=RefusedError if fs.exists(str(location)) else MissingError)
-    if not content.has_acid and not (may_be_empty and content.is_empty):
+    is_place = content.has_acid or (may_be_empty and content.is_empty)
+    if not is_place and not (is_stated and content.has_files and not is_acid_directory_name(location.name)):
         if content.levels:
-            table_or_reason: TableLocation | str = _partitioned(fs, location, content, {}, may_be_empty=may_be_empty)
+            table_or_reason: TableLocation | str = _partitioned(
+                fs, location, content, {}, may_be_empty=may_be_empty, is_stated=is_stated
+            )
         elif content.has_files or content.others or content.links:
             table_or_reason = _NOT_PROVEN if content.has_files else _tables_below(fs, location, content) or _NOTHING
         else:
@@ -161,6 +170,7 @@ def _partitioned(
     skipped: Skipped,
     *,
     may_be_empty: bool = False,
+    is_stated: bool = False,
 ) -> TableLocation | str:
     """Return a partitioned table, or why the directory is none."""
     leaves: list[tuple[tuple[str, ...], _Content | AcidError]] = []
@@ -181,7 +191,8 @@ def _partitioned(
     known = [(values, leaf) for values, leaf in leaves if isinstance(leaf, _Content)]
     errors = {values: leaf for values, leaf in leaves if isinstance(leaf, AcidError)}
     filled = [values for values, leaf in known if not leaf.is_empty]
-    if not any(leaf.has_acid for _, leaf in known) and (filled or not may_be_empty or errors):
+    is_proven = any(leaf.has_acid or (is_stated and leaf.has_files) for _, leaf in known)
+    if not is_proven and (filled or not may_be_empty or errors):
         if errors:
             raise next(iter(errors.values()))
         return _NOTHING

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from judges import merge
 from judges.fixtures import Fixture, fixtures, orc_files
 from snapshots import arrow_type, canonical, schema_of, splits_of
 
+import acidlib
 from acidlib.scan.read import read_all
 from acidlib.scan.splits import Scan
 from acidlib.stores.stores import Stores
@@ -78,6 +80,28 @@ def test_the_snapshot_of_an_insert_only_table_has_its_rows(table: Fixture, layer
     location = table.lay(tmp_path / "table", layer)
     texts, _ = table.read_by(lambda partition: rows(table, partition, location), location, table.style)
     assert texts == table.hive_rows()
+
+
+@pytest.mark.parametrize("name", ["hive3/g_orig", "hive3/g2_origbucket", "hive4/original_files"])
+def test_original_files_alone_are_read_if_the_kind_is_stated(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Hive's readers read them of a table that was made transactional and has not been written to since."""
+    monkeypatch.setenv("ACIDLIB_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("HIVE_CONF_DIR", raising=False)
+    (table,) = (table for table in fixtures() if table.name == name)
+    location = table.lay(tmp_path / "t")
+    for directory in filter(Path.is_dir, list(location.iterdir())):
+        shutil.rmtree(directory)
+    with pytest.raises(acidlib.RefusedError, match=r"^Cannot read .*: it holds original files only"):
+        acidlib.directory(location, all_committed=True).to_arrow()
+    stated = acidlib.directory(location, all_committed=True, table_kind="full", hive_version=table.generation)
+    expected = merge.read(location, generation=table.generation)
+    found = stated.to_arrow(row_ids=True).to_pylist()
+    assert [tuple(row["row__id"].values()) for row in found] == [row[:3] for row in expected]
+    assert [f"s:{list(row.values())[2]}" for row in found] == [row[3][1] for row in expected]
+    with pytest.raises(acidlib.RefusedError, match="original files only"):
+        stated.plan("major")
 
 
 def test_insert_only_tables_of_orc_are_here() -> None:

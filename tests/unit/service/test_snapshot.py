@@ -658,10 +658,10 @@ def test_a_streaming_file_that_has_grown_since_the_listing(plain: Site, monkeypa
 def test_a_directory_that_is_cleaned_while_it_is_looked_at(plain: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     discovered, vanished = snapshots.discover_location, [ConflictError("Cannot list t: delta_1_1 vanished")] * 2
 
-    def discover_location(*arguments: Any) -> Any:
+    def discover_location(*arguments: Any, **options: Any) -> Any:
         if vanished:
             raise vanished.pop()
-        return discovered(*arguments)
+        return discovered(*arguments, **options)
 
     monkeypatch.setattr(snapshots, "discover_location", discover_location)
     monkeypatch.setattr(snapshots, "_PAUSE_SECONDS", 0)

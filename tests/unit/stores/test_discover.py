@@ -101,6 +101,34 @@ def test_a_named_location_that_is_no_acid_table(tmp_path: Path, made: str, reaso
 
 
 @pytest.mark.parametrize(
+    ("made", "found"),
+    [
+        (["t/000000_0"], [""]),
+        (["t/any name"], [""]),
+        (["t/ds=1/000000_0", "t/ds=2/000000_0"], ["/ds=1", "/ds=2"]),
+        (["t/x/000000_0"], None),
+        (["t/_hidden"], None),
+    ],
+)
+def test_original_files_alone_are_a_table_where_that_is_stated(
+    tmp_path: Path, made: list[str], found: list[str] | None
+) -> None:
+    put(tmp_path, *made)
+    if found is None:
+        with pytest.raises(RefusedError):
+            discover_location(FS, at(f"{tmp_path}/t"), is_stated=True)
+    else:
+        table = discover_location(FS, at(f"{tmp_path}/t"), is_stated=True)
+        assert [str(location) for _, location in table.partitions] == [f"{tmp_path}/t{below}" for below in found]
+
+
+def test_an_acid_directory_is_no_table_whatever_is_stated(tmp_path: Path) -> None:
+    put(tmp_path, "t/delta_0000001_0000001_0000/bucket_00000")
+    with pytest.raises(RefusedError, match="original files only"):
+        discover_location(FS, at(f"{tmp_path}/t/delta_0000001_0000001_0000"), is_stated=True)
+
+
+@pytest.mark.parametrize(
     ("closed", "found"),
     [
         ("d=2/h=1", ["d=1/h=1", "d=2/h=1", "d=2/h=2"]),  # told when it is listed as a place
