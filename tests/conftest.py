@@ -19,65 +19,19 @@ from botocore.loaders import JSONFileLoader
 from large_pages import use_large_pages
 from long_runs import LONG as LONG_RUN
 from mounts import NO_FLAG, WAYS, fuse_mount, refuse_flag
+from scheduling import FIRST, TogetherScheduling
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from xdist.remote import Producer
-from xdist.scheduler import LoadScopeScheduling
 
 from acidlib.orc import compression
 
 os.environ.setdefault("ACIDLIB_LOG_FORMAT", "words")  # what tests compare has no times in it
 pytest.register_assert_rewrite("queue_behaviour", "hive_queue_behaviour", "filesystem_behaviour")
 
-HERE = "tests/integration/test_"
-# files that use the same servers, of which a process starts one each (integration/conftest.py)
-TOGETHER = {
-    # waits more than it works: beside the others from the start
-    "HDFS": (
-        *("hdfs_races", "hdfs_bad_input", "hdfs_jobs", "hdfs", "hdfs_faults", "hdfs_kill_points", "hdfs_server"),
-        *("hdfs_trash", "through_hadoop", "spark_cluster", "snapshot_stores"),
-    ),
-    # with HDFS and S3
-    "HiveServer2": (
-        *("day_in_the_life", "stores_of_metastore", "hiveserver_stores", "hive4_service", "hive4_faults", "servers"),
-    ),
-    "Hive 4's own tables": (
-        *("hive4_tables", "columns_of_metastore", "hive4_insert_only", "hive4_type_changes", "hive4_rebalance"),
-        *("metastore_found", "metastore_catalogs", "trino"),
-    ),
-    "later releases of Hive 4": ("hive4_releases",),
-    "both metastores": (
-        *("sleepers_live", "metastore_transport", "hive4_requests", "metastore_contract"),
-        *("metastore_behaviour", "metastore_calls", "kerberos", "kerberos_faults", "kerberos_mit"),
-    ),
-    "Hive 3's metastore": ("hive3_service", "queue_databases", "trino_hive3", "snapshot_hive3"),
-    "S3": ("s3_race", "s3_jobs", "s3_store", "s3_compaction", "s3_bad_input"),
-    "Spark": ("spark", "quickstart"),
-}
-GROUPS = {f"{HERE}{name}.py": group for group, names in TOGETHER.items() for name in names}
-LONG = (
-    *("conformance/test_odd_sizes", "conformance/test_store_races", "conformance/test_columns_of_files"),
-    *("conformance/test_conversions", "property/test_histories", "integration/test_columns_random"),
-    *("conformance/test_types", "property/test_compaction_property", "integration/test_zombies"),
-    *("conformance/test_java_written", "integration/test_installation", "conformance/test_parquet_joined"),
-    *("unit/stores/renaming/test_claims", "conformance/test_output_files", "conformance/test_hive_pruning"),
-    *("conformance/test_odd_files", "integration/test_kill_points", "integration/test_damaged_input"),
-    *("property/test_snapshot_random", "conformance/test_snapshot_hive"),
-)
-FIRST = [*GROUPS, *(f"tests/{name}.py" for name in LONG)]
-"""What takes longest is begun first, so that no process is left alone with it at the end."""
 
-
-class TogetherScheduling(LoadScopeScheduling):
-    """Gives one process the files that use the same servers, and any other file as a whole."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        return GROUPS.get(file, file)
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> TogetherScheduling:
     """With --numprocesses."""
     return TogetherScheduling(config, log)
 
