@@ -15,9 +15,11 @@ from servers.hdfs import SERVICE, WEB, Hdfs
 from servers.kdc import Kdc
 from tickets import ticket
 
+import acidlib
+from acidlib.api.caller import Caller
 from acidlib.metastore.options import KerberosLogin
 from acidlib.model.location import Location
-from integration.harness import AROUND, Jobs, fixture
+from integration.harness import AROUND, IN_PROCESS, Jobs, fixture
 
 pytest.importorskip("gssapi", reason="tests/servers/gssapi.sh could not install it", exc_type=ImportError)
 pytestmark = [
@@ -84,6 +86,8 @@ def table(secure: Hdfs, logged: Logged, tmp_path: Path) -> Location:
 
 def compacted_and_cleaned(jobs: Jobs, secure: Hdfs, table: Location, tmp_path: Path) -> None:
     before = merge.read(tmp_path / "before/t", generation=3)
+    read = acidlib.directory(str(table), all_committed=True, hive_version=3, caller=Caller(IN_PROCESS)).to_arrow()
+    assert read.num_rows == len(before)
     assert jobs("major_compact", "--location", str(table), *ALL).states == ["ready for cleaning"]
     cleaned = jobs.good("cleaner", "--location", str(table), *NOW).document["cleanings"]
     assert [one["state"] for one in cleaned] == ["succeeded"]

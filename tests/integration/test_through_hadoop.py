@@ -13,11 +13,13 @@ from servers.hdfs import Hdfs
 from servers.java import SMALL
 from servers.process import free_port
 
+import acidlib
+from acidlib.api.caller import Caller
 from acidlib.errors import RetryError
 from acidlib.service.spark import hadoop_in_jvm
 from acidlib.stores.filesystem import UnreachableServers
 from acidlib.stores.hadoop import Hadoop
-from integration.harness import AROUND, Jobs, fixture
+from integration.harness import AROUND, IN_PROCESS, Jobs, fixture
 
 pytestmark = [pytest.mark.live, pytest.mark.spark]
 
@@ -115,8 +117,13 @@ def test_a_streaming_writer_that_has_its_files_open(
     assert (ran.status, ran.states) == (1, ["failed"])
     assert OPEN in ran.told
     assert "\n" not in ran.told
+    caller = Caller(IN_PROCESS)
+    reader = acidlib.directory(str(table), write_ids=writing, table_kind="full", hive_version=3, caller=caller)
+    with pytest.raises(RetryError, match=rf"^Cannot read {table}/{delta}/{OPEN}$"):
+        reader.to_arrow()  # two of its transactions have committed
     for stream in streams:
         stream.close()
+    assert reader.to_arrow().num_rows == len(merge.read(local, writing, strict=True))
     (whole,) = jobs.good("major_compact", "--location", str(table), "--write-ids", ended).compactions
     assert whole["output_directories"] == ["base_0000010"]
     jobs.good("cleaner", "--retention", "0s")
