@@ -6,6 +6,7 @@ Before any compaction, with each result of Hive's own compactors, and after our 
 from __future__ import annotations
 
 import re
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from judges.fixtures import Fixture, fixtures
 from pyorc import TypeKind
 from snapshot_reads import read_arrow
 
+import acidlib
 from acidlib.errors import RefusedError
 from conformance.hive_ddl import row_type_of, table_of
 
@@ -158,6 +160,28 @@ def test_text_is_refused_where_no_metastore_tells_of_it(tmp_path: Path) -> None:
     (table,) = [table for table in INSERT_ONLY if table.name == TEXT]
     with pytest.raises(RefusedError, match=r"^Cannot read .*: it is neither ORC nor Parquet, and only a metastore"):
         read(table, table.lay(tmp_path / table.folder.name), row_ids=False)
+
+
+@pytest.mark.parametrize("name", ["hive3/g_orig", "hive3/g2_origbucket", "hive4/original_files"])
+def test_original_files_alone_are_read_if_the_kind_is_stated(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Hive's readers read them of a table that was made transactional and has not been written to since."""
+    monkeypatch.setenv("ACIDLIB_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("HIVE_CONF_DIR", raising=False)
+    (table,) = (table for table in FULL if table.name == name)
+    location = table.lay(tmp_path / "t")
+    for directory in filter(Path.is_dir, list(location.iterdir())):
+        shutil.rmtree(directory)
+    with pytest.raises(RefusedError, match=r"^Cannot read .*: it holds original files only"):
+        acidlib.directory(location, all_committed=True).to_arrow()
+    stated = acidlib.directory(location, all_committed=True, table_kind="full", hive_version=table.generation)
+    expected = merge.read(location, generation=table.generation)
+    found = stated.to_arrow(row_ids=True).to_pylist()
+    assert [tuple(row["row__id"].values()) for row in found] == [row[:3] for row in expected]
+    assert [f"s:{list(row.values())[2]}" for row in found] == [row[3][1] for row in expected]
+    with pytest.raises(RefusedError, match="original files only"):
+        stated.plan("major")
 
 
 # --- snapshots --------------------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ from acidlib.scan.splits import SPLIT_BYTES, place_splits
 
 pytestmark = pytest.mark.slow
 
-TABLES = amount(30, long=500)
+TABLES = amount(20, long=500)
 OF_ANY_TYPE = amount(20, long=300)
 CONDITIONS = 4
 
