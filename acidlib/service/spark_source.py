@@ -2,11 +2,12 @@
 
 Spark asks a data source for its columns and splits in a short-lived Python process beside the driver. So a thread of
 the driver opens the snapshot for it, and holds the locks with their heartbeats; without that thread there is no data
-source. Where Spark remembers the splits (4.1 to 4.3: with the relation of a `load()`), the relation is watched as
-`spark_read` watches its rows.
+source. Spark 4.1 to 4.3 remembers the splits with the relation of a `load()`, Spark 4.0 asks again in each query and
+is answered with the same snapshot. The relation is watched as `spark_read` watches its rows.
 
 Conditions of queries are not pushed: Spark 4.1 to 4.3 remembers what `pushFilters` left of one query for all other
-queries of the same relation (`PythonDataSourceV2.setReadInfo`), which then miss rows. The option `where` prunes.
+queries of the same relation (`PythonDataSourceV2.setReadInfo`), which then miss rows, and Spark 4.0 has no
+`pushFilters`. The option `where` prunes.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from acidlib.errors import AcidError, DefectError, RefusedError, UsageError
+from acidlib.errors import AcidError, DefectError, RefusedError, RetryError, UsageError
 from acidlib.scan.splits import Scan, Split, packed
 from acidlib.service.holds import OF_THIS_PROCESS, Hold
 from acidlib.service.spark import SessionRunner, context_of, has_stopped
@@ -206,7 +207,8 @@ class SourceServer:
         self._context = context
         self._directory = Path(tempfile.mkdtemp(prefix="acidlib-source-"))  # of this user alone
         self.address = Address(path=str(self._directory / "socket"), key=secrets.token_bytes(32))
-        self._prepared: dict[str, Snapshot] = {}
+        self._prepared: dict[str | None, Snapshot] = {}
+        self._read: dict[str | None, ReadSnapshot] = {}
         self._lock = threading.Lock()
 
     def start(self) -> None:
@@ -245,26 +247,66 @@ class SourceServer:
         token, until = secrets.token_hex(16), time.monotonic() + PREPARED_SECONDS
         with self._lock:
             self._prepared[token] = snapshot
-        OF_THIS_PROCESS.add(Hold(lambda: time.monotonic() > until, lambda: self._forget(token)))
+        OF_THIS_PROCESS.add(
+            Hold(lambda: time.monotonic() > until or has_stopped(self._context), lambda: self._forget(token))
+        )
         return token, snapshot.scan.schema
 
     def plan(self, options: Mapping[str, str], token: str | None) -> Planned:
-        """Return the splits of the snapshot of a `load()`, or of a new one, and hold it for the relation."""
-        snapshot = self._taken(token) or self._open_snapshot(source_options(options))
-        watch = RelationWatch(self._context, options)
-        watch.look()
-        OF_THIS_PROCESS.add(Hold(watch.is_over, snapshot.close))
+        """Return the splits of the snapshot of a `load()`, or of a new one, and hold it for the relation.
+
+        Raises ConflictError for a snapshot that earlier queries have read, and whose locks are lost.
+        """
+        snapshot = self._of_load(options, token)
+        if snapshot is None:
+            snapshot = self._open_snapshot(source_options(options))
+            with self._lock:
+                self._hold(snapshot, options, token)
         size = task_bytes(snapshot.splits, self._context.defaultParallelism)
         groups = packed(snapshot.splits, bytes_per_task=size)
         return Planned(scan=snapshot.scan, stores=snapshot.stores, groups=groups)
 
-    def _taken(self, token: str | None) -> Snapshot | None:
-        with self._lock:
-            return None if token is None else self._prepared.pop(token, None)
+    def _of_load(self, options: Mapping[str, str], token: str | None) -> Snapshot | None:
+        """Return the snapshot that `load()` has prepared, or that an earlier query has read, if it is still held."""
+        with self._lock:  # it is not released between these steps
+            read = self._read.get(token)
+            if read is None:
+                if (prepared := self._prepared.pop(token, None)) is not None:
+                    self._hold(prepared, options, token)
+                return prepared
+            read.watch.meet_query()
+        with suppress(RetryError):  # the metastore has not answered for a while; the transaction may still be alive
+            read.snapshot.assert_held()
+        return read.snapshot
+
+    def _hold(self, snapshot: Snapshot, options: Mapping[str, str], token: str | None) -> None:
+        read = ReadSnapshot(snapshot, RelationWatch(self._context, options))
+        read.watch.meet_query()
+        if token is not None:
+            self._read[token] = read
+
+        def is_over() -> bool:
+            with self._lock:
+                over = read.watch.is_over()
+                if over and self._read.get(token) is read:
+                    del self._read[token]
+                return over
+
+        OF_THIS_PROCESS.add(Hold(is_over, snapshot.close))
 
     def _forget(self, token: str) -> None:
-        if (snapshot := self._taken(token)) is not None:
+        with self._lock:
+            snapshot = self._prepared.pop(token, None)
+        if snapshot is not None:
             snapshot.close()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReadSnapshot:
+    """A snapshot that queries have planned to read, and what sees when Spark can no longer read it."""
+
+    snapshot: Snapshot
+    watch: RelationWatch
 
 
 class RelationWatch:
@@ -284,7 +326,12 @@ class RelationWatch:
         self._watched: dict[int, Any] = {}
         self._alive = 0
 
-    def look(self) -> None:
+    def meet_query(self) -> None:
+        """Note that a query plans to read the relation now, and watch it if the query runs already."""
+        self._busy = self._clock()
+        self._look()
+
+    def _look(self) -> None:
         """Watch the relations of the queries that run now."""
         with suppress(Exception):  # a query that has ended meanwhile
             for relation in self._relations():
@@ -312,7 +359,7 @@ class RelationWatch:
         if has_stopped(self._context):
             return True
         if not self._watched:
-            self.look()
+            self._look()
         if self._watched:
             while self._collected.poll() is not None:
                 self._alive -= 1

@@ -134,7 +134,9 @@ def test_jobs_are_in_the_pool_of_the_caller(
 
 
 def test_stores_are_opened_as_the_session_has_them(session: SparkSession) -> None:
-    assert spark.session_options(session).hadoop == {"fs.trash.interval": "17"}
+    stated = spark.session_options(session).hadoop
+    assert stated["fs.trash.interval"] == "17"
+    assert all(name.startswith("fs.s3a.") for name in stated.keys() - {"fs.trash.interval"}), "Spark 4.0's own"
     _, hadoop = spark.hadoop_in_session(session)
     assert hadoop.get("fs.trash.interval") == "17"
     hadoop.set("fs.trash.interval", "18")
