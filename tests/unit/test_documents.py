@@ -45,6 +45,7 @@ OF_OTHERS = {
         "--places",
         "--only",
         "--text",
+        "--metastore",
     },
 }
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
