@@ -1,7 +1,7 @@
-"""A data file as Arrow reads it, and the ranges of it that are fetched together.
+"""The ranges of a data file that are fetched together, and a file as Arrow's Parquet reader reads it.
 
-Arrow's ORC reader asks for each stream of a column in pieces. As the columns are known, the ranges of their streams are
-fetched first: a store sees a few large reads, and only of bytes that are needed.
+A column of ORC is several streams, each of which is read by itself. As the columns are known, the ranges of their
+streams are fetched first: a store sees a few large reads, and only of bytes that are needed.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class FetchedSource:
         if data is None:
             data = self._source.read(offset, size)
             if offset + size == self.length:
-                self._end = offset, data  # the tail, which two readers read
+                self._end = offset, data  # the tail
             elif size <= _SMALL:
                 self._kept.append((offset, data))
         return data

@@ -29,7 +29,7 @@ SPLIT_BYTES = 128 * MEBIBYTE
 """A file of more bytes is read by several splits of about so many."""
 
 TASK_BYTES = 128 * MEBIBYTE
-"""Small splits are read by one task, up to so many bytes."""
+"""Small splits are read by one task, of about so many bytes."""
 
 OPENING_BYTES = MEBIBYTE
 """Opening a file takes about as long as reading so many bytes of it."""
@@ -94,6 +94,11 @@ class Split:
     def bytes(self) -> int:
         """Bytes of the file that the split spans."""
         return self.end - self.start
+
+    @property
+    def weight(self) -> int:
+        """Bytes that take as long to read as the split does, with the opening of its file."""
+        return self.bytes + OPENING_BYTES
 
 
 def place_splits(
@@ -190,17 +195,16 @@ def _ranges(length: int, split_bytes: int) -> Iterator[tuple[int, int]]:
 
 
 def packed(splits: Iterable[Split], *, bytes_per_task: int = TASK_BYTES) -> tuple[tuple[Split, ...], ...]:
-    """Return the splits in groups, one for each task: neighbours together, up to so many bytes.
+    """Return the splits in groups, one for each task: neighbours together, about so many bytes.
 
     Neighbours are of one place and share delete files and numbered files, which a task then opens once.
     """
-    groups: list[list[Split]] = []
-    room = 0
-    for split in splits:
-        weight = split.bytes + OPENING_BYTES
-        if not groups or weight > room:
-            groups.append([])
-            room = bytes_per_task
-        groups[-1].append(split)
-        room -= weight
-    return tuple(map(tuple, groups))
+    listed = tuple(splits)
+    total = sum(split.weight for split in listed)
+    groups: list[list[Split]] = [[] for _ in range(max(1, round(total / bytes_per_task)))]
+    done = 0
+    for split in listed:
+        # the group in whose equal share of the whole the middle of the split lies
+        groups[(2 * done + split.weight) * len(groups) // (2 * total)].append(split)
+        done += split.weight
+    return tuple(tuple(group) for group in groups if group)

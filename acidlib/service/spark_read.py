@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from acidlib.errors import AcidError, ConflictError, UsageError
-from acidlib.scan.read import read_splits
+from acidlib.scan.read import read_task
 from acidlib.scan.splits import TASK_BYTES, Scan, Split, packed
 from acidlib.service.holds import OF_THIS_PROCESS, Hold
 from acidlib.service.spark import SessionRunner, context_of, first_line, has_stopped
@@ -150,7 +150,7 @@ def _reading(
         for batch in rows:
             for value in batch.column(0).to_pylist():
                 for splits in pickle.loads(value):  # noqa: S301 - Spark has them of the driver
-                    yield from read_splits(scan, splits, stores)
+                    yield from read_task(scan, splits, stores)
 
     return read
 
@@ -162,5 +162,5 @@ def spark_schema(schema: pa.Schema) -> StructType:
 
 def task_bytes(splits: Sequence[Split], slots: int) -> int:
     """Return how many bytes a task reads: a snapshot that is small for the cores is spread over all of them."""
-    share = sum(split.bytes for split in splits) // (2 * max(1, slots))
+    share = sum(split.weight for split in splits) // (2 * max(1, slots))
     return min(TASK_BYTES, max(_LEAST_TASK_BYTES, share))

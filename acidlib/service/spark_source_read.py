@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError, UsageError
-from acidlib.scan.read import read_splits
+from acidlib.scan.read import read_task
 from acidlib.scan.splits import Split
 from acidlib.service.spark_read import spark_schema
 from acidlib.service.spark_source import FORMAT, Address, Planned, source_options
@@ -100,7 +100,7 @@ class HiveAcidReader(DataSourceReader):
         """Yield the rows of one task."""
         assert isinstance(partition, HiveAcidPartition)
         try:
-            yield from read_splits(self._scan, partition.splits, self._stores)
+            yield from read_task(self._scan, partition.splits, self._stores)
         except AcidError as error:
             error.add_note(
                 f"If a cleaner has removed the file: the snapshot was released; load {self._scan.table} again."

@@ -411,7 +411,7 @@ def test_a_damaged_stripe_is_named(tmp_path: Path) -> None:
     header = (stream.length - 3 << 1).to_bytes(3, "little")  # of a compressed block
     data[stream.offset : stream.offset + stream.length] = header + b"\xff" * (stream.length - 3)
     path.write_bytes(data)
-    with pytest.raises(CorruptError, match=rf"Cannot read stripe 0 of {path}: "):
+    with pytest.raises(CorruptError, match=rf"Cannot read column \d in stripe 0 of {path}: "):
         numbers(splits_of(tmp_path))
 
 
@@ -425,7 +425,7 @@ def test_a_later_file_of_the_same_columns_is_named(tmp_path: Path) -> None:
     data[stream.offset + 3 : stream.offset + stream.length] = b"\xff" * (stream.length - 3)
     path.write_bytes(data)
     scan = scan_of("s")
-    with pytest.raises(CorruptError, match=rf"Cannot read stripe 0 of {path}: "):
+    with pytest.raises(CorruptError, match=rf"Cannot read column \d in stripe 0 of {path}: "):
         read_all(scan, splits_of(tmp_path), Stores())
 
 
