@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -15,13 +16,16 @@ import pytest
 from bench.read_while_compacted import course
 from judges.tables import Transaction
 from long_runs import amount
+from pyspark.sql import DataFrame, SparkSession
 from servers.fleet import Servers
+from servers.java import SMALL
 from servers.metastore import Metastore
 from servers.sql import Session
 
 import acidlib
 from acidlib.metastore.transactions import LockType, TxnType
 from acidlib.model.names import Generation
+from acidlib.service import holds
 from acidlib.service import snapshot as snapshots
 from acidlib.service.surroundings.hive4 import Hive4Hold
 from integration.conftest import started
@@ -222,6 +226,70 @@ def test_readers_beside_transactions_compactions_and_cleanings(
     assert run.counts["wrong reads"] == 0
     for seen in ("right reads", "published results", "removed directories", "committed"):
         assert run.counts[seen] > 2, run.counts
+
+
+# --- through Spark ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkSession]:
+    """A session of a program, which stops it itself."""
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    settings = {
+        "spark.driver.extraJavaOptions": " ".join(SMALL),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    builder = SparkSession.builder.master("local[1]")
+    for name, text in settings.items():
+        builder = builder.config(name, text)
+    handler = signal.getsignal(signal.SIGINT)
+    made = builder.getOrCreate()
+    try:
+        yield made
+    finally:
+        made.stop()
+        signal.signal(signal.SIGINT, handler)
+
+
+@pytest.mark.spark
+@GENERATIONS
+def test_a_dataframe_is_locked_while_spark_can_read_it(lake: Lake, session: SparkSession) -> None:
+    made = lake.table("spark")
+    expected = sorted(row for *_, row in made.expected)
+    before, one_lock = open_readers(lake), [(LockType.SHARED_READ, None)]
+    ways: list[Callable[[], DataFrame]] = [lambda: table(lake, made).read(session)]
+    if hasattr(session, "dataSource"):  # from PySpark 4 on
+        acidlib.register(session)
+        format_of = session.read.format("hive_acid").option("metastore", lake.metastore.uri)
+        ways.append(lambda: format_of.load(made.full))
+
+    def is_released() -> bool:
+        collect_garbage(session)
+        return (locks(lake, made), open_readers(lake)) == ([], before)
+
+    for read in ways:
+        dataframe = read()
+        assert locks(lake, made) == one_lock
+        derived = dataframe.where("id > 0")
+        assert sorted(map(tuple, derived.collect())) == expected
+        del dataframe
+        collect_garbage(session)
+        assert locks(lake, made) == one_lock
+        del derived
+        wait_for(is_released)
+    kept = [read() for read in ways]
+    assert locks(lake, made) == one_lock * len(kept)
+    session.stop()
+    wait_for(lambda: (locks(lake, made), open_readers(lake)) == ([], before), 30)  # a load() alone is held for longer
+
+
+def collect_garbage(session: SparkSession) -> None:
+    """Have both languages collect garbage, and release what nothing can read any more."""
+    gc.collect()
+    session.sparkContext._jvm.System.gc()
+    holds.OF_THIS_PROCESS.look()
 
 
 # --- metastores that clean by themselves ------------------------------------------------------------------------------
