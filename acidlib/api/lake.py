@@ -395,6 +395,8 @@ class Lake:
     ) -> Cleanings:
         """Remove the files that recorded compactions made obsolete, once no reader can need them.
 
+        It goes by the requests of the queue; those of a warehouse are the ones at or below its directory.
+
         retention  how long to keep obsolete files; None = as settings say
         trash      move files to the trash (on HDFS the user's) instead of deleting them
         force      clean although Hive's own cleaner is on; every safety check still applies
@@ -403,15 +405,13 @@ class Lake:
         >>> lake = acidlib.warehouse("warehouse", all_committed=True, of_each=True)
         >>> lake.compact("major", tables="sales.orders").ok
         True
-        >>> cleanings = acidlib.connect("none").clean(retention="0s")
+        >>> cleanings = lake.clean(retention="0s")
         >>> cleanings.states, len(cleanings.entries[0]["removed"])
         ({'succeeded': 1}, 5)
         """
         filters = {"tables": tables, "partitions": partitions, "exclude": exclude, "if_exists": if_exists}
         with self._call("cleaner", progress=progress) as call:
             environment, selection = self._to_clean(**filters)
-            if selection.warehouse is not None:
-                raise UsageError("--warehouse goes with --orphans: the cleaner goes by the requests of the queue")
             options = CleanerOptions(
                 retention_seconds=None if retention is None else seconds_of(retention, name="retention"),
                 selection=selection,
@@ -494,8 +494,10 @@ class Lake:
     def _to_clean(self, **filters: Any) -> tuple[Environment, Selection]:
         environment, selection = self._selected(**filters)
         is_filtered = selection.tables or selection.exclude or selection.partitions
-        if not environment.metastore and selection.warehouse is None and is_filtered:
-            raise UsageError("--table, --exclude and --partition need a metastore; without one give --location")
+        if selection.location is not None:
+            require_consistent(selection, everything=False, has_metastore=False)
+        elif is_filtered and not environment.metastore and selection.warehouse is None:
+            raise UsageError("--table, --exclude and --partition need --metastore-uri or --warehouse")
         return environment, selection
 
     def undo(self, request: int, *, nobody_reads: bool = False, dry_run: bool = False, progress: Shown = None) -> Undo:

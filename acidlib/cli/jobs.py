@@ -159,7 +159,11 @@ def initiator(*, lake: Lake, output: Output, **options: Any) -> None:
     is_flag=True,
     help="List orphans instead: files that no run and no table owns, such as staging of crashed runs.",
 )
-@click.option("--warehouse", metavar="URI", help="With --orphans: look at all tables below this directory.")
+@click.option(
+    "--warehouse",
+    metavar="URI",
+    help="Only requests of tables below this directory; with --orphans: look at all of them.",
+)
 @click.option("--older-than", type=Duration(), help="With --orphans: unchanged for so long; default: 3d.")
 @click.option("--delete", is_flag=True, help="With --orphans: remove them.")
 def cleaner(
@@ -178,8 +182,8 @@ def cleaner(
     """Run the cleaner once."""
     if orphans and (retention is not None or force):
         raise click.UsageError("--orphans excludes --retention and --force: --older-than says how old an orphan is")
-    if not orphans and (delete or older_than is not None or warehouse is not None):
-        raise click.UsageError("--warehouse, --older-than and --delete go with --orphans")
+    if not orphans and (delete or older_than is not None):
+        raise click.UsageError("--older-than and --delete go with --orphans")
     directories = Directories(location=location, warehouse=warehouse)
     lake = Lake(environment, directories=directories, caller=CommandLine())
     if orphans:

@@ -70,7 +70,7 @@ class CleanerOptions:
     """The options of a cleaner's run.
 
     retention_seconds  how long obsolete directories stay; None = as settings say
-    selection          only these tables and partitions; without a metastore only this location and those below it
+    selection          only these tables and partitions; without a metastore only those at or below a named directory
     force              clean also where Hive's own cleaner is on
     dry_run            report what would be removed, and change nothing
     trash              move to the trash instead of removing

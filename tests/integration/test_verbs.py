@@ -122,6 +122,11 @@ def test_each_job_and_its_verb_are_the_same(doors: Doors, text: bool) -> None:
     same("undo", undo, doors.alone.undo(newest, nobody_reads=True))
     same("cleaner", ["--retention", "0s", "--dry-run"], doors.alone.clean(retention=0, dry_run=True))
     same("cleaner", ["--retention", "0s", "--location", orders], doors.orders.clean(retention="0s"))
+    same(
+        "cleaner",
+        ["--retention", "0s", "--warehouse", w, "--table", "sales.visits", "--partition", "dt=*-02"],
+        doors.lake.table("sales.visits").clean(retention="0s", partitions="dt=*-02"),
+    )
     same("cleaner", ["--retention", "0s"], doors.alone.clean(retention=0.0))
     same("cleaner", ["--orphans", "--warehouse", w, "--older-than", "0s"], doors.lake.orphans(older_than=0))
     same("cleaner", ["--orphans", "--warehouse", w], doors.lake.orphans())
@@ -234,3 +239,20 @@ def test_small_work_is_done_in_the_process(tmp_path: Path, monkeypatch: pytest.M
     assert (result.ok, result.states, result.to_dict()["application_id"]) == (True, {"ready for cleaning": 1}, None)
     assert result.to_arrow().column("partition").null_count == 1
     assert "<h1>" in result._repr_html_()
+
+
+def test_a_table_of_a_warehouse_is_cleaned_alone(doors: Doors) -> None:
+    other = fixture("hive3/a_crud", doors.root / "other" / "w" / "sales.db" / "orders")
+    elsewhere = acidlib.directory(other, all_committed=True, queue=doors.queue(BY_VERB), caller=CALLER)
+    assert elsewhere.compact("major").ok
+    assert doors.lake.compact("major", tables="sales.*").ok
+    cleaned = doors.lake.table("Sales.Orders").clean(retention=0)
+    assert [entry["location"] for entry in cleaned.entries] == [str(doors.place(BY_VERB, "sales.db/orders"))]
+    cleaned = doors.lake.table("sales.visits").clean(retention=0, partitions="dt=*-02")
+    assert [entry["partition"] for entry in cleaned.entries] == ["dt=2024-01-02"]
+    assert len(doors.lake.clean(retention=0).entries) == 2
+    assert len(elsewhere.clean(retention=0).entries) == 1
+    (note,) = doors.lake.table("sales.orders").clean(retention=0).notes
+    assert "has no request of sales.orders in " in note
+    with pytest.raises(acidlib.MissingError, match=r"^Cannot find sales\.none: "):
+        doors.lake.table("sales.none").clean()

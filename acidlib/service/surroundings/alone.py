@@ -222,7 +222,7 @@ class StandaloneHold(SqlHold):
 
 
 class StandaloneCleaning(SqlCleaning):
-    """The requests of our own queue; with a location only those of places there or below it.
+    """The requests of our own queue; where a directory is named only those of places there or below it.
 
     Obsolete directories wait for a retention, counted from the newest publication there. Nothing tells which queries
     read; the retention is the operator's statement that no query lasts longer.
@@ -238,9 +238,11 @@ class StandaloneCleaning(SqlCleaning):
         self._retention = default if options.retention_seconds is None else options.retention_seconds
 
     def is_wanted(self, request: CompactionRequest) -> bool:
-        """Return whether a request is of these surroundings, and at the location that is named, if one is."""
-        place, where = request.facts.location, self.options.selection.location
-        return self.backend.ours(request) and (where is None or (place is not None and where.holds(place)))
+        """Return whether a request is of these surroundings, of what is selected, and at or below a named directory."""
+        selection, place = self.options.selection, request.facts.location
+        where = selection.location or selection.warehouse
+        is_there = where is None or (place is not None and where.holds(place))
+        return self.backend.ours(request) and is_there and selection.wants(request.ref)
 
     def place(self, request: CompactionRequest, *, anew: bool = False) -> tuple[CompactionRequest, Target]:
         """Return the place as the request states it: without a metastore nothing is renamed."""
@@ -311,22 +313,23 @@ class StandaloneCleaning(SqlCleaning):
     def why_nothing(self) -> list[str]:
         """Name the queue that was read, and the bytes that a cleaner could free if a queue knew the compaction.
 
-        Raises MissingError for a location that does not exist, RefusedError for one that is no ACID table, unless
-        requests are known about it.
+        Raises MissingError for a named location or table that does not exist, RefusedError for one that is no ACID
+        table, unless requests are known about it.
         """
-        location = self.options.selection.location
-        if location is None:
-            return []
+        selection = self.options.selection
+        about = str(selection.location)
+        if selection.location is None:
+            if not selection.tables:
+                return []
+            about = f"{', '.join(selection.tables)} in {selection.warehouse}"
         known = self.known_places()
         newest = max(known, key=lambda row: row.id, default=None)
         state = "" if newest is None else f"; its newest there, {newest.id}, is {newest.state.label}"
-        note = f"the queue {self.backend.queue.shown} has no request of {location} that awaits cleaning{state}"
+        note = f"the queue {self.backend.queue.shown} has no request of {about} that awaits cleaning{state}"
         everything = Interpretation(write_ids=StatedWriteIds(everything=True))
         named = {row.ref for row in known}
         try:
-            selected = select_targets(
-                self.services, self.options.selection, everything, may_be_empty=bool(known), known=named
-            )
+            selected = select_targets(self.services, selection, everything, may_be_empty=bool(known), known=named)
             outcomes, _ = list_places(self.services, selected.targets, None)
         except AcidError as error:
             if not known:

@@ -232,7 +232,7 @@ def test_a_file_of_a_job_is_judged_as_the_command_is(
     for words, told in (
         (("jobs/majr_compact.py",), "there is no such file. Did you mean jobs/major_compact.py"),
         (("--mastr", "yarn", "jobs/cleaner.py"), "Did you mean --master?"),
-        (("jobs/cleaner.py", "--warehouse", "/w"), "Usage: cleaner.py [OPTIONS]"),
+        (("jobs/cleaner.py", "--delete"), "Usage: cleaner.py [OPTIONS]"),
         (("jobs/major_compact.py", "--warehouse", "/w", "--all-committed"), "--warehouse needs --table"),
         (("jobs/status.py", "--tabel"), "No such option"),
     ):
