@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from acidlib.service.snapshot import Snapshot
-    from acidlib.service.spark_source import SourceOptions
+    from acidlib.service.spark_source_options import SourceOptions
 
 QUEUE_VARIABLE = "ACIDLIB_QUEUE_URL"
 

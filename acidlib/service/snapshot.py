@@ -151,11 +151,18 @@ class Snapshot:
     def read(self, spark: SparkSession) -> DataFrame:
         """Return all rows as a DataFrame of a session, whose executors read them, until the snapshot is closed.
 
-        Raises RefusedError for a session that cannot run tasks, or whose executors do not have this package.
+        Raises RefusedError for a session that cannot run tasks, or whose executors do not have this package, and
+        ConflictError for a snapshot that is closed or lost.
         """
-        from acidlib.service.spark_read import open_dataframe
+        from acidlib.service.spark import SessionRunner
+        from acidlib.service.spark_frame import SnapshotFrame
 
-        return open_dataframe(spark, self)
+        with SessionRunner(spark):
+            self.assert_held()
+        frame = SnapshotFrame(spark, self.scan, self.splits, self.stores)
+        reason = f"Cannot read {self.scan.table}: its snapshot is closed; open another one"
+        self.when_closed(partial(frame.refuse, reason))
+        return frame.take()
 
     def when_closed(self, callback: Callable[[], None]) -> None:
         """Have `close` call this before it releases the locks, so that nothing reads without them."""

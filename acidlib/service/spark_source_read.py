@@ -13,8 +13,8 @@ from pyspark.sql.types import StructType
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError, UsageError
 from acidlib.scan.read import read_task
 from acidlib.scan.splits import Split
-from acidlib.service.spark_read import spark_schema
-from acidlib.service.spark_source import FORMAT, Address, Planned, source_options
+from acidlib.service.spark_frame import spark_schema
+from acidlib.service.spark_source_options import FORMAT, Address, Planned, source_options
 
 
 class HiveAcidSource(DataSource):

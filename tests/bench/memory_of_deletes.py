@@ -45,7 +45,7 @@ from acidlib.scan.splits import Scan, packed
 from acidlib.service.plan import file_task
 from acidlib.service.schedule import Scheduler, Subtask, run_tasks
 from acidlib.service.services import Task
-from acidlib.service.spark_read import task_bytes
+from acidlib.service.spark_frame import task_bytes
 from acidlib.stores.renaming.local import LocalFileSystem
 from acidlib.stores.renaming.store import RenameStore, try_to_remove_staging
 from acidlib.stores.stores import Stores

@@ -27,7 +27,8 @@ from acidlib.service.environment import Environment, read_environment
 from acidlib.service.places import Interpretation
 from acidlib.service.snapshot import Snapshot, open_snapshot
 from acidlib.service.spark_read import held_dataframe
-from acidlib.service.spark_source import FORMAT, SourceOptions, SourceServer, register
+from acidlib.service.spark_source import SourceServer, register
+from acidlib.service.spark_source_options import FORMAT, SourceOptions
 from acidlib.service.wanted import Wanted
 from acidlib.stores.stores import Stores
 from integration.harness import fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from acidlib.errors import UsageError
-from acidlib.service.spark_source import SourceOptions, source_options
+from acidlib.service.spark_source_options import SourceOptions, source_options
 
 
 @pytest.mark.parametrize(
