@@ -176,7 +176,7 @@ def _compared(rng: random.Random, spelt: str, kind: str, value: Callable[[Row], 
         text = text.removeprefix("date ")
     if rng.random() < 0.1:
         return Condition(f"{spelt} <=> {text}", lambda row: value(row) is not None and bool(value(row) == given))
-    if kind in INTEGERS and rng.random() < 0.15:
+    if kind in INTEGERS and rng.random() < 0.15 and given < (1 << 63) - 1:  # more is refused
         given, text = given + Decimal("0.5"), f"{given}.5" if given >= 0 else f"{given + Decimal('0.5')}"
     word = rng.choice(list(_OPERATORS))
     compare = _OPERATORS[word]

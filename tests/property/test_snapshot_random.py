@@ -246,7 +246,7 @@ def test_values_of_any_type_and_writer(java: JavaOrc, tmp_path: Path) -> None:
         table = random_tables.build(seed, folder / "t", java)
         fields = dict(fields_of(table.columns))
         plain = {name: kind for name, kind in fields.items() if "uniontype" not in kind}
-        if table.expected is None or not plain:
+        if table.expected is None or not plain or not any(table.location.iterdir()):
             return Counter("left out")
         places = [list(fields).index(name) for name in plain]
         rows = [(*key, tuple(row[place] for place in places)) for *key, row in table.expected]
