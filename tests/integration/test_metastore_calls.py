@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import acidlib
 from integration.harness import ROOT, Ran
 from integration.hive3_site import NOW, Site
 from integration.hive4_jobs import Service
@@ -87,6 +88,18 @@ HIVE4["status"] = {
     "fetch_partition_names_req": (0, 1, 0),
     "get_partitions_by_names_req": (0, 1, 0),
 }
+HIVE4["snapshot"] = {
+    "get_config_value": (2, 0, 0),
+    "get_catalogs": (1, 0, 0),
+    "get_table_req": (2, 0, 0),
+    "fetch_partition_names_req": (0, 2, 0),
+    "open_txns": (2, 0, 0),
+    "lock": (1, 0, 0),
+    "get_open_txns_req": (1, 0, 0),
+    "get_valid_write_ids": (1, 0, 0),
+    "get_partitions_by_names_req": (0, 1, 0),
+    "commit_txn": (2, 0, 0),
+}
 EVERY_3: dict[str, Numbers] = {
     "get_config_value": (1, 0, 0),
     "get_catalogs": (1, 0, 0),
@@ -134,6 +147,18 @@ HIVE3["status"] = {
     "get_partition_names": (0, 1, 0),
     "get_partitions_by_names": (0, 1, 0),
 }
+HIVE3["snapshot"] = {
+    "get_config_value": (1, 0, 0),
+    "get_catalogs": (1, 0, 0),
+    "get_table_req": (2, 0, 0),
+    "get_partition_names": (0, 2, 0),
+    "open_txns": (1, 0, 0),
+    "lock": (1, 0, 0),
+    "get_open_txns": (1, 0, 0),
+    "get_valid_write_ids": (1, 0, 0),
+    "get_partitions_by_names": (0, 1, 0),
+    "commit_txn": (1, 0, 0),
+}
 HIVES_OWN_REQUESTS: dict[str, Numbers] = {
     "compaction of the queue": (0, 0, 2),
     "compaction by name": (0, 0, 2),
@@ -158,6 +183,24 @@ def asked(proxy: Proxy) -> Counter[str]:
 def expected(table: dict[str, Numbers]) -> Counter[str]:
     tables, places = len(PARTITIONS), sum(PARTITIONS)
     return Counter({name: run + tables * each + places * place for name, (run, each, place) in table.items()})
+
+
+def read(proxy: Proxy, database: str) -> dict[str, Counter[str]]:
+    """What a snapshot of each table asks."""
+    found = {}
+    for name in ("flat", *(f"t{number}" for number in range(len(PARTITIONS)))):
+        assert acidlib.connect(proxy.uri).table(f"{database}.{name}").to_arrow().num_rows
+        found[name] = asked(proxy)
+    return found
+
+
+def of_snapshots(calls: dict[str, Numbers]) -> dict[str, Counter[str]]:
+    """What is expected of `read`: each snapshot is of one table, with partitions or without."""
+    flat = +Counter({name: run + place for name, (run, _, place) in calls.items()})
+    return {"flat": flat} | {
+        f"t{number}": +Counter({name: run + each + places * place for name, (run, each, place) in calls.items()})
+        for number, places in enumerate(PARTITIONS)
+    }
 
 
 def require_done(ran: Ran) -> None:
@@ -197,6 +240,9 @@ def test_at_hive_4(lake: Lake, service: Service, proxy: Proxy) -> None:
     assert good("minor_compact", "--table", f"{lake.database}.n*") == expected(HIVE4["compaction by name"])
     for one in made:
         lake.check(one)
+    lake.table("flat")
+    asked(proxy)
+    assert read(proxy, lake.database) == of_snapshots(HIVE4["snapshot"])
 
 
 def test_at_hive_3(both: Site) -> None:
@@ -220,6 +266,8 @@ def test_at_hive_3(both: Site) -> None:
         for number, partitions in enumerate(PARTITIONS):
             both.lay("f_abort", name=f"n{number}", keys=("p",), values=[(value,) for value in values(partitions)])
         assert good("minor_compact", "--table", f"{both.database}.n*") == wanted("compaction by name")
+        both.lay("f_abort", name="flat")
+        assert read(proxy, both.database) == of_snapshots(HIVE3["snapshot"])
 
 
 @pytest.mark.parametrize(("version", "found"), [("4", HIVE4), ("3.1", HIVE3)])
