@@ -96,8 +96,10 @@ def read_deletes(
             if rolled_back is not None:
                 aborted += int(np.count_nonzero(chosen & rolled_back))
                 chosen &= ~rolled_back
-            start, count = count, count + int(np.count_nonzero(chosen))
             keys, current = stripe.ids()
+            if near is not None:
+                chosen &= _may_be_in(keys, near)
+            start, count = count, count + int(np.count_nonzero(chosen))
             for column, values in zip(columns, (keys.write_ids, keys.buckets, keys.row_ids, current), strict=True):
                 column[start:count] = values if count - start == len(chosen) else filter_values(values, chosen)
         else:
@@ -124,6 +126,16 @@ def read_deletes(
         empty_files=inputs.empty,
         ranges=by_file,
     )
+
+
+def _may_be_in(keys: Keys, ranges: Collection[KeyRange]) -> Mask:
+    """Return a mask of the keys that are in one of some ranges; with others, where keys do not ascend."""
+    if not keys.ascending():
+        return np.ones(len(keys), dtype=np.bool_)
+    near = np.zeros(len(keys), dtype=np.bool_)
+    for low, high in ranges:
+        near[keys.span(low, high)] = True
+    return near
 
 
 def _belong_to(bucket: int, stripe: StripeKeys) -> Mask:

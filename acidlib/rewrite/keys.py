@@ -70,11 +70,15 @@ class Keys:
 
     def between(self, low: Key, high: Key) -> Keys:
         """Return the keys in [low, high]; these keys must ascend."""
+        return self.select(self.span(low, high))
+
+    def span(self, low: Key, high: Key) -> slice:
+        """Return where the keys in [low, high] are; these keys must ascend."""
         start = int(_lower_bound(*self.arrays, *low))
         end = len(self)
         if high[2] < (1 << 63) - 1:
             end = int(_lower_bound(*self.arrays, high[0], high[1], high[2] + 1))
-        return self.select(slice(start, max(start, end)))
+        return slice(start, max(start, end))
 
     @staticmethod
     def empty() -> Keys:

@@ -14,12 +14,15 @@ from acidlib.model.location import Location
 from acidlib.model.names import Generation
 from acidlib.model.units import DataFile, KeyRange
 from acidlib.rewrite.deletes import overlaps, read_deletes
-from acidlib.rewrite.inputs import InputFiles, open_inputs
+from acidlib.rewrite.inputs import InputFiles, OpenInputs, open_inputs
 from acidlib.rewrite.keys import Keys, StripeKeys, event_order, gather
 from acidlib.scan.splits import Split
 
 SMALL_BYTES = 1 << 20
 """Delete files of at most so many bytes are read as a whole, and kept."""
+
+SMALL_EVENTS = 1 << 17
+"""Delete events of such a file, at most."""
 
 MOST_KEYS = 1 << 21
 """Keys that are kept, of 24 bytes each."""
@@ -37,18 +40,23 @@ class DeletedKeys:
 
     def near(self, split: Split, files: InputFiles, ranges: Sequence[KeyRange]) -> Keys:
         """Return the keys of deleted rows of a split, at least those in some ranges, strictly ascending."""
-        small = [file for file in split.deletes if file.length <= SMALL_BYTES]
-        large = tuple(file for file in split.deletes if file.length > SMALL_BYTES)
-        parts = [part for file in small for part in _inside(self._of(file, split, files), ranges)]
+        parts, large = [], []
+        for file in split.deletes:
+            keys = self._of(file, split, files)
+            if keys is None:
+                large.append(file)
+            else:
+                parts += _inside(keys, ranges)
         if large:
-            parts.append(_read(large, split, files, ranges))
+            parts.append(_read(tuple(large), split, files, ranges))
         return joined(parts)
 
     def may_be_near(self, split: Split, files: InputFiles, ranges: Sequence[KeyRange]) -> bool:
         """Return whether keys of deleted rows may be in some ranges; of large files only statistics are read."""
         for file in split.deletes:
-            if file.length <= SMALL_BYTES:
-                if _inside(self._of(file, split, files), ranges):
+            keys = self._of(file, split, files)
+            if keys is not None:
+                if _inside(keys, ranges):
                     return True
             else:
                 with open_inputs((file,), files) as inputs:
@@ -58,12 +66,17 @@ class DeletedKeys:
                             return True
         return False
 
-    def _of(self, file: DataFile, split: Split, files: InputFiles) -> Keys:
-        """Return all keys of the split's bucket in a small file."""
+    def _of(self, file: DataFile, split: Split, files: InputFiles) -> Keys | None:
+        """Return all keys of the split's bucket in a small file; None for a large one."""
+        if file.length > SMALL_BYTES:
+            return None
         key = split.location, file.path, split.file.bucket
         keys = self._kept.get(key)
         if keys is None:
-            keys = _read((file,), split, files, None)
+            with open_inputs((file,), files) as inputs:
+                if any(opened.tail.rows > SMALL_EVENTS for opened in inputs.files):
+                    return None  # millions of neighbouring rows are a few KB
+                keys = _deleted(inputs, (file,), split, files, None)
             while self._kept and (self._count + len(keys) > MOST_KEYS or len(self._kept) == MOST_FILES):
                 self._count -= len(self._kept.pop(next(iter(self._kept))))
             self._kept[key] = keys
@@ -71,16 +84,26 @@ class DeletedKeys:
         return keys
 
 
-def _read(listed: tuple[DataFile, ...], split: Split, files: InputFiles, ranges: Sequence[KeyRange] | None) -> Keys:
+def _read(listed: tuple[DataFile, ...], split: Split, files: InputFiles, ranges: Sequence[KeyRange]) -> Keys:
     with open_inputs(listed, files) as inputs:
-        events = read_deletes(inputs, split.file.bucket, split.write_ids, ranges)
-        if events.others and split.generation is Generation.HIVE4:
-            names = ", ".join(files.full_path(file) for file in listed)
-            raise CorruptError(
-                f"Cannot read {names}: it holds delete events of other buckets than {split.file.bucket}, as Hive 3.1 "
-                "wrote them, and Hive 4 does not apply these; a major compaction by the rules of Hive 3 does"
-            )
-        return events.deleted_keys()
+        return _deleted(inputs, listed, split, files, ranges)
+
+
+def _deleted(
+    inputs: OpenInputs,
+    listed: tuple[DataFile, ...],
+    split: Split,
+    files: InputFiles,
+    ranges: Sequence[KeyRange] | None,
+) -> Keys:
+    events = read_deletes(inputs, split.file.bucket, split.write_ids, ranges)
+    if events.others and split.generation is Generation.HIVE4:
+        names = ", ".join(files.full_path(file) for file in listed)
+        raise CorruptError(
+            f"Cannot read {names}: it holds delete events of other buckets than {split.file.bucket}, as Hive 3.1 "
+            "wrote them, and Hive 4 does not apply these; a major compaction by the rules of Hive 3 does"
+        )
+    return events.deleted_keys()
 
 
 def _inside(keys: Keys, ranges: Iterable[KeyRange]) -> list[Keys]:

@@ -21,6 +21,7 @@ import pyarrow as pa
 from acidlib.datafiles import SourceFile
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.location import Location
+from acidlib.model.names import Generation
 from acidlib.model.snapshots import all_committed
 from acidlib.model.units import DataFile, FileForm, KeyRange, encode_bucket
 from acidlib.orc.columns import Mask
@@ -154,6 +155,8 @@ class SplitReader:
             deleted = self._deleted.near(split, files, [_key_bounds(keys) for keys in stripes])
         write_ids = all_committed(None) if split.all_valid or self._scan.insert_only else split.write_ids
         for keys in stripes:
+            if opened.acid and may_be_deleted and split.generation is Generation.HIVE3:
+                _require_own_bucket(keys)
             keep = kept_mask(*row_masks(keys, deleted, write_ids))
             if keep is None or keep.any():
                 yield from columns.read(keys, keep)
@@ -306,6 +309,20 @@ def _key_bounds(stripe: StripeKeys) -> KeyRange:
     low, high = zip(*((int(array.min()), int(array.max())) for array in stripe.ids()[0].arrays), strict=True)
     stripe.forget()
     return (low[0], low[1], low[2]), (high[0], high[1], high[2])
+
+
+def _require_own_bucket(stripe: StripeKeys) -> None:
+    """Raise CorruptError for rows of another bucket than the file's name says, whose deletes are not read.
+
+    Hive 3.1 applies these; Hive 4 does not, so its readers show the rows, as is done here.
+    """
+    bucket = stripe.file.file.bucket
+    others = stripe.buckets() - {bucket}
+    if others:
+        raise CorruptError(
+            f"Cannot read {stripe.where}: it holds rows of bucket {min(others)}, not only of {bucket} as its name "
+            "says, and some may be deleted; INSERT OVERWRITE in Hive writes the table or partition anew"
+        )
 
 
 def _all_keys(file: DataFile) -> KeyRange:

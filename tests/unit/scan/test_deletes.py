@@ -93,6 +93,14 @@ def test_a_small_file_is_read_once_for_all_splits_of_a_task(place: Path) -> None
     assert set(opened.values()) == {2}  # once for each bucket
 
 
+def test_a_file_of_many_events_is_not_read_as_a_whole(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deletes, "SMALL_EVENTS", 0)
+    split = first_split(place)
+    files = InputFiles(split.location, LocalDataFiles())
+    assert listed(DeletedKeys().near(split, files, [((1, B0, 5), (1, B0, 9))])) == [(1, B0, 5)]
+    assert listed(DeletedKeys().near(split, files, [EVERYWHERE])) == [(1, B0, 4), (1, B0, 5), (2, B0, 3)]
+
+
 def test_what_is_kept_is_bounded(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deletes, "MOST_KEYS", 2)
     files = CountedFiles()

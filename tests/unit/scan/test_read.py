@@ -16,6 +16,7 @@ from snapshots import schema_of
 from snapshots import splits_of as splits_of_scan
 
 from acidlib.errors import CorruptError, RefusedError
+from acidlib.model.names import Generation
 from acidlib.model.tables import TableColumn
 from acidlib.scan import read
 from acidlib.scan.predicate import Predicate, parse_predicate
@@ -130,6 +131,19 @@ def test_batches_are_of_the_schema_bounded_and_never_empty(tmp_path: Path, monke
     batches = list(read_split(scan, split, Stores()))
     assert [batch.num_rows for batch in batches] == [4, 4, 2, 4, 4, 2, 4, 1]
     assert {batch.schema for batch in batches} == {scan.schema}
+
+
+def test_rows_of_another_bucket_that_may_be_deleted_are_refused_where_hive_3_applies_it(tmp_path: Path) -> None:
+    directory = tmp_path / tables.delta_name(1, 1)
+    directory.mkdir()
+    events = tables.inserts(1, rows(2, 0), writer=1)
+    (directory / "bucket_00000").write_bytes(tables.acid_bytes(COLUMNS, events))
+    assert numbers(splits_of(tmp_path, generation=Generation.HIVE3)) == [0, 1]
+    deletes = tables.deletes(2, [(1, tables.bucket_property(1, 0), 0)])
+    tables.write_dir(tmp_path, tables.delta_name(2, 2, delete=True), COLUMNS, deletes)
+    with pytest.raises(CorruptError, match="it holds rows of bucket 1, not only of 0 as its name says"):
+        numbers(splits_of(tmp_path, generation=Generation.HIVE3))
+    assert numbers(splits_of(tmp_path, generation=Generation.HIVE4)) == [0, 1]  # as Hive 4 shows them
 
 
 def test_a_table_without_rows_has_the_schema(tmp_path: Path) -> None:
