@@ -29,7 +29,11 @@ TOGETHER = {
     ),
     "Hive 3's metastore": ("hive3_service", "queue_databases", "trino_hive3", "snapshot_hive3"),
     "S3": ("s3_race", "s3_jobs", "s3_store", "s3_compaction", "s3_bad_input"),
-    "Spark": ("spark", "quickstart"),
+    # one JVM, whose contexts begin and end
+    "Spark": (
+        *("spark", "spark_of_programs", "spark_read", "spark_started", "predicates_in_spark", "documented_verbs"),
+        "quickstart",
+    ),
 }
 READERS = (
     *("conformance/test_columns_of_files", "conformance/test_conversions", "integration/test_columns_random"),

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import pytest
@@ -23,6 +24,7 @@ from claim_directories import claims_at_time
 from click.testing import CliRunner
 from conformance.hive_tables import FIXTURES
 from judges import merge
+from pyspark import SparkContext
 from runners import LocalRunner
 from servers.java import SMALL
 
@@ -34,6 +36,9 @@ from acidlib.service.services import Runner
 from acidlib.service.spark import SparkRunner, hadoop_in_jvm
 from acidlib.service.spark_driver import SparkOptions
 from acidlib.stores.renaming.store import RenameStage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]
 TASKS_PATH = f"{ROOT}:{ROOT / 'tests'}"
@@ -92,24 +97,67 @@ def use_runner(monkeypatch: Any, runner: Runner) -> None:
     monkeypatch.setattr(AROUND, "runner", runner)
 
 
+SMALL_CONF = {
+    "spark.driver.extraJavaOptions": " ".join(SMALL),
+    "spark.executorEnv.PYTHONPATH": TASKS_PATH,
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""Settings of a small Spark whose tasks find the modules of the tests."""
+
+
 @contextmanager
 def spark_context(conf: Mapping[str, str]) -> Iterator[SparkRunner]:
     """A Spark context whose tasks find the modules of the tests."""
-    # in the settings, too: the gateway may have been started by another test, with an environment of its own
-    fixed = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.executorEnv.PYTHONPATH": TASKS_PATH,
-        "spark.driver.extraJavaOptions": " ".join(SMALL),
-        "spark.python.daemon.module": "acidlib.service.spark_daemon",
-    }
+    fixed = {**SMALL_CONF, "spark.python.daemon.module": "acidlib.service.spark_daemon"}
+    with _around_spark(), SparkRunner(name="acidlib-tests", conf={**fixed, **conf}) as found:
+        yield found
+
+
+@contextmanager
+def session_of_a_program(conf: Mapping[str, str]) -> Iterator[SparkSession]:
+    """A session as a program has it, with these settings besides SMALL_CONF."""
+    from pyspark.sql import SparkSession  # not by all tests of jobs
+
+    with _around_spark():
+        builder = SparkSession.builder.master("local[2]")
+        for name, text in {**SMALL_CONF, **conf}.items():
+            builder = builder.config(name, text)
+        handler = signal.getsignal(signal.SIGINT)
+        made = builder.getOrCreate()
+        made.sparkContext.setLogLevel("OFF")
+        try:
+            yield made
+        finally:
+            made.stop()
+            signal.signal(signal.SIGINT, handler)
+
+
+@contextmanager
+def _around_spark() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", TASKS_PATH)
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         patch.setenv("SPARK_LAUNCHER_OPTS", " ".join(SMALL))
-        with SparkRunner(name="acidlib-tests", conf={**fixed, **conf}) as found:
-            yield found
+        set_in_jvm({})
+        yield
+
+
+def set_in_jvm(conf: Mapping[str, str]) -> None:
+    """Settings of Spark that its JVM has from its start, where another test has started it: these, and spark-submit's.
+
+    A JVM outlives its contexts, and gives each the settings that the first one was started with.
+    """
+    if SparkContext._jvm is None:
+        return
+    system = SparkContext._jvm.java.lang.System
+    for name in system.getProperties().stringPropertyNames():
+        if name.startswith("spark."):
+            system.clearProperty(name)
+    of_submit = {"spark.app.name": "pyspark-shell", "spark.master": "local[*]"}
+    for name, text in {**of_submit, **conf}.items():
+        system.setProperty(name, text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
-"""A Python program that compacts a table, for tests that interrupt it: in its own process, or on a session it has.
+"""A Python program that compacts a table in its process, for tests that interrupt it.
 
-Arguments: `process` or `session`, the table, the URL of the queue, and the file that says that a task is at work.
+Arguments: the table, the URL of the queue, and the file that says that a task is at work.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from acidlib.errors import AcidError
 from acidlib.service import plan
 from acidlib.service.tasks import run_unit_task
 
-IN_PROCESS_SECONDS, ON_SPARK_SECONDS = 1.0, 120.0
-"""How long a task takes: a thread goes on to the end of its task, a task of Spark is ended."""
+SECONDS = 1.0
+"""How long a task takes, to the end of which its thread goes on."""
 
 
 def slow(begun: str, seconds: float, *arguments: Any) -> Any:
@@ -42,35 +42,20 @@ def interrupted(compact: Callable[[], object]) -> str:
 
 def main() -> None:
     """Compact with a slow task, which is interrupted; then do it again."""
-    way, location, queue, begun = sys.argv[1:]
-    session = None
-    if way == "session":
-        from pyspark.sql import SparkSession
-
-        session = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
-        session.sparkContext.setJobGroup("theirs", "a job of theirs")
+    location, queue, begun = sys.argv[1:]
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell ignores for what it runs in the background
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
     table = acidlib.directory(location, all_committed=True, queue=queue)
-    seconds = IN_PROCESS_SECONDS if session is None else ON_SPARK_SECONDS
-    plan.run_unit_task = partial(slow, begun, seconds)
-    print(interrupted(lambda: table.compact("major", spark=session, progress=False)), flush=True)
+    plan.run_unit_task = partial(slow, begun, SECONDS)
+    print(interrupted(lambda: table.compact("major", progress=False)), flush=True)
     assert handlers == [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
     plan.run_unit_task = run_unit_task
     print("left:", sorted(path.name for path in Path(location).iterdir() if path.name[0] in "_."), flush=True)
     try:
-        done = table.compact("major", spark=session, progress=False)
+        done = table.compact("major", progress=False)
         print("then:", [entry["state"] for entry in done.entries], flush=True)
     except AcidError as error:
         print("then:", error, flush=True)
-    if session is not None:
-        context = session.sparkContext
-        print(
-            "group:",
-            context.getLocalProperty("spark.jobGroup.id"),
-            "rows:",
-            context.parallelize(range(5)).count(),
-            flush=True,
-        )
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import acidlib
 from acidlib.api import connect, lake
 from acidlib.documents import ROOT
 from acidlib.report import progress, values
-from integration.harness import fixture
+from integration.harness import SMALL_SPARK, fixture, set_in_jvm
 
 NAMES = {"acidlib": acidlib}
 
@@ -37,6 +37,10 @@ def warehouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     fixture("hive3/b_part", tmp_path / "warehouse" / "sales.db" / "visits")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ACIDLIB_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    for name, options in SMALL_SPARK.items():
+        monkeypatch.setenv(name, options)
+    set_in_jvm({})
     for variable in ("HIVE_CONF_DIR", "HADOOP_CONF_DIR", "ACIDLIB_CONF_DIR", "ACIDLIB_QUEUE_URL"):
         monkeypatch.delenv(variable, raising=False)
     return tmp_path / "warehouse"

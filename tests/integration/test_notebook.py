@@ -13,7 +13,7 @@ from judges import merge
 from jupyter_client.manager import start_new_kernel
 from nbclient import NotebookClient
 
-from integration.harness import ROOT, Jobs, fixture
+from integration.harness import ROOT, SMALL_SPARK, Jobs, fixture
 
 NOTEBOOKS = sorted((ROOT / "docs").glob("*.ipynb"))
 SECONDS = 600
@@ -26,6 +26,8 @@ def nothing_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(variable, str(tmp_path / variable.lower()))
     monkeypatch.delenv("JUPYTER_PATH", raising=False)
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    for name, options in SMALL_SPARK.items():
+        monkeypatch.setenv(name, options)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-import signal
-import sys
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -18,9 +16,9 @@ import pytest
 from judges.random_predicates import ONLY_NULLS, Sampled, wanted
 from long_runs import amount
 from pyspark.sql import SparkSession
-from servers.java import SMALL
 
 from acidlib.scan.predicate import parse_predicate, pushed
+from integration.harness import session_of_a_program
 
 pytestmark = pytest.mark.spark
 
@@ -52,27 +50,13 @@ ROWS = 120
 @pytest.fixture(scope="module")
 def session() -> Iterator[SparkSession]:
     """A local session in UTC."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
-        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        builder = SparkSession.builder.master("local[2]")
-        settings = {
-            "spark.ui.enabled": "false",
-            "spark.driver.extraJavaOptions": " ".join(SMALL),
-            "spark.sql.session.timeZone": "UTC",
-            "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
-            "spark.sql.codegen.wholeStage": "false",  # hundreds of expressions would be compiled
-        }
-        for name, text in settings.items():
-            builder = builder.config(name, text)
-        handler = signal.getsignal(signal.SIGINT)
-        made = builder.getOrCreate()
-        made.sparkContext.setLogLevel("FATAL")
-        try:
-            yield made
-        finally:
-            made.stop()
-            signal.signal(signal.SIGINT, handler)
+    settings = {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+        "spark.sql.codegen.wholeStage": "false",  # hundreds of expressions would be compiled
+    }
+    with session_of_a_program(settings) as made:
+        yield made
 
 
 @pytest.mark.parametrize("ansi", ["true", "false"])
@@ -86,7 +70,7 @@ def test_spark_selects_the_same_rows(session: SparkSession, tmp_path: Path, ansi
     pq.write_table(pa.Table.from_batches([batch]), tmp_path / "rows.parquet")
     session.conf.set("spark.sql.ansi.enabled", ansi)
     sampled = {name: Sampled(kind=kind, samples=values) for name, (kind, _, values) in COLUMNS.items()}
-    texts = [wanted(rng, sampled, depth=rng.choice((0, 0, 1, 2))).text for _ in range(amount(200, long=3000))]
+    texts = [wanted(rng, sampled, depth=rng.choice((0, 0, 1, 2))).text for _ in range(amount(100, long=3000))]
     frame = session.read.parquet(str(tmp_path / "rows.parquet")).coalesce(1)
     wrong: list[str] = []
     for first in range(0, len(texts), 100):

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from judges import merge
+from long_runs import amount
 
 import acidlib
 from acidlib.service.in_process import usable_threads
@@ -22,12 +23,12 @@ from integration.harness import TASKS_PATH, Jobs, fixture, names, visible
 PROGRAM = Path(__file__).with_name("program.py")
 
 
-def interrupted(way: str, table: Path, queue_url: str, *, times: int = 1) -> list[str]:
+def interrupted(table: Path, queue_url: str, *, times: int) -> list[str]:
     """What a program says that gets SIGINT while a task is at work, as by Ctrl-C in a notebook."""
     begun = table.parent / "begun"
-    variables = os.environ | {"PYTHONPATH": TASKS_PATH, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    variables = os.environ | {"PYTHONPATH": TASKS_PATH}
     process = subprocess.Popen(
-        [sys.executable, PROGRAM, way, str(table), queue_url, str(begun)],
+        [sys.executable, PROGRAM, str(table), queue_url, str(begun)],
         env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     while not begun.exists():
@@ -41,11 +42,11 @@ def interrupted(way: str, table: Path, queue_url: str, *, times: int = 1) -> lis
     return out.splitlines()
 
 
-@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize("times", amount([3], long=[1, 3]))
 def test_an_interrupt_gives_everything_back_and_the_program_goes_on(jobs: Jobs, tmp_path: Path, times: int) -> None:
     table = fixture("hive3/a_crud", tmp_path / "db.db" / "crud")
     rows = merge.read(table)
-    lines = interrupted("process", table, jobs.queue_url, times=times)
+    lines = interrupted(table, jobs.queue_url, times=times)
     assert lines == [
         "interrupted: of 1 place 1 given back",
         "left: []",

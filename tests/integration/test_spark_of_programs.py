@@ -6,7 +6,10 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,49 +17,33 @@ import pytest
 from judges import merge
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
-from servers.java import SMALL
 
 import acidlib
 from acidlib.errors import RefusedError
 from acidlib.service import plan, spark
 from integration import spark_tasks
-from integration.harness import TASKS_PATH, Jobs, added, fixture, tree
-from integration.test_programs import at_once, interrupted
+from integration.harness import Jobs, added, fixture, session_of_a_program, tree
+from integration.program import slow
+from integration.test_programs import at_once
 
 pytestmark = pytest.mark.spark
 THEIRS = {
     "spark.app.name": "theirs",
     "spark.default.parallelism": "7",
-    "spark.driver.extraJavaOptions": " ".join(SMALL),
-    "spark.executorEnv.PYTHONPATH": TASKS_PATH,
     "spark.hadoop.fs.trash.interval": "17",
-    "spark.master": "local[2]",
     "spark.scheduler.mode": "FAIR",
     "spark.sql.shuffle.partitions": "3",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
 }
+SLOW_SECONDS = 120.0
+"""How long a task takes that an interrupt ends."""
 
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[SparkSession]:
-    """A session as a program has it, with settings and views of its own."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", TASKS_PATH)
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
-        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        builder = SparkSession.builder
-        for name, text in THEIRS.items():
-            builder = builder.config(name, text)
-        handler = signal.getsignal(signal.SIGINT)
-        made = builder.getOrCreate()
-        made.sparkContext.setLogLevel("FATAL")
+    """A session with settings and views of its own."""
+    with session_of_a_program(THEIRS) as made:
         made.range(3).createOrReplaceTempView("their_view")
-        try:
-            yield made
-        finally:
-            made.stop()
-            signal.signal(signal.SIGINT, handler)
+        yield made
 
 
 @pytest.fixture(autouse=True)
@@ -194,14 +181,24 @@ def test_a_run_never_takes_a_session_that_it_was_not_given(session: SparkSession
     assert table.compact("major", spark=session, progress=False).ok
 
 
-@pytest.mark.slow
-def test_an_interrupt_ends_the_jobs_of_the_run_alone(jobs: Jobs, tmp_path: Path) -> None:
-    table = fixture("hive3/a_crud", tmp_path / "db.db" / "crud")
-    rows = merge.read(table)
-    assert interrupted("session", table, jobs.queue_url) == [
-        "interrupted: of 1 place 1 given back",
-        "left: []",
-        "then: ['ready for cleaning']",
-        "group: theirs rows: 5",
-    ]
-    assert merge.read(table, strict=True) == rows
+def test_an_interrupt_ends_the_jobs_of_the_run_alone(
+    session: SparkSession, jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crud, begun = fixture("hive3/a_crud", tmp_path / "db.db" / "crud"), tmp_path / "begun"
+    rows, table = merge.read(crud), table_of(crud, jobs)
+
+    def interrupt() -> None:
+        while not begun.exists():
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with monkeypatch.context() as patch, ThreadPoolExecutor(1) as pool:
+        patch.setattr(plan, "run_unit_task", partial(slow, str(begun), SLOW_SECONDS))
+        pressed = pool.submit(interrupt)
+        with pytest.raises(KeyboardInterrupt, match=r"^of 1 place 1 given back$"):
+            table.compact("major", spark=session, progress=False)
+        pressed.result(SLOW_SECONDS)
+    assert [path.name for path in crud.iterdir() if path.name[0] in "_."] == []
+    assert table.compact("major", spark=session, progress=False).states == {"ready for cleaning": 1}
+    assert session.sparkContext.parallelize(range(5)).count() == 5
+    assert merge.read(crud, strict=True) == rows

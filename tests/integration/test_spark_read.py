@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import gc
-import os
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -31,7 +29,7 @@ from acidlib.service.spark_source import SourceServer, register
 from acidlib.service.spark_source_options import FORMAT, SourceOptions
 from acidlib.service.wanted import Wanted
 from acidlib.stores.stores import Stores
-from integration.harness import fixture
+from integration.harness import fixture, session_of_a_program
 
 pytestmark = pytest.mark.spark
 HAS_DATA_SOURCES = hasattr(SparkSession, "dataSource")
@@ -40,20 +38,10 @@ HAS_DATA_SOURCES = hasattr(SparkSession, "dataSource")
 @pytest.fixture(scope="module")
 def session() -> Iterator[SparkSession]:
     """A session as programs have it."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": "2",
-    }
-    builder = SparkSession.builder.master("local[2]")
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    with builder.getOrCreate() as session:
-        session.sparkContext.setLogLevel("OFF")
+    with session_of_a_program({"spark.sql.shuffle.partitions": "2"}) as made:
         if HAS_DATA_SOURCES:
-            acidlib.register(session)
-        yield session
+            acidlib.register(made)
+        yield made
 
 
 class Opener:

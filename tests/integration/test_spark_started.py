@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,26 +15,25 @@ from servers.java import SMALL
 import acidlib
 from acidlib.service.services import Task
 from acidlib.service.spark import SparkRunner
-from integration.harness import TASKS_PATH, Jobs, fixture
+from integration.harness import SMALL_CONF, TASKS_PATH, Jobs, fixture, set_in_jvm
 from integration.test_programs import at_once
 
 pytestmark = pytest.mark.spark
-CONF = {
-    "spark.driver.extraJavaOptions": " ".join(SMALL),
-    "spark.executorEnv.PYTHONPATH": TASKS_PATH,
-    "spark.master": "local[2]",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-}
+CONF = {**SMALL_CONF, "spark.master": "local[2]"}
 
 
 @pytest.fixture(autouse=True)
-def small_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_spark(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What spark-submit or an environment says about Spark."""
     words = " ".join(f"--conf '{name}={text}'" for name, text in CONF.items())
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"{words} pyspark-shell")
+    monkeypatch.setenv("SPARK_LAUNCHER_OPTS", " ".join(SMALL))
     monkeypatch.setenv("PYTHONPATH", TASKS_PATH)
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    set_in_jvm(CONF)
+    yield
+    set_in_jvm({})
 
 
 def test_runs_at_the_same_time_share_a_context_and_the_last_one_stops_it() -> None:
