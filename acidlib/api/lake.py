@@ -6,8 +6,8 @@ the modules of its work below `checked()`, so that the command line checks words
 
 from __future__ import annotations
 
+import logging
 import os
-import sys
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -764,7 +764,7 @@ class Lake:
                     exact=exact,
                 ),
                 interpretation=interpretation,
-                note=partial(print, file=sys.stderr),
+                note=logging.getLogger("acidlib").warning,
                 pause=self._caller.machine.pause,
             )
 
