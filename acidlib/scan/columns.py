@@ -32,17 +32,13 @@ __all__ = ["FileColumns", "arrow_type", "file_columns", "partition_value"]
 class FileColumns:
     """The chosen columns of a file.
 
-    where       the file, for messages
     row         the file's own columns
     parts       how each chosen column is filled, in their order
-    acid        the rows have ACID columns, and `row` is a struct beside them
     generation  of the Hive that reads the table
     """
 
-    where: str
     row: TypeNode
     parts: tuple[Alignment, ...]
-    acid: bool
     generation: Generation
 
     @property
@@ -93,7 +89,6 @@ def file_columns(
     generation: Generation,
     matching: ColumnMatching,
     where: str,
-    acid: bool,
 ) -> FileColumns:
     """Return how the columns of a file fill the chosen columns of the table, as readers of the Hive match them.
 
@@ -103,8 +98,7 @@ def file_columns(
     table     the row of the table
     chosen    names of its columns, in the order in which they are wanted
     file_row  the row of the file
-    where     the file
-    acid      the file's row is a struct beside ACID columns
+    where     the file, for messages
     """
     names = {name.lower(): name for name in table.field_names}
     wanted = [names[name.lower()] for name in chosen]
@@ -118,4 +112,4 @@ def file_columns(
             arrow_type(part.target)
         except RefusedError as error:
             raise RefusedError(f"Cannot read column {name} of {where}: {error}") from None
-    return FileColumns(where=where, row=file_row, parts=parts, acid=acid, generation=generation)
+    return FileColumns(row=file_row, parts=parts, generation=generation)

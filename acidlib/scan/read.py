@@ -222,9 +222,9 @@ class _ColumnsOfFiles:
 
     def of(self, split: Split, opened: OpenInput, names: tuple[str, ...]) -> FileColumns:
         """Return how an open file of a split fills some columns; raises as `file_columns`."""
-        row, where = opened.row, opened.tail.name
+        row = opened.row
         # `parse_types` returns one tree for equal columns; while it is kept here, no other tree has its identity
-        key = id(row), names, split.generation, split.matching, opened.acid
+        key = id(row), names, split.generation, split.matching
         if key not in self._known:
             if len(self._known) == MOST_ROW_TYPES:
                 self._known.clear()
@@ -234,11 +234,10 @@ class _ColumnsOfFiles:
                 row,
                 generation=split.generation,
                 matching=split.matching,
-                where=where,
-                acid=opened.acid,
+                where=opened.tail.name,
             )
             self._known[key] = row, columns
-        return replace(self._known[key][1], where=where)
+        return self._known[key][1]
 
 
 class _FileReader:

@@ -135,7 +135,6 @@ def test_only_the_chosen_columns_need_be_readable(by_position: bool, case_sensit
         generation=Generation.HIVE3,
         matching=ColumnMatching(by_position=by_position, case_sensitive=case_sensitive),
         where="f",
-        acid=False,
     )
     assert chosen.columns == columns
     with pytest.raises(RefusedError, match=r"Cannot read f: its column row\.b is (long|string) and the table's is int"):
@@ -146,5 +145,4 @@ def test_only_the_chosen_columns_need_be_readable(by_position: bool, case_sensit
             generation=Generation.HIVE3,
             matching=ColumnMatching(by_position=by_position, case_sensitive=case_sensitive),
             where="f",
-            acid=False,
         )
