@@ -161,6 +161,8 @@ class SplitReader:
             if keep is None or keep.any():
                 yield from columns.read(keys, keep)
             keys.forget()
+            if isinstance(opened.source, FetchedSource):
+                opened.source.forget()
 
 
 class _Result:
@@ -289,10 +291,7 @@ class _FileReader:
         stripe, source = self._opened.stripe(keys.number), self._opened.source
         if isinstance(source, FetchedSource):
             source.fetch(_streams(stripe, columns.columns))
-        arrays = columns.read(stripe, keep)
-        if isinstance(source, FetchedSource):
-            source.forget()
-        return dict(zip(names, arrays, strict=True))
+        return dict(zip(names, columns.read(stripe, keep), strict=True))
 
 
 def _key_bounds(stripe: StripeKeys) -> KeyRange:

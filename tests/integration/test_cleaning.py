@@ -424,3 +424,6 @@ def test_where_another_queue_knows_the_compaction_the_queue_that_was_asked_is_na
     )
     (note,) = jobs.good("cleaner", "--location", tmp_path / "db.db").document["notes"]
     assert note.startswith(f"the queue {jobs.queue_url} has no request of {tmp_path / 'db.db'} that awaits cleaning")
+    (note,) = jobs.good("cleaner", "--warehouse", tmp_path).document["notes"]
+    assert note.startswith(f"the queue {jobs.queue_url} has no request of {tmp_path} that awaits cleaning")
+    assert "Cannot list /nowhere" in jobs("cleaner", "--warehouse", "/nowhere").err

@@ -128,7 +128,6 @@ def test_a_link_is_none(jobs: Jobs, tmp_path: Path) -> None:
         ("--orphans",),
         ("--delete",),
         ("--older-than", "1d"),
-        ("--warehouse", "/w"),
         ("--orphans", "--location", "/t", "--warehouse", "/w"),
         ("--orphans", "--location", "/t", "--delete", "--trash"),
         ("--orphans", "--location", "/t", "--delete", "--dry-run"),

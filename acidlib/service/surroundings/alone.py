@@ -317,15 +317,19 @@ class StandaloneCleaning(SqlCleaning):
         table, unless requests are known about it.
         """
         selection = self.options.selection
-        about = str(selection.location)
-        if selection.location is None:
-            if not selection.tables:
-                return []
-            about = f"{', '.join(selection.tables)} in {selection.warehouse}"
+        if selection.location is None and selection.warehouse is None:
+            return []
+        about = str(selection.location or selection.warehouse)
+        if selection.tables:
+            about = f"{', '.join(selection.tables)} in {about}"
         known = self.known_places()
         newest = max(known, key=lambda row: row.id, default=None)
         state = "" if newest is None else f"; its newest there, {newest.id}, is {newest.state.label}"
         note = f"the queue {self.backend.queue.shown} has no request of {about} that awaits cleaning{state}"
+        warehouse = selection.warehouse
+        if warehouse is not None and not selection.tables:
+            self.services.fs(warehouse).list_directory(str(warehouse), missing=MissingError)
+            return [note]  # what lies in all of its tables is a question for the status
         everything = Interpretation(write_ids=StatedWriteIds(everything=True))
         named = {row.ref for row in known}
         try:
