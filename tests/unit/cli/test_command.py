@@ -75,7 +75,7 @@ for job in JOBS:
     assert called(job.name, "-h").exit_code == 0
     wrong = called(job.name, "--metastore-ury", "none")
     assert (wrong.exit_code, "No such option" in wrong.output) == (2, True), wrong.output
-for words in (["major-compact", "--warehouse", "/w", "--all-committed"], ["cleaner", "--warehouse", "/w"]):
+for words in (["major-compact", "--warehouse", "/w", "--all-committed"], ["cleaner", "--delete"]):
     assert called(*words).exit_code == 2
 loaded = {"pyspark", "numba", "numpy", "pyarrow", "sqlalchemy", "thriftpy2", "thrift", "boto3"} & set(sys.modules)
 assert not loaded, loaded
