@@ -75,7 +75,7 @@ def arrow_array(column: Column, node: TypeNode, times: StoredTimes) -> pa.Array:
         return _maps(column, node, times)
     if kind is Kind.STRUCT:
         children = [
-            _spread_array(arrow_array(child, below, times), column.present)
+            spread_array(arrow_array(child, below, times), column.present)
             for child, below in zip(column.children, node.children, strict=True)
         ]
         return pa.Array.from_buffers(arrow_type(node), slots, [validity(column.present)], children=children)
@@ -139,7 +139,7 @@ def _spread(values: NDArray[Any], present: Mask | None) -> NDArray[Any]:
     return out
 
 
-def _spread_array(array: pa.Array, present: Mask | None) -> pa.Array:
+def spread_array(array: pa.Array, present: Mask | None) -> pa.Array:
     """Return the array of present values in their slots, nulls in the others."""
     if present is None:
         return array

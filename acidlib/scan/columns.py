@@ -21,7 +21,7 @@ from acidlib.orc.kernels.vectors import filter_values
 from acidlib.orc.proto import Kind
 from acidlib.orc.reader import StripeReader, under_target
 from acidlib.orc.schema import TypeNode
-from acidlib.scan.arrays import arrow_array, arrow_type
+from acidlib.scan.arrays import arrow_array, arrow_type, spread_array
 from acidlib.scan.partitions import partition_value
 from acidlib.scan.times import StoredTimes
 
@@ -52,33 +52,33 @@ class FileColumns:
 
         Raises CorruptError and RefusedError that name the stripe and the column.
         """
-        rows = stripe.stripe.rows if keep is None else int(np.count_nonzero(keep))
-        row_present = stripe.column(TypeNode(column=self.row.column, kind=Kind.STRUCT), stripe.stripe.rows).present
+        rows = slots = stripe.stripe.rows
+        kept, present = keep, stripe.column(TypeNode(column=self.row.column, kind=Kind.STRUCT), rows).present
+        if present is not None:  # rows that are null have no slots
+            slots = int(np.count_nonzero(present))
+            if keep is not None:
+                kept, present = filter_values(keep, present), filter_values(present, keep)
+        if keep is not None:
+            rows = int(np.count_nonzero(keep))
         return [
             pa.nulls(rows, arrow_type(part.target))
             if part.source is None
-            else self._column(part, part.source, stripe, row_present, keep)
+            else spread_array(self._column(part, part.source, stripe, slots, kept), present)
             for part in self.parts
         ]
 
     def _column(
-        self, part: Alignment, source: TypeNode, stripe: StripeReader, row_present: Mask | None, keep: Mask | None
+        self, part: Alignment, source: TypeNode, stripe: StripeReader, slots: int, kept: Mask | None
     ) -> pa.Array:
-        slots = stripe.stripe.rows if row_present is None else int(np.count_nonzero(row_present))
-        kept = keep if keep is None or row_present is None else filter_values(keep, row_present)
         times = StoredTimes.of(stripe.timezone, stripe.tail.calendar, self.generation)
         column = stripe.column(source, slots)
         if kept is not None:
             column = filter_column(column, kept)
         try:
             column = under_target(column, part, source, calendar=stripe.tail.calendar)
-            array = arrow_array(column, part.target, times)
+            return arrow_array(column, part.target, times)
         except AcidError as error:
             raise type(error)(f"Cannot read column {part.path} in {stripe.where}: {error}") from None
-        if row_present is None:
-            return array
-        present = row_present if keep is None else filter_values(row_present, keep)
-        return array.take(pa.array(np.cumsum(present, dtype=np.int64) - 1, mask=~present))
 
 
 def file_columns(

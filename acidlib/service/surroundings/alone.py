@@ -313,22 +313,22 @@ class StandaloneCleaning(SqlCleaning):
     def why_nothing(self) -> list[str]:
         """Name the queue that was read, and the bytes that a cleaner could free if a queue knew the compaction.
 
-        Raises MissingError for a named location or table that does not exist, RefusedError for one that is no ACID
+        Raises MissingError for a named directory or table that does not exist, RefusedError for one that is no ACID
         table, unless requests are known about it.
         """
         selection = self.options.selection
-        if selection.location is None and selection.warehouse is None:
+        where = selection.location or selection.warehouse
+        if where is None:
             return []
-        about = str(selection.location or selection.warehouse)
+        about = str(where)
         if selection.tables:
             about = f"{', '.join(selection.tables)} in {about}"
         known = self.known_places()
         newest = max(known, key=lambda row: row.id, default=None)
         state = "" if newest is None else f"; its newest there, {newest.id}, is {newest.state.label}"
         note = f"the queue {self.backend.queue.shown} has no request of {about} that awaits cleaning{state}"
-        warehouse = selection.warehouse
-        if warehouse is not None and not selection.tables:
-            self.services.fs(warehouse).list_directory(str(warehouse), missing=MissingError)
+        if selection.location is None and not selection.tables:
+            self.services.fs(where).list_directory(str(where), missing=MissingError)
             return [note]  # what lies in all of its tables is a question for the status
         everything = Interpretation(write_ids=StatedWriteIds(everything=True))
         named = {row.ref for row in known}
