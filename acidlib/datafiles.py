@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 
@@ -79,3 +80,11 @@ class RangeCopier:
         if self._source is not None and self._start < self._end:
             self._sink.copy(self._source, self._start, self._end - self._start)
         self._start = self._end
+
+
+def kept_range(kept: Iterable[tuple[int, bytes]], offset: int, size: int) -> bytes | None:
+    """Return the bytes of a range out of those that are kept of a file, each with its offset; None if none has all."""
+    for start, data in kept:
+        if start <= offset and offset + size <= start + len(data):
+            return data[offset - start : offset - start + size]
+    return None

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
-from acidlib.datafiles import DataFiles, SinkFile, SourceFile
+from acidlib.datafiles import DataFiles, SinkFile, SourceFile, kept_range
 from acidlib.errors import AcidError, CorruptError, RefusedError
 from acidlib.model.units import MEBIBYTE
 
@@ -71,11 +71,7 @@ class FetchedSource:
         return data
 
     def _kept_range(self, offset: int, size: int) -> bytes | None:
-        data: bytes
-        for start, data in (*self._kept, *((self._end,) if self._end else ())):
-            if start <= offset and offset + size <= start + len(data):
-                return data[offset - start : offset - start + size]
-        return None
+        return kept_range((*self._kept, *((self._end,) if self._end else ())), offset, size)
 
     def forget(self) -> None:
         """Drop what is kept, but for the end of the file."""

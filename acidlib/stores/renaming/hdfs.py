@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from hdfs_native import TrashNotEnabledError
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
-from acidlib.datafiles import SourceFile
+from acidlib.datafiles import SourceFile, kept_range
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError, UnknownOutcomeError
 from acidlib.model.location import Location
 from acidlib.stores.filesystem import Entry, RenameFileSystem, UnreachableServers, beside, safe_parts
@@ -70,9 +70,8 @@ class HdfsSource:
         """Return exactly `size` bytes at `offset`; CorruptError when they are not all inside the logical length."""
         # beyond the end hdfs-native panics, which is no exception
         require_inside(self.name, self.length, offset, size)
-        for start, data in tuple(self._kept):
-            if start <= offset and offset + size <= start + len(data):
-                return data[offset - start : offset - start + size]
+        if (known := kept_range(tuple(self._kept), offset, size)) is not None:
+            return known
         if size >= _AHEAD:
             return self._fetched(offset, size)
         data = self._fetched(offset, min(_AHEAD, self.length - offset))
