@@ -43,6 +43,20 @@ def has_ended(identity: str) -> bool:
     return status is not None and (status[1] != start or status[0] in _ENDED_STATES)
 
 
+def signed(name: str) -> str:
+    """Return a name with the identity of this process behind it, for `signer_has_ended`.
+
+    A name that ends with a hyphen and a part without dots keeps both in front of the first dot behind that hyphen.
+    """
+    identity = process_identity()
+    return f"{name}.{identity}" if identity else name
+
+
+def signer_has_ended(name: str) -> bool:
+    """Return whether the process that signed a name is known to have ended; False for a name that is not signed."""
+    return has_ended(name.rpartition("-")[2].partition(".")[2])
+
+
 @cache
 def _surroundings() -> str | None:
     try:

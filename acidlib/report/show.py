@@ -24,7 +24,7 @@ from acidlib.wording import age_words, plural
 
 UNDONE = "undone"
 """The state of a compaction whose result was taken back, for which Hive has no name."""
-_WORKER = re.compile(r"acidlib-(?P<host>.+)-(?P<run>[0-9a-f]{16})")
+_WORKER = re.compile(r"acidlib-(?P<host>.+)-(?P<run>[0-9a-f]{16})(\.[0-9a-f.]+)?")  # the process signs it
 _INITIATOR = re.compile(r"(?P<host>.+)-acidlib-(?P<run>[0-9a-f]{16})")
 
 

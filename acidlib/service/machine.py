@@ -11,6 +11,7 @@ from typing import Any
 
 from acidlib.config.settings import Layer
 from acidlib.metastore.kerberos import keep_logged_in
+from acidlib.processes import signed
 from acidlib.report.progress import WARNING, Progress
 from acidlib.service.environment import Environment
 from acidlib.service.services import WORKER_PREFIX, Application, Runner, Services
@@ -65,7 +66,7 @@ class Run:
         return cls(job=job, id=uuid.uuid4().hex[:16], began=machine.clock())
 
     def worker_id(self, host: str) -> str:
-        """Return the id that the queue, the JSON document and the log lines show."""
+        """Return the id that the JSON document and the log lines show, with which that of the queue begins."""
         return f"{WORKER_PREFIX}{host}-{self.id}"
 
     def head(
@@ -139,7 +140,7 @@ def open_services(
             runner=runner,
             settings=environment.settings,
             host=host,
-            worker_id=run.worker_id(host),
+            worker_id=signed(run.worker_id(host)),
             clock=machine.clock,
             pause=machine.pause,
             unique=lambda: uuid.uuid4().hex[:16],

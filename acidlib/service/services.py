@@ -35,7 +35,7 @@ class Services:
     """The services of one run.
 
     host       of the driver, for names
-    worker_id  unique to the run: `acidlib-<host>-<run>`; no host name is a prefix of it
+    worker_id  unique to the run: `acidlib-<host>-<run>`, signed by its process; no host name is a prefix of it
     clock      epoch seconds
     pause      waits for so many seconds
     unique     a new text at each call
@@ -76,7 +76,7 @@ class Services:
     @property
     def initiator_id(self) -> str:
         """The initiator of requests that are queued automatically: `<host>-acidlib-<run>`."""
-        return f"{self.host}-acidlib-{self.worker_id.rpartition('-')[2]}"
+        return f"{self.host}-acidlib-{self.worker_id.rpartition('-')[2].partition('.')[0]}"
 
     def now_ms(self) -> int:
         """Return the time in epoch milliseconds."""

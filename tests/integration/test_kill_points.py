@@ -189,6 +189,19 @@ def test_killed_after_the_initiator_queued(jobs: Jobs, tmp_path: Path) -> None:
     assert read(place) == rows
 
 
+@pytest.mark.parametrize("point", [Point.TAKEN, Point.CLAIMED, Point.CREATED])
+def test_killed_while_it_drains_the_queue(jobs: Jobs, tmp_path: Path, point: str) -> None:
+    """The next run on this machine does the request: its worker is known to have ended."""
+    place = fixture("hive3/a_crud", tmp_path / "t")
+    rows = read(place, strict=False)
+    jobs.good("initiator", "--location", place, *RUN, "--set", "hive.compactor.delta.num.threshold=1")
+    assert killed_at(point, lambda: jobs("major_compact"))
+    ran = jobs.good("major_compact")
+    assert ran.states == ["ready for cleaning"]
+    assert "was given back: its run is dead" in ran.document["notes"][0]
+    assert read(place) == rows
+
+
 def test_every_point_is_tried() -> None:
     """But for the commit of a transaction, which needs a metastore, and for verification: see test_verification."""
     tried = {Point(str(case).partition(":")[0]) for case in (*PAIR, *CLEANING, *UNDOING, Point.QUEUED)}

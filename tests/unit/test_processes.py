@@ -9,22 +9,31 @@ import sys
 import pytest
 
 from acidlib import processes
-from acidlib.processes import has_ended, process_identity
+from acidlib.processes import has_ended, process_identity, signed, signer_has_ended
 
-SAY = "import sys, acidlib.processes as p; print(p.process_identity(), flush=True); sys.stdin.read()"
+SAY = (
+    "import sys, acidlib.processes as p; print(p.process_identity(), p.signed('w-h.1-7'), flush=True); sys.stdin.read()"
+)
 
 
 def test_one_that_runs_one_that_is_killed_and_one_that_nobody_has_waited_for() -> None:
     child = subprocess.Popen([sys.executable, "-c", SAY], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     with child:
         assert child.stdout is not None
-        identity = child.stdout.readline().strip()
+        identity, name = child.stdout.readline().split()
         assert identity.split(".")[1] == str(child.pid)
         assert not has_ended(identity)
+        assert (name, signer_has_ended(name)) == (f"w-h.1-7.{identity}", False)
         child.kill()
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it stays as a zombie
         assert has_ended(identity)
     assert has_ended(identity)
+    assert signer_has_ended(name)
+
+
+@pytest.mark.parametrize("name", ["", "w", "w-h.1-7", "hive-host.example.org-12", "-."])
+def test_of_a_name_without_a_signature_nothing_is_known(name: str) -> None:
+    assert not signer_has_ended(name)
 
 
 @pytest.mark.parametrize(
@@ -57,5 +66,5 @@ def test_what_may_not_be_seen_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> 
 def test_where_the_system_provides_no_identity(monkeypatch: pytest.MonkeyPatch) -> None:
     identity = process_identity()
     monkeypatch.setattr(processes, "_surroundings", lambda: None)
-    assert process_identity() == ""
+    assert (process_identity(), signed("w-h-7")) == ("", "w-h-7")
     assert not has_ended(identity)

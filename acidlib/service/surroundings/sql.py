@@ -25,7 +25,7 @@ from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList
 from acidlib.model.tables import TableRef
 from acidlib.planning.results import quarantining_request, shows_unverified
 from acidlib.points import Point, reach
-from acidlib.processes import has_ended, process_identity
+from acidlib.processes import has_ended, process_identity, signer_has_ended
 from acidlib.queue.rules import Retention
 from acidlib.queue.sql import SqlQueue
 from acidlib.report.results import Outcome
@@ -241,8 +241,8 @@ def with_figures(request: CompactionRequest, decided: Decided) -> CompactionRequ
 
 
 def is_known_dead(request: CompactionRequest) -> bool:
-    """Return whether the run that made a request for itself ran on this machine, and has ended."""
-    return has_ended(request.facts.process or "")
+    """Return whether the run that made a request for itself, or took it, ran on this machine, and has ended."""
+    return has_ended(request.facts.process or "") or signer_has_ended(request.worker_id or "")
 
 
 def surroundings_of(row: CompactionRequest) -> str:

@@ -8,6 +8,7 @@ import pytest
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State
 from acidlib.model.tables import TableRef
+from acidlib.processes import signed
 from acidlib.report.show import hive_text, initiator_of, show_document, worker_of
 from acidlib.service.services import Services
 
@@ -129,9 +130,11 @@ HOSTS = ["node", "node-1.example.org", "0123456789ab", "0123456789ab-x", "x-0123
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_of_our_own_ids_the_host_is_told_whatever_it_is(host: str) -> None:
-    services = Services(host=host, worker_id=f"acidlib-{host}-{RUN}", **dict.fromkeys(REST))
+    services = Services(host=host, worker_id=signed(f"acidlib-{host}-{RUN}"), **dict.fromkeys(REST))
     assert worker_of(services.worker_id) == (host, f"acidlib-{RUN}")
     assert initiator_of(services.initiator_id) == (host, f"acidlib-{RUN}")
     # Hive's own SHOW COMPACTIONS splits both at the last hyphen
-    assert services.worker_id.rpartition("-")[2] == services.initiator_id.rpartition("-")[2] == RUN
+    assert services.worker_id.rpartition("-")[2] == signed(RUN)
+    assert services.initiator_id.rpartition("-")[2] == RUN
+    assert worker_of(f"acidlib-{host}-{RUN}") == (host, f"acidlib-{RUN}"), "of an earlier version, or of no Linux"
     assert initiator_of(f"{host}-manual") == (host, "manual")
