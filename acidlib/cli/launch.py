@@ -6,6 +6,7 @@ prepares, as standard output is for the job's result.
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import os
 import re
@@ -14,7 +15,8 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
@@ -244,6 +246,7 @@ def start(command: list[str], environment: Mapping[str, str]) -> NoReturn:
 _LOG_FILE = "--log-file"
 # lines about problems: of acidlib.report.progress in each of its formats, and of click
 _PROBLEM = re.compile(rb'\S+Z (WARNING|ERROR) |warning: |error: |Error: |\{"time": "[^"]*", "level": "(warning|error)"')
+_PR_SET_PDEATHSIG = 1
 _END_SECONDS = 10.0
 """How long to wait for the last lines, as another process may keep the stream open."""
 
@@ -267,31 +270,36 @@ def log_file(words: Sequence[str]) -> tuple[list[str], Path | None]:
 def run_logged(command: Sequence[str], path: Path) -> int:
     """Run a command, append its output to a file, print its problems on standard error, and return its exit status.
 
-    Signals are passed on to the command; one that a terminal has sent to both counts as one. If the command fails
-    without a line about a problem, this process prints one: a command that is killed cannot. Raises RetryError for a
-    file that cannot be written.
+    Signals are passed on to the command, each once; one that a terminal has sent to both counts as one. If this process
+    is killed, the command is stopped in order, as nothing would read its output any more. If the command fails without
+    a line about a problem, this process prints one: a command that is killed cannot. Raises RetryError for a file that
+    cannot be written.
     """
     try:
         log = path.open("ab", buffering=0)
     except OSError as error:
         raise RetryError(f"Cannot write {path}: the operating system said: {error.strerror}") from error
-    sent: list[int] = []
+    received: deque[int] = deque()
     running: list[subprocess.Popen[bytes]] = []
 
-    def pass_on(number: int, _: FrameType | None) -> None:
-        sent.append(number)
-        for process in running:
-            process.send_signal(number)
+    def pass_on() -> None:
+        with suppress(IndexError):  # all are passed on, perhaps by a handler that came in between
+            while running:
+                running[0].send_signal(received.popleft())
+
+    def handle(number: int, _: FrameType | None) -> None:
+        received.append(number)
+        pass_on()
 
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, pass_on)
+            signal.signal(number, handle)
     # the thread closes stream and log: closing the stream here would wait for the thread as long as another process
     # keeps the stream open
-    process = subprocess.Popen(command, stdout=log, stderr=subprocess.PIPE)  # noqa: S603 - our own words
+    ending_too = _ending_with(os.getpid())
+    process = subprocess.Popen(command, stdout=log, stderr=subprocess.PIPE, preexec_fn=ending_too)  # noqa: S603 - our own words
     running.append(process)
-    for early in sent:
-        process.send_signal(early)
+    pass_on()
     assert process.stderr is not None
     printed: list[bytes] = []
     copier = Thread(target=_copy, args=(process.stderr, log, printed), daemon=True)
@@ -302,6 +310,21 @@ def run_logged(command: Sequence[str], path: Path) -> int:
     if status and not printed:
         _tell(f"error: the run ended with exit status {status}; {path} has its output\n".encode())
     return status
+
+
+def _ending_with(parent: int) -> Callable[[], None]:
+    """Return a function that has the kernel send SIGTERM to the calling process once its parent has ended.
+
+    The programs that it becomes keep that (prctl(2), PR_SET_PDEATHSIG).
+    """
+    prctl = ctypes.CDLL(None).prctl
+
+    def set_up() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:  # it has ended before
+            os._exit(exit_status(signal.SIGTERM))
+
+    return set_up
 
 
 def _copy(stream: IO[bytes], log: IO[bytes], printed: list[bytes]) -> None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from acidlib.cli.launch import (
 )
 from acidlib.documents import ROOT
 from acidlib.errors import RetryError, UsageError
+from acidlib.processes import has_ended
 from acidlib.report.progress import ERROR, INFO, NOTE, WARNING, LogFormat, LogLines
 from acidlib.service.spark_driver import SUBMIT_ARGS, SparkOptions
 
@@ -247,23 +249,59 @@ def test_a_log_that_cannot_be_written_is_refused_before_anything_is_done(tmp_pat
     assert not (tmp_path / "begun").exists()
 
 
+LOGGED = """
+import sys
+from pathlib import Path
+from acidlib.cli.launch import run_logged
+sys.exit(run_logged([sys.executable, "-c", *sys.argv[2:]], Path(sys.argv[1])))
+"""
+WAITS = """
+import os, signal, sys, time
+from acidlib.processes import process_identity
+def ended(number, _):
+    print("stopped by", number, flush=True)
+    sys.exit(7)
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, ended)
+os.mkfifo(sys.argv[1])
+open(sys.argv[1], "w").write(process_identity())
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def logged(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A command with a log and its child, which waits for a signal, by its identity."""
+    fifo = tmp_path / "begun"
+    words = [sys.executable, "-c", LOGGED, str(tmp_path / "log"), WAITS, str(fifo)]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=os.environ) as process:
+        while not fifo.exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+        yield process, fifo.read_text()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_is_the_runs_to_understand(tmp_path: Path, number: signal.Signals) -> None:
-    waits = (
-        f"import signal, sys, time; signal.signal({number}, lambda *_: sys.exit(7)); "
-        f"open({str(tmp_path / 'begun')!r}, 'w'); time.sleep(60)"
-    )
-    script = (
-        f"from pathlib import Path; from acidlib.cli.launch import run_logged; import sys; "
-        f"sys.exit(run_logged([sys.executable, '-c', {waits!r}], Path({str(tmp_path / 'log')!r})))"
-    )
-    process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True, env=os.environ)
-    while not (tmp_path / "begun").exists():
-        time.sleep(0.01)
+def test_a_signal_is_the_runs_to_understand(
+    tmp_path: Path, logged: tuple[subprocess.Popen[str], str], number: signal.Signals
+) -> None:
+    process, _ = logged
     process.send_signal(number)
     _, told = process.communicate()
     assert process.returncode == 7
     assert told.startswith("error: the run ended with exit status 7; ")
+    assert (tmp_path / "log").read_text() == f"stopped by {number.value}\n", "it is passed on once"
+
+
+def test_of_a_command_that_is_killed_the_run_is_stopped_in_order(
+    tmp_path: Path, logged: tuple[subprocess.Popen[str], str]
+) -> None:
+    process, child = logged
+    process.kill()
+    end = time.monotonic() + 30
+    while not has_ended(child) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert (tmp_path / "log").read_text() == f"stopped by {signal.SIGTERM.value}\n"
 
 
 DRIVER = """
