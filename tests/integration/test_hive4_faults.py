@@ -582,14 +582,20 @@ def test_a_killed_run_is_ended_by_a_later_one(
     if kind == "rebalance" and point in (Point.COMMITTED, Point.ENDED):
         made = rebalanced(made)
     lake.check(made)
-    # right after it nobody can know that it is dead
-    assert direct.good(job).compactions == []
-    assert lake.states(made) == [left]
+    # its process is known to have ended: at once nothing of it is in the way any more
+    again = direct.good(job)
+    if point in (Point.COMMITTED, Point.ENDED):
+        assert (again.compactions, lake.states(made)) == ([], [left])
+    else:
+        assert [txn for txn in lake.hms.open_txns_info() if txn.state == "open"] == []
+        (note,) = [note for note in again.document["notes"] if "its run is dead" in note]
+        ended = next(row for row in lake.of(made) if row.state.label == "refused")
+        assert "its run is dead" in (ended.error_message or "")
+        if kind == "rebalance":  # its number of buckets is not known
+            assert (again.compactions, "has to be requested again" in note) == ([], True)
+        else:
+            assert (again.states, f"request {ended.id} " in note) == (["ready for cleaning"], True)
     settle(lake, direct, made, monkeypatch)
-    if point not in (Point.COMMITTED, Point.ENDED):
-        ended = lake.of(made)[0]
-        assert ended.state.label == "failed"
-        assert ended.error_message
     if kind == "rebalance":
         rebalance_again(lake, direct, made)
 
@@ -625,7 +631,7 @@ def test_a_named_run_that_was_killed_blocks_no_later_one(
     if then == "rebalance":
         made = rebalanced(made)
     assert [txn for txn in lake.hms.open_txns_info() if txn.state == "open"] == []
-    assert sorted(lake.states(made)) == ["failed", "ready for cleaning"]
+    assert sorted(lake.states(made)) == ["ready for cleaning", "refused"]
     settle(lake, direct, made, monkeypatch)
 
 

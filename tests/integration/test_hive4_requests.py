@@ -11,6 +11,7 @@ import pytest
 from judges.tables import Transaction, delta_name, inserts, write_dir
 from runners import ThreadRunner
 
+from acidlib.config.settings import default_settings
 from acidlib.errors import ConflictError, RetryError, UnknownOutcomeError
 from acidlib.metastore.connection import interface
 from acidlib.metastore.hms import Hms
@@ -20,6 +21,7 @@ from acidlib.model.tables import TableRef
 from acidlib.service import compact
 from acidlib.service.surroundings.hive4 import Hive4Backend, Hive4Hold
 from acidlib.service.surroundings.hive4_cleaning import Hive4Cleaning
+from acidlib.stores.stores import Stores
 from integration.harness import use_runner
 from integration.hive4_jobs import Service, only_line
 from integration.hive4_model import COLUMNS, CRUD, ROW, Lake, rows
@@ -363,8 +365,13 @@ def test_a_run_that_is_alive_is_not_taken_for_dead(
     lake.request(lake.table("alive"))
     real, notes = compact.prepare, []
 
+    def out_of_reach(_: object) -> None:
+        raise RetryError("Cannot look at it from there")
+
     def looked_at(*given, **more):
-        ahead = SimpleNamespace(now_ms=lambda: int(time.time() * 1000) + 700_000)
+        ahead = SimpleNamespace(
+            clock=lambda: time.time() + 700, settings=default_settings(), stores=Stores(), store=out_of_reach
+        )
         notes.extend(Hive4Backend(ahead, lake.hms, None).recover())
         return real(*given, **more)
 

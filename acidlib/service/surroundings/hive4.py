@@ -32,7 +32,7 @@ from acidlib.model.tables import TableRef
 from acidlib.planning.inputs import needs_empty_write_id, refused_message
 from acidlib.planning.results import quarantining_request
 from acidlib.points import Point, reach
-from acidlib.processes import has_ended, process_identity
+from acidlib.processes import process_identity
 from acidlib.queue.metastore_database import MetastoreDatabase
 from acidlib.queue.rules import failed_attempts_reason
 from acidlib.report.results import Outcome, Statistics
@@ -44,9 +44,9 @@ from acidlib.service.selection import Selected, Selection
 from acidlib.service.services import WORKER_PREFIX, Services, attempt
 from acidlib.service.statistics import StatisticsUpdater
 from acidlib.service.surroundings.catalog import Catalog, run_as_user
+from acidlib.service.surroundings.hive4_recovery import is_private, pool_of, queue_again, recover
 from acidlib.service.surroundings.sql import ALREADY_QUEUED, in_the_way, taken_by_another
 from acidlib.stores.listing import list_location
-from acidlib.stores.store import STALE_SECONDS
 from acidlib.version import __version__
 
 POOL = "hive.compactor.worker.pool"
@@ -105,35 +105,15 @@ class Hive4Backend(Backend):
         return rows
 
     def recover(self, is_wanted: Callable[[CompactionRequest], bool] = lambda _: True) -> list[str]:
-        """End wanted requests of dead runs of this engine, and those whose transaction was aborted after the result.
-
-        Hive's own initiator gives timed out requests back, but only after `hive.compactor.worker.timeout`, and where it
-        runs.
-        """
-        notes = []
-        snapshot = self.hms.open_txns()
+        """End wanted requests that their run or worker will never end, and queue them again: see `recover`."""
+        txns = self.hms.open_txns()
         rows = self.hms.show_compactions()
+        wanted = [row for row in rows if is_wanted(row)]
+        notes = recover(self.services, self.hms, wanted, txns, whereabouts=self.catalog.whereabouts)
         with self._mutex:
-            self._remember(rows)
-        for row in rows:
-            problem = _dead_reason(self.services, row, snapshot) if is_wanted(row) else None
-            if problem is None:
-                continue
-            try:
-                if row.state is State.INITIATED:
-                    self.hms.abort_compactions([row.id])
-                else:
-                    if row.state is State.WORKING and row.txn_id is not None:
-                        rebalances = row.type is CompactionType.REBALANCE
-                        with suppress(AcidError):  # it times out by itself, but cleaners wait until then
-                            self.hms.abort_txn(
-                                row.txn_id, TxnType.REBALANCE_COMPACTION if rebalances else TxnType.COMPACTION
-                            )
-                    self.hms.mark_failed(replace(row, error_message=problem))
-            except AcidError as error:
-                notes.append(f"request {row.id} for {row.ref} could not be ended: {error}")
-            else:
-                notes.append(f"request {row.id} for {row.ref} was ended: {problem}")
+            self._rows = None
+            if not notes:
+                self._remember(rows)
         return notes
 
     def select(self, selection: Selection, *, automatic: bool) -> Selected:
@@ -155,7 +135,7 @@ class Hive4Backend(Backend):
         rows: list[CompactionRequest] = [
             row
             for row in reversed(self.hms.show_compactions())
-            if row.state is State.INITIATED and self._pool == (None if row.pool in ("", "default") else row.pool)
+            if row.state is State.INITIATED and self._pool == pool_of(row)
         ]
         while rows and rows[-1].type is not kind and not (kind.makes_base and rows[-1].type.makes_base):
             rows.pop()
@@ -272,36 +252,6 @@ class Hive4Backend(Backend):
             initiator_id=initiator,
             pool=pool,
         )
-
-
-def _dead_reason(services: Services, row: CompactionRequest, txns: ValidTxnList) -> str | None:
-    """Return why the run of a request can never finish it; None while that is alive, or not known to be dead.
-
-    ready for cleaning  its transaction was aborted after it was marked as compacted
-    waiting             in a private pool whose process has ended, or for longer than a worker waits for it there
-    working             the process of its private pool has ended; or its worker is of this engine, took it long ago and
-                        has no open transaction, though a worker records one soon after it took a request
-
-    Times are the server's, and now is this machine's: with a clock that is ahead a request may be ended whose worker is
-    about to record its transaction, which the worker then notices.
-    """
-    if row.state is State.READY_FOR_CLEANING:
-        lost = row.txn_id is not None and row.next_txn_id is None and txns.is_txn_aborted(row.txn_id)
-        return f"its transaction {row.txn_id} was aborted after it was marked as compacted" if lost else None
-    private = (row.pool or "").startswith(WORKER_PREFIX)
-    if row.state is State.INITIATED:
-        is_ours, since = private, row.enqueue_ms
-    elif row.state is State.WORKING:
-        is_ours, since = (row.worker_id or "").startswith(WORKER_PREFIX), row.start_ms
-    else:
-        return None
-    if private and has_ended((row.pool or "").removeprefix(WORKER_PREFIX).rpartition("-")[0]):
-        return "its run is dead"
-    if not is_ours or since is None or services.now_ms() - since < STALE_SECONDS * 1000:
-        return None
-    txn = row.txn_id if row.state is State.WORKING else None
-    is_open = txn is not None and not txns.is_txn_aborted(txn) and not txns.is_txn_valid(txn)
-    return None if is_open else "its run is dead"
 
 
 class RequestEnd(enum.Enum):
@@ -562,7 +512,7 @@ class Hive4Hold(CompactionHold):
             worker_id=self._services.worker_id,
             txn_id=None if txn is None else txn.txn_id,
             is_marked=self._marked,
-            is_returned=not named and not (self.request.pool or "").startswith(WORKER_PREFIX),
+            is_returned=not named and not is_private(self.request),
         )
         message = refused_message(reason) if outcome is Outcome.ALREADY_COMPACT else message_with_facts(reason, noted)
         match how:
@@ -574,11 +524,7 @@ class Hive4Hold(CompactionHold):
                 hms.mark_refused(replace(self.request, error_message=message))
             case RequestEnd.GIVEN_BACK:
                 hms.mark_refused(replace(self.request, error_message=f"{reason} (given back)"))
-                try:
-                    again = hms.compact(replace(self.request, id=0, state=State.INITIATED, highest_write_id=None))
-                except AcidError as error:
-                    return f"it could not be queued again: {error}"
-                return f"queued again as request {again.id}" if again.accepted else f"not queued again: {again.reason}"
+                return queue_again(hms, self.request)
         return None
 
     def abandon(self, *, may_be_visible: bool = False) -> None:
