@@ -79,3 +79,13 @@ class DefectError(AcidError):
     """This library is at fault, not the caller or the data: please report it."""
 
     kind = "defect"
+
+
+def known_error(error: Exception, cannot: str) -> AcidError:
+    """Return an error of any class as one of ours, for the entry of a place; one of Python's is a defect.
+
+    cannot  what could not be done, as in "compact db.table"
+    """
+    if isinstance(error, AcidError):
+        return error
+    return DefectError(f"Cannot {cannot}: unexpected {type(error).__name__}: {error}")

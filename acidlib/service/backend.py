@@ -177,14 +177,19 @@ class CompactionHold(Hold, ABC):
 
 
 def finish_publications(
-    services: Services, location: Location, alone: Callable[[], AbstractContextManager[object]] = nullcontext
+    services: Services,
+    location: Location,
+    alone: Callable[[], AbstractContextManager[object]] = nullcontext,
+    *,
+    claims_always: bool = False,
 ) -> None:
     """Claim a place and finish the publications of dead runs there; ConflictError while another run works there.
 
-    alone  keeps readers away, see `finish_claimed`
+    alone          keeps readers away, see `finish_claimed`
+    claims_always  claim it also where nothing is to be finished, to know that no other run works there
     """
     store = services.store(location)
-    if store.unfinished(location):
+    if claims_always or store.unfinished(location):
         with services.claim(location):
             for line in finish_claimed(store, location, alone):
                 services.progress.note(line, place=str(location))

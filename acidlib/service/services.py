@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from acidlib.admission import OF_THIS_PROCESS, THREADS, AdaptiveLimit
 from acidlib.config.settings import Settings
-from acidlib.errors import AcidError, DefectError
+from acidlib.errors import AcidError, known_error
 from acidlib.model.location import Location
 from acidlib.report.progress import Progress
 from acidlib.service.stopping import STOPPING
@@ -129,14 +129,15 @@ class Runner(Protocol):
         """End running tasks, so that they fail soon."""
 
 
-def attempt(work: Callable[[Item], Value], item: Item) -> Value | AcidError:
-    """Return the value of `work`, or its error as a value, so that one item never ends others."""
+def attempt(work: Callable[[Item], Value], item: Item, cannot: str = "finish a task") -> Value | AcidError:
+    """Return the value of `work`, or its error of whatever class as a value, so that one item never ends others.
+
+    cannot  what could not be done where the error is none of ours
+    """
     try:
         return work(item)
-    except AcidError as error:
-        return error
     except Exception as error:
-        return DefectError(f"Cannot finish a task: unexpected {type(error).__name__}: {error}")
+        return known_error(error, cannot)
 
 
 def value_or_raise(answer: Value | AcidError) -> Value:

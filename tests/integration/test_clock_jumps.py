@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from claim_directories import ELSEWHERE, lay_claim
+from claim_directories import ELSEWHERE, holder_of, lay_claim
 from judges import merge
 
 from acidlib.service import plan as units
@@ -92,3 +93,20 @@ def test_a_claim_of_a_clock_that_was_ahead_ends_when_it_is_set_right(jobs: Jobs,
     place = fixture("hive3/a_crud", tmp_path / "t")
     lay_claim(place, age=-3 * DAY, process=ELSEWHERE)
     assert jobs.good("major_compact", "--location", place, *RUN).states == ["ready for cleaning"]
+
+
+def test_a_live_run_keeps_its_request_however_far_this_clock_is_ahead(jobs: Jobs, tmp_path: Path, wall: Wall) -> None:
+    """Whether its claim is stale is for the clock of the file system to say."""
+    place, other = fixture("hive3/a_crud", tmp_path / "t"), "acidlib-other-host"
+    jobs.good("initiator", "--location", place, *RUN, "--set", "hive.compactor.delta.num.threshold=1")
+    with jobs.queue() as queue:
+        queue.claim_id(1, other, round(time.time() * 1000))
+    claim = lay_claim(place, other, process=ELSEWHERE)
+    wall.ahead = HOUR
+    assert jobs.good("major_compact").states == []
+    assert jobs.shown()[1]["state"] == "working"
+    assert holder_of(place) == other
+    wall.ahead = 0
+    now = time.time()
+    os.utime(claim, (now - HOUR, now - HOUR))
+    assert jobs.good("major_compact").states == ["ready for cleaning"]

@@ -33,7 +33,7 @@ from acidlib.service.attempts import COUNTED, Attempts, awaited_marks
 from acidlib.service.backend import Backend, CompactionHold, Decided, Hold, finish_publications
 from acidlib.service.clean import Cleaning
 from acidlib.service.places import Target
-from acidlib.service.services import WORKER_PREFIX, Services
+from acidlib.service.services import WORKER_PREFIX, Services, in_threads
 from acidlib.stores.store import STALE_SECONDS
 from acidlib.wording import plural, utc_words
 
@@ -76,30 +76,48 @@ class SqlBackend(Backend):
         finish_publications(self.services, target.location, partial(self.exclusive, target.ref))
 
     def recover(self, is_wanted: Callable[[CompactionRequest], bool] = lambda _: True) -> list[str]:
-        """Give back requests whose worker timed out (Hive Worker revocation), and wanted ones that a dead run took.
-
-        The publication of a dead run is finished first: one of its two renames may have been made.
-        """
+        """Give back requests whose worker timed out (Hive Worker revocation), and wanted ones that a dead run took."""
         timeout = self.services.settings.integer("hive.compactor.worker.timeout")
         revoked = self.queue.revoke_timed_out(self.services.now_ms(), timeout)
         were = plural(revoked, "request was", "requests were")
         notes = [f"{were} given back, as the worker timed out"] if revoked else []
-        for row in self.queue.in_states(State.WORKING):
-            if row.worker_id is None or not (self.ours(row) and is_wanted(row) and self._is_dead(row)):
-                continue
-            try:
-                with suppress(CorruptError, RefusedError):  # the run that takes the request reports it
-                    finish_publications(self.services, self.whereabouts(row), partial(self.exclusive, row.ref))
-                self.queue.give_back(row.id, row.worker_id)
-            except (ConflictError, RetryError):
-                continue  # it has ended meanwhile, or another run works there
-            notes.append(f"request {row.id} for {row.ref} was given back: its run is dead")
+        rows = self.queue.in_states(State.WORKING)
+
+        def given_back(row: CompactionRequest) -> bool:
+            return self.ours(row) and is_wanted(row) and self._give_back_if_dead(row)
+
+        for row, answer in zip(rows, in_threads(given_back, rows), strict=True):
+            if isinstance(answer, AcidError):
+                notes.append(f"request {row.id} for {row.ref} could not be given back: {answer}")
+            elif answer:
+                notes.append(f"request {row.id} for {row.ref} was given back: its run is dead")
         return notes
 
-    def _is_dead(self, row: CompactionRequest) -> bool:
-        """Return whether the run that took a request is dead, as far as its process and its claim on the place show.
+    def _give_back_if_dead(self, row: CompactionRequest) -> bool:
+        """Give the request of a dead run back, and return whether that was done.
 
-        It is dead if its process has ended on this machine, if its claim on the place is stale, or if it has no claim
+        Its publication is finished before: one of its two renames may have been made. A claim that seems stale is taken
+        for that: then it is so by the clock of the store, whatever the clock of this machine says.
+        """
+        if row.worker_id is None or not self._seems_dead(row):
+            return False
+        try:
+            with suppress(CorruptError, RefusedError):  # the run that takes the request reports it
+                finish_publications(
+                    self.services,
+                    self.whereabouts(row),
+                    partial(self.exclusive, row.ref),
+                    claims_always=not is_known_dead(row),
+                )
+            self.queue.give_back(row.id, row.worker_id)
+        except (ConflictError, RetryError):
+            return False  # it has ended meanwhile, or another run works there
+        return True
+
+    def _seems_dead(self, row: CompactionRequest) -> bool:
+        """Return whether the run that took a request seems dead by its process, or by its claim and the clock here.
+
+        It does if its process has ended on this machine, if its claim on the place is stale, or if it has no claim
         and took the request longer ago than a claim may be silent: for a worker ends the request in the queue before it
         releases the claim.
         """
