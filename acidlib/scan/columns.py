@@ -22,10 +22,9 @@ from acidlib.orc.proto import Kind
 from acidlib.orc.reader import StripeReader, under_target
 from acidlib.orc.schema import TypeNode
 from acidlib.scan.arrays import arrow_array, arrow_type, spread_array
-from acidlib.scan.partitions import partition_value
 from acidlib.scan.times import StoredTimes
 
-__all__ = ["FileColumns", "arrow_type", "file_columns", "partition_value"]
+__all__ = ["FileColumns", "arrow_type", "file_columns"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -155,7 +155,7 @@ def listed(column: ColumnOf, literals: Sequence[Literal]) -> Condition:
     if LiteralKind.TEXT in kinds and pa.types.is_timestamp(column.type):
         for literal in present:
             moment = moment_of(literal.value)
-            if moment is not None and literal.value != _timestamp_text(moment):
+            if moment is not None and literal.value != timestamp_text(moment):
                 raise UnsupportedError(
                     f"readers disagree on {literal.value!r} in a list: write TIMESTAMP {literal.value!r}"
                 )
@@ -170,8 +170,8 @@ def listed(column: ColumnOf, literals: Sequence[Literal]) -> Condition:
 _EXACT_LIMITS = {LiteralKind.FLOAT: _EXACT_IN_FLOAT, LiteralKind.DOUBLE: _EXACT_IN_DOUBLE}
 
 
-def _timestamp_text(moment: datetime) -> str:
-    """Return the text that a TIMESTAMP has in Spark: without zeros at the end of the fraction."""
+def timestamp_text(moment: datetime) -> str:
+    """Return the text that a TIMESTAMP has in Hive and Spark: without zeros at the end of the fraction."""
     text = moment.isoformat(" ")
     return text.rstrip("0").rstrip(".") if "." in text else text
 

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import base64
 import bz2
-import math
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
-from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from decimal import Decimal
 from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
@@ -33,6 +31,7 @@ from acidlib.orc.kernels.vectors import gather_bytes
 from acidlib.orc.proto import Kind
 from acidlib.orc.schema import TypeNode
 from acidlib.scan.arrays import arrow_type, offsets_buffer, readable_texts, shortened
+from acidlib.scan.java_texts import JAVA_BLANKS, java_day, java_decimal, java_moment, java_real
 
 SIMPLE_SERDE = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
 _LINE_END = ord("\n")
@@ -306,24 +305,10 @@ def _binary(data: Bytes, starts: Longs, lengths: Longs, has: NDArray[np.bool_]) 
 
 _BITS = {Kind.BYTE: 8, Kind.SHORT: 16, Kind.INT: 32, Kind.LONG: 64}
 _WHOLE = re.compile(rb"([+-]?)([0-9]*)(?:\.([0-9]*))?")
-_JAVA_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
-_JAVA_NO_NUMBER = re.compile(r"[+-]?(?:NaN|Infinity)", re.ASCII)
-_JAVA_HEX = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)", re.ASCII)
-_DAY = re.compile(r"(-?[0-9]{1,10})-(-?[0-9]{1,2})-(-?[0-9]{1,2})", re.ASCII)
-_START_WITH_DAY = re.compile(r"(-?[0-9]{1,4})-([0-9]{1,2})-([0-9]{1,2})(?![0-9])", re.ASCII)
 _SHORTEST_DAY = 8
 """Bytes of a text below which Hive takes it for no date."""
-_TIME = re.compile(
-    r"(-?[0-9]{1,10})-(-?[0-9]{1,2})-(-?[0-9]{1,2})[ T](-?[0-9]{1,2}):(-?[0-9]{1,2}):(-?[0-9]{1,2})(?:\.([0-9]{1,9}))?",
-    re.ASCII,
-)
-_JAVA_BLANKS = "".join(map(chr, range(33)))
-"""What Java's `String.trim` removes."""
 _BASE64 = re.compile(rb"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}(?:==)?|[A-Za-z0-9+/]{3}=?)?")
 _NEARLY_BASE64 = re.compile(rb"[A-Za-z0-9+/=_\-\s]*")
-_DIGITS = Context(prec=38, rounding=ROUND_HALF_UP)
-_CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097
-_DAY_MICROS = 86_400_000_000
 
 
 def _parsed(texts: pa.Array, node: TypeNode, generation: Generation) -> pa.Array:
@@ -388,35 +373,12 @@ def _integer(text: bytes, node: TypeNode, _: Generation) -> int | None:
 
 
 def _real(text: bytes, node: TypeNode, _: Generation) -> float | None:
-    plain = text.decode("latin-1").strip(_JAVA_BLANKS)
-    if _JAVA_NO_NUMBER.fullmatch(plain):
-        return math.nan if plain.endswith("NaN") else float(plain)
-    number = (
-        plain[:-1]
-        if plain[-1:] in ("f", "F", "d", "D") and not plain[:3].lower().lstrip("+-").startswith("0x")
-        else plain
-    )
-    if _JAVA_DECIMAL.fullmatch(number):
-        try:
-            return float(pa.scalar(number).cast(arrow_type(node)).as_py())
-        except pa.ArrowInvalid:
-            return float(number)  # larger than any number of the type, or as small as none
-    hexadecimal = _JAVA_HEX.fullmatch(plain.rstrip("fFdD") if re.search("[pP].*[fFdD]$", plain) else plain)
-    return None if hexadecimal is None else float.fromhex(hexadecimal[1])
+    return java_real(text.decode("latin-1"), arrow_type(node))
 
 
 def _decimal(text: bytes, node: TypeNode, generation: Generation) -> Decimal | None:
     plain = text.decode("latin-1")
-    if generation is Generation.HIVE4:
-        plain = plain.strip(_JAVA_BLANKS)
-    if not _JAVA_DECIMAL.fullmatch(plain):
-        return None
-    try:
-        value = _DIGITS.create_decimal(plain)
-        rounded = value.quantize(Decimal(1).scaleb(-node.scale), context=_DIGITS)
-    except InvalidOperation:
-        return None
-    return rounded if rounded.adjusted() < node.precision - node.scale or not rounded else None
+    return java_decimal(plain.strip(JAVA_BLANKS) if generation is Generation.HIVE4 else plain, node, generation)
 
 
 def _boolean(text: bytes, _node: TypeNode, _: Generation) -> bool | None:
@@ -424,41 +386,11 @@ def _boolean(text: bytes, _node: TypeNode, _: Generation) -> bool | None:
 
 
 def _date(text: bytes, _: TypeNode, generation: Generation) -> int | None:
-    if len(text) < _SHORTEST_DAY:
-        return None
-    plain = text.decode("latin-1").strip(_JAVA_BLANKS)
-    if generation is Generation.HIVE4:
-        match = _START_WITH_DAY.match(plain)  # whatever follows
-    else:
-        match = _DAY.fullmatch(plain.partition(" ")[0])
-    return None if match is None else _days(*map(int, match.groups()), is_lenient=generation is Generation.HIVE3)
+    return None if len(text) < _SHORTEST_DAY else java_day(text.decode("latin-1"), generation)
 
 
 def _timestamp(text: bytes, _: TypeNode, generation: Generation) -> int | None:
-    match = _TIME.fullmatch(text.decode("latin-1").strip(_JAVA_BLANKS))
-    if match is None:
-        return None
-    year, month, day, hour, minute, second = (int(match[part]) for part in range(1, 7))
-    is_lenient = generation is Generation.HIVE3
-    if not is_lenient and not (0 <= hour < 24 and 0 <= minute < 60 and 0 <= second < 60):
-        return None
-    days = _days(year, month, day, is_lenient=is_lenient)
-    micros = int((match[7] or "").ljust(9, "0")) // 1000
-    seconds = hour * 3600 + minute * 60 + second
-    return None if days is None else days * _DAY_MICROS + seconds * 1_000_000 + micros
-
-
-def _days(year: int, month: int, day: int, *, is_lenient: bool) -> int | None:
-    """Return a day as days since 1970-01-01; Hive 3.1 counts on where a month or day is not in its range."""
-    if is_lenient:
-        year, month = year + (month - 1) // 12, (month - 1) % 12 + 1
-    cycles, year = divmod(year - 1, _CYCLE_YEARS)
-    try:
-        first = date(year + 1, month, 1 if is_lenient else day)
-    except ValueError:
-        return None
-    days = (first - date(1970, 1, 1)).days + cycles * _CYCLE_DAYS
-    return days + day - 1 if is_lenient else days
+    return java_moment(text.decode("latin-1").replace("T", " "), generation)
 
 
 def _bytes(text: bytes, _node: TypeNode, _: Generation) -> bytes:

@@ -185,3 +185,21 @@ def _midnight_offset(zone: tzinfo, year: int) -> int:
     """Return the offset of a zone at the first midnight of a year on its clocks."""
     offset = datetime(year, 1, 1, tzinfo=zone).utcoffset()
     return 0 if offset is None else int(offset.total_seconds())
+
+
+def time_in_zone(moment: datetime, zone: str) -> datetime:
+    """Return a time on clocks of a zone with this zone, by `java.time`.
+
+    A time that they skip is as much later as they are put forward; of one that they show twice it is the first.
+
+    zone  "Z", an offset as +01:00, or a name
+
+    Raises RefusedError for a name that is not known, and for years that are not between 1 and 9999.
+    """
+    if zone in _UTC_NAMES:
+        return moment.replace(tzinfo=UTC)
+    named = _time_zone(f"UTC{zone}" if zone[0] in "+-" else zone)
+    try:
+        return moment.replace(tzinfo=named).astimezone(UTC).astimezone(named)
+    except OverflowError:
+        raise RefusedError(f"{moment} {zone} is not in the years 1 to 9999 in UTC") from None

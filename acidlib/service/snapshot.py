@@ -366,7 +366,7 @@ def _partitions_to_read(hms: Hms, table: Table, scan: Scan, wanted: Wanted) -> t
     chosen = wanted_partitions(str(table.ref), table.partition_keys, names, wanted)
     if not table.partition_keys:
         return None
-    return tuple(name for name in chosen if may_match(scan, name))
+    return tuple(name for name in chosen if may_match(scan, name, hms.generation))
 
 
 def _locked(
@@ -546,7 +546,8 @@ def _of_location(
     row, kind = interpretation.columns, interpretation.table_kind
     if row is not None:
         scan = scan_of(str(table.ref), row, keys, wanted, insert_only=kind == INSERT_ONLY)
-        targets = [target for target in targets if may_match(scan, target.ref.partition)]
+        # keys of a directory are texts, which are the same for every generation
+        targets = [target for target in targets if may_match(scan, target.ref.partition, Generation.HIVE4)]
     listed = list(map(value_or_raise, in_threads(partial(_listed, stores, pause=pause), targets)))
     newest_first = sorted(listed, key=_newest_write_id, reverse=True)
     if kind is None:
@@ -554,7 +555,7 @@ def _of_location(
     if row is None:
         row = _row_of_files(stores, table.ref, newest_first)
         scan = scan_of(str(table.ref), row, keys, wanted, insert_only=kind == INSERT_ONLY)
-    read = [place for place in listed if may_match(scan, place.target.ref.partition)]
+    read = [place for place in listed if may_match(scan, place.target.ref.partition, place.generation)]
     return Snapshot(
         scan=scan,
         splits=_splits(environment, scan, read),

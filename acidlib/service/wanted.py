@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from acidlib.errors import MissingError, RefusedError, UsageError
+from acidlib.model.names import Generation
 from acidlib.model.tables import (
     EXTERNAL_TABLE,
     VIRTUAL_VIEW,
@@ -20,7 +21,7 @@ from acidlib.model.tables import (
 )
 from acidlib.orc.schema import TypeNode, hive_type, parse_row_type
 from acidlib.scan.arrays import arrow_type
-from acidlib.scan.partitions import partition_value
+from acidlib.scan.partitions import key_values
 from acidlib.scan.predicate import HIVE_TYPE, parse_predicate, pushed
 from acidlib.scan.pruning import partition_bounds
 from acidlib.scan.splits import ROW_ID, Scan
@@ -174,13 +175,15 @@ def wanted_partitions(table: str, keys: Sequence[TableColumn], names: Iterable[s
     return chosen
 
 
-def may_match(scan: Scan, partition: str | None) -> bool:
-    """Return whether rows of a partition, `k=v/k2=v2`, may fulfil the condition, by the values of its keys."""
+def may_match(scan: Scan, partition: str | None, generation: Generation) -> bool:
+    """Return whether rows of a partition, `k=v/k2=v2`, may fulfil the condition, by the values of its keys.
+
+    generation  of the Hive that reads the texts of its keys
+
+    Raises RefusedError where the text of a key that the condition names has no certain value or comparison.
+    """
     if scan.predicate is None or partition is None:
         return True
-    types = {key.name.lower(): key.type for key in scan.partition_keys}
-    if not scan.predicate.columns & types.keys():
-        return True
-    pairs = [(key.lower(), text) for key, text in PartitionName.parse(partition).pairs]
-    values = {name: partition_value(text, types[name]) for name, text in pairs if name in types}
-    return bool(scan.predicate.may_match(partition_bounds(values)))
+    # what Spark tests again, it compares as values
+    values = key_values(scan, partition, generation, scan.predicate.columns, for_condition=scan.exact)
+    return not values or bool(scan.predicate.may_match(partition_bounds(values)))

@@ -17,7 +17,8 @@ from acidlib.orc.columns import Column
 from acidlib.orc.proto import Kind
 from acidlib.orc.schema import TypeNode, parse_row_type
 from acidlib.scan.arrays import arrow_array, readable_texts
-from acidlib.scan.columns import arrow_type, file_columns, partition_value
+from acidlib.scan.columns import arrow_type, file_columns
+from acidlib.scan.partitions import partition_value
 from acidlib.scan.times import StoredTimes
 
 DEFAULT = "__HIVE_DEFAULT_PARTITION__"
@@ -49,31 +50,35 @@ def test_a_union_is_refused() -> None:
         arrow_type(node("uniontype<int>"))
 
 
+@pytest.mark.parametrize("generation", [Generation.HIVE3, Generation.HIVE4])
+@pytest.mark.parametrize("hive_type", ["int", "string", "char(3)", "boolean", "date", "binary"])
+def test_rows_without_a_partition_key_have_none(hive_type: str, generation: Generation) -> None:
+    assert partition_value(DEFAULT, hive_type, generation) is None
+
+
 @pytest.mark.parametrize(
-    ("text", "hive_type", "value"),
+    ("text", "hive_type", "value", "value_of_hive3"),
     [
-        ("007", "int", 7),
-        ("-128", "tinyint", -128),
-        ("128", "tinyint", None),
-        ("x", "bigint", None),
-        (DEFAULT, "int", None),
-        (DEFAULT, "string", None),
-        ("2024-02-29", "date", date(2024, 2, 29)),
-        ("2024-02-30", "date", None),
-        ("2024-02-29 12:00:00.5", "timestamp", datetime(2024, 2, 29, 12, 0, 0, 500_000)),
-        ("2024-02-29 12:00:00", "timestamp with local time zone", datetime(2024, 2, 29, 12, tzinfo=UTC)),
-        ("1.255", "decimal(5,2)", Decimal("1.26")),
-        ("1000", "decimal(5,2)", None),
-        ("TRUE", "boolean", True),
-        ("false", "boolean", False),
-        ("1.5", "double", 1.5),
-        ("ab ", "char(5)", "ab"),
-        ("abcdef", "varchar(3)", "abc"),
-        ("a=b", "string", "a=b"),
+        ("128", "tinyint", -128, -128),
+        ("0.1", "float", 0.10000000149011612, 0.10000000149011612),
+        ("12345678901234567890.0123456789", "decimal(38,10)", *[Decimal("12345678901234567890.0123456789")] * 2),
+        ("1.5", "decimal(38,30)", Decimal("1.5"), Decimal("1.5")),
+        ("2024-1-1", "date", date(2024, 1, 1), date(2024, 1, 1)),
+        ("2024-02-30", "date", None, date(2024, 3, 1)),
+        ("20240101", "timestamp", None, None),
+        ("1d", "double", 1.0, 1.0),
+        ("1_000", "double", None, None),
+        (
+            "2024-02-29 12:00:00 Europe/Berlin",
+            "timestamp with local time zone",
+            *[datetime(2024, 2, 29, 11, tzinfo=UTC)] * 2,
+        ),
     ],
 )
-def test_partition_values(text: str, hive_type: str, value: Any) -> None:
-    assert partition_value(text, hive_type) == value
+def test_partition_values(text: str, hive_type: str, value: Any, value_of_hive3: Any) -> None:
+    # all others: tests/conformance/test_partition_keys.py
+    assert partition_value(text, hive_type, Generation.HIVE4) == value
+    assert partition_value(text, hive_type, Generation.HIVE3) == value_of_hive3
 
 
 def test_texts_that_are_no_utf8_are_shown_as_hive_shows_them() -> None:
