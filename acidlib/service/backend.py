@@ -100,7 +100,7 @@ class Hold:
     ) -> None:
         try:
             self.close()
-        except AcidError:
+        except Exception:
             if error is None:
                 raise  # else the first error is the one to report; the claim goes stale by itself
 

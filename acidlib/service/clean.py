@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from acidlib.admission import THREADS
-from acidlib.errors import AcidError, BusyError, ConflictError, RefusedError, RetryError
+from acidlib.errors import AcidError, BusyError, ConflictError, RefusedError, RetryError, known_error
 from acidlib.model.listing import Listing
 from acidlib.model.location import LOCAL, Location
 from acidlib.model.requests import CompactionRequest
@@ -39,7 +39,7 @@ from acidlib.service.removals import (
 )
 from acidlib.service.rolled_back import RolledBack
 from acidlib.service.selection import CleanerOptions
-from acidlib.service.services import as_done, value_or_raise
+from acidlib.service.services import answers_of, as_done, value_or_raise
 from acidlib.stores.listing import list_location
 from acidlib.stores.removing import may_be_litter
 from acidlib.stores.store import CLAIM, STAGING_PREFIX
@@ -315,7 +315,7 @@ def _clean_together(
                 waiting = dict(asking)
                 asking.clear()
                 if waiting:
-                    for job_number, answer in zip(waiting, ask([*waiting.values()]), strict=True):
+                    for job_number, answer in zip(waiting, answers_of(ask, [*waiting.values()]), strict=True):
                         go_on(job_number, answer)
     return [results[number] for number in range(len(jobs))]
 
@@ -342,13 +342,15 @@ class _RequestCleaning:
                     self._cleaning.end_dropped(self._request)
                 state = Outcome.PLANNED if dry_run else Outcome.SUCCEEDED
                 return replace(_nothing_yet(self._request), state=state, reason=str(error))
-        except AcidError as error:
-            result = ended_by(error, self._result)
+        except Exception as raised:
+            failure = known_error(raised, f"clean {self._request.ref}")
+            result = ended_by(failure, self._result)
             if result.state is Outcome.FAILED and not dry_run:
                 try:
-                    self._cleaning.note_failure(self._request, error)
-                except AcidError as another:  # a failure that cannot be noted does not stop the other requests
-                    return replace(result, reason=f"{error}; then: {another}")
+                    self._cleaning.note_failure(self._request, failure)
+                except Exception as another:  # a failure that cannot be noted does not stop the other requests
+                    then = known_error(another, f"note that {self._request.ref} was not cleaned")
+                    return replace(result, reason=f"{failure}; then: {then}")
             return result
 
     def _clean(self) -> _Steps:
@@ -517,5 +519,5 @@ def _clean_leftovers(
             return result_of_removal(result, remove_litter(services, hold.claim, limiter))
     except BusyError:
         return None  # it may belong to the run that is at work there
-    except AcidError as error:
-        return ended_by(error, result)
+    except Exception as error:
+        return ended_by(known_error(error, f"clean {request.ref}"), result)

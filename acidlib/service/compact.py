@@ -11,10 +11,10 @@ from acidlib.errors import (
     AcidError,
     BusyError,
     ConflictError,
-    DefectError,
     RefusedError,
     UnknownOutcomeError,
     UnverifiedError,
+    known_error,
 )
 from acidlib.model.names import LONG_MAX, DeltaDir, parse_directory
 from acidlib.model.requests import CompactionType, RequestFacts
@@ -88,7 +88,7 @@ class PlaceCompaction:
     def give_back(self) -> None:
         """Give the request back; called instead of `run`."""
         if not self._run.dry_run:
-            with suppress(AcidError):  # a later run finds that this one is dead
+            with suppress(Exception):  # a later run finds that this one is dead
                 self._backend.hold(self.job.request, self._target).abandon()
 
     async def run(self) -> CompactionResult:
@@ -99,14 +99,17 @@ class PlaceCompaction:
                 return await self._plan()
             except Exception as error:
                 return self._failure(error, None)
-        hold = self._backend.hold(self.job.request, self._target)
+        try:
+            hold = self._backend.hold(self.job.request, self._target)
+        except Exception as error:  # the request stays with this run: a later one finds that it is dead
+            return self._failure(error, None)
         try:
             try:
                 result = await self._compact(hold)
             except Exception as error:
                 result = self._failure(error, hold)
         except BaseException:
-            with suppress(AcidError):  # the queue knows how it ended, or a later run finds that this one is dead
+            with suppress(Exception):  # the queue knows how it ended, or a later run finds that this one is dead
                 hold.abandon(may_be_visible=self._may_be_visible)
             raise
         else:
@@ -114,8 +117,9 @@ class PlaceCompaction:
         finally:
             try:
                 hold.close()  # unless that is done
-            except AcidError as error:  # the claim goes stale by itself
-                self._services.progress.note(str(error), place=self.name)
+            except Exception as error:  # the claim goes stale by itself
+                note = str(known_error(error, f"release the claim of {self.name}"))
+                self._services.progress.note(note, place=self.name)
 
     async def _plan(self) -> CompactionResult:
         services, target, place = self._services, self._target, self.job.listed
@@ -313,8 +317,8 @@ class PlaceCompaction:
         finally:
             try:
                 left = stage.discard()
-            except AcidError as error:
-                left = str(error)
+            except Exception as error:
+                left = str(known_error(error, f"remove {stage.path}"))
             if left is not None:
                 note = f"{left}; a cleaning removes it when it is a day old"
                 services.progress.note(note, level=WARNING, place=str(self._target.ref))
@@ -351,9 +355,7 @@ class PlaceCompaction:
         """Return the result of a compaction that ends by an error."""
         if isinstance(error, UnverifiedError):
             return replace(self._result(outcome_of(error), str(error)), unverified=True)
-        if not isinstance(error, AcidError):
-            fault = f"Cannot compact {self._target.ref}: unexpected {type(error).__name__}: {error}"
-            return self._result(Outcome.FAILED, str(DefectError(fault)))
+        error = known_error(error, f"compact {self._target.ref}")
         state, reason = outcome_of(error), str(error)
         if isinstance(error, BusyError) and not self._run.is_named:
             state = Outcome.SKIPPED  # another run has it: only the operator who names a place wants to know
@@ -362,8 +364,8 @@ class PlaceCompaction:
                 hold.assert_claimed()
             except ConflictError as lost:  # another run has the place now, and its changes are the cause
                 state, reason = Outcome.CONFLICT, f"{lost}; then: {reason}"
-            except AcidError:
-                pass  # the first error is the one to report
+            except Exception:  # noqa: S110 - the first error is the one to report
+                pass
         return self._result(state, reason)
 
     def _reason(self, inputs: CompactionInputs) -> str:
@@ -434,7 +436,8 @@ class PlaceCompaction:
             if note is not None:
                 result = replace(result, reason=f"{result.reason}; {note}")
             hold.close()
-        except AcidError as error:
+        except Exception as raised:
+            error = known_error(raised, f"end the request for {result.ref}")
             self._services.progress.note(str(error), place=str(result.ref))
             if state is not Outcome.READY_FOR_CLEANING:
                 return replace(result, reason=f"{result.reason}; then: {error}")

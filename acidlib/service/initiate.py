@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from acidlib.errors import AcidError, BusyError, ConflictError, CorruptError, MissingError, RefusedError, UsageError
+from acidlib.errors import (
+    AcidError,
+    BusyError,
+    ConflictError,
+    CorruptError,
+    MissingError,
+    RefusedError,
+    UsageError,
+    known_error,
+)
 from acidlib.model.location import S3
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionType, RequestFacts
@@ -105,8 +114,8 @@ def _judge(
         return result, None if dry_run else Decided(place=place, kind=decision.kind, figures=figures)
     except BusyError as error:
         return _result(target, reason=str(error), outcome=Outcome.LEFT_ALONE), None
-    except AcidError as error:
-        return _after_error(services, backend, target, error), None
+    except Exception as error:
+        return _after_error(services, backend, target, known_error(error, f"judge {target.ref}")), None
 
 
 def _decision_about(services: Services, place: ListedPlace) -> Decision:
@@ -179,8 +188,8 @@ def _after_error(services: Services, backend: Backend, target: Target, error: Ac
             return _result(target, reason="it was dropped meanwhile", outcome=Outcome.LEFT_ALONE)
         if is_lasting(services, target, error):
             outcome = Outcome.REFUSED
-    except AcidError:
-        pass  # the first error says more
+    except Exception:  # noqa: S110 - the first error says more
+        pass
     return _result(target, reason=str(error), outcome=outcome)
 
 

@@ -13,7 +13,7 @@ from acidlib.planning.stated_write_ids import directory_ids, require_list_per_ta
 from acidlib.report.progress import WARNING
 from acidlib.service.places import ListedPlace, Target
 from acidlib.service.selection import PassedOver, Selection
-from acidlib.service.services import Services, in_threads, value_or_raise
+from acidlib.service.services import Services, attempt, in_threads
 from acidlib.stores.listing import list_location
 from acidlib.wording import duration_text, plural, utc_words
 
@@ -70,10 +70,9 @@ def list_places(
     passed_over = []
     now = services.clock()
     for target, listing in zip(targets, listings, strict=True):
-        try:
-            place = target.listed(value_or_raise(listing))
-        except AcidError as error:
-            places.append(Unlisted(target=target, error=error))
+        place = listing if isinstance(listing, AcidError) else attempt(target.listed, listing, f"list {target.ref}")
+        if isinstance(place, AcidError):
+            places.append(Unlisted(target=target, error=place))
             continue
         newest = None if idle_seconds is None else place.listing.newest_file()
         if idle_seconds is None or newest is None or newest.modified <= now - idle_seconds:
@@ -111,14 +110,20 @@ class RollbackSigns:
     def add(self, places: Iterable[ListingOutcome]) -> None:
         """Look at listed places; warn about each table whose last place is among them."""
         for place in places:
-            table, partition = place.target.ref.whole_table, place.target.ref.partition
-            if self._unlisted[table] and isinstance(place, ListedPlace):
-                prefix = f"{partition}/" if partition else ""
-                self._side_files.setdefault(table, []).extend(prefix + path for path in side_files(place.listing))
-                self._ids.setdefault(table, set()).update(directory_ids(place.listing))
-                self._unlisted[table] -= 1
-                if not self._unlisted[table]:
-                    self._warn(table, () if self._is_part else self._ids.pop(table))
+            ref = place.target.ref
+            error = attempt(self._add, place, f"look for signs of rolled back transactions at {ref}")
+            if error is not None:
+                self._progress.note(str(error), level=WARNING, place=str(ref))
+
+    def _add(self, place: ListingOutcome) -> None:
+        table, partition = place.target.ref.whole_table, place.target.ref.partition
+        if self._unlisted[table] and isinstance(place, ListedPlace):
+            prefix = f"{partition}/" if partition else ""
+            self._side_files.setdefault(table, []).extend(prefix + path for path in side_files(place.listing))
+            self._ids.setdefault(table, set()).update(directory_ids(place.listing))
+            self._unlisted[table] -= 1
+            if not self._unlisted[table]:
+                self._warn(table, () if self._is_part else self._ids.pop(table))
 
     def finish(self) -> None:
         """Warn about tables of which only a part was listed; gaps in their ids say nothing."""

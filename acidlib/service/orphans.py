@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from acidlib.errors import AcidError
+from acidlib.errors import known_error
 from acidlib.report.results import CleaningResult, Outcome, RemovedPath
 from acidlib.service.backend import Backend
 from acidlib.service.places import Target
@@ -72,7 +72,7 @@ def run_orphans(
             moved_to = f", to move to {services.store(location).trash_place(location)}" if trash else ""
             reason = plural(len(orphans), "orphan") + moved_to
             tell(replace(result, state=Outcome.PLANNED, reason=reason, removed=tuple(orphans.values())))
-        except AcidError as error:
-            tell(ended_by(error, result))
+        except Exception as error:
+            tell(ended_by(known_error(error, f"look for orphans at {target.ref}"), result))
     services.progress.finish()
     return [*selected.notes, *(f"{passed.target.ref}: {passed.reason}" for passed in selected.passed_over)]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
+from acidlib.errors import ConflictError, RefusedError, RetryError, known_error
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.listing import Listing
@@ -110,8 +110,8 @@ class RolledBack:
         removed: list[RemovedPath] = []
         try:
             result = self._clean(due, removed, limiter)
-        except AcidError as error:
-            result = ended_by(error, _result(due), waits=RefusedError)
+        except Exception as error:
+            result = ended_by(known_error(error, f"clean {due.ref}"), _result(due), waits=RefusedError)
         return replace(result, removed=tuple(removed))
 
     def _clean(self, due: DueCleaning, removed: list[RemovedPath], limiter: DeleteRateLimiter) -> CleaningResult:

@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import closing
 
-from acidlib.errors import AcidError
+from acidlib.errors import AcidError, known_error
 from acidlib.model.location import NOWHERE
 from acidlib.model.tables import TableRef
 from acidlib.report.progress import ERROR, INFO, WARNING
@@ -62,8 +62,8 @@ def run_compaction(
     if not run.dry_run:
         try:
             backend.purge_history()
-        except AcidError as error:  # the next run purges it: the results of this one have to be reported
-            notes.append(str(error))
+        except Exception as error:  # the next run purges it: the results of this one have to be reported
+            notes.append(str(known_error(error, "purge the history")))
     return notes
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, takewhile
 
-from acidlib.errors import AcidError, RefusedError
+from acidlib.errors import AcidError, RefusedError, known_error
 from acidlib.model.location import Location
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.tables import TableRef
@@ -24,7 +25,7 @@ from acidlib.service.listing import (
 )
 from acidlib.service.places import ListedPlace, Target
 from acidlib.service.selection import PassedOver, Selection
-from acidlib.service.services import Services, value_or_raise
+from acidlib.service.services import Services, attempt, value_or_raise
 from acidlib.wording import size_words
 
 
@@ -230,7 +231,8 @@ class RunQueue:
             else:
                 try:
                     request = backend.submit(place, run.kind, buckets=run.buckets)
-                except AcidError as error:
+                except Exception as raised:
+                    error = known_error(raised, f"queue a compaction of {place.target.ref}")
                     if candidate.compact is None:
                         self._budget.refund(place.bytes)
                     elif isinstance(error, RefusedError):
@@ -282,7 +284,9 @@ class RunQueue:
             for (request, target), place in zip(fresh, self._listed_for_budget(fresh), strict=True):
                 compact = None
                 if isinstance(place, ListedPlace):
-                    compact = place.compact_reason(request.type, automatic=request.facts.reason is not None)
+                    is_automatic = request.facts.reason is not None
+                    with suppress(Exception):  # its compaction reports it
+                        compact = place.compact_reason(request.type, automatic=is_automatic)
                 if not self._budget.admit(0 if place is None else place.bytes, is_free=compact is not None):
                     return
                 taken = request if run.dry_run else backend.take(request)
@@ -302,7 +306,8 @@ class RunQueue:
             try:
                 request.require_understood("compact")
                 known.append((request, value_or_raise(target)))
-            except AcidError as error:
+            except Exception as raised:
+                error = known_error(raised, f"compact {request.ref}")
                 self._on_result(unstarted_result(outcome_of(error), nowhere(request), request.type, str(error)))
                 if not self._run.dry_run:
                     self._backend.refuse(request, str(error))
@@ -329,22 +334,30 @@ class RunQueue:
         waiting  the request of each place; empty for selected places
         """
         attempts, kind = self._backend.attempts(targets), self._run.kind
+
+        def look(place: ListingOutcome) -> Candidate:
+            compact = tried = None
+            if isinstance(place, ListedPlace):
+                request = waiting.get(_key(place.target))
+                is_automatic = request is not None and request.facts.reason is not None
+                compact = place.compact_reason(kind, automatic=is_automatic)
+                tried = None if compact else attempts.last(place, kind)
+            return Candidate(place=place, compact=compact, tried=tried)
+
         last: list[Candidate] = []
         for number, portion in enumerate(self._portions(targets, signs, waiting)):
             if number == 0:
                 self._on_listed(len(targets))
             candidates = []
             for place in ordered(portion, self._run.order):
-                compact = tried = None
-                if isinstance(place, ListedPlace):
-                    request = waiting.get(_key(place.target))
-                    is_automatic = request is not None and request.facts.reason is not None
-                    compact = place.compact_reason(kind, automatic=is_automatic)
-                    tried = None if compact else attempts.last(place, kind)
+                candidate = attempt(look, place, f"look at {place.target.ref}")
+                if isinstance(candidate, AcidError):
+                    candidate = Candidate(place=Unlisted(target=place.target, error=candidate))
+                if isinstance(candidate.place, ListedPlace):
                     self._places += 1
-                    self._tried += tried is not None
-                    self._fresh += compact is None and tried is None
-                candidates.append(Candidate(place=place, compact=compact, tried=tried))
+                    self._tried += candidate.tried is not None
+                    self._fresh += candidate.compact is None and candidate.tried is None
+                candidates.append(candidate)
             candidates.sort(key=_turn)
             last += [candidate for candidate in candidates if candidate.tried is not None]
             yield from (candidate for candidate in candidates if candidate.tried is None)

@@ -23,7 +23,7 @@ from types import coroutine
 from typing import Any, Generic, Protocol, TypeVar
 
 from acidlib.admission import THREADS
-from acidlib.errors import AcidError
+from acidlib.errors import AcidError, known_error
 from acidlib.planning.units import BATCH_TASKS, SMALL_BYTES, batches, groups_of_like_length
 from acidlib.service.services import Runner, Task, started_threads, value_or_raise
 from acidlib.service.stopping import STOPPING
@@ -256,10 +256,10 @@ class _Execution:
             self.work = self.steps.send(self.answers)
         except StopIteration as end:
             self.result, self.has_ended = end.value, True
-        except AcidError as error:
+        except Exception as error:
             if self.parent is None:
                 raise
-            self.result, self.has_ended = error, True
+            self.result, self.has_ended = known_error(error, f"compact {self.workflow.name}"), True
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from acidlib.admission import OF_THIS_PROCESS, THREADS, AdaptiveLimit
 from acidlib.config.settings import Settings
-from acidlib.errors import AcidError, known_error
+from acidlib.errors import AcidError, RetryError, UnknownOutcomeError, known_error
 from acidlib.model.location import Location
 from acidlib.report.progress import Progress
 from acidlib.service.stopping import STOPPING
@@ -138,6 +138,21 @@ def attempt(work: Callable[[Item], Value], item: Item, cannot: str = "finish a t
         return work(item)
     except Exception as error:
         return known_error(error, cannot)
+
+
+def answers_of(
+    ask: Callable[[Sequence[Item]], Sequence[Value | AcidError]], items: Sequence[Item]
+) -> list[Value | AcidError]:
+    """Return what `ask` answers about items together; where an error may concern one of them, about each by itself.
+
+    An error that passes (of a server, say) concerns all of them, and nothing is asked again.
+    """
+    answers = attempt(ask, items)
+    if not isinstance(answers, AcidError):
+        return [*answers]
+    if len(items) == 1 or isinstance(answers, RetryError | UnknownOutcomeError):
+        return [answers] * len(items)
+    return [answer for item in items for answer in answers_of(ask, [item])]
 
 
 def value_or_raise(answer: Value | AcidError) -> Value:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError, UnknownOutcomeError
+from acidlib.errors import ConflictError, RefusedError, RetryError, UnknownOutcomeError, known_error
 from acidlib.metastore.catalog import CHANGED, WholeTable
 from acidlib.metastore.hms import Hms
 from acidlib.model.names import Generation
@@ -50,12 +50,8 @@ class StatisticsUpdater:
             return None
         try:
             return self._update(target, target.facts, known_since, results, rows)
-        except AcidError as error:
-            return Statistics(reason=str(error))
         except Exception as error:  # the compaction has succeeded all the same
-            return Statistics(
-                reason=f"Cannot update statistics of {target.ref}: unexpected {type(error).__name__}: {error}."
-            )
+            return Statistics(reason=str(known_error(error, f"update statistics of {target.ref}")))
 
     def _update(
         self, target: Target, facts: TableFacts, known_since: float, results: Collection[str], rows: int | None

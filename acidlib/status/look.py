@@ -44,7 +44,7 @@ from acidlib.service.listing import ListingOutcome, Unlisted, list_in_portions
 from acidlib.service.open import Queued, metastore_database, open_queued, txn_timeout_seconds
 from acidlib.service.places import Interpretation, ListedPlace, Target, target_of
 from acidlib.service.selection import Selection
-from acidlib.service.services import Services, in_threads, value_or_raise
+from acidlib.service.services import Services, in_threads
 from acidlib.service.surroundings.alone import select_targets
 from acidlib.service.surroundings.catalog import Catalog
 from acidlib.service.surroundings.hive3 import concerns
@@ -283,17 +283,24 @@ def _list(
         kind = _kind_of_problem(services, outcome)
         if kind is FindingKind.MISSING and target.facts is None and of_requests.isdisjoint(_QUEUED):
             return None  # only the history knows the place: it was dropped
-        problem = (kind, str(outcome.error))
-        return PlaceFigures(ref=target.ref, location=str(target.location), problem=problem)
+        return _with_problem(outcome, kind)
 
     def order(target: Target) -> tuple[bool, str]:
         return states.get(target.ref, set()) <= {State.SUCCEEDED}, str(target.ref)
 
     for outcomes, _ in list_in_portions(services, sorted(targets, key=order)[:most_places], None):
-        for answer in in_threads(figures, outcomes):  # in threads, as files of places that are due are read
-            place = value_or_raise(answer)
-            if place is not None:
+        # in threads, as files of places that are due are read
+        for outcome, place in zip(outcomes, in_threads(figures, outcomes), strict=True):
+            if isinstance(place, AcidError):
+                unread = Unlisted(target=outcome.target, error=place)
+                yield _with_problem(unread, _kind_of_problem(services, unread))
+            elif place is not None:
                 yield place
+
+
+def _with_problem(unlisted: Unlisted, kind: FindingKind) -> PlaceFigures:
+    target, problem = unlisted.target, (kind, str(unlisted.error))
+    return PlaceFigures(ref=target.ref, location=str(target.location), problem=problem)
 
 
 def _kind_of_problem(services: Services, unlisted: Unlisted) -> FindingKind:
@@ -301,7 +308,7 @@ def _kind_of_problem(services: Services, unlisted: Unlisted) -> FindingKind:
     if isinstance(unlisted.error, CorruptError):
         try:
             exists = services.fs(location).exists(str(location))
-        except AcidError:
+        except Exception:
             exists = True
         return FindingKind.DAMAGED if exists else FindingKind.MISSING
     if isinstance(unlisted.error, ConflictError):

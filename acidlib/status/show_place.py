@@ -7,7 +7,7 @@ from contextlib import closing
 from functools import partial
 from typing import Any
 
-from acidlib.errors import AcidError, RefusedError
+from acidlib.errors import AcidError, RefusedError, known_error
 from acidlib.model.names import LONG_MAX, side_file_name
 from acidlib.orc.reader import read_tail
 from acidlib.parquet.footer import read_footer
@@ -50,8 +50,8 @@ def _entry(services: Services, target: Target) -> dict[str, Any]:
             state, error = state_of(), None
         except RefusedError as refusal:  # no reader can read it
             state, error = state_of(require_history=False), str(refusal)
-    except AcidError as failure:
-        return _unknown(target, str(failure))
+    except Exception as failure:
+        return _unknown(target, str(known_error(failure, f"show {target.ref}")))
     parts = place_parts(listing, state, place.generation)
     rows = _rows(services, place, [path for part in parts if part.role is not ReaderRole.HIDDEN for path in part.files])
     write_ids = place.write_ids

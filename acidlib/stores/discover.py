@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from acidlib.admission import OF_THIS_PROCESS, THREADS
-from acidlib.errors import AcidError, MissingError, RefusedError
+from acidlib.errors import AcidError, MissingError, RefusedError, known_error
 from acidlib.model.location import Location
 from acidlib.model.names import is_acid_directory_name, is_hidden
 from acidlib.model.tables import PartitionName, TableRef, is_partition_directory
@@ -75,8 +75,8 @@ def discover_warehouse(fs: FileSystem, root: Location) -> tuple[tuple[TableLocat
             continue
         try:
             below = _subdirectories(fs, path, skipped)
-        except AcidError as error:
-            skipped[path] = str(error)
+        except Exception as error:
+            skipped[path] = str(known_error(error, f"look for tables in {path}"))
             continue
         for table in below:
             _take(fs, table, tables, skipped)
@@ -155,8 +155,8 @@ def _take(fs: FileSystem, path: Location, tables: list[TableLocation], skipped: 
         table_or_reason: TableLocation | str = _NOT_PROVEN if content.has_files else _NOTHING
         if content.levels:
             table_or_reason = _partitioned(fs, path, content, skipped)
-    except AcidError as error:
-        table_or_reason = str(error)
+    except Exception as error:
+        table_or_reason = str(known_error(error, f"read {path}"))
     if isinstance(table_or_reason, TableLocation):
         tables.append(table_or_reason)
     else:
@@ -179,8 +179,8 @@ def _partitioned(
         with OF_THIS_PROCESS:
             try:
                 return _content(fs, below)
-            except AcidError as error:
-                return error
+            except Exception as error:
+                return known_error(error, f"list {below}")
 
     with ThreadPoolExecutor(THREADS, thread_name_prefix="acidlib-discover") as threads:
         try:

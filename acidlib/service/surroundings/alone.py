@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from acidlib.errors import AcidError, ConflictError, CorruptError, MissingError, RefusedError, UsageError
+from acidlib.errors import AcidError, ConflictError, MissingError, RefusedError, UsageError
 from acidlib.model.listing import Listing
 from acidlib.model.location import Location
 from acidlib.model.requests import NO_FACTS, UNVERIFIED, CompactionRequest, CompactionType, RequestFacts, State
@@ -251,10 +251,7 @@ class StandaloneCleaning(SqlCleaning):
 
     def requests_at(self, places: Sequence[ListedRequest]) -> list[Sequence[CompactionRequest] | AcidError]:
         """Return the rows about each location, read together."""
-        try:
-            rows = self.backend.queue.rows_at(listed.target.location for listed in places)
-        except AcidError as error:
-            return [error] if len(places) == 1 else [answer for place in places for answer in self.requests_at([place])]
+        rows = self.backend.queue.rows_at(listed.target.location for listed in places)
         return [[row for row in rows if row.facts.location == listed.target.location] for listed in places]
 
     def plan(self, listed: ListedRequest, requests: Sequence[CompactionRequest]) -> CleanPlan:
@@ -299,12 +296,7 @@ class StandaloneCleaning(SqlCleaning):
     def end_cleaned(self, cleaned: Sequence[ListedRequest]) -> list[str | AcidError | None]:
         """End the requests as succeeded, in one transaction."""
         ids = [listed.request.id for listed in cleaned]
-        try:
-            return [*self.backend.queue.mark_cleaned(ids, self.services.now_ms())]
-        except (CorruptError, RefusedError) as error:  # it concerns one of them
-            return [error] if len(ids) == 1 else [answer for listed in cleaned for answer in self.end_cleaned([listed])]
-        except AcidError as error:
-            return [error] * len(ids)
+        return [*self.backend.queue.mark_cleaned(ids, self.services.now_ms())]
 
     def end_dropped(self, request: CompactionRequest) -> None:
         """End the request as succeeded: no metastore remembers aborted write ids."""

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from acidlib.config.settings import Layer
-from acidlib.errors import AcidError, ConflictError, RefusedError
+from acidlib.errors import AcidError, ConflictError, RefusedError, known_error
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.options import CATALOG
 from acidlib.model.location import NOWHERE
@@ -206,8 +206,8 @@ class Catalog:
             else:
                 try:
                     places[ref] = self._target(owner, table, ref.partition, known.get(ref.partition or ""))
-                except AcidError as error:
-                    places[ref] = error
+                except Exception as error:
+                    places[ref] = known_error(error, f"find {ref}")
         return places
 
     def _other_catalog(self, ref: TableRef) -> str | None:
@@ -270,8 +270,9 @@ class Catalog:
         for name, partition in partitions.items():
             try:
                 target = self._target(database, table, name, partition)
-            except AcidError as error:
-                yield _passed_over(database, table, name, str(error), is_refused=True)
+            except Exception as error:
+                reason = str(known_error(error, f"find {table.ref._replace(partition=name)}"))
+                yield _passed_over(database, table, name, reason, is_refused=True)
                 continue
             if target.ref in busy:
                 yield PassedOver(target=target, reason="a request for it waits or is being worked on")

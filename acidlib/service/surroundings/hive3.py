@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
-from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
+from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError, known_error
 from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.holding import (
@@ -166,6 +166,8 @@ class Hive3Backend(SqlBackend):
             return False  # another run is there, or the place is out of reach: the metastore drops the lock in time
         except AcidError:
             return True  # the table is gone, or the run that compacts it says what is wrong
+        except Exception:
+            return False  # nothing is known of the place
         return True
 
     def select(self, selection: Selection, *, automatic: bool) -> Selected:
@@ -292,9 +294,10 @@ class Hive3Hold(SqlHold):
             self._locks.remove(lock)
             try:
                 lock.release()
-            except AcidError as error:
+            except Exception as error:
                 # the publication or undo stands
-                self._services.progress.note(str(error), place=str(self.target.ref))
+                note = str(known_error(error, f"release the lock on {self.target.ref}"))
+                self._services.progress.note(note, place=str(self.target.ref))
 
     def start(self, high_water_mark: int, inputs: str | None = None) -> None:
         """Record the mark, and in Hive's queue the user that this runs as."""

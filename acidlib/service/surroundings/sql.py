@@ -33,7 +33,7 @@ from acidlib.service.attempts import COUNTED, Attempts, awaited_marks
 from acidlib.service.backend import Backend, CompactionHold, Decided, Hold, finish_publications
 from acidlib.service.clean import Cleaning
 from acidlib.service.places import Target
-from acidlib.service.services import WORKER_PREFIX, Services, in_threads
+from acidlib.service.services import WORKER_PREFIX, Services, answers_of, in_threads
 from acidlib.stores.store import STALE_SECONDS
 from acidlib.wording import plural, utc_words
 
@@ -209,13 +209,11 @@ class SqlBackend(Backend):
 
     def enqueue(self, decided: Sequence[Decided]) -> list[int | AcidError]:
         """Queue all in one transaction, or each by itself where one is refused."""
-        try:
-            requests = [self.decided_request(decision) for decision in decided]
-            answers = self.queue.enqueue_all(requests, now_ms=self.services.now_ms())
-        except RefusedError as error:  # it concerns one of them
-            return [error] if len(decided) == 1 else [self.enqueue([decision])[0] for decision in decided]
-        except AcidError as error:
-            return [error] * len(decided)
+        return answers_of(self._enqueue, decided)
+
+    def _enqueue(self, decided: Sequence[Decided]) -> list[int | AcidError]:
+        requests = [self.decided_request(decision) for decision in decided]
+        answers = self.queue.enqueue_all(requests, now_ms=self.services.now_ms())
         return [answer.id if answer.accepted else ConflictError(answer.reason or ALREADY_QUEUED) for answer in answers]
 
     def find_own(self, request_id: int) -> CompactionRequest:
