@@ -454,6 +454,24 @@ class MetastoreClient:
         except UnknownCallError:
             return None
 
+    def lacks(self, call: str) -> bool:
+        """Return whether the server has no such call, of one argument or more.
+
+        It is called without arguments: a server that has it fails then, before it does anything, and an older one ends
+        the connection (Thrift's `ProcessFunction`). Raises RetryError when no metastore can be reached.
+        """
+        fields = getattr(self._types.Metastore, f"{call}_args").thrift_spec
+        connection = self._repeat(self._options.attempts, self._connected)
+        try:
+            connection.call(f"ask for the call {call}", call, *[None] * len(fields))
+        except UnknownCallError:
+            return True
+        except ConnectionLost:
+            self._close_own()
+        except AcidError:
+            pass
+        return False
+
     def _repeat(self, attempts: int, attempt: Callable[[], T]) -> T:
         retrying = Retrying(
             stop=stop_after_attempt(attempts),

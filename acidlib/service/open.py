@@ -50,6 +50,7 @@ def open_backend(where: Environment, services: Services, interpretation: Interpr
     with connect(where) as hms, heartbeater(where, hms) as beats, metastore_database(where) as database:
         require_no_cleaner_of_another_catalog(hms)
         if hms.generation is Generation.HIVE4:
+            hms.require_compactor_calls()
             yield Hive4Backend(
                 services,
                 hms,
@@ -74,6 +75,7 @@ def open_cleaning(where: Environment, services: Services, options: CleanerOption
     with connect(where) as hms, heartbeater(where, hms) as beats:
         require_no_cleaner_of_another_catalog(hms)
         if hms.generation is Generation.HIVE4:
+            hms.require_compactor_calls()
             with metastore_database(where) as database:
                 yield Hive4Cleaning(Hive4Backend(services, hms, beats, database=database), options)
         else:

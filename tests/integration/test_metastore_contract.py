@@ -16,6 +16,7 @@ from servers.metastore import Metastore
 
 from acidlib.cli.jobs import doctor
 from acidlib.errors import ConflictError, RefusedError, RetryError
+from acidlib.metastore.compactions import OF_A_COMPACTOR
 from acidlib.metastore.connection import interface
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import ConnectionOptions
@@ -624,6 +625,17 @@ def test_calls_that_hive_3_has_not(hms: Hms, database: str, table: str) -> None:
     for call in calls:
         with pytest.raises(RefusedError, match=r"a Hive 3\.1 metastore has no such call$"):
             call()
+
+
+@HIVE3_AND_4
+def test_which_calls_of_a_compactor_a_server_has_is_found_by_calls_without_effect(
+    hms: Hms, database: str, table: str
+) -> None:
+    asked = hms.compact(asked_for(database, table, pool="asking"))
+    before = hms.show_compactions()
+    lacking = [call for call in OF_A_COMPACTOR if hms.lacks(call)]
+    assert lacking == ([] if hms.generation is Generation.HIVE4 else [*OF_A_COMPACTOR])
+    assert (hms.show_compactions(), shown(hms, asked.id).state) == (before, State.INITIATED)
 
 
 # ---- what goes wrong

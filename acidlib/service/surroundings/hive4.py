@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError, UnknownOutcomeError
+from acidlib.metastore.compactions import MAY_WORK
 from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.holding import CompactionTransaction, begin_compaction
@@ -44,7 +45,7 @@ from acidlib.service.selection import Selected, Selection
 from acidlib.service.services import WORKER_PREFIX, Services, attempt
 from acidlib.service.statistics import StatisticsUpdater
 from acidlib.service.surroundings.catalog import Catalog, run_as_user
-from acidlib.service.surroundings.hive4_recovery import is_private, pool_of, queue_again, recover
+from acidlib.service.surroundings.hive4_recovery import give_back, is_private, pool_of, queue_again, recover
 from acidlib.service.surroundings.sql import ALREADY_QUEUED, in_the_way, taken_by_another
 from acidlib.stores.listing import list_location
 from acidlib.version import __version__
@@ -85,6 +86,8 @@ class Hive4Backend(Backend):
         self.database = database
         self._pool = pool
         self._into_pool = into_pool
+        self._obeys_pools = False
+        """Whether a request in a pool has been seen there. A fork that has none puts it where any worker takes it."""
         self._rows: dict[TableRef, list[CompactionRequest]] | None = None
         self._mutex = threading.Lock()
 
@@ -144,16 +147,25 @@ class Hive4Backend(Backend):
     def queue_warnings(self) -> list[str]:
         """Warn that the default pool may have requests that only Hive's own workers can carry out."""
         if self._pool is not None:
-            return []
+            doubt = (
+                f"warning: no request shows a pool, so it is not known whether {self.hms.shown_version} has pools: it "
+                "may have put requests for this one into the default pool"
+            )
+            has_pools = not self.hms.may_be_fork or any(pool_of(row) for row in self.hms.show_compactions())
+            return [] if has_pools else [doubt]
         return [
             "warning: requests of the default pool are taken, of either kind and in their order; those that only "
             "Hive's own workers can do are refused. --pool gives this engine a pool of its own"
         ]
 
     def take(self, request: CompactionRequest) -> CompactionRequest | None:
-        """Take the request that the metastore hands out next."""
-        del request
-        return self.hms.find_next_compaction(self.services.worker_id, __version__, self._pool)
+        """Take the request that the metastore hands out next; RefusedError where that is of another pool than asked."""
+        taken = self.hms.find_next_compaction(self.services.worker_id, __version__, self._pool)
+        if taken is not None and self._pool is not None and taken.pool != self._pool:
+            raise RefusedError(
+                f"Cannot compact {request.ref}: {self._not_obeyed(self._pool)}; {give_back(self.hms, taken)}"
+            )
+        return taken
 
     def submit(self, place: ListedPlace, kind: CompactionType, *, buckets: int | None = None) -> CompactionRequest:
         """Queue a request in a pool that only this run takes from, so that this very request is handed out."""
@@ -169,7 +181,9 @@ class Hive4Backend(Backend):
             if row is None:
                 raise
             answer = Enqueued(id=row.id, accepted=True)
-        if not answer.accepted:
+        if answer.accepted:
+            self._require_in_pool(target.ref, answer.id, pool)
+        else:
             reason = answer.reason or ALREADY_QUEUED
             if State.READY_FOR_CLEANING.label in reason:  # the answer has no field for the state of the other request
                 raise RefusedError(
@@ -184,8 +198,30 @@ class Hive4Backend(Backend):
             if taken is None or taken.worker_id != self.services.worker_id:
                 raise
         if taken is None or taken.id != answer.id:
-            raise taken_by_another(str(target.ref), answer.id)
+            error = taken_by_another(str(target.ref), answer.id)
+            raise error if taken is None else ConflictError(f"{error}; {give_back(self.hms, taken)}")
         return taken
+
+    def _require_in_pool(self, ref: TableRef, number: int, pool: str) -> None:
+        """Raise RefusedError, and withdraw a request that was just queued, unless the metastore obeys pools.
+
+        One that does shows the pool. In a fork without pools the request would be any worker's, and this run would be
+        handed any other request.
+        """
+        if self._obeys_pools:
+            return
+        row = self.hms.find_compaction(number)
+        if row is not None and row.pool != pool:
+            answer = self.hms.abort_compactions([number]).get(number, "nothing")
+            withdrawn = "is withdrawn" if answer.startswith("Success") else f"could not be withdrawn ({answer})"
+            raise RefusedError(f"Cannot compact {ref}: {self._not_obeyed(pool)}; request {number} {withdrawn}")
+        self._obeys_pools = row is not None
+
+    def _not_obeyed(self, pool: str) -> str:
+        return (
+            f"{self.hms.shown_version} does not obey the pool {pool}, so that no request is a run's own; a run that "
+            f"drains the default pool may work (without --table and --pool), and {MAY_WORK}"
+        )
 
     def _in_pool(self, pool: str) -> CompactionRequest | None:
         return next((row for row in self.hms.show_compactions() if row.pool == pool), None)
@@ -238,6 +274,8 @@ class Hive4Backend(Backend):
         answer = self.hms.compact(replace(request, facts=decision.figures))
         if not answer.accepted:
             raise ConflictError(answer.reason or ALREADY_QUEUED)
+        if pool is not None:
+            self._require_in_pool(target.ref, answer.id, pool)
         return answer.id
 
     def purge_history(self) -> None:

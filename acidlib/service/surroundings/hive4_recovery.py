@@ -79,6 +79,19 @@ def queue_again(hms: Hms, request: CompactionRequest) -> str:
     return f"queued again as request {again.id}" if again.accepted else f"not queued again: {again.reason}"
 
 
+def give_back(hms: Hms, request: CompactionRequest) -> str:
+    """Give back a request that was handed out and is not wanted, and return what became of it."""
+    it, why = f"request {request.id} for {request.ref}", "it was handed out to a run that did not ask for it"
+    try:
+        row = hms.find_compaction(request.id)
+        if row is not None:  # what is handed out does not name them
+            request = replace(request, initiator_id=row.initiator_id, run_as=request.run_as or row.run_as)
+        hms.mark_refused(replace(request, error_message=f"{why} (given back)"))
+    except AcidError as error:
+        return f"{it} could not be given back: {error}"
+    return f"{it}, which was handed out in its place, is {queue_again(hms, request)}"
+
+
 class _Request:
     """A request of the queue, with what shows whether it is still worked on."""
 

@@ -1,0 +1,223 @@
+"""Metastores that mix the calls of Hive 3.1 and 4: what could harm others' requests is refused, and nothing is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fake_metastore import TYPES, FakeMetastore, connected
+from located import at
+from thriftpy2.thrift import TApplicationException
+
+from acidlib.errors import ConflictError, RefusedError
+from acidlib.metastore.options import ConnectionOptions
+from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.model.tables import TableRef
+from acidlib.service.open import open_backend, open_cleaning
+from acidlib.service.places import Interpretation, Target
+from acidlib.service.selection import CleanerOptions, Selection
+from acidlib.service.services import Services
+from acidlib.service.surroundings.hive4 import Hive4Backend
+
+FORK = "3.1.3000.7.1.8.0-801"
+OF_WORKERS = ("find_next_compact2", "update_compactor_state", "mark_compacted", "mark_failed", "mark_cleaned")
+FAILED = TApplicationException(TApplicationException.INTERNAL_ERROR, "Internal error processing")
+READS = ("get_open_txns_req", "get_partitions_by_names_req")
+
+
+class Fork(FakeMetastore):
+    """A metastore with a queue of requests, with pools or without."""
+
+    def __init__(self, *, pools: bool, version: str = FORK) -> None:
+        super().__init__(version=version)
+        self.pools = pools
+        self.queue: list[dict[str, Any]] = []
+        self.ended: list[tuple[str, int, str | None]] = []
+        self.answers |= {
+            "show_compact": self._show,
+            "compact2": self._compact,
+            "get_config_value": lambda name, default: default,
+            "get_catalogs": lambda: TYPES.GetCatalogsResponse(names=["hive"]),
+            "find_next_compact2": self._next,
+            "mark_refused": lambda info: self._end("refused", info),
+            "abort_Compactions": self._abort,
+        }
+        self.answers |= dict.fromkeys((*OF_WORKERS[1:], *READS), self._without_arguments)
+
+    def lack(self, *calls: str) -> None:
+        for call in calls:
+            del self.answers[call]
+
+    def _without_arguments(self, *arguments: Any) -> None:
+        assert arguments[0] is None, "no test goes so far"
+        raise FAILED
+
+    def _show(self, request: Any) -> Any:
+        rows = [row for row in self.queue if request.id in (None, row["id"])]
+        kept = ("id", "state", "workerid", "poolName", "initiatorId")
+        elements = [
+            TYPES.ShowCompactResponseElement(
+                dbname=row["dbname"], tablename=row["tablename"], type=2, **{key: row.get(key) for key in kept}
+            )
+            for row in rows
+        ]
+        return TYPES.ShowCompactResponse(compacts=elements)
+
+    def _compact(self, request: Any) -> Any:
+        number = len(self.queue) + len(self.ended) + 1
+        pool = request.poolName if self.pools else None
+        self.queue.append(
+            {
+                "id": number, "dbname": request.dbname, "tablename": request.tablename, "state": "initiated",
+                "poolName": pool, "initiatorId": request.initiatorId, "properties": request.properties,
+            }
+        )  # fmt: skip
+        return TYPES.CompactionResponse(id=number, state="initiated", accepted=True)
+
+    def _next(self, request: Any) -> Any:
+        if request is None:
+            raise TYPES.MetaException(message="FindNextCompactRequest is null")
+        for row in self.queue:
+            if row["state"] == "initiated" and (not self.pools or row["poolName"] == request.poolName):
+                row |= {"state": "working", "workerid": request.workerId}
+                info = TYPES.CompactionInfoStruct(
+                    id=row["id"], dbname=row["dbname"], tablename=row["tablename"], type=2, poolname=row["poolName"]
+                )
+                return TYPES.OptionalCompactionInfoStruct(ci=info)
+        return TYPES.OptionalCompactionInfoStruct()
+
+    def _end(self, state: str, info: Any) -> None:
+        if info is None:
+            raise FAILED
+        self.queue = [row for row in self.queue if row["id"] != info.id]
+        self.ended.append((state, info.id, info.errorMessage))
+
+    def _abort(self, request: Any) -> Any:
+        if request is None:
+            raise FAILED
+        for number in request.compactionIds:
+            self.queue = [row for row in self.queue if row["id"] != number]
+            self.ended.append(("aborted", number, None))
+        elements = {
+            number: TYPES.AbortCompactionResponseElement(compactionId=number, status="Success")
+            for number in request.compactionIds
+        }
+        return TYPES.AbortCompactResponse(abortedcompacts=elements)
+
+    def others_request(self) -> None:
+        """A request of somebody for another table, which waits."""
+        self._compact(TYPES.CompactionRequest(dbname="d", tablename="other", type=2, initiatorId="n-manual"))
+
+
+@contextmanager
+def backend(services: Services, server: Fork, pool: str | None = None) -> Iterator[Hive4Backend]:
+    beats: Any = None
+    with connected(server) as hms:
+        hms.require_compactor_calls()
+        yield Hive4Backend(services, hms, beats, pool=pool, into_pool=pool)
+
+
+def place(root: Path) -> Any:
+    return SimpleNamespace(target=Target(ref=TableRef("d", "t"), location=at(root)))
+
+
+@pytest.mark.parametrize("lacking", [("find_next_compact2", "mark_refused"), ("get_open_txns_req",), OF_WORKERS])
+def test_without_calls_of_a_compactor_nothing_begins(services: Services, lacking: tuple[str, ...]) -> None:
+    with Fork(pools=False) as server:
+        server.lack(*lacking)
+        options = ConnectionOptions(timeout_seconds=5, attempts=1)
+        where: Any = SimpleNamespace(
+            metastore=(server.uri,),
+            user="joe",
+            host="here",
+            connection_options=lambda: options,
+            settings=services.settings,
+            is_queue_named=False,
+        )
+        told = rf"^Cannot compact or clean: the metastore {server.uri}, of version {FORK}, mixes the calls .* it lacks "
+        told += rf"{', '.join(lacking)}; --metastore-uri none may work"
+        with pytest.raises(RefusedError, match=told), open_backend(where, services, Interpretation()):
+            pass
+        every = CleanerOptions(selection=Selection())
+        with pytest.raises(RefusedError, match=told), open_cleaning(where, services, every):
+            pass
+        assert server.queue == []
+
+
+def test_without_pools_a_named_request_is_withdrawn_and_no_other_is_taken(services: Services, tmp_path: Path) -> None:
+    with Fork(pools=False) as server, backend(services, server) as queue:
+        server.others_request()
+        with pytest.raises(RefusedError) as refused:
+            queue.submit(place(tmp_path), CompactionType.MAJOR)
+        told = str(refused.value)
+        assert told.startswith(f"Cannot compact d.t: the metastore {server.uri}, of version {FORK}, does not obey the ")
+        assert "a run that drains the default pool may work (without --table and --pool)" in told
+        assert told.endswith("request 2 is withdrawn")
+        assert server.ended == [("aborted", 2, None)]
+        assert [row["state"] for row in server.queue] == ["initiated"]
+        assert "find_next_compact2" not in server.calls[len(OF_WORKERS) + len(READS) + 2 :]
+
+
+def test_without_pools_the_default_pool_can_be_drained(services: Services) -> None:
+    with Fork(pools=False) as server, backend(services, server) as queue:
+        server.others_request()
+        (row,) = queue.hms.show_compactions()
+        taken = queue.take(row)
+        assert taken is not None
+        assert (taken.id, taken.ref) == (1, TableRef("d", "other"))
+
+
+def test_of_a_pool_that_no_request_shows_it_is_said_that_it_may_be_none(services: Services, tmp_path: Path) -> None:
+    with Fork(pools=False) as server, backend(services, server, "spark") as queue:
+        server.others_request()
+        (warning,) = queue.queue_warnings()
+        assert f"it is not known whether the metastore {server.uri}, of version {FORK}, has pools" in warning
+        # should it hand out another's request all the same, that is given back at once
+        (row,) = queue.hms.show_compactions()
+        with pytest.raises(RefusedError, match=r"request 1 for d\.other, which .*, is queued again as request 2$"):
+            queue.take(row)
+        assert server.ended == [("refused", 1, "it was handed out to a run that did not ask for it (given back)")]
+        assert [(row["state"], row["initiatorId"]) for row in server.queue] == [("initiated", "n-manual")]
+    with Fork(pools=True) as server, backend(services, server, "spark") as queue:
+        queue.submit(place(tmp_path), CompactionType.MAJOR)
+        assert queue.queue_warnings() == []
+
+
+def test_an_initiator_puts_nothing_into_a_pool_that_is_none(services: Services, tmp_path: Path) -> None:
+    with Fork(pools=False) as server, backend(services, server, "spark") as queue:
+        decided: Any = SimpleNamespace(
+            place=SimpleNamespace(target=Target(ref=TableRef("d", "t"), location=at(tmp_path))),
+            kind=CompactionType.MAJOR,
+            figures=CompactionRequest(id=0, ref=TableRef("d", "t"), type=CompactionType.MAJOR).facts,
+        )
+        (error,) = queue.enqueue([decided])
+        assert isinstance(error, RefusedError)
+        assert "does not obey the pool spark" in str(error)
+        assert (server.queue, server.ended) == ([], [("aborted", 1, None)])
+
+
+@pytest.mark.parametrize("version", [FORK, "4.0.1"])
+def test_a_metastore_that_has_all_is_used(services: Services, tmp_path: Path, version: str) -> None:
+    """Apache's own is asked for none of its calls: each would be an error in its log."""
+    with Fork(pools=True, version=version) as server, backend(services, server) as queue:
+        assert ("mark_compacted" in server.calls) == (version == FORK)
+        server.others_request()
+        for number in (2, 3):
+            taken = queue.submit(place(tmp_path), CompactionType.MAJOR)
+            assert (taken.id, taken.state) == (number, State.WORKING)
+        assert server.calls.count("show_compact") == 1, "once a run is enough"
+        assert [row["state"] for row in server.queue] == ["initiated", "working", "working"]
+
+
+def test_what_was_handed_out_for_another_is_given_back(services: Services, tmp_path: Path) -> None:
+    with Fork(pools=True) as server, backend(services, server) as queue:
+        server.others_request()
+        queue._obeys_pools = True
+        server.pools = False
+        with pytest.raises(ConflictError, match=r"request 1 for d\.other, which .*, is queued again as request 3$"):
+            queue.submit(place(tmp_path), CompactionType.MAJOR)
+        assert [(row["id"], row["state"]) for row in server.queue] == [(2, "initiated"), (3, "initiated")]
