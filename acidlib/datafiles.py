@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Protocol
 
+from acidlib.memory import Memory
+
 
 class SourceFile(Protocol):
     """An open file that can be read at any place. `length` is its logical length in bytes, at most its size."""
@@ -16,6 +18,10 @@ class SourceFile(Protocol):
     @property
     def length(self) -> int:
         """Logical length in bytes."""
+
+    @property
+    def memory(self) -> Memory:
+        """What is decoded of it may take so much memory."""
 
     def read(self, offset: int, size: int) -> bytes:
         """Return exactly `size` bytes at `offset`; CorruptError when the file ends before them."""

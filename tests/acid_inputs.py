@@ -62,7 +62,7 @@ class CountedFiles:
 class _Counted:
     def __init__(self, source: SourceFile, files: CountedFiles) -> None:
         self._source, self._files = source, files
-        self.name, self.length = source.name, source.length
+        self.name, self.length, self.memory = source.name, source.length, source.memory
 
     def read(self, offset: int, size: int) -> bytes:
         if offset + size == self.length:

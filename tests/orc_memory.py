@@ -10,6 +10,7 @@ import numpy as np
 from judges import tables
 
 from acidlib.errors import CorruptError
+from acidlib.memory import DEFAULT_MEMORY, Memory
 from acidlib.model.names import Generation
 from acidlib.orc.columns import Column
 from acidlib.orc.proto import Compression
@@ -26,6 +27,7 @@ class MemorySource:
     data: bytes
     name: str = "/t/file"
     length: int = -1
+    memory: Memory = DEFAULT_MEMORY
     reads: list[tuple[int, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:

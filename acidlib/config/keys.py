@@ -9,6 +9,8 @@ import re
 from dataclasses import dataclass
 from functools import partial
 
+from acidlib.memory import DEFAULT_MEMORY, TASK_MEMORY
+
 
 class Kind(enum.Enum):
     """The form of a setting's text; durations become whole milliseconds, sizes bytes."""
@@ -394,6 +396,14 @@ KEYS: tuple[Key, ...] = (
         default="0",
         meaning="How many tables and partitions a run compacts at a time, each at its own pace; "
         "0: 32, and 4 more for each core of the executors (2 with many cores), and as many as end within 2 seconds.",
+    ),
+    _size(
+        name=TASK_MEMORY,
+        default=f"{DEFAULT_MEMORY.limit >> 30}g",
+        meaning="The most memory of a Python worker that decoding a footer, the deletes of a bucket, a stripe's "
+        "columns or a piece of text may take: a file that would need more is refused. A task that applies deletes "
+        "may hold twice this.",
+        least=1,
     ),
     _size(
         name="acidlib.in.process.bytes",

@@ -1,6 +1,6 @@
 """Compressed streams: chunks with headers of three bytes. Source: ORC specification, Compression."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import cramjam
@@ -8,6 +8,7 @@ import numpy as np
 from isal import igzip_lib, isal_zlib
 
 from acidlib.errors import CorruptError, RefusedError
+from acidlib.memory import Memory
 from acidlib.orc.kernels.jit import Bytes, Longs
 from acidlib.orc.proto import Compression
 
@@ -25,23 +26,33 @@ _DAMAGE: tuple[type[Exception], ...] = (
 )
 
 
-def decompress(buf: bytes | bytearray | memoryview | Bytes, codec: Compression, block_size: int, *, name: str) -> Bytes:
+def decompress(
+    buf: bytes | bytearray | memoryview | Bytes,
+    codec: Compression,
+    block_size: int,
+    *,
+    name: str,
+    memory: Memory,
+    weight: int = 1,
+) -> Bytes:
     """Return all bytes of a stream, which errors call by its `name`.
 
-    Memory is bounded by block_size for each chunk. Raises CorruptError if a chunk is cut, damaged, or larger than
-    block_size (in bytes, before compression), RefusedError for a codec that is not supported.
+    weight  bytes of memory that one byte of the stream takes
+
+    Raises CorruptError if a chunk is cut, damaged, or larger than block_size (in bytes, before compression),
+    RefusedError for a codec that is not supported, and as soon as the stream takes more than the memory.
     """
     if codec == Compression.NONE:
+        memory.require(weight * len(buf), name)
         return np.frombuffer(buf, dtype=np.uint8)
     if codec not in _INFLATE:
         raise RefusedError(f"Cannot read {name}: compression {Compression(codec).name} is not supported")
     view = np.frombuffer(buf, dtype=np.uint8).data
-    chunks = _chunks(view, name)
-    out = np.empty(min(len(chunks) * block_size, _USUAL_RATIO * len(view) + block_size), dtype=np.uint8)
+    out = np.empty(_USUAL_RATIO * len(view) + block_size, dtype=np.uint8)
     done = 0
-    for start, end, original in chunks:
+    for start, end, original in _chunks(view, name):
         if len(out) - done < block_size:
-            larger = np.empty(min(len(chunks) * block_size, 2 * len(out) + block_size), dtype=np.uint8)
+            larger = np.empty(2 * len(out) + block_size, dtype=np.uint8)
             larger[:done] = out[:done]
             out = larger
         try:
@@ -54,13 +65,13 @@ def decompress(buf: bytes | bytearray | memoryview | Bytes, codec: Compression, 
                 f"Cannot read {name}: its chunk at byte {start - _HEADER} is damaged ({problem})"
             ) from problem
         done += size
+        memory.require(weight * done, name)
     # a small stream must not hold memory for a whole block
     return out[:done] if _USUAL_RATIO * done > len(out) else out[:done].copy()
 
 
-def _chunks(view: memoryview, name: str) -> list[tuple[int, int, bool]]:
-    """Return start and end of the contents of each chunk, and whether they are stored uncompressed."""
-    chunks = []
+def _chunks(view: memoryview, name: str) -> Iterator[tuple[int, int, bool]]:
+    """Yield start and end of the contents of each chunk, and whether they are stored uncompressed."""
     pos = 0
     while pos < len(view):
         if len(view) - pos < _HEADER:
@@ -69,9 +80,8 @@ def _chunks(view: memoryview, name: str) -> list[tuple[int, int, bool]]:
         end = pos + _HEADER + (header >> 1)
         if end > len(view):
             raise CorruptError(f"Cannot read {name}: it ends within the chunk at byte {pos}")
-        chunks.append((pos + _HEADER, end, bool(header & 1)))
+        yield pos + _HEADER, end, bool(header & 1)
         pos = end
-    return chunks
 
 
 def _copy(chunk: memoryview, out: Bytes) -> int:

@@ -141,11 +141,16 @@ _MESSAGES = {
     "UserMetadataItem": "string name 1, bytes value 2",
     "StripeStatistics": "ColumnStatistics col_stats 1 repeated",
     "Metadata": "StripeStatistics stripe_stats 1 repeated",
+    "MetadataParts": "bytes stripe_stats 1 repeated",
+    "StripeStatisticsParts": "bytes col_stats 1 repeated",
     "Footer": (
         "uint64 header_length 1, uint64 content_length 2, StripeInformation stripes 3 repeated, "
         "Type types 4 repeated, UserMetadataItem metadata 5 repeated, uint64 number_of_rows 6, "
         "ColumnStatistics statistics 7 repeated, uint32 row_index_stride 8, uint32 writer 9, "
         "bytes encryption 10, uint32 calendar 11, string software_version 12"
+    ),
+    "FooterParts": (
+        "bytes stripes 3 repeated, bytes types 4 repeated, bytes metadata 5 repeated, bytes statistics 7 repeated"
     ),
     "PostScript": (
         "uint64 footer_length 1, uint32 compression 2, uint64 compression_block_size 3, "
@@ -153,7 +158,10 @@ _MESSAGES = {
         "uint64 stripe_statistics_length 7, string magic 8000"
     ),
 }
-"""The fields of each message, as "type name number [repeated|packed]"; a type in capitals is another message."""
+"""The fields of each message, as "type name number [repeated|packed]"; a type in capitals is another message.
+
+Those named parts are the same messages with what repeats left as it was written: to count it before it is parsed.
+"""
 
 _PACKAGE = "acidlib.orc"
 _Field = descriptor_pb2.FieldDescriptorProto
@@ -193,5 +201,8 @@ StripeFooter: Any = _message("StripeFooter")
 Type: Any = _message("Type")
 StripeInformation: Any = _message("StripeInformation")
 Metadata: Any = _message("Metadata")
+MetadataParts: Any = _message("MetadataParts")
+StripeStatisticsParts: Any = _message("StripeStatisticsParts")
 Footer: Any = _message("Footer")
+FooterParts: Any = _message("FooterParts")
 PostScript: Any = _message("PostScript")

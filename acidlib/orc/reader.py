@@ -5,6 +5,7 @@ Source: ORC specification, "File Tail", "Stripes", "Column Encodings".
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from google.protobuf.message import DecodeError
 
 from acidlib.datafiles import SourceFile
 from acidlib.errors import AcidError, CorruptError, RefusedError
+from acidlib.memory import Memory, Room
 from acidlib.orc import proto
 from acidlib.orc.alignment import Alignment, convert
 from acidlib.orc.columns import (
@@ -25,11 +27,11 @@ from acidlib.orc.columns import (
     Longs,
 )
 from acidlib.orc.compression import decompress
-from acidlib.orc.kernels.bytes_bits import decode_bits, decode_bytes
-from acidlib.orc.kernels.ints import decode_ints
+from acidlib.orc.kernels.bytes_bits import MOST_OF_A_BYTE, decode_bits, decode_bytes
+from acidlib.orc.kernels.ints import MOST_VALUES_PER_BYTE, decode_ints
 from acidlib.orc.kernels.varints import decode_varints
 from acidlib.orc.proto import INDEX_STREAMS, Compression, Encoding, Kind, StreamKind
-from acidlib.orc.schema import TypeNode, parse_types
+from acidlib.orc.schema import MOST_COLUMNS, TypeNode, parse_types
 
 JAVA_WRITER = 0
 CPP_WRITER = 1
@@ -42,6 +44,14 @@ ORC_14 = 9
 
 _FIRST_READ = 16 * 1024
 _COMPRESSIONS = frozenset(Compression)
+_PARSED = 8
+"""Bytes of memory that a byte of a message takes once it is parsed: 6.6 for statistics of integers."""
+_PARSED_PART = 256
+"""Bytes that a message within a message takes at least, with what is made of it."""
+_DECIMAL_BYTES = 16
+"""Bytes of a decoded decimal, but for its scale."""
+_LARGE = 1 << 20
+"""Bytes of a message whose parts are counted before it is parsed."""
 _MOST_ROWS = (1 << 31) - 1
 """Java counts the rows of a stripe in 32 bits."""
 MAX_SLOTS = 1 << 31
@@ -85,6 +95,7 @@ class Tail:
     version            file version, (0, 11) or (0, 12)
     file_statistics    one ColumnStatistics message per column, or empty
     stripe_statistics  per stripe, one ColumnStatistics message per column, or empty
+    memory_size        bytes of memory that it takes, about
     """
 
     name: str
@@ -101,8 +112,9 @@ class Tail:
     writer_version: int
     calendar: int
     user_metadata: dict[str, bytes]
-    file_statistics: tuple[Any, ...]
-    stripe_statistics: tuple[tuple[Any, ...], ...]
+    file_statistics: Sequence[Any]
+    stripe_statistics: tuple[Sequence[Any], ...]
+    memory_size: int
 
 
 def read_tail(source: SourceFile) -> Tail:
@@ -126,20 +138,22 @@ def read_tail(source: SourceFile) -> Tail:
         block = int(postscript.compression_block_size)
         if not 0 < block < 1 << 23:
             raise CorruptError(f"Cannot read {where}: its compression block size is {block}")
+    memory = source.memory
     tail_size = 1 + end[-1] + postscript.footer_length + postscript.metadata_length
     if tail_size > source.length - len(proto.MAGIC):
         raise CorruptError(f"Cannot read {where}: its tail is longer than the file")
     if source.read(0, len(proto.MAGIC)) != proto.MAGIC:
         raise CorruptError(f"Cannot read {where}: it does not start with ORC")
+    memory.require(_PARSED * tail_size, f"the tail of {where}")
     if tail_size > size:
         end = source.read(source.length - tail_size, tail_size)
     footer_end = len(end) - 1 - end[-1]
     footer_start = footer_end - postscript.footer_length
     metadata_start = footer_start - postscript.metadata_length
-    footer = parse_message(proto.Footer, end[footer_start:footer_end], codec, block, f"the footer of {where}")
-    metadata = parse_message(
-        proto.Metadata, end[metadata_start:footer_start], codec, block, f"the stripe statistics of {where}"
-    )
+    name = f"the footer of {where}"
+    plain = inflated_message(end[footer_start:footer_end], codec, block, name, memory)
+    _require_few_parts(plain, where, memory)
+    footer = parsed(proto.Footer, plain, name)
     if footer.encryption:
         raise RefusedError(f"Cannot read {where}: it is encrypted")
     if footer.writer == JAVA_WRITER and postscript.writer_version > ORC_14:
@@ -149,16 +163,17 @@ def read_tail(source: SourceFile) -> Tail:
     stripes = _stripes(footer, source.length - tail_size, where)
     if not all(isinstance(item.name, str) for item in footer.metadata):  # protobuf gives bytes that are not UTF-8
         raise CorruptError(f"Cannot read {where}: a name in its metadata is not UTF-8")
-    by_stripe = metadata.stripe_stats
-    if by_stripe and len(by_stripe) != len(stripes):
-        raise CorruptError(
-            f"Cannot read {where}: it has {len(stripes)} stripes and statistics of {len(by_stripe)} stripes"
-        )
-    for statistics in (footer.statistics, *(stripe.col_stats for stripe in by_stripe)):
-        if len(statistics) not in (0, columns):
-            raise CorruptError(
-                f"Cannot read {where}: it has statistics of {len(statistics)} columns and {columns} columns"
-            )
+    name = f"the stripe statistics of {where}"
+    statistics = inflated_message(end[metadata_start:footer_start], codec, block, name, memory)
+    if len(statistics) > _LARGE:
+        parts = parsed(proto.MetadataParts, statistics, name).stripe_stats
+        counts = [len(parsed(proto.StripeStatisticsParts, part, name).col_stats) for part in parts]
+        memory.require(sum(counts) * _PARSED_PART, name)
+        _check_statistics(counts, len(stripes), columns, where)
+    by_stripe = parsed(proto.Metadata, statistics, name).stripe_stats
+    _check_statistics([len(stripe.col_stats) for stripe in by_stripe], len(stripes), columns, where)
+    if len(footer.statistics) not in (0, columns):
+        raise _other_columns(len(footer.statistics), columns, where)
     return Tail(
         name=where,
         length=source.length,
@@ -174,8 +189,9 @@ def read_tail(source: SourceFile) -> Tail:
         writer_version=int(postscript.writer_version),
         calendar=int(footer.calendar),
         user_metadata={item.name: bytes(item.value) for item in footer.metadata},
-        file_statistics=tuple(footer.statistics),
-        stripe_statistics=tuple(tuple(stripe.col_stats) for stripe in by_stripe),
+        file_statistics=footer.statistics,
+        stripe_statistics=tuple(stripe.col_stats for stripe in by_stripe),
+        memory_size=_PARSED * (len(plain) + len(statistics)),
     )
 
 
@@ -195,13 +211,50 @@ def _postscript(end: bytes, where: str) -> Any:
     return postscript
 
 
-def parse_message(message: Any, data: bytes, codec: Compression, block: int, name: str) -> Any:
-    """Decompress and parse a protobuf message of the file. Raises CorruptError that calls it by the `name`."""
-    plain = decompress(data, codec, block, name=name)
+def inflated_message(data: bytes, codec: Compression, block: int, name: str, memory: Memory) -> bytes:
+    """Return a protobuf message of the file as it was before compression.
+
+    Raises CorruptError that calls it by the `name`, RefusedError where it would take too much memory once it is parsed.
+    """
+    return bytes(decompress(data, codec, block, name=name, memory=memory, weight=_PARSED))
+
+
+def parsed(message: Any, data: bytes, name: str) -> Any:
+    """Parse a protobuf message. Raises CorruptError that calls it by the `name`."""
     try:
-        return message.FromString(bytes(plain))
+        return message.FromString(data)
     except DecodeError:
         raise CorruptError(f"Cannot read {name}: it is not a valid message") from None
+
+
+def _require_few_parts(footer: bytes, where: str, memory: Memory) -> None:
+    """Raise RefusedError for a footer of so many types, stripes or statistics that they cannot be parsed.
+
+    The least of them has two bytes, and takes a hundred times as much in memory.
+    """
+    if len(footer) <= _LARGE:
+        return
+    parts = parsed(proto.FooterParts, footer, f"the footer of {where}")
+    if len(parts.types) > MOST_COLUMNS:
+        raise RefusedError(f"Cannot read {where}: it has {len(parts.types):,} columns, more than {MOST_COLUMNS:,}")
+    count = sum(map(len, (parts.types, parts.stripes, parts.metadata, parts.statistics)))
+    memory.require(count * _PARSED_PART, f"the footer of {where}")
+
+
+def _check_statistics(counts: Sequence[int], stripes: int, columns: int, where: str) -> None:
+    """Raise CorruptError unless there are statistics of each stripe and each column, or none.
+
+    counts  for each stripe that has statistics the number of its columns that have
+    """
+    if counts and len(counts) != stripes:
+        raise CorruptError(f"Cannot read {where}: it has {stripes} stripes and statistics of {len(counts)} stripes")
+    wrong = next((count for count in counts if count not in (0, columns)), None)
+    if wrong is not None:
+        raise _other_columns(wrong, columns, where)
+
+
+def _other_columns(stated: int, columns: int, where: str) -> CorruptError:
+    return CorruptError(f"Cannot read {where}: it has statistics of {stated} columns and {columns} columns")
 
 
 def _stripes(footer: Any, limit: int, where: str) -> tuple[Stripe, ...]:
@@ -242,6 +295,7 @@ class StripeReader:
     def __init__(self, source: SourceFile, tail: Tail, number: int) -> None:
         self.source = source
         self.tail = tail
+        self._memory = source.memory
         self.number = number
         self.stripe: Stripe = tail.stripes[number]
         self.where = f"stripe {number} of {tail.name}"
@@ -255,10 +309,8 @@ class StripeReader:
         """Return the StripeFooter message. Raises RefusedError for encryption and unknown column encodings."""
         stripe = self.stripe
         offset = stripe.offset + stripe.index_length + stripe.data_length
-        data = self.source.read(offset, stripe.footer_length)
-        footer = parse_message(
-            proto.StripeFooter, data, self.tail.compression, self.tail.block_size, f"the footer of {self.where}"
-        )
+        data = self._read(offset, stripe.footer_length, f"the footer of {self.where}")
+        footer = self._message(proto.StripeFooter, data, f"the footer of {self.where}")
         if footer.encryption:
             raise RefusedError(f"Cannot read {self.where}: it is encrypted")
         if not isinstance(footer.writer_timezone, str):
@@ -324,37 +376,56 @@ class StripeReader:
         kind = self.bloom_filters().get(column)
         if kind is None:
             return None
-        return parse_message(
-            proto.BloomFilterIndex,
-            self.source.read(*self._streams[column][kind]),
-            self.tail.compression,
-            self.tail.block_size,
-            f"the bloom filters of column {column} in {self.where}",
-        )
+        name = f"the bloom filters of column {column} in {self.where}"
+        return self._message(proto.BloomFilterIndex, self._read(*self._streams[column][kind], name), name)
+
+    def _message(self, message: Any, data: bytes, name: str) -> Any:
+        tail = self.tail
+        return parsed(message, inflated_message(data, tail.compression, tail.block_size, name, self._memory), name)
+
+    def _read(self, offset: int, length: int, name: str) -> bytes:
+        """Return bytes of the file, whose length is only stated."""
+        self._memory.require(length, name)
+        return self.source.read(offset, length)
+
+    def require_memory(self, width: int) -> None:
+        """Raise RefusedError if so many bytes of each row, decoded, are too much memory.
+
+        CorruptError for a number of rows that the stripe does not hold.
+        """
+        needed = width * self.stripe.rows
+        if self._memory.excess(needed) is not None:
+            self.prove_rows()
+            self._memory.require(needed, f"the {self.stripe.rows:,} rows of {self.where}")
 
     def prove_rows(self) -> None:
-        """Decode the smallest of the root's columns. Raises CorruptError unless it has the footer's number of rows.
+        """Decode the smallest of the root's columns that has bytes. CorruptError unless it has the footer's rows.
 
         For callers that allocate by the number of rows before they decode any. Nulls are bits, eight to a byte: up to
         seven rows too many are not noticed.
         """
-        sizes = [sum(length for _, length in streams.values()) for streams in self._streams]
         root = self.tail.root
         if root.kind is Kind.STRUCT and root.children:
-            smallest = min(root.children, key=lambda child: sum(sizes[node.column] for node in child.walk()))
-            self.column(replace(root, children=(smallest,)), self.stripe.rows)
+            lengths = [sum(length for _, length in streams.values()) for streams in self._streams]
+            in_file = [sum(lengths[node.column] for node in child.walk()) for child in root.children]
+            smallest = min(range(len(in_file)), key=lambda child: in_file[child] or 1 << 63)
+            self.column(replace(root, children=(root.children[smallest],)), self.stripe.rows)
 
     def column(self, node: TypeNode, slots: int) -> Column:
         """Return one column with all below it, of the file's own type."""
+        return self._column(node, slots, Room(self._memory))
+
+    def _column(self, node: TypeNode, slots: int, room: Room) -> Column:
         try:
-            column, sizes = self._decoded(node, slots)
+            column, sizes = self._decoded(node, slots, room)
         except AcidError as error:
             raise type(error)(f"Cannot read column {node.column} in {self.where}: {error}") from None
         except MemoryError:
             raise CorruptError(
                 f"Cannot read column {node.column} in {self.where}: its sizes do not fit in memory"
             ) from None
-        column.children = tuple(self.column(child, size) for child, size in zip(node.children, sizes, strict=True))
+        pairs = zip(node.children, sizes, strict=True)
+        column.children = tuple(self._column(child, size, room) for child, size in pairs)
         return column
 
     def aligned(self, alignment: Alignment, slots: int) -> Column:
@@ -372,52 +443,59 @@ class StripeReader:
                 "(INSERT OVERWRITE)"
             ) from None
 
-    def _decoded(self, node: TypeNode, slots: int) -> tuple[Column, list[int]]:
+    def _decoded(self, node: TypeNode, slots: int, room: Room) -> tuple[Column, list[int]]:
         """Return one column alone, and the number of slots of each column below it. Errors have the reason alone."""
         if slots > MAX_SLOTS:
             raise CorruptError(f"{slots} values are more than a stripe can have")
         present, count = None, slots
         if self.is_nullable(node.column):
-            present = decode_bits(self._bytes(node, StreamKind.PRESENT), slots).view(np.bool_)
+            present = self._bits(node, StreamKind.PRESENT, slots, room).view(np.bool_)
             count = int(np.count_nonzero(present))
         column = Column(kind=node.kind, slots=slots, present=None if count == slots else present)
         sizes: list[int] = []
         if node.kind in INTEGER_KINDS:
-            column.values = self._ints(node, StreamKind.DATA, count, signed=True)
+            column.values = self._ints(node, StreamKind.DATA, count, room, signed=True)
         elif node.kind is Kind.BOOLEAN:
-            column.values = decode_bits(self._bytes(node, StreamKind.DATA), count)
+            column.values = self._bits(node, StreamKind.DATA, count, room)
         elif node.kind is Kind.BYTE:
-            column.values = decode_bytes(self._bytes(node, StreamKind.DATA), count)
+            column.values = self._octets(node, count, room)
         elif node.kind in (Kind.FLOAT, Kind.DOUBLE):
             data, dtype = self._bytes(node, StreamKind.DATA), _VALUE_TYPES[node.kind]
             if len(data) != count * dtype.itemsize:
                 raise CorruptError(f"{len(data)} bytes are not {count} values")
+            room.take(len(data))
             column.values = np.frombuffer(data, dtype=dtype)
         elif node.kind in STRING_KINDS or node.kind is Kind.BINARY:
-            self._strings(node, column, count)
+            self._strings(node, column, count, room)
         elif node.kind is Kind.DECIMAL:
-            column.values, column.high = decode_varints(self._bytes(node, StreamKind.DATA), count)
-            column.secondary = self._ints(node, StreamKind.SECONDARY, count, signed=True)
+            data = self._bytes(node, StreamKind.DATA)
+            if count <= len(data):
+                room.take(_DECIMAL_BYTES * count)
+            column.values, column.high = decode_varints(data, count)
+            column.secondary = self._ints(node, StreamKind.SECONDARY, count, room, signed=True)
         elif node.kind in TIMESTAMP_KINDS:
-            column.values = self._ints(node, StreamKind.DATA, count, signed=True)
-            column.secondary = self._ints(node, StreamKind.SECONDARY, count, signed=False)
+            column.values = self._ints(node, StreamKind.DATA, count, room, signed=True)
+            column.secondary = self._ints(node, StreamKind.SECONDARY, count, room, signed=False)
         elif node.kind is Kind.STRUCT:
             sizes = [count] * len(node.children)
         elif node.kind is Kind.UNION:
-            column.values = decode_bytes(self._bytes(node, StreamKind.DATA), count)
+            column.values = self._octets(node, count, room)
             sizes = np.bincount(column.values, minlength=len(node.children)).tolist()
             if len(sizes) > len(node.children):
                 raise CorruptError("a union tag has no type")
         else:
-            column.lengths = self._lengths(node, count)
-            sizes = [int(column.lengths.sum())] * len(node.children)
+            column.lengths = self._lengths(node, count, room)
+            elements = int(column.lengths.sum())
+            room.take(elements)  # for a mask of them
+            sizes = [elements] * len(node.children)
         return column, sizes
 
-    def _strings(self, node: TypeNode, column: Column, count: int) -> None:
+    def _strings(self, node: TypeNode, column: Column, count: int, room: Room) -> None:
         encoding = self.encoding(node.column)
         if encoding.kind in (Encoding.DIRECT, Encoding.DIRECT_V2):
-            column.lengths = self._lengths(node, count)
+            column.lengths = self._lengths(node, count, room)
             column.data = self._bytes(node, StreamKind.DATA)
+            room.take(len(column.data))
             if int(column.lengths.sum()) != len(column.data):
                 raise CorruptError("the lengths of its strings do not add up to its bytes")
             return
@@ -425,31 +503,51 @@ class StripeReader:
             raise CorruptError("a binary column has a dictionary")
         entries = int(encoding.dictionary_size)
         data = self._bytes(node, StreamKind.DICTIONARY_DATA)
-        lengths = self._ints(node, StreamKind.LENGTH, entries, signed=False)
+        room.take(len(data))
+        lengths = self._ints(node, StreamKind.LENGTH, entries, room, signed=False)
         if entries and (int(lengths.min()) < 0 or int(lengths.max()) > len(data) or int(lengths.sum()) != len(data)):
             raise CorruptError("the lengths of its dictionary do not add up to its bytes")
-        values = self._ints(node, StreamKind.DATA, count, signed=False)
+        values = self._ints(node, StreamKind.DATA, count, room, signed=False)
         if count and (int(values.min()) < 0 or int(values.max()) >= entries):
             raise CorruptError("an entry number is outside its dictionary")
         column.values = values
         column.dictionary = Dictionary.of(data, lengths)
 
-    def _lengths(self, node: TypeNode, count: int) -> Longs:
-        lengths = self._ints(node, StreamKind.LENGTH, count, signed=False)
+    def _lengths(self, node: TypeNode, count: int, room: Room) -> Longs:
+        lengths = self._ints(node, StreamKind.LENGTH, count, room, signed=False)
         if count and (int(lengths.min()) < 0 or int(lengths.max()) > MAX_SLOTS or float(lengths.sum()) > MAX_SLOTS):
             raise CorruptError("a length is out of range")
         return lengths
 
-    def _ints(self, node: TypeNode, kind: StreamKind, count: int, *, signed: bool) -> Longs:
+    # the decoders of runs refuse a number of values that a stream cannot hold before they allocate anything: only one
+    # that it can hold is taken into account
+
+    def _ints(self, node: TypeNode, kind: StreamKind, count: int, room: Room, *, signed: bool) -> Longs:
         version = 2 if self.encoding(node.column).kind in (Encoding.DIRECT_V2, Encoding.DICTIONARY_V2) else 1
-        return decode_ints(self._bytes(node, kind), count, signed=signed, version=version)
+        data = self._bytes(node, kind)
+        if count <= MOST_VALUES_PER_BYTE * len(data):
+            room.take(8 * count)
+        return decode_ints(data, count, signed=signed, version=version)
+
+    def _octets(self, node: TypeNode, count: int, room: Room) -> Bytes:
+        data = self._bytes(node, StreamKind.DATA)
+        if count <= MOST_OF_A_BYTE * len(data):
+            room.take(count)
+        return decode_bytes(data, count)
+
+    def _bits(self, node: TypeNode, kind: StreamKind, count: int, room: Room) -> Bytes:
+        data = self._bytes(node, kind)
+        if count <= 8 * MOST_OF_A_BYTE * len(data):
+            room.take(count)
+        return decode_bits(data, count)
 
     def _bytes(self, node: TypeNode, kind: StreamKind) -> Bytes:
         offset, length = self._streams[node.column].get(kind, (0, 0))
         if length == 0:
             return np.zeros(0, dtype=np.uint8)
-        data = self.source.read(offset, length)
-        return decompress(data, self.tail.compression, self.tail.block_size, name=f"its {kind.name} stream")
+        tail, name = self.tail, f"its {kind.name} stream"
+        data = self._read(offset, length, name)
+        return decompress(data, tail.compression, tail.block_size, name=name, memory=self._memory)
 
 
 def null_column(node: TypeNode, slots: int) -> Column:

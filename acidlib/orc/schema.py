@@ -49,6 +49,9 @@ _NOT_IN_ORC = frozenset({"void", "interval_year_month", "interval_day_time", "un
 _MOST_DIGITS, _DIGITS, _SCALE = 38, 10, 0
 _DEEPEST = 200
 
+MOST_COLUMNS = 100_000
+"""Columns of a file, those of nested types too, that are read. A tree of so many takes 60 MB and two seconds."""
+
 _TYPE_NAME = re.compile(r"\s*([a-z_0-9 ]*[a-z_0-9])\s*", re.IGNORECASE | re.ASCII)
 _PARAMETERS = re.compile(r"\(([^()]*)\)\s*")
 _COLUMN_NAME = re.compile(r"\s*(`(?:[^`]|``)+`|[^<>(),:;`\s]+)\s")
@@ -97,7 +100,8 @@ class TypeNode:
 
 _KNOWN: dict[tuple[bytes, ...], TypeNode] = {}
 _MOST_KNOWN = 16
-"""Schemas that are kept; the tree of thousands of columns takes some megabytes."""
+_LARGEST_KNOWN = 10_000
+"""Schemas that are kept, and columns of the largest of them, whose tree takes 6 MB."""
 
 
 def parse_types(types: Any, *, where: str) -> TypeNode:
@@ -107,13 +111,16 @@ def parse_types(types: Any, *, where: str) -> TypeNode:
     """
     if not types:
         raise CorruptError(f"Cannot read the schema of {where}: its footer has no types")
+    if len(types) > MOST_COLUMNS:
+        raise RefusedError(f"Cannot read {where}: it has {len(types):,} columns, more than {MOST_COLUMNS:,}")
     as_stored = tuple(message.SerializeToString() for message in types)
     known = _KNOWN.get(as_stored)
     if known is None:
         known = _tree(types, where)
         if len(_KNOWN) >= _MOST_KNOWN:
             _KNOWN.clear()
-        _KNOWN[as_stored] = known
+        if len(types) <= _LARGEST_KNOWN:
+            _KNOWN[as_stored] = known
     return known
 
 
@@ -122,7 +129,9 @@ def _tree(types: Any, where: str) -> TypeNode:
 
     def build(column: int, depth: int) -> TypeNode:
         nonlocal seen
-        if column != seen or column >= len(types) or depth > _DEEPEST:
+        if depth > _DEEPEST:
+            raise RefusedError(f"Cannot read the schema of {where}: its types are nested deeper than {_DEEPEST}")
+        if column != seen or column >= len(types):
             raise CorruptError(f"Cannot read the schema of {where}: type {column} is not in pre-order")
         seen += 1
         message = types[column]
@@ -137,6 +146,7 @@ def _tree(types: Any, where: str) -> TypeNode:
             (kind is Kind.LIST and len(children) != 1)
             or (kind is Kind.MAP and len(children) != 2)
             or (kind is Kind.STRUCT and len(children) != len(message.field_names))
+            or max(len(message.field_names), len(message.attributes)) > MOST_COLUMNS
             or (children and kind not in (Kind.LIST, Kind.MAP, Kind.STRUCT, Kind.UNION))
         ):
             raise CorruptError(f"Cannot read the schema of {where}: type {column} has the wrong children")

@@ -15,6 +15,9 @@ from acidlib.orc.kernels.vectors import filter_values
 from acidlib.rewrite.inputs import InputFiles, OpenInput, OpenInputs, open_inputs
 from acidlib.rewrite.keys import Keys, StripeKeys, event_order, gather, invalid_rows
 
+_EVENT_BYTES = 40
+"""Bytes of memory of an event: its four columns, and while they are put in order one of them again."""
+
 
 def event_buckets(file: DataFile, files: InputFiles) -> frozenset[int]:
     """Return the buckets to which the events of a delete file belong."""
@@ -78,14 +81,7 @@ def read_deletes(
         by_file[file.file.path] = (min(low for low, _ in known), max(high for _, high in known)) if all_known else None
         pairs = zip(in_file, ranges, strict=True)
         stripes += [stripe for stripe, bounds in pairs if near is None or overlaps(bounds, near)]
-    most = sum(stripe.rows for stripe in stripes)
-    try:  # separate arrays, sorted one after the other: events need little more memory than 32 bytes each
-        columns = [np.empty(most, dtype=np.int64) for _ in range(4)]
-    except MemoryError:
-        largest = max(inputs.files, key=lambda file: file.tail.rows)
-        raise CorruptError(
-            f"Cannot read {largest.tail.name}: its {largest.tail.rows} delete events do not fit in memory"
-        ) from None
+    parts: list[tuple[Longs, ...]] = []
     count = events_in = others = aborted = 0
     for stripe in stripes:
         if bucket in stripe.buckets():
@@ -99,13 +95,22 @@ def read_deletes(
             keys, current = stripe.ids()
             if near is not None:
                 chosen &= _may_be_in(keys, near)
-            start, count = count, count + int(np.count_nonzero(chosen))
-            for column, values in zip(columns, (keys.write_ids, keys.buckets, keys.row_ids, current), strict=True):
-                column[start:count] = values if count - start == len(chosen) else filter_values(values, chosen)
+            kept = int(np.count_nonzero(chosen))
+            count += kept
+            file = stripe.file
+            file.source.memory.require(_EVENT_BYTES * count, f"the delete events of {file.tail.name}")
+            arrays = (*keys.arrays, current)
+            parts.append(arrays if kept == len(chosen) else tuple(filter_values(array, chosen) for array in arrays))
         else:
             others += stripe.rows
         stripe.forget()
-    columns = [column[:count] for column in columns]
+    try:
+        columns = _joined(parts)
+    except MemoryError:
+        largest = max(inputs.files, key=lambda file: file.tail.rows)
+        raise CorruptError(
+            f"Cannot read {largest.tail.name}: its {largest.tail.rows} delete events do not fit in memory"
+        ) from None
     keys = Keys(*columns[:3])
     if not keys.ascending():
         order = event_order(keys, columns[3])
@@ -126,6 +131,18 @@ def read_deletes(
         empty_files=inputs.empty,
         ranges=by_file,
     )
+
+
+def _joined(parts: list[tuple[Longs, ...]]) -> list[Longs]:
+    """Return the four columns of some events as one array each; the parts are dropped as they are joined."""
+    if len(parts) == 1:
+        return list(parts.pop())
+    by_column = [[part[position] for part in parts] for position in range(4)]
+    parts.clear()
+    columns = []
+    while by_column:  # one after the other: both forms of all four would take twice the memory
+        columns.append(np.concatenate([np.zeros(0, dtype=np.int64), *by_column.pop(0)]))
+    return columns
 
 
 def _may_be_in(keys: Keys, ranges: Collection[KeyRange]) -> Mask:

@@ -178,6 +178,7 @@ def open_inputs(listed: tuple[DataFile, ...], files: InputFiles) -> Iterator[Ope
     empty: list[str] = []
     rows_before: dict[str, int] = {}
     stripes = OpenStripes()
+    tails = 0
     with ExitStack() as stack:
         for file in listed:
             if file.length == 0:
@@ -192,6 +193,8 @@ def open_inputs(listed: tuple[DataFile, ...], files: InputFiles) -> Iterator[Ope
                 # its writer died, and its transaction with it: no reader sees a row of it
                 empty.append(files.full_path(file))
                 continue
+            tails += tail.memory_size
+            source.memory.require(tails, f"the tails of {files.full_path(listed[0])} and {len(listed) - 1} more files")
             # originals of one bucket are numbered on in path order, raw deltas each within its directory
             first_row = rows_before.get(file.directory, 0)
             opened = OpenInput(file=replace(file, first_row=first_row), source=source, tail=tail, stripes=stripes)

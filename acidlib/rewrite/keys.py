@@ -217,6 +217,9 @@ def _match(
 Ids = tuple[Keys, Longs]
 """Keys and currentTransaction of rows."""
 
+ID_BYTES = 48
+"""Bytes of memory of the id columns of a row, with its masks."""
+
 OPERATION, WRITE_ID, BUCKET, ROW_ID, CURRENT = 1, 2, 3, 4, 5
 INSERT, DELETE = 0, 2
 
@@ -273,7 +276,9 @@ class StripeKeys:
     def _synthetic(self) -> Ids:
         file = self.file.file
         if not self._rows_proved:
-            self.file.stripe(self.number).prove_rows()
+            reader = self.file.stripe(self.number)
+            reader.prove_rows()
+            reader.require_memory(ID_BYTES)
             self._rows_proved = True
         first_row = file.first_row + self.file.rows_before[self.number]
         keys = Keys.sequence(file.write_id, encode_bucket(file.bucket, file.statement_id), first_row, self.rows)
@@ -281,6 +286,7 @@ class StripeKeys:
 
     def _decode(self) -> Ids:
         reader = self.file.stripe(self.number)
+        reader.require_memory(ID_BYTES)
         columns = range(OPERATION, CURRENT + 1)
         operations, write_ids, buckets, row_ids, current = (self._id_column(reader, column) for column in columns)
         self._check_operations(int(operations.min()), int(operations.max()))

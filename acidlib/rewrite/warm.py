@@ -13,6 +13,7 @@ import numpy as np
 
 from acidlib.datafiles import SourceFile
 from acidlib.errors import DefectError
+from acidlib.memory import DEFAULT_MEMORY
 from acidlib.model.names import Generation
 from acidlib.orc.alignment import convert
 from acidlib.orc.bloom import filter_size
@@ -56,6 +57,7 @@ class Memory:
         return len(self._data)
 
     position = length
+    memory = DEFAULT_MEMORY
 
     def write(self, data: object) -> None:
         """Append a buffer."""

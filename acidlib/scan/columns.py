@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from acidlib.errors import AcidError, RefusedError
+from acidlib.memory import Room
 from acidlib.model.names import Generation
 from acidlib.model.units import ColumnMatching
 from acidlib.orc.alignment import Alignment, align
@@ -59,12 +60,18 @@ class FileColumns:
                 kept, present = filter_values(keep, present), filter_values(present, keep)
         if keep is not None:
             rows = int(np.count_nonzero(keep))
-        return [
-            pa.nulls(rows, arrow_type(part.target))
-            if part.source is None
-            else spread_array(self._column(part, part.source, stripe, slots, kept), present)
-            for part in self.parts
-        ]
+        room = Room(stripe.source.memory)
+        arrays = []
+        for part in self.parts:
+            if part.source is None:
+                arrays.append(pa.nulls(rows, arrow_type(part.target)))
+            else:
+                arrays.append(spread_array(self._column(part, part.source, stripe, slots, kept), present))
+            try:
+                room.take(arrays[-1].nbytes)
+            except RefusedError as error:
+                raise RefusedError(f"Cannot read the columns of {stripe.where}: {error}") from None
+        return arrays
 
     def _column(
         self, part: Alignment, source: TypeNode, stripe: StripeReader, slots: int, kept: Mask | None

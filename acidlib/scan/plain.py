@@ -132,4 +132,4 @@ def _text(
     form = TextFormat.of(scan.table, scan.serde, scan.properties)
     columns = TextColumns(form, row, names, generation=split.generation, where=source.name)
     for lines in split_of_lines(source, split.file.path, form, split.start, split.end):
-        yield columns.of(lines)
+        yield from columns.batches(lines)

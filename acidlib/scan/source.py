@@ -50,6 +50,7 @@ class FetchedSource:
         self._source = source
         self.name = source.name
         self.length = source.length
+        self.memory = source.memory
         self._end: tuple[int, bytes] | None = None
         self._kept: list[tuple[int, bytes]] = []
 

@@ -10,17 +10,17 @@ from __future__ import annotations
 import base64
 import bz2
 import re
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from isal import igzip_lib
 from numpy.typing import NDArray
 
 from acidlib.datafiles import SourceFile
@@ -36,16 +36,27 @@ from acidlib.scan.java_texts import JAVA_BLANKS, java_day, java_decimal, java_mo
 SIMPLE_SERDE = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
 _LINE_END = ord("\n")
 _PIECE = 8 << 20
+_LINE_BYTES, _LINE_OBJECT = 8, 40
+"""Bytes of memory that a byte of a line takes while its fields are found, and that a line alone has beside its own."""
+_MOST_LINES, _MOST_VALUES = 1 << 20, 1 << 22
+"""Lines that are made columns of at a time, and fields of them."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _PLAIN = frozenset({"", ".txt", ".csv", ".tsv", ".log", ".text"})
 """Endings of names that no codec has."""
 
 _CODECS: dict[str, Callable[[], Any]] = {
-    ".gz": partial(zlib.decompressobj, 16 + zlib.MAX_WBITS),
-    ".deflate": zlib.decompressobj,
+    ".gz": partial(igzip_lib.IgzipDecompressor, flag=igzip_lib.DECOMP_GZIP),
+    ".deflate": partial(igzip_lib.IgzipDecompressor, flag=igzip_lib.DECOMP_ZLIB),
     ".bz2": bz2.BZ2Decompressor,
 }
 """Codecs of Hadoop by the ending of a file's name, each for one of the streams that follow one another."""
+
+_DAMAGE: tuple[type[Exception], ...] = (
+    OSError,
+    ValueError,
+    EOFError,
+    cast(type[Exception], igzip_lib.IsalError),
+)
 
 _UNREAD = ("serialization.encoding", "timestamp.formats", "line.delim", "textinputformat.record.delimiter")
 
@@ -137,8 +148,8 @@ def split_of_lines(source: SourceFile, path: str, form: TextFormat, start: int, 
         first = _next_line(source, start) if start else 0
         last = source.length if is_whole or end >= source.length else _next_line(source, end)
         pieces = _pieces(source, first, last)
-    lines = _whole_lines(pieces, at_start=start == 0)
-    yield from _between(lines, form.header, form.footer) if form.header or form.footer else lines
+    lines = _whole_lines(source, pieces, at_start=start == 0)
+    yield from _between(source, lines, form.header, form.footer) if form.header or form.footer else lines
 
 
 def _pieces(source: SourceFile, start: int, end: int) -> Iterator[bytes]:
@@ -158,7 +169,7 @@ def _next_line(source: SourceFile, position: int) -> int:
 
 
 def _inflated(source: SourceFile, stream: Callable[[], Any]) -> Iterator[bytes]:
-    """Yield the content of a compressed file, in pieces that are not much larger than they should be."""
+    """Yield the content of a compressed file, in pieces of at most `_PIECE` bytes."""
     decoder, ended = stream(), True
     try:
         for piece in _pieces(source, 0, source.length):
@@ -166,47 +177,59 @@ def _inflated(source: SourceFile, stream: Callable[[], Any]) -> Iterator[bytes]:
             while rest:
                 if ended:
                     decoder, ended = stream(), False
-                yield decoder.decompress(rest)
+                yield decoder.decompress(rest, _PIECE)
+                while not (decoder.eof or decoder.needs_input):
+                    yield decoder.decompress(b"", _PIECE)
                 ended = decoder.eof
                 rest = decoder.unused_data if ended else b""
-    except (OSError, EOFError, ValueError, zlib.error) as error:
+    except _DAMAGE as error:
         raise CorruptError(f"Cannot read {source.name}: {error}") from None
     if not ended:
         raise CorruptError(f"Cannot read {source.name}: its compressed data ends early")
 
 
-def _whole_lines(pieces: Iterator[bytes], *, at_start: bool) -> Iterator[bytes]:
-    """Yield pieces that end with the end of a line, all ends as LF."""
-    rest = b""
+def _whole_lines(source: SourceFile, pieces: Iterator[bytes], *, at_start: bool) -> Iterator[bytes]:
+    """Yield pieces that end with the end of a line, all ends as LF.
+
+    Raises RefusedError for a line that takes too much memory.
+    """
+    data = bytearray()
     for number, piece in enumerate(pieces):
-        data = rest + piece
+        # what is left of the pieces before has no end of a line, but for a CR at its end
+        start = max(len(data) - 1, 0)
+        data += piece
         if number == 0 and at_start and data.startswith(_BYTE_ORDER_MARK):
-            data = data[len(_BYTE_ORDER_MARK) :]
+            del data[: len(_BYTE_ORDER_MARK)]
         # a CR at the end may be the first half of CR LF
-        end = max(data.rfind(b"\n"), data.rfind(b"\r", 0, len(data) - 1)) + 1
-        rest = data[end:]
+        end = max(data.rfind(b"\n", start), data.rfind(b"\r", start, len(data) - 1)) + 1
         if end:
-            yield _with_lf(data[:end])
-    if rest:
-        yield _with_lf(rest if rest.endswith(b"\r") else rest + b"\n")
+            yield _with_lf(bytes(data[:end]))
+            del data[:end]
+        source.memory.require(_LINE_BYTES * len(data), f"a line of {source.name}")
+    if data:
+        yield _with_lf(bytes(data if data.endswith(b"\r") else data + b"\n"))
 
 
 def _with_lf(data: bytes) -> bytes:
     return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in data else data
 
 
-def _between(pieces: Iterator[bytes], header: int, footer: int) -> Iterator[bytes]:
+def _between(source: SourceFile, pieces: Iterator[bytes], header: int, footer: int) -> Iterator[bytes]:
     """Yield lines without the first and the last ones."""
     held: list[bytes] = []
+    size = 0
     for piece in pieces:
         lines = [line + b"\n" for line in piece.split(b"\n")[:-1]]
         skipped = min(header, len(lines))
         header -= skipped
         held += lines[skipped:]
+        size += len(piece)
+        source.memory.require(size + _LINE_OBJECT * len(held), f"the last {footer:,} lines of {source.name}")
         ready = len(held) - footer
         if ready > 0:
             yield b"".join(held[:ready])
             del held[:ready]
+            size = sum(map(len, held))
 
 
 # --- their fields -----------------------------------------------------------------------------------------------------
@@ -232,6 +255,18 @@ class TextColumns:
                 raise RefusedError(
                     f"Cannot read column {name} of {where}: values of type {node} are not read from text"
                 )
+
+    def batches(self, lines: bytes) -> Iterator[tuple[int, dict[str, pa.Array]]]:
+        """Yield what `of` returns for some of the lines at a time: a piece may be of millions of empty ones."""
+        most = min(_MOST_LINES, max(1, _MOST_VALUES // max(1, len(self._columns))))
+        if lines.count(b"\n") <= most:
+            yield self.of(lines)
+            return
+        ends = np.flatnonzero(np.frombuffer(lines, dtype=np.uint8) == _LINE_END) + 1
+        start = 0
+        for end in (*ends[most - 1 : -1 : most].tolist(), len(lines)):
+            yield self.of(lines[start:end])
+            start = end
 
     def of(self, lines: bytes) -> tuple[int, dict[str, pa.Array]]:
         """Return the number of lines, each with LF at its end, and their columns by name."""

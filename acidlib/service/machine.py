@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from acidlib.config.settings import Layer
+from acidlib.memory import TASK_MEMORY, Memory
 from acidlib.metastore.kerberos import keep_logged_in
 from acidlib.processes import signed
 from acidlib.report.progress import WARNING, Progress
@@ -109,11 +110,18 @@ def stores_of(environment: Environment, machine: Machine, *, is_check: bool = Fa
     configuration = {name: text for name, text in properties.items() if name.startswith(_STORES)}
     if is_check:
         return Stores(configuration=configuration)
+    memory = Memory(environment.settings.integer(TASK_MEMORY))
     tokens = HandedTokens()
     if asks_for_kerberos(configuration):
         keep_logged_in(environment.login)
         tokens = HandedTokens(DelegationTokens(machine.jvm, machine.clock))
-    return Stores(configuration=configuration, hadoop=Hadoop(machine.jvm), secrets=environment.secrets, tokens=tokens)
+    return Stores(
+        configuration=configuration,
+        hadoop=Hadoop(machine.jvm),
+        secrets=environment.secrets,
+        tokens=tokens,
+        memory=memory,
+    )
 
 
 @contextmanager

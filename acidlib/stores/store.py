@@ -17,6 +17,7 @@ from typing import Any, Self
 
 from acidlib.datafiles import DataFiles
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError
+from acidlib.memory import Memory
 from acidlib.model.location import Location
 from acidlib.model.names import (
     METADATA_ACID_FILE,
@@ -154,9 +155,15 @@ class Attempt:
 
 
 class TaskFiles(DataFiles):
-    """The data files of one task, and the files it makes for a stage. It may be pickled: open files stay behind."""
+    """The data files of one task, and the files it makes for a stage. It may be pickled: open files stay behind.
 
-    __slots__ = ()
+    memory  that what is decoded of a file may take
+    """
+
+    __slots__ = ("memory",)
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
 
     def output_path(self, staging: str, directory: str, file: str, attempt: str) -> str:
         """Return where to create one attempt at `directory`/`file`; `attempt` is unique to the task's attempt."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from acidlib.errors import RefusedError
+from acidlib.memory import DEFAULT_MEMORY, Memory
 from acidlib.model.location import HDFS, LOCAL, S3, VIEWFS, Location, local_location, parse_location
 from acidlib.stores.filesystem import FileSystem, RenameFileSystem, UnreachableServers
 from acidlib.stores.hadoop import Hadoop, HandedTokens, JavaSecrets, resolve_viewfs
@@ -33,6 +34,7 @@ class Stores:
     hadoop         Hadoop itself, for mount tables that nothing else can follow; the driver's alone
     secrets        Hadoop's credential providers, where keys of buckets may be
     tokens         delegation tokens, by which tasks log in to name nodes that ask for Kerberos
+    memory         that a task may take for what it decodes of a file
     """
 
     configuration: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -40,6 +42,7 @@ class Stores:
     hadoop: Hadoop = field(default_factory=Hadoop, compare=False, repr=False)
     secrets: JavaSecrets = field(default_factory=JavaSecrets, compare=False, repr=False)
     tokens: HandedTokens = field(default_factory=HandedTokens, compare=False, repr=False)
+    memory: Memory = DEFAULT_MEMORY
 
     def locate(self, uri: str) -> Location:
         """Return the location of a URI or a bare path, which is local; RefusedError for one that cannot be opened.
@@ -113,10 +116,10 @@ class Stores:
     def data(self, location: Location) -> TaskFiles:
         """Return the data files there, which one task opens and creates."""
         if location.kind == LOCAL:
-            return LocalDataFiles()
+            return LocalDataFiles(self.memory)
         if location.kind == HDFS:
             self.tokens.use(location.authority)
-            return HdfsDataFiles(location.authority, about_hdfs(self.configuration))
+            return HdfsDataFiles(location.authority, about_hdfs(self.configuration), self.memory)
         return self._in_bucket(location)[1]
 
     def require_conditions(self, location: Location, *, unique: str) -> None:
@@ -147,7 +150,7 @@ class Stores:
             ) from error
         properties = with_stored_keys(location.authority, self.configuration, self.secrets.passwords)
         bucket = Bucket(bucket_options(location.authority, properties), self.unreachable)
-        return S3Store(bucket), S3DataFiles(bucket)
+        return S3Store(bucket), S3DataFiles(bucket, self.memory)
 
 
 def _normal(location: Location) -> Location:

@@ -18,11 +18,13 @@ REASONS = {
     TRAILING: "bytes follow the last value",
 }
 _MIN_RUN, _MAX_RUN, _MAX_LITERALS = 3, 130, 128
+MOST_OF_A_BYTE = _MAX_RUN // 2
+"""Values that a byte of a stream can stand for."""
 
 
 def decode_bytes(buf: Bytes, count: int) -> Bytes:
     """Return all values of an uncompressed byte stream. Raises CorruptError unless it holds exactly `count` values."""
-    if count < 0 or count > _MAX_RUN // 2 * len(buf):
+    if count < 0 or count > MOST_OF_A_BYTE * len(buf):
         raise CorruptError(f"Cannot decode bytes: {len(buf)} bytes cannot hold {count} values")
     out = np.empty(count, dtype=np.uint8)
     code, at = _decode(buf, out)

@@ -43,8 +43,9 @@ _REASONS = {
     _PATCHES: "a patch list is impossible",
     _DELTA: "a delta run is too short for its deltas",
 }
-# Four bytes can stand for 512 equal values, nothing is denser; version 1 needs 3 bytes or more for at most 130.
-_MOST_VALUES_PER_BYTE = 128
+MOST_VALUES_PER_BYTE = 128
+"""Four bytes can stand for 512 equal values, nothing is denser; version 1 needs 3 bytes or more for at most 130."""
+
 # Widths by their five-bit code.
 _WIDTHS = np.array([*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64], dtype=np.int64)
 
@@ -76,7 +77,7 @@ def decode_ints(buf: Bytes, count: int, *, signed: bool, version: int) -> Longs:
     Raises CorruptError unless the stream holds exactly `count` values: no run may go beyond them (every writer cuts
     its last run) and no byte may follow.
     """
-    if count < 0 or count > _MOST_VALUES_PER_BYTE * len(buf):
+    if count < 0 or count > MOST_VALUES_PER_BYTE * len(buf):
         raise CorruptError(f"Cannot decode integers: {len(buf)} bytes cannot hold {count} values")
     out = np.empty(count, dtype=np.int64)
     code, at = (_decode_v1 if version == 1 else _decode_v2)(buf, out, int(signed))

@@ -19,6 +19,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_expo
 
 from acidlib.datafiles import SourceFile, kept_range
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError, UnknownOutcomeError
+from acidlib.memory import DEFAULT_MEMORY, Memory
 from acidlib.model.location import Location
 from acidlib.stores.filesystem import Entry, RenameFileSystem, UnreachableServers, beside, safe_parts
 from acidlib.stores.renaming.hdfs_client import (
@@ -54,11 +55,12 @@ _KEPT = 4
 class HdfsSource:
     """A file of a known logical length. It holds the places of its blocks, its last small reads, and no connection."""
 
-    __slots__ = ("_kept", "_modified", "_node", "_path", "_reader", "length", "name")
+    __slots__ = ("_kept", "_modified", "_node", "_path", "_reader", "length", "memory", "name")
 
-    def __init__(self, node: NameNode, path: str, length: int) -> None:
+    def __init__(self, node: NameNode, path: str, length: int, memory: Memory) -> None:
         self.name = path
         self.length = length
+        self.memory = memory
         self._node = node
         self._path = node.inside(path)
         self._modified: int | None = None
@@ -189,13 +191,14 @@ class HdfsDataFiles(TaskFiles):
 
     __slots__ = ("_node",)
 
-    def __init__(self, authority: str, configuration: Mapping[str, str]) -> None:
+    def __init__(self, authority: str, configuration: Mapping[str, str], memory: Memory = DEFAULT_MEMORY) -> None:
         """Arguments are those of `HdfsFileSystem`. Opens no connection."""
+        super().__init__(memory)
         self._node = NameNode.of(authority, configuration)
 
     def open(self, path: str, length: int) -> HdfsSource:
         """Open an input of `length` logical bytes; CorruptError when it is missing or shorter."""
-        return HdfsSource(self._node, path, length)
+        return HdfsSource(self._node, path, length, self.memory)
 
     def create(self, path: str) -> HdfsSink:
         """Create a file in a directory that is there: an attempt that outlived its run must not bring staging back."""

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
+from acidlib.memory import DEFAULT_MEMORY, Memory
 from acidlib.stores.filesystem import Entry, RenameFileSystem, as_acid_error, beside, raising_acid_errors, safe_parts
 from acidlib.stores.store import TaskFiles, require_inside
 
@@ -60,11 +61,14 @@ class LocalSource:
     file again when it is read next, and it has to be the same file then.
     """
 
-    __slots__ = ("_closed", "_descriptor", "_identity", "_others", "_whole", "length", "name")
+    __slots__ = ("_closed", "_descriptor", "_identity", "_others", "_whole", "length", "memory", "name")
 
-    def __init__(self, path: str, length: int, others: _OpenSources | None = None) -> None:
+    def __init__(
+        self, path: str, length: int, others: _OpenSources | None = None, memory: Memory = DEFAULT_MEMORY
+    ) -> None:
         self.name = path
         self.length = length
+        self.memory = memory
         self._others = others if others is not None else _OpenSources()
         self._closed = False
         self._identity: tuple[int, int] | None = None
@@ -213,15 +217,16 @@ class LocalDataFiles(TaskFiles):
 
     __slots__ = ("_open",)
 
-    def __init__(self) -> None:
+    def __init__(self, memory: Memory = DEFAULT_MEMORY) -> None:
+        super().__init__(memory)
         self._open = _OpenSources()
 
-    def __reduce__(self) -> tuple[type[LocalDataFiles], tuple[()]]:
-        return LocalDataFiles, ()
+    def __reduce__(self) -> tuple[type[LocalDataFiles], tuple[Memory]]:
+        return LocalDataFiles, (self.memory,)
 
     def open(self, path: str, length: int) -> LocalSource:
         """Open an input of `length` logical bytes; CorruptError when it is missing or shorter."""
-        return LocalSource(path, length, self._open)
+        return LocalSource(path, length, self._open, self.memory)
 
     def create(self, path: str) -> LocalSink:
         """Create a file in a directory that is there: an attempt that outlived its run must not bring staging back."""

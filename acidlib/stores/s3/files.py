@@ -35,6 +35,7 @@ from tenacity import retry, retry_if_exception_type
 
 from acidlib.datafiles import SinkFile, SourceFile
 from acidlib.errors import AcidError, ConflictError, CorruptError, DefectError, RefusedError, RetryError
+from acidlib.memory import DEFAULT_MEMORY, Memory
 from acidlib.model.uploads import Part, StagedUpload
 from acidlib.stores.filesystem import Entry, safe_parts
 from acidlib.stores.s3.client import (
@@ -252,9 +253,18 @@ class Windows:
 class S3Source:
     """An object of a known logical length. All reads are of the version that the first request saw."""
 
-    def __init__(self, bucket: Bucket, path: str, length: int, windows: Windows, version: str | None = None) -> None:
+    def __init__(
+        self,
+        bucket: Bucket,
+        path: str,
+        length: int,
+        windows: Windows,
+        version: str | None = None,
+        memory: Memory = DEFAULT_MEMORY,
+    ) -> None:
         self.name = path
         self.length = length
+        self.memory = memory
         self.bucket = bucket
         self.key = bucket.key(path)
         self._windows = windows
@@ -723,11 +733,12 @@ class S3Sink:
 class _OwnSource:
     """A file of this task that no reader can see yet, read back."""
 
-    def __init__(self, sink: S3Sink, length: int) -> None:
+    def __init__(self, sink: S3Sink, length: int, memory: Memory) -> None:
         if length > sink.position:
             raise CorruptError(f"Cannot read {sink.name}: it has {sink.position} bytes, not {length}")
         self.name = sink.name
         self.length = length
+        self.memory = memory
         self._sink = sink
 
     def read(self, offset: int, size: int) -> bytes:
@@ -742,14 +753,15 @@ class _OwnSource:
 class S3DataFiles(TaskFiles):
     """The data files of a bucket, for one task. It may be pickled: open files stay behind."""
 
-    def __init__(self, bucket: Bucket) -> None:
+    def __init__(self, bucket: Bucket, memory: Memory = DEFAULT_MEMORY) -> None:
+        super().__init__(memory)
         self._bucket = bucket
         self._windows = Windows()
         self._planned: dict[str, StagedUpload] = {}
         self._sinks: dict[str, S3Sink] = {}
 
-    def __reduce__(self) -> tuple[type[S3DataFiles], tuple[Bucket]]:
-        return S3DataFiles, (self._bucket,)
+    def __reduce__(self) -> tuple[type[S3DataFiles], tuple[Bucket, Memory]]:
+        return S3DataFiles, (self._bucket, self.memory)
 
     def open(self, path: str, length: int) -> SourceFile:
         """Open an input of `length` logical bytes, or a file that this task has made.
@@ -757,8 +769,8 @@ class S3DataFiles(TaskFiles):
         CorruptError, when it is first read, if it is missing or shorter.
         """
         if path in self._sinks:
-            return _OwnSource(self._sinks[path], length)
-        return S3Source(self._bucket, path, length, self._windows)
+            return _OwnSource(self._sinks[path], length, self.memory)
+        return S3Source(self._bucket, path, length, self._windows, memory=self.memory)
 
     def output_path(self, staging: str, directory: str, file: str, attempt: str) -> str:
         """Return a path by which this task creates and reads the file; there is no object of that name."""

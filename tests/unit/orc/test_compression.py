@@ -11,6 +11,7 @@ import pytest
 from judges.orc_tail import DATA, inflate, read_orc
 
 from acidlib.errors import CorruptError, RefusedError
+from acidlib.memory import DEFAULT_MEMORY
 from acidlib.orc.compression import compress, decompress, positions_in
 from acidlib.orc.kernels.ints import decode_ints
 from acidlib.orc.proto import Compression
@@ -43,7 +44,7 @@ def contents():
 def test_there_and_back(name, kind):
     data = contents()[name]
     packed, chunks = compress(data, kind, 4096)
-    assert np.array_equal(decompress(packed, kind, 4096, name="it"), data)
+    assert np.array_equal(decompress(packed, kind, 4096, name="it", memory=DEFAULT_MEMORY), data)
     if kind is not Compression.LZ4:
         # by the tests' own reader, whose deflate is zlib's; it does not know where an LZ4 block ends
         assert inflate(bytes(packed), int(kind), 4096) == bytes(data)
@@ -58,7 +59,7 @@ def test_chunks_and_positions(name, kind):
     assert len(chunks) == -(-len(data) // 4096)
     wanted = np.array([w for w in (0, 1, 4095, 4096, 8191, len(data) - 1, len(data)) if 0 <= w <= len(data)])
     for want, header, within in zip(wanted, *positions_in(chunks, len(data), 4096, wanted), strict=True):
-        rest = decompress(packed[header:], kind, 4096, name="it")
+        rest = decompress(packed[header:], kind, 4096, name="it", memory=DEFAULT_MEMORY)
         assert np.array_equal(rest[within:], data[want:])
         assert within < 4096 or want == len(data)
 
@@ -82,7 +83,7 @@ def test_headers_of_the_specification():
     assert bytes(five[:3]) == b"\x0b\x00\x00"
     chunk_of_100_000 = stored_deflate(99_990)
     assert len(chunk_of_100_000) == 100_000
-    assert len(decompress(b"\x40\x0d\x03" + chunk_of_100_000, 1, 1 << 18, name="it")) == 99_990
+    assert len(decompress(b"\x40\x0d\x03" + chunk_of_100_000, 1, 1 << 18, name="it", memory=DEFAULT_MEMORY)) == 99_990
 
 
 def zlib_raw(data, level=6):
@@ -110,7 +111,7 @@ def test_streams_of_the_cpp_writer(kind):
         assert compare_streams(orc) > 3
     stream = orc.stripes[0].stream(1, DATA)
     raw = orc.data[stream.offset : stream.offset + stream.length]
-    plain = decompress(raw, kind, 1 << 14, name="it")
+    plain = decompress(raw, kind, 1 << 14, name="it", memory=DEFAULT_MEMORY)
     assert decode_ints(plain, 20000, signed=True, version=2).tolist() == numbers
 
 
@@ -129,7 +130,9 @@ def compare_streams(orc):
     streams = [stream for stripe in orc.stripes for stream in stripe.streams]
     for stream in streams:
         raw = orc.data[stream.offset : stream.offset + stream.length]
-        assert bytes(decompress(raw, orc.compression, orc.block, name="it")) == orc.stream_bytes(stream)
+        assert bytes(decompress(raw, orc.compression, orc.block, name="it", memory=DEFAULT_MEMORY)) == orc.stream_bytes(
+            stream
+        )
     return len(streams)
 
 
@@ -140,13 +143,13 @@ def test_a_cut_stream_is_damaged(kind):
     for cut in range(1, len(packed)):
         if cut not in ends:
             with pytest.raises(CorruptError, match="Cannot read column 3: it ends within"):
-                decompress(packed[:cut], kind, 4096, name="column 3")
+                decompress(packed[:cut], kind, 4096, name="column 3", memory=DEFAULT_MEMORY)
 
 
 def outcome(data, kind):
     """The number of bytes found, or the error."""
     try:
-        return len(decompress(data, kind, 4096, name="it"))
+        return len(decompress(data, kind, 4096, name="it", memory=DEFAULT_MEMORY))
     except CorruptError as problem:
         return str(problem)
 
@@ -180,11 +183,11 @@ TOO_LARGE = {
 
 @pytest.mark.parametrize("kind", CHUNKED)
 def test_a_chunk_beyond_the_block_size(kind):
-    assert len(decompress(chunk(TOO_LARGE[kind]), kind, 4097, name="it")) == 4097
+    assert len(decompress(chunk(TOO_LARGE[kind]), kind, 4097, name="it", memory=DEFAULT_MEMORY)) == 4097
     with pytest.raises(CorruptError, match="chunk at byte 0 is damaged"):
-        decompress(chunk(TOO_LARGE[kind]), kind, 4096, name="it")
+        decompress(chunk(TOO_LARGE[kind]), kind, 4096, name="it", memory=DEFAULT_MEMORY)
     with pytest.raises(CorruptError, match="chunk at byte 0 is damaged"):
-        decompress(chunk(bytes(4097), original=True), kind, 4096, name="it")
+        decompress(chunk(bytes(4097), original=True), kind, 4096, name="it", memory=DEFAULT_MEMORY)
 
 
 @pytest.mark.parametrize(
@@ -199,20 +202,20 @@ def test_a_chunk_beyond_the_block_size(kind):
 )
 def test_a_chunk_must_be_one_whole_deflate_stream(content, message):
     good = chunk(DEFLATED)
-    assert len(decompress(good, 1, 4096, name="it")) == 4096
+    assert len(decompress(good, 1, 4096, name="it", memory=DEFAULT_MEMORY)) == 4096
     with pytest.raises(CorruptError, match=f"chunk at byte {len(good)} is damaged.*{message}|{message}"):
-        decompress(good + chunk(content), 1, 4096, name="it")
+        decompress(good + chunk(content), 1, 4096, name="it", memory=DEFAULT_MEMORY)
 
 
 def test_many_small_chunks_need_no_block_each():
     data = chunk(b"a", original=True) * 20000
-    assert bytes(decompress(data, 1, (1 << 23) - 1, name="it")) == b"a" * 20000
+    assert bytes(decompress(data, 1, (1 << 23) - 1, name="it", memory=DEFAULT_MEMORY)) == b"a" * 20000
 
 
 def test_what_is_not_supported():
     for kind, name in ((3, "LZO"), (6, "BROTLI")):
         with pytest.raises(RefusedError, match=f"compression {name} is not supported"):
-            decompress(b"", kind, 4096, name="it")
+            decompress(b"", kind, 4096, name="it", memory=DEFAULT_MEMORY)
         with pytest.raises(RefusedError, match=name):
             compress(np.empty(0, np.uint8), kind, 4096)
     for size in (0, 1 << 23):

@@ -12,6 +12,7 @@ from acidlib.errors import CorruptError, RefusedError
 from acidlib.orc.proto import Kind, Type
 from acidlib.orc.schema import (
     ACID_FIELDS,
+    MOST_COLUMNS,
     ROW_COLUMN,
     TypeNode,
     acid_tree,
@@ -80,10 +81,6 @@ NOT_TREES = {
     "a map without values": (types(Type(kind=int(Kind.MAP), subtypes=[1]), leaf()), "wrong children"),
     "more fields than names": (types(struct(1, names=()), leaf()), "wrong children"),
     "an int with a child": (types(Type(kind=int(Kind.INT), subtypes=[1]), leaf()), "wrong children"),
-    "too deep": (
-        [Type(kind=int(Kind.LIST), subtypes=[number + 1]) for number in range(5000)] + [leaf()],
-        "pre-order",
-    ),
 }
 
 
@@ -93,6 +90,14 @@ def test_what_is_no_tree_is_corrupt_and_names_the_file(name: str) -> None:
     with pytest.raises(CorruptError, match=reason) as caught:
         parse_types(messages, where="/t/bucket_00000")
     assert "/t/bucket_00000" in str(caught.value)
+
+
+def test_a_tree_is_neither_too_deep_nor_too_wide() -> None:
+    deep = [Type(kind=int(Kind.LIST), subtypes=[number + 1]) for number in range(10_000)]
+    with pytest.raises(RefusedError, match="/t/bucket_00000: its types are nested deeper than"):
+        parse_types([*deep, leaf()], where="/t/bucket_00000")
+    with pytest.raises(RefusedError, match="/t/bucket_00000: it has 100,001 columns, more than 100,000"):
+        parse_types([leaf()] * (MOST_COLUMNS + 1), where="/t/bucket_00000")
 
 
 def test_a_kind_from_the_future_is_refused() -> None:

@@ -19,10 +19,11 @@ from judges import orc_tail as o
 from judges import tables
 from orc_memory import MemorySource, tail_of
 
+from acidlib.memory import DEFAULT_MEMORY
 from acidlib.model.names import Generation
 from acidlib.orc.columns import Column
 from acidlib.orc.proto import ColumnStatistics, Kind, RowIndex, StreamKind
-from acidlib.orc.reader import StripeReader, Tail, parse_message
+from acidlib.orc.reader import StripeReader, Tail, inflated_message, parsed
 from acidlib.orc.schema import TypeNode
 from acidlib.orc.statistics import (
     copied_statistics,
@@ -270,7 +271,9 @@ def row_index(reader: StripeReader, column: int) -> Any:
     """The RowIndex message of a column."""
     (place,) = [place for kind, *place in reader.streams(column, index=True) if kind == StreamKind.ROW_INDEX]
     data = reader.source.read(*place)
-    return parse_message(RowIndex, data, reader.tail.compression, reader.tail.block_size, "the row index")
+    name = "the row index"
+    plain = inflated_message(data, reader.tail.compression, reader.tail.block_size, name, DEFAULT_MEMORY)
+    return parsed(RowIndex, plain, name)
 
 
 def close(got: Any, found: Any) -> bool:

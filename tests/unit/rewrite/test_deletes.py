@@ -150,7 +150,7 @@ def test_more_events_than_memory_holds_are_corrupt(tmp_path: Path, monkeypatch: 
     def none_left(*_: object, **__: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("acidlib.rewrite.deletes.np.empty", none_left)
+    monkeypatch.setattr("acidlib.rewrite.deletes.np.concatenate", none_left)
     with pytest.raises(CorruptError, match=r"delta_0000006\S*/bucket_00000: its 2 delete events do not fit"):
         read(files, 0, ids())
 

@@ -157,6 +157,7 @@ def tail(columns: str, *statistics: Any, stride: int = 10_000, root: Any = None)
         user_metadata={},
         file_statistics=messages,
         stripe_statistics=(messages,),
+        memory_size=0,
     )
 
 

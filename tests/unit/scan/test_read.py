@@ -76,6 +76,7 @@ class Reads(CountedFiles):
         class Noted:
             name = source.name
             length = source.length
+            memory = source.memory
             close = source.close
 
             def read(self, offset: int, size: int) -> bytes:

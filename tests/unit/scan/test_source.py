@@ -10,6 +10,7 @@ import pyarrow.orc
 import pytest
 
 from acidlib.errors import CorruptError, RefusedError, RetryError
+from acidlib.memory import DEFAULT_MEMORY
 from acidlib.scan.source import ArrowStream, FetchedFiles, FetchedSource, arrow_file, joined_ranges
 from acidlib.stores.renaming.local import LocalDataFiles
 
@@ -21,6 +22,7 @@ class Noted:
 
     name = "noted"
     length = len(DATA)
+    memory = DEFAULT_MEMORY
 
     def __init__(self) -> None:
         self.reads: list[tuple[int, int]] = []

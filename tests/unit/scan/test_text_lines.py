@@ -10,6 +10,7 @@ import re
 import pytest
 
 from acidlib.errors import CorruptError, RefusedError
+from acidlib.memory import DEFAULT_MEMORY
 from acidlib.model.names import Generation
 from acidlib.orc.schema import parse_row_type
 from acidlib.scan.text_lines import TextColumns, TextFormat, split_of_lines
@@ -19,6 +20,7 @@ class Bytes:
     """A file in memory."""
 
     name = "f"
+    memory = DEFAULT_MEMORY
 
     def __init__(self, data: bytes) -> None:
         self.data = data

@@ -19,6 +19,7 @@ from filesystem_behaviour import DataFilesBehaviour, FileSystemBehaviour
 from mounts import refuse_flag
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
+from acidlib.memory import DEFAULT_MEMORY
 from acidlib.stores.filesystem import UNREACHABLE_SECONDS, UnreachableServers, as_acid_error
 from acidlib.stores.renaming import local
 from acidlib.stores.renaming.local import AT_ONCE, MOST_OPEN, LocalDataFiles, LocalFileSystem, LocalSink, LocalSource
@@ -296,7 +297,7 @@ def test_a_source_that_shrinks_while_it_is_copied_is_corrupt(
 
 def test_a_source_of_another_kind_is_read(tmp_path: Path) -> None:
     class Other:
-        name, length = "elsewhere", 4
+        name, length, memory = "elsewhere", 4, DEFAULT_MEMORY
 
         def read(self, offset: int, size: int) -> bytes:
             return b"abcd"[offset : offset + size]
