@@ -29,12 +29,21 @@ _I16, _I32, _I64, _BINARY, _LIST, _STRUCT = Kind.I16, Kind.I32, Kind.I64, Kind.B
 class Metadata:
     """Field ids of `ColumnMetaData`."""
 
+    TYPE = 1
     COMPRESSED_SIZE = 7
     DATA_PAGE = 9
     INDEX_PAGE = 10
     DICTIONARY_PAGE = 11
     BLOOM_FILTER = 14
     BLOOM_FILTER_LENGTH = 15
+
+
+class SchemaElement:
+    """Field ids of `SchemaElement`."""
+
+    TYPE = 1
+    TYPE_LENGTH = 2
+    CHILDREN = 5
 
 
 class Column:
@@ -263,11 +272,11 @@ def _leaves(schema: bytes) -> int:
     elements, _ = decode_list(schema, SCHEMA_ELEMENT)
     leaves, expected = 0, 1
     for element in elements:
-        children = cast(int, element.get(5, 0))
+        children = cast(int, element.get(SchemaElement.CHILDREN, 0))
         if not expected or children < 0:
             raise DamageError("its schema is no tree")
         expected += children - 1
-        leaves += 1 in element
+        leaves += SchemaElement.TYPE in element
     if expected or not elements:
         raise DamageError("its schema is no tree")
     return leaves

@@ -7,12 +7,13 @@ of the table's types.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from acidlib.errors import RefusedError
@@ -21,15 +22,21 @@ from acidlib.orc.columns import Mask
 from acidlib.orc.proto import Kind
 from acidlib.orc.schema import TypeNode
 from acidlib.scan.arrays import arrow_type, map_array, offsets_buffer, readable_texts, shortened, validity
+from acidlib.scan.parquet_int96 import INT96_BYTES
 from acidlib.scan.predicate import Bounds, Predicate
-from acidlib.scan.times import gregorian_days, instants_on_clocks
+from acidlib.scan.times import JULIAN_DAY_OF_1970, gregorian_days, instants_on_clocks, moments_of_julian_days
 
 INDEX_ACCESS = "parquet.column.index.access"
 """The table property by which columns are found by position."""
 
 _INTEGERS = {Kind.BYTE: pa.int8(), Kind.SHORT: pa.int16(), Kind.INT: pa.int32(), Kind.LONG: pa.int64()}
-_BOUNDED = frozenset({*_INTEGERS, Kind.DATE, Kind.STRING, Kind.DECIMAL})
-"""The types whose statistics are those of the values that readers see."""
+_BOUNDED: Mapping[Kind, Callable[[pa.DataType], bool]] = {
+    **dict.fromkeys(_INTEGERS, pa.types.is_signed_integer),
+    Kind.DATE: pa.types.is_date32,
+    Kind.STRING: lambda own: pa.types.is_string(own) or pa.types.is_large_string(own),
+    Kind.DECIMAL: pa.types.is_decimal,
+}
+"""The types whose statistics are those of the values that readers see, and whether they are so in a file of a type."""
 _GREGORIAN_YEAR = 1583
 
 
@@ -53,12 +60,13 @@ class _Reading:
     by_position: bool
 
     @classmethod
-    def of(cls, metadata: pq.FileMetaData, generation: Generation, *, by_position: bool) -> _Reading:
+    def of(
+        cls, metadata: pq.FileMetaData, generation: Generation, *, int96: frozenset[str], by_position: bool
+    ) -> _Reading:
         stated = {
             key.decode(errors="replace"): value.decode(errors="replace")
             for key, value in (metadata.metadata or {}).items()
         }
-        leaves = [metadata.schema.column(number) for number in range(metadata.num_columns)]
         is_hive4 = generation is Generation.HIVE4
         # Hive 4 asks other writers for no zone (hive.parquet.timestamp.skip.conversion)
         has_zone = not is_hive4 or (metadata.created_by or "").startswith("parquet-mr")
@@ -67,13 +75,15 @@ class _Reading:
             julian=is_hive4 and stated.get("writer.date.proleptic") != "true",
             julian_times=is_hive4,
             legacy=is_hive4 and stated.get("writer.zone.conversion.legacy") == "true",
-            int96=frozenset(leaf.path.partition(".")[0] for leaf in leaves if leaf.physical_type == "INT96"),
+            int96=int96,
             by_position=by_position,
         )
 
 
 class ParquetColumns:
     """The chosen columns of an open Parquet file.
+
+    int96  the file's names of columns with INT96, which the file has as INT96_BYTES
 
     Raises RefusedError that names file, column and both types where a column has another type than the table's, and
     Hive does not read it as such.
@@ -86,12 +96,13 @@ class ParquetColumns:
         names: Sequence[str],
         *,
         generation: Generation,
+        int96: frozenset[str],
         by_position: bool,
         where: str,
     ) -> None:
         self._file = file
         self._where = where
-        self._reading = _Reading.of(file.metadata, generation, by_position=by_position)
+        self._reading = _Reading.of(file.metadata, generation, int96=int96, by_position=by_position)
         self._nodes = {name.lower(): node for name, node in zip(table.field_names, table.children, strict=True)}
         self._names = tuple(names)
         self._sources: dict[str, str | None] = {}
@@ -140,11 +151,17 @@ class ParquetColumns:
             source = self._sources[name]
             if source is None:
                 bounds[name] = Bounds(has_nulls=True, all_null=True)
-            elif source in places and self._nodes[name].kind in _BOUNDED:
+            elif source in places and self._is_bounded(source, self._nodes[name].kind):
                 statistics = metadata.column(places[source]).statistics
                 if statistics is not None and statistics.has_null_count:
                     bounds[name] = _column_bounds(statistics, metadata.num_rows, self._nodes[name])
         return bounds
+
+    def _is_bounded(self, source: str, kind: Kind) -> bool:
+        """Return whether statistics of a column of the file are of the values that readers see."""
+        own = self._file.schema_arrow.field(source).type
+        own = own.value_type if pa.types.is_dictionary(own) else own
+        return kind in _BOUNDED and _BOUNDED[kind](own)
 
 
 def _named(name: str, names: Sequence[str]) -> str | None:
@@ -177,15 +194,27 @@ def _array(array: pa.Array, node: TypeNode, reading: _Reading, *, is_int96: bool
     kind, own, target = node.kind, array.type, arrow_type(node)
     if pa.types.is_dictionary(own):
         return _array(array.dictionary_decode(), node, reading, is_int96=is_int96)
+    if isinstance(own, pa.BaseExtensionType) and kind in (Kind.STRING, Kind.BINARY):
+        return _array(array.storage, node, reading, is_int96=is_int96)  # JSON, UUID
     if kind in (Kind.LIST, Kind.MAP, Kind.STRUCT):
         return _nested(array, node, reading, is_int96=is_int96)
+    if pa.types.is_null(own):
+        return pa.nulls(len(array), target)
     if kind in _INTEGERS and pa.types.is_signed_integer(own):
         return array.cast(target)
+    if kind in _INTEGERS and (pa.types.is_unsigned_integer(own) or pa.types.is_time(own) or pa.types.is_duration(own)):
+        return _fitting(array, target)
     if kind is Kind.DECIMAL and pa.types.is_decimal(own) and _digits_fit(own, node):
         return array.cast(target)
-    if kind in (Kind.FLOAT, Kind.DOUBLE) and pa.types.is_floating(own) and own.bit_width <= target.bit_width:
+    if kind in (Kind.FLOAT, Kind.DOUBLE) and own in (pa.float32(), target):
         return array.cast(target)
     is_text = pa.types.is_string(own) or pa.types.is_binary(own) or pa.types.is_large_string(own)
+    if is_int96 and own == INT96_BYTES:
+        if kind is Kind.TIMESTAMP:
+            return _numbers(_clocks(array, reading), array, target)
+        raise RefusedError(f"it is INT96 in the file, and the table's is {node}")
+    if kind in (Kind.BINARY, Kind.STRING) and pa.types.is_fixed_size_binary(own):
+        return _array(array.cast(pa.binary()), node, reading, is_int96=False)
     if kind is Kind.BINARY and is_text:
         return array.cast(pa.string() if pa.types.is_large_string(own) else own).view(pa.binary())
     if kind in (Kind.STRING, Kind.CHAR, Kind.VARCHAR) and is_text:
@@ -194,19 +223,46 @@ def _array(array: pa.Array, node: TypeNode, reading: _Reading, *, is_int96: bool
     if kind is Kind.DATE and pa.types.is_date32(own):
         days = np.asarray(array.view(pa.int32()).fill_null(0), dtype=np.int64)
         return _numbers(gregorian_days(days) if reading.julian else days, array, target)
-    if kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT) and pa.types.is_timestamp(own):
-        moments = _moments(array)
-        if is_int96:
-            moments = instants_on_clocks(moments, reading.zone, julian=reading.julian_times, legacy=reading.legacy)
-        if kind is Kind.TIMESTAMP or own.tz is not None:
-            return _numbers(moments, array, target)
+    is_instant = kind is Kind.TIMESTAMP_INSTANT and pa.types.is_timestamp(own) and own.tz is not None
+    if is_instant or (kind is Kind.TIMESTAMP and pa.types.is_timestamp(own)):
+        return _numbers(_moments(array), array, target)
     if own == target:
         return array
     raise RefusedError(f"it is {own} in the file, and the table's is {node}")
 
 
+def _fitting(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Return numbers as they are stored, signed and in 32 or 64 bits; null for those that a type does not hold.
+
+    Source: Hive `ETypeConverter` (EINT32_CONVERTER, EINT64_CONVERTER), which has null for what is negative as stored
+    where the file says that it is unsigned.
+    """
+    own = array.type
+    is_unsigned = pa.types.is_unsigned_integer(own)
+    stored = pa.int64() if own.bit_width == 64 else pa.int32()
+    wide = array.cast(pa.uint64()) if is_unsigned else array.view(stored).cast(pa.int64())
+    most = (1 << min(stored.bit_width, target.bit_width) - 1) - 1
+    least = 0 if is_unsigned else -most - 1
+    is_low = pc.less_equal(
+        wide, pa.scalar(most, wide.type)
+    )  # as a number alone, it would be one of 64 bits with a sign
+    return pc.if_else(pc.and_(is_low, pc.greater_equal(wide, pa.scalar(least, wide.type))), wide, None).cast(target)
+
+
 def _digits_fit(own: pa.Decimal128Type, node: TypeNode) -> bool:
     return bool(own.scale <= node.scale and own.precision - own.scale <= node.precision - node.scale)
+
+
+def _clocks(array: pa.Array, reading: _Reading) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return microseconds on clocks of an array of INT96_BYTES, rounded down; a null has any."""
+    pairs = np.zeros(len(array), dtype=[("nanos", "<i8"), ("day", "<i4")])
+    present = np.asarray(array.is_valid())
+    if present.any():
+        stored = np.frombuffer(array.buffers()[1], dtype=pairs.dtype)[array.offset : array.offset + len(array)]
+        pairs[present] = stored[present]
+    pairs["day"][~present] = JULIAN_DAY_OF_1970
+    moments = moments_of_julian_days(pairs["day"], pairs["nanos"])
+    return instants_on_clocks(moments, reading.zone, julian=reading.julian_times, legacy=reading.legacy)
 
 
 def _moments(array: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -18,6 +18,7 @@ from acidlib.orc.proto import MAGIC as ORC_MAGIC
 from acidlib.orc.schema import TypeNode, parse_row_type
 from acidlib.planning.units import PARQUET_INPUT_FORMAT, TEXT_INPUT_FORMAT
 from acidlib.scan.parquet_columns import INDEX_ACCESS, ParquetColumns
+from acidlib.scan.parquet_int96 import columns_with_int96, with_int96_as_bytes
 from acidlib.scan.partitions import partition_scalars
 from acidlib.scan.pruning import partition_bounds
 from acidlib.scan.source import ArrowStream, arrow_file
@@ -91,13 +92,18 @@ def _parquet(
     """Yield the columns of the row groups whose first byte lies in a split."""
     stream = ArrowStream(source)
     with stream.raising_acid_errors(source.name):
-        file = pq.ParquetFile(arrow_file(stream), coerce_int96_timestamp_unit="us", page_checksum_verification=True)
+        file = pq.ParquetFile(arrow_file(stream), page_checksum_verification=True)
+        int96 = columns_with_int96(file.metadata)
+        if int96:
+            metadata = with_int96_as_bytes(file.metadata, source.name)
+            file = pq.ParquetFile(arrow_file(stream), metadata=metadata, page_checksum_verification=True)
     groups = [group for group in range(file.metadata.num_row_groups) if split.start <= _start(file, group) < split.end]
     columns = ParquetColumns(
         file,
         row,
         names,
         generation=split.generation,
+        int96=int96,
         by_position=scan.properties.get(INDEX_ACCESS, "").strip().lower() == "true",
         where=source.name,
     )

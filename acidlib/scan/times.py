@@ -23,18 +23,23 @@ from acidlib.orc.columns import Column, Longs
 from acidlib.orc.proto import GREGORIAN_START_DAYS, Calendar
 
 _DAY, _MICROS = 86_400, 1_000_000
+_DAY_NANOS = _DAY * 1_000_000_000
 _BASE = 1_420_070_400
 """Seconds of 2015-01-01, from which timestamps are counted."""
 _JULIAN_MARCH = 719_470
 """Days from 0000-03-01 to 1970-01-01, in the Julian calendar before its end."""
 _FIRST_JULIAN = -719_164
 """0001-01-01 of the Julian calendar."""
+_FIRST_DAY = -719_162
+"""0001-01-01 of the Gregorian calendar."""
 _FIRST_SECOND = -2_208_988_800
 """Of 1900 in UTC."""
 _LOCAL_TIMES = -5_364_662_400
 """Of 1800, when every place had its local mean time."""
 _YEAR_2037 = 2_114_380_800
 """Its start: a year of which all zones know when they have daylight saving time."""
+JULIAN_DAY_OF_1970 = 2_440_588
+"""The Julian day number of 1970-01-01."""
 _MOST_SECONDS = 1 << 42
 """Of any timestamp, as microseconds need 64 bits."""
 _FIXED = re.compile(r"(?:GMT|UTC)([+-])(\d{1,2})(?::?(\d\d))?", re.ASCII)
@@ -91,6 +96,24 @@ def gregorian_days(days: Longs) -> Longs:
     if not len(days) or int(days.min()) >= GREGORIAN_START_DAYS:
         return days
     return np.where(days < GREGORIAN_START_DAYS, _gregorian(days), days)
+
+
+def moments_of_julian_days(days: Longs, nanos: Longs) -> Longs:
+    """Return microseconds since 1970-01-01 of Julian day numbers and nanoseconds of these days, rounded down.
+
+    The nanoseconds may be negative or of several days, which Hive carries over (`NanoTimeUtils.getTimestamp`).
+
+    Raises RefusedError for a moment before 0001-01-01, where readers disagree on the year, and for one that no reader
+    knows.
+    """
+    days = days.astype(np.int64) - JULIAN_DAY_OF_1970 + nanos // _DAY_NANOS
+    unknown = days[(days < _FIRST_DAY) | (days > _MOST_SECONDS // _DAY)]
+    if len(unknown):
+        raise RefusedError(
+            f"day {int(unknown[0])} from 1970-01-01 is before 0001-01-01, or of no year that readers know"
+        )
+    moments: Longs = days * (_DAY * _MICROS) + nanos % _DAY_NANOS // 1000
+    return moments
 
 
 def instants_on_clocks(moments: Longs, zone: str, *, julian: bool, legacy: bool) -> Longs:

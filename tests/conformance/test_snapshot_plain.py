@@ -6,6 +6,7 @@ import bz2
 import gzip
 import random
 import re
+import struct
 from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
@@ -283,12 +284,101 @@ def test_times_of_parquet_are_those_of_hive(case: str, is_java: bool, generation
     assert rows_read(tmp_path / "t", types, PARQUET_INPUT_FORMAT, generation) == list(map(in_microseconds, hive))
 
 
+DAY_NANOS, DAY_OF_1970 = 86_400 * 10**9, 2_440_588
+PAIRS = [
+    *((-3600 * 10**9, DAY_OF_1970), (-1500, DAY_OF_1970), (-999, 2_450_000), (-3 * DAY_NANOS, DAY_OF_1970)),
+    *((DAY_NANOS, DAY_OF_1970), (5 * DAY_NANOS + 1, 2_299_158), (2**63 - 1, DAY_OF_1970), (-(2**63), 2_500_000)),
+    *((-1, 1_721_427), (0, 1_721_426), (DAY_NANOS - 1, 5_373_484), (1, DAY_OF_1970)),
+]
+"""Nanoseconds of the day and Julian day numbers, as any writer may have them."""
+
+
+def write_int96(path: Path, pairs: list[tuple[int, int]], zone: Mapping[str, str]) -> None:
+    """Write a file of one column, in the middle of which are these pairs, between nulls."""
+    marks = [7 + number for number in range(len(pairs))]
+    column = pa.array([None, *(DAY_NANOS * mark + mark for mark in marks), None], pa.timestamp("ns"))
+    table = pa.table({"t": column}).replace_schema_metadata(zone)
+    pq.write_table(table, path, compression="none", use_dictionary=False, use_deprecated_int96_timestamps=True)
+    data = path.read_bytes()
+    for mark, pair in zip(marks, pairs, strict=True):
+        data = data.replace(struct.pack("<qi", mark, DAY_OF_1970 + mark), struct.pack("<qi", *pair))
+    path.write_bytes(data)
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("generation", [3, 4])
+def test_any_int96_is_the_time_of_hive(generation: int, tmp_path: Path) -> None:
+    path = written(tmp_path, "000000_0", b"") / "delta_0000001_0000001_0000" / "000000_0"
+    for zone in ({}, ZONES["zone"]):
+        pairs = [pair for pair in PAIRS if not zone or pair[1] > 1_721_427]
+        write_int96(path, pairs, zone)
+        as_of_java(path)
+        types = {"t": "timestamp"}
+        hive = [in_microseconds(row) for row in hive_plain(generation).rows(path, types, PARQUET)]
+        assert rows_read(tmp_path / "t", types, PARQUET_INPUT_FORMAT, generation) == hive
+        schema = pa.schema([("t", pa.timestamp("us"))])
+        predicate = parse_predicate("t < '1970-01-01 00:00:00'", schema)
+        early = rows_read(tmp_path / "t", types, PARQUET_INPUT_FORMAT, generation, predicate=predicate)
+        assert early == [(value,) for (value,) in hive if value is not None and int(value.split(":")[1]) < 0]
+    for day in (1_721_425, 2**31 - 1):
+        write_int96(path, [(0, day)], {})
+        with pytest.raises(RefusedError, match=r"column t of .*/000000_0: day .* before 0001-01-01, or of no year"):
+            rows_read(tmp_path / "t", types, PARQUET_INPUT_FORMAT, generation)
+    for kind in ("binary", "string", "boolean"):
+        with pytest.raises(RefusedError, match=f"INT96 in the file, and the table's is {kind}"):
+            rows_read(tmp_path / "t", {"t": kind}, PARQUET_INPUT_FORMAT, generation)
+
+
+INTEGERS = ("tinyint", "smallint", "int", "bigint")
+BYTES = ("string", "binary")
+ALL_KINDS = ("boolean", *INTEGERS, "double", "decimal(10,2)", *BYTES, "varchar(2)", "char(4)", "date", "timestamp")
+PHYSICAL: Mapping[str, tuple[pa.Array, tuple[str, ...]]] = {
+    "null": (pa.nulls(3), ALL_KINDS),
+    "uint8": (pa.array([1, None, 255], pa.uint8()), INTEGERS),
+    "uint16": (pa.array([1, None, 65535], pa.uint16()), INTEGERS),
+    "uint32": (pa.array([1, None, 2**32 - 1], pa.uint32()), INTEGERS),
+    "uint64": (pa.array([1, None, 2**64 - 1], pa.uint64()), INTEGERS),
+    "time of 32 bits": (pa.array([1, None, 86_399_999], pa.time32("ms")), INTEGERS),
+    "time of 64 bits": (pa.array([1, None, 86_399_999_999], pa.time64("us")), INTEGERS),
+    "nanoseconds": (pa.array([1, None, 86_399_999_999_999], pa.time64("ns")), INTEGERS),
+    "duration": (pa.array([1, None, -(2**40)], pa.duration("us")), INTEGERS),
+    "half": (pa.array([1.5, None, 2.0], pa.float16()), ()),
+    "fixed": (pa.array([b"abc", None, b"\xff\x00z"], pa.binary(3)), BYTES),
+    "uuid": (pa.array([bytes(16), None, b"\xff" * 16], pa.binary(16)).cast(pa.uuid()), BYTES),
+    "json": (pa.array(['{"a": 1}', None, "é"]).cast(pa.json_()), BYTES),
+}
+"""Columns whose types Hive does not know, and the types as which a snapshot reads them."""
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("generation", [3, 4])
+@pytest.mark.parametrize("case", PHYSICAL)
+def test_types_of_parquet_that_hive_does_not_know_are_read_as_stored(
+    case: str, generation: int, tmp_path: Path
+) -> None:
+    path = written(tmp_path, "000000_0", b"") / "delta_0000001_0000001_0000" / "000000_0"
+    array, kinds = PHYSICAL[case]
+    pq.write_table(pa.table({"x": array}), path, row_group_size=1)
+    for kind in ALL_KINDS:
+        if kind in kinds:
+            hive = hive_plain(generation).rows(path, {"x": kind}, PARQUET)
+            assert rows_read(tmp_path / "t", {"x": kind}, PARQUET_INPUT_FORMAT, generation) == hive, kind
+            predicate = parse_predicate("x is null", pa.schema([("x", pa.int32())]))
+            nulls = rows_read(tmp_path / "t", {"x": kind}, PARQUET_INPUT_FORMAT, generation, predicate=predicate)
+            assert nulls == [row for row in hive if row == (None,)]
+        else:
+            with pytest.raises(
+                RefusedError, match=r"column x of .*/000000_0: it is .* in the file, and the table's is"
+            ):
+                rows_read(tmp_path / "t", {"x": kind}, PARQUET_INPUT_FORMAT, generation)
+
+
 @pytest.mark.live
 @pytest.mark.parametrize("generation", [3, 4])
 @pytest.mark.parametrize("by_position", [pytest.param(True, id="position"), pytest.param(False, id="name")])
 def test_columns_of_parquet_are_found_as_hive_finds_them(by_position: bool, generation: int, tmp_path: Path) -> None:
     path = written(tmp_path, "000000_0", b"") / "delta_0000001_0000001_0000" / "000000_0"
-    struct = [{"X": 1, "z": "a"}, None, {"X": None, "z": None}, {"X": 4, "z": "é"}]
+    structs = [{"X": 1, "z": "a"}, None, {"X": None, "z": None}, {"X": 4, "z": "é"}]
     pq.write_table(
         pa.table(
             {
@@ -296,7 +386,7 @@ def test_columns_of_parquet_are_found_as_hive_finds_them(by_position: bool, gene
                 "NAME": pa.array(["a", None, "", "漢字"]),
                 "l": pa.array([[1, None], None, [], [3]], pa.list_(pa.int64())),
                 "m": pa.array([[("k", 1)], None, [], [("a", None), ("b", 2)]], pa.map_(pa.string(), pa.int32())),
-                "s": pa.array(struct, pa.struct([("X", pa.int32()), ("z", pa.string())])),
+                "s": pa.array(structs, pa.struct([("X", pa.int32()), ("z", pa.string())])),
                 "dc": pa.array([Decimal("1.50"), None, Decimal("-99999999.99"), Decimal(0)], pa.decimal128(10, 2)),
                 "f": pa.array([1.5, None, float("inf"), -0.0], pa.float32()),
                 "o": pa.array([True, None, False, True]),
