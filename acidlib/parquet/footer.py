@@ -8,6 +8,7 @@ offsets in the file, so that their unknown newer fields do no harm.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
@@ -149,13 +150,18 @@ class Region(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """A column chunk with the regions of its pages and indexes, and the start of its bloom filter; 0 = none."""
+    """A column chunk with the regions of its pages and indexes, and the start of its bloom filter; 0 = none.
+
+    The struct is without the fields of indexes and filters that it does not have: writers give some the offset 0, and
+    readers for whom an index is of use find none elsewhere either.
+    """
 
     struct: Struct
     pages: Region
     column_index: Region
     offset_index: Region
     bloom_filter: int
+    alone: str
 
     @property
     def metadata(self) -> Struct:
@@ -209,6 +215,9 @@ class Footer:
 def read_footer(source: SourceFile) -> Footer:
     """Read and check the footer of a file.
 
+    What Hive's readers (parquet-mr) do not look at may be wrong: the file's number of rows, the place of an index page,
+    sizes of columns that are too large. Such a file is copied as a whole (`alone`).
+
     Raises CorruptError when it is damaged or truncated, RefusedError for an encrypted file, one whose column chunks
     lie in other files (a `_metadata` summary), and a footer of more than MOST_FOOTER bytes.
     """
@@ -241,19 +250,10 @@ def read_footer(source: SourceFile) -> Footer:
     if File.ENCRYPTION in struct or File.SIGNING_KEY in struct:
         raise RefusedError(f"Cannot read {where}: it is encrypted")
     groups = [
-        _row_group(group, leaves, data_end, f"row group {number} of {where}")
+        _row_group(group, leaves, data_end, source.length, f"row group {number} of {where}")
         for number, group in enumerate(cast("list[Struct]", struct[File.ROW_GROUPS]))
     ]
     rows = sum(group.rows for group in groups)
-    stated = _integer(struct, File.ROWS)
-    if rows != stated:
-        raise CorruptError(f"Cannot read {where}: its row groups have {rows} rows and its footer says {stated}")
-    # no byte may be a page of two columns: otherwise copies of a small file could grow without bound
-    last = 0
-    for pages in sorted((chunk.pages for group in groups for chunk in group.chunks), key=lambda pages: pages.start):
-        if pages.start < last:
-            raise CorruptError(f"Cannot read {where}: the pages of two columns overlap at {pages.start}")
-        last = pages.end
     key_values = [(cast(bytes, pair[1]), cast("bytes | None", pair.get(2))) for pair in pairs]
     return Footer(
         name=where,
@@ -263,7 +263,7 @@ def read_footer(source: SourceFile) -> Footer:
         key_values=tuple(sorted(key_values, key=lambda pair: (pair[0], pair[1] is not None, pair[1] or b""))),
         rows=rows,
         row_groups=tuple(group for group in groups if group.rows),
-        alone=_alone(struct, unknown, footer_size - length),
+        alone=_alone(struct, unknown, footer_size - length) or _forgiven(groups, _integer(struct, File.ROWS), data_end),
     )
 
 
@@ -282,7 +282,7 @@ def _leaves(schema: bytes) -> int:
     return leaves
 
 
-def _row_group(struct: Struct, leaves: int, data_end: int, where: str) -> RowGroup:
+def _row_group(struct: Struct, leaves: int, data_end: int, length: int, where: str) -> RowGroup:
     columns, rows = cast("list[Struct]", struct[Group.COLUMNS]), _integer(struct, Group.ROWS)
     if len(columns) != leaves:
         raise CorruptError(f"Cannot read {where}: it has {len(columns)} columns and its schema {leaves}")
@@ -297,43 +297,68 @@ def _row_group(struct: Struct, leaves: int, data_end: int, where: str) -> RowGro
         if Column.METADATA not in column:
             raise CorruptError(f"Cannot read {where}: a column has no metadata")
     # offsets in a row group without rows need not be true: some writers give it a data page at 0
-    chunks = [_chunk(column, data_end, f"column {i} in {where}") for i, column in enumerate(columns)] if rows else []
-    return RowGroup(struct=struct, rows=rows, chunks=tuple(chunks))
+    known = enumerate(columns) if rows else ()
+    chunks = tuple(_chunk(column, data_end, length, f"column {place} in {where}") for place, column in known)
+    return RowGroup(struct=struct, rows=rows, chunks=chunks)
 
 
-def _chunk(column: Struct, data_end: int, where: str) -> Chunk:
+def _chunk(column: Struct, data_end: int, length: int, where: str) -> Chunk:
     metadata = cast(Struct, column[Column.METADATA])
     first = _integer(metadata, Metadata.DATA_PAGE)
     dictionary = _integer(metadata, Metadata.DICTIONARY_PAGE)
     # as every reader does: old writers omit the dictionary's offset or write 0, and it begins at the data page's
     start = dictionary if 0 < dictionary < first else first
     pages = Region(start=start, size=_integer(metadata, Metadata.COMPRESSED_SIZE))
-    if start < len(MAGIC) or pages.size <= 0 or pages.end > data_end:
+    if start < len(MAGIC) or pages.size <= 0 or pages.end > length:
         raise CorruptError(f"Cannot read {where}: its {pages.size} bytes at {start} do not lie in the file's data")
-    for place in (first, dictionary, _integer(metadata, Metadata.INDEX_PAGE)):
+    for place in (first, dictionary):
         if place > 0 and not start <= place < pages.end:
             raise CorruptError(f"Cannot read {where}: a page at {place} does not lie in the column's pages")
     bloom = _integer(metadata, Metadata.BLOOM_FILTER)
-    if Metadata.BLOOM_FILTER in metadata and not len(MAGIC) <= bloom < data_end:
-        raise CorruptError(f"Cannot read {where}: a bloom filter at {bloom} does not lie in the file's data")
+    has_bloom = len(MAGIC) <= bloom < data_end
+    column_index = _region(column, Column.COLUMN_INDEX, Column.COLUMN_INDEX_LENGTH, data_end)
+    offset_index = _region(column, Column.OFFSET_INDEX, Column.OFFSET_INDEX_LENGTH, data_end)
+    index_page = _integer(metadata, Metadata.INDEX_PAGE)
+    absent = {
+        *((Column.COLUMN_INDEX, Column.COLUMN_INDEX_LENGTH) if not column_index.size else ()),
+        *((Column.OFFSET_INDEX, Column.OFFSET_INDEX_LENGTH) if not offset_index.size else ()),
+    }
+    filters = () if has_bloom else (Metadata.BLOOM_FILTER, Metadata.BLOOM_FILTER_LENGTH)
     return Chunk(
-        struct=column,
+        struct={
+            **{field: value for field, value in column.items() if field not in absent},
+            Column.METADATA: {field: value for field, value in metadata.items() if field not in filters},
+        },
         pages=pages,
-        column_index=_region(column, Column.COLUMN_INDEX, Column.COLUMN_INDEX_LENGTH, data_end, where),
-        offset_index=_region(column, Column.OFFSET_INDEX, Column.OFFSET_INDEX_LENGTH, data_end, where),
-        bloom_filter=bloom,
+        column_index=column_index,
+        offset_index=offset_index,
+        bloom_filter=bloom if has_bloom else 0,
+        alone=""
+        if index_page <= 0 or start <= index_page < pages.end
+        else f"an index page of it at {index_page} does not lie in the column's pages",
     )
 
 
-def _region(column: Struct, start: int, size: int, data_end: int, where: str) -> Region:
-    if start not in column and size not in column:
-        return Region()
+def _region(column: Struct, start: int, size: int, data_end: int) -> Region:
+    """Return where an index lies, an empty region for one that does not lie in the file's data."""
     region = Region(start=_integer(column, start), size=_integer(column, size))
-    if region.start < len(MAGIC) or region.size <= 0 or region.end > data_end:
-        raise CorruptError(
-            f"Cannot read {where}: an index of {region.size} bytes at {region.start} does not lie in the data"
-        )
-    return region
+    return region if len(MAGIC) <= region.start < region.end <= data_end else Region()
+
+
+def _forgiven(groups: Sequence[RowGroup], stated_rows: int, data_end: int) -> str:
+    """Return what readers do not look at and is wrong, so that a file cannot be joined; "" where there is nothing."""
+    rows = sum(group.rows for group in groups)
+    if rows != stated_rows:
+        return f"its row groups have {rows} rows and its footer says {stated_rows}"
+    chunks = sorted((chunk for group in groups for chunk in group.chunks), key=lambda chunk: chunk.pages.start)
+    # no byte may be a page of two columns: otherwise joined copies of a small file could grow without bound
+    ends = [*(chunk.pages.start for chunk in chunks[1:]), *([data_end] if chunks else ())]
+    for chunk, end in zip(chunks, ends, strict=True):
+        if chunk.alone:
+            return chunk.alone
+        if chunk.pages.end > end:
+            return f"the {chunk.pages.size} bytes of a column at {chunk.pages.start} overlap what follows them"
+    return ""
 
 
 def _alone(struct: Struct, unknown: tuple[str, ...], behind: int) -> str:

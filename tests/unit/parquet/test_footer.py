@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import random
+import re
 import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
@@ -142,8 +143,6 @@ def _column(number: int, field: int, value: int) -> Callable[[Any], None]:
 
 
 DAMAGE: dict[str, tuple[str, Callable[[Any], None]]] = {
-    "rows of the file": ("row groups have 300 rows and its footer says 301", lambda s: s.update({3: 301})),
-    "rows of a group": ("says 300", lambda s: s[4][1].update({3: 99})),
     "negative rows": ("-1 rows", lambda s: s[4][1].update({3: -1})),
     "a column too few": ("it has 4 columns and its schema 5", lambda s: s[4][0][1].pop()),
     "a column too many": ("it has 6 columns and its schema 5", lambda s: s[4][0][1].append(s[4][0][1][0])),
@@ -154,14 +153,6 @@ DAMAGE: dict[str, tuple[str, Callable[[Any], None]]] = {
     "pages of a negative size": ("do not lie in the file's data", _meta(7, 7, -5)),
     "a data page elsewhere": (r"row group 0 of .*: a page at \d+ does not lie", _meta(0, 9, 3000)),
     "a dictionary elsewhere": ("a page at 1099511627776 does not lie", _meta(0, 11, 1 << 40)),
-    "an index page elsewhere": ("a page at 4000 does not lie", _meta(0, 10, 4000)),
-    "a bloom filter elsewhere": ("a bloom filter at 1099511627776 does not", _meta(0, 14, 1 << 40)),
-    "a bloom filter at the start": ("a bloom filter at 0 does not", _meta(0, 14, 0)),
-    "an offset index elsewhere": ("an index of .* does not lie", _column(0, 4, 1 << 40)),
-    "an offset index without end": ("an index of .* does not lie", _column(0, 5, (1 << 31) - 1)),
-    "a column index of nothing": ("an index of 0 bytes", _column(0, 7, 0)),
-    "a column index without place": ("an index of .* bytes at 0 ", lambda s: columns(s)[0].pop(6)),
-    "overlapping columns": ("pages of two columns overlap", lambda s: columns(s)[1].update({3: columns(s)[0][3]})),
 }
 
 
@@ -174,13 +165,66 @@ def test_a_damaged_footer_is_told(kind: str, file: Path) -> None:
     assert str(file) in str(caught.value)
 
 
-def test_pages_may_not_reach_into_the_footer(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    pq.write_table(TABLE, path)
-    assert footer_of(path).row_groups[-1].chunks[-1].pages.end == footer_of(path).data_end
-    edit(path, lambda struct: columns(struct)[-1][3].update({7: columns(struct)[-1][3][7] + 1}))
-    with pytest.raises(CorruptError, match="do not lie in the file's data"):
-        footer_of(path)
+FORGIVEN: dict[str, tuple[str, Callable[[Any], None]]] = {
+    "rows of the file": ("its row groups have 300 rows and its footer says 301", lambda s: s.update({3: 301})),
+    "rows of a group": ("its row groups have 299 rows and its footer says 300", lambda s: s[4][1].update({3: 99})),
+    "an index page elsewhere": ("an index page of it at 4000 does not lie", _meta(0, 10, 4000)),
+    "pages of two columns": (
+        "bytes of a column at .* overlap what",
+        lambda s: columns(s)[1].update({3: columns(s)[0][3]}),
+    ),
+    "a size too large": ("bytes of a column at .* overlap what", lambda s: columns(s)[2][3].update({7: 4000})),
+    "the last size too large": (
+        "overlap what follows",
+        lambda s: columns(s)[-1][3].update({7: 1 + columns(s)[-1][3][7]}),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", FORGIVEN)
+def test_what_readers_do_not_look_at_keeps_a_file_alone(kind: str, tmp_path: Path) -> None:
+    reason, change = FORGIVEN[kind]
+    file, copy = tmp_path / "file", tmp_path / "copy"
+    pq.write_table(TABLE, file, row_group_size=100)
+    edit(file, change)
+    assert re.match(f".*{reason}", footer_of(file).alone)
+    join(copy, [file])
+    assert copy.read_bytes() == file.read_bytes()
+    with pytest.raises(RefusedError, match="is copied as a whole"):
+        join(tmp_path / "two", [file, file])
+
+
+NO_INDEX: dict[str, tuple[str, Callable[[Any], None]]] = {
+    "a bloom filter elsewhere": ("bloom_filter", _meta(0, 14, 1 << 40)),
+    "a bloom filter at the start": ("bloom_filter", _meta(0, 14, 0)),
+    "a bloom filter before the start": ("bloom_filter", _meta(0, 14, -1)),
+    "an offset index elsewhere": ("offset_index", _column(0, 4, 1 << 40)),
+    "an offset index without end": ("offset_index", _column(0, 5, (1 << 31) - 1)),
+    "an offset index of nothing at the start": ("offset_index", lambda s: columns(s)[0].update({4: 0, 5: 0})),
+    "a column index of nothing": ("column_index", _column(0, 7, 0)),
+    "a column index without place": ("column_index", lambda s: columns(s)[0].pop(6)),
+}
+
+
+@pytest.mark.parametrize("kind", NO_INDEX)
+def test_an_index_or_filter_that_does_not_lie_in_the_file_is_none(kind: str, file: Path) -> None:
+    name, change = NO_INDEX[kind]
+    edit(file, change)
+    joined = file.with_name("joined")
+    join(joined, [file, file])
+    for footer, others in ((footer_of(file), 1), (footer_of(joined), 2)):
+        first, second = (getattr(group.chunks[0], name) for group in footer.row_groups[:2])
+        assert (first, bool(second), footer.alone) == (type(first)(), True, "")
+        assert len(footer.row_groups) == 3 * others
+    assert pq.read_table(joined) == pa.concat_tables([TABLE, TABLE])
+    column = pq.read_metadata(joined).row_group(0).column(0)
+    is_there = {
+        "bloom_filter": column.bloom_filter_offset is not None,
+        "offset_index": column.has_offset_index,
+        "column_index": column.has_column_index,
+    }
+    assert not is_there.pop(name)
+    assert all(is_there.values())
 
 
 @pytest.mark.parametrize(
