@@ -1,9 +1,11 @@
 """The root of all errors, and its children by what the caller can do about them.
 
-A message reads "Cannot X: Y" and names the table, partition, path or transaction.
+A message reads "Cannot X: Y" and names the table, partition, path or transaction. It holds no secret.
 """
 
 from typing import ClassVar
+
+from acidlib.masking import masked
 
 
 class AcidError(Exception):
@@ -11,6 +13,10 @@ class AcidError(Exception):
 
     kind: ClassVar[str]
     """The name of the class in JSON documents."""
+
+    def __init__(self, message: str = "", /) -> None:
+        """Keep the message, with its secrets masked."""
+        super().__init__(masked(message))
 
     @property
     def reason(self) -> str:

@@ -24,7 +24,7 @@ from acidlib.report.html import html_of, write_page
 from acidlib.report.page import error_page
 from acidlib.report.progress import ERROR, NOTE, LogFormat, LogLines, Progress, TerminalProgress
 from acidlib.report.results import EXIT_NOT_DONE
-from acidlib.report.text import json_text
+from acidlib.report.text import json_text, one_line
 from acidlib.report.values import Result
 from acidlib.service.machine import Machine, Run
 from acidlib.service.spark_driver import OF_THIS_PROCESS
@@ -127,8 +127,8 @@ class JobCommand(HelpedCommand):
             if json:
                 self.print_error_document(UsageError.kind, message)
             if debug:
-                traceback.print_exception(error)
-            raise click.UsageError(message, ctx) from None
+                print_traceback(error)
+            raise click.UsageError(one_line(message), ctx) from None
         except KeyboardInterrupt as stop:
             by = STOPPING.by or signal.SIGINT
             kind, status = "interrupted", exit_status(by)
@@ -141,7 +141,7 @@ class JobCommand(HelpedCommand):
             if isinstance(error, AcidError):
                 kind, message = error.kind, str(error)
             if debug:
-                traceback.print_exception(error)
+                print_traceback(error)
             else:
                 tell(message, level=ERROR)
             if isinstance(error, _UnwrittenError):
@@ -163,6 +163,12 @@ class JobCommand(HelpedCommand):
     def _error_document(self, kind: str, message: str) -> dict[str, Any]:
         error = {"kind": kind, "message": message}
         return {"job": self.name, "version": __version__, "run_id": None, "error": error}
+
+
+def print_traceback(error: Exception) -> None:
+    """Print the traceback of an error on standard error, with secrets masked: those of others may hold some."""
+    lines = "".join(traceback.format_exception(error)).rstrip("\n").split("\n")
+    click.echo("\n".join(map(one_line, lines)), err=True)
 
 
 class _Checked(Exception):  # noqa: N818 - it is no error
@@ -267,7 +273,7 @@ def finish(
             to_file()
         except Exception as error:  # a defect in a drawing must not hide the result of the run
             if click.get_current_context().params.get("debug"):
-                traceback.print_exception(error)
+                print_traceback(error)
             text = str(error)
             if not isinstance(error, AcidError):
                 text = f"Cannot write {name}: unexpected {type(error).__name__}: {error}"

@@ -5,7 +5,8 @@ rich-click is loaded when help is printed, so that no other start of a command w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -49,8 +50,35 @@ def example(line: str) -> str:
     return f"Example:\n  acidlib {line}"
 
 
+@contextmanager
+def shown_mistakes() -> Iterator[None]:
+    """Have the message about a wrong command line on one line, with the secrets in it masked."""
+    try:
+        yield
+    except click.ClickException as error:
+        from acidlib.report.text import one_line
+
+        error.message = one_line(error.message)
+        raise
+
+
 class HelpedCommand(click.Command):
-    """A command whose help shows options by `OPTION_GROUPS`, and at the end its epilog as it is written."""
+    """A command whose help shows options by `OPTION_GROUPS`, and at the end its epilog as it is written.
+
+    Its messages about a wrong command line are on one line and hold no secret.
+    """
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Parse the command line."""
+        with shown_mistakes():
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        with shown_mistakes():
+            return super().invoke(ctx)
 
     def get_help(self, ctx: click.Context) -> str:
         """Return the help, as wide as the terminal; in colours on a terminal alone."""

@@ -34,6 +34,7 @@ from acidlib.cli.launch import (
 )
 from acidlib.config.files import CHECKOUT
 from acidlib.errors import AcidError, RefusedError, UsageError
+from acidlib.masking import MASK, masked
 from acidlib.service.spark_driver import (
     DEPLOY_MODE,
     KEYTAB,
@@ -177,7 +178,8 @@ def group() -> None:
 def run(job: Job, *, spark: Sequence[str], words: Sequence[str], name: str) -> None:
     """Start a job; its help needs no Spark."""
     if not job.spark and any(option not in (PRINCIPAL, KEYTAB) for option, _ in SparkOptions(tuple(spark)).options):
-        raise click.UsageError(f"{job.name} needs no Spark: {' '.join(spark)} means nothing before it")
+        unused = " ".join(word if masked(word) == word else MASK for word in spark)
+        raise click.UsageError(f"{job.name} needs no Spark: {unused} means nothing before it")
     # the driver of such a job stays on this machine, whatever spark-defaults.conf says
     options = spark_options([*spark, *([DEPLOY_MODE, "client"] if job.stays else [])], os.environ)
     if not set(_HELP) & set(words):
@@ -214,6 +216,9 @@ def main_of_file(words: list[str]) -> None:
     except click.exceptions.Exit as end:
         sys.exit(end.exit_code)
     except click.ClickException as error:
+        from acidlib.report.text import one_line
+
+        error.message = one_line(error.message)
         error.show()
         sys.exit(error.exit_code)
 

@@ -39,6 +39,8 @@ class Layer(enum.IntEnum):
         return _LABELS[self]
 
 
+_MOST_TOML, _MOST_DOTS = 256 << 10, 100
+"""Bytes of a TOML file, and dots in one of its lines."""
 _HADOOPS = ("dfs.", "fs.", "hadoop.")
 """Prefixes of Hadoop's properties, which are no settings."""
 _LABELS = (
@@ -61,14 +63,15 @@ class Settings:
     """The values in force, immutable: `with_layer` returns a new instance, so that each table can have its own.
 
     values    the settings by their main names
-    site      all properties of hive-site.xml and metastore-site.xml; the latter wins
+    site      all properties of hive-site.xml and metastore-site.xml; the latter wins. Never printed, as `hadoop`:
+              passwords and keys may be among them
     hadoop    all properties of core-site.xml and hdfs-site.xml; the latter wins
     warnings  about the files and assignments of the run
     """
 
     values: Mapping[str, Setting]
-    site: Mapping[str, str] = field(default_factory=dict)
-    hadoop: Mapping[str, str] = field(default_factory=dict)
+    site: Mapping[str, str] = field(default_factory=dict, repr=False)
+    hadoop: Mapping[str, str] = field(default_factory=dict, repr=False)
     warnings: tuple[str, ...] = ()
 
     def setting(self, key: str) -> Setting:
@@ -177,14 +180,14 @@ def load_settings(
 
 
 def read_toml(path: Path) -> dict[str, str]:
-    """Return the values of a TOML file as texts, by dotted names, whether quoted or not."""
-    data = read_bytes(path)
+    """Return the values of a TOML file as texts, by dotted names, whether quoted or not.
+
+    Raises `CorruptError` for a damaged file, also one whose values are nested too deeply to be parsed; `RefusedError`
+    for a missing file and other types; and as `read_bytes` does.
+    """
+    data = read_bytes(path, _MOST_TOML)
     if data is None:
         raise RefusedError(f"Cannot read settings from {path}: there is no such file")
-    try:
-        document = tomllib.loads(data.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise CorruptError(f"Cannot read {path}: it is not TOML ({error})") from error
 
     def flattened(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, str]]:
         for name, value in table.items():
@@ -197,7 +200,15 @@ def read_toml(path: Path) -> dict[str, str]:
             else:
                 raise RefusedError(f"Cannot use {prefix}{name} from {path}: it is neither a text nor a number")
 
-    return dict(flattened(document, ""))
+    # the parser keeps each beginning of a dotted name, which takes the square of its parts in memory
+    if any(line.count(b".") > _MOST_DOTS for line in data.splitlines()):
+        raise CorruptError(f"Cannot read {path}: a line has more than {_MOST_DOTS} dots")
+    try:
+        return dict(flattened(tomllib.loads(data.decode()), ""))
+    except RecursionError:
+        raise CorruptError(f"Cannot read {path}: its values are nested too deeply") from None
+    except ValueError as error:  # no TOML, no UTF-8, a number of more digits than Python reads
+        raise CorruptError(f"Cannot read {path}: it is not TOML ({error})") from error
 
 
 def _resolve(name: str, layer: Layer) -> tuple[Key | None, str | None]:

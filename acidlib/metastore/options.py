@@ -14,6 +14,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from acidlib.errors import RefusedError
+from acidlib.masking import masked_uri
 from acidlib.wording import parse_duration, parse_flag
 
 DEFAULT_PORT = 9083
@@ -191,9 +192,10 @@ def _split(uris: Sequence[str]) -> list[str]:
 
 
 def _parse(text: str, *, is_zookeeper: bool) -> Endpoint:
-    failed, form = f"Cannot use the metastore URI {text!r}", "thrift://host:port"
+    shown = masked_uri(text)
+    failed, form = f"Cannot use the metastore URI {shown!r}", "thrift://host:port"
     if is_zookeeper:
-        failed, form = f"Cannot use the URI {text!r} of a ZooKeeper", f"{_ZOOKEEPER}://host:port/namespace"
+        failed, form = f"Cannot use the URI {shown!r} of a ZooKeeper", f"{_ZOOKEEPER}://host:port/namespace"
     try:
         parts = urlsplit(text)
         host, port, node = parts.hostname or "", parts.port, parts.path.strip("/")

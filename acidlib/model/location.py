@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 from acidlib.errors import RefusedError
+from acidlib.masking import masked_uri
 
 LOCAL, HDFS, VIEWFS, S3 = "local", "hdfs", "viewfs", "s3"
 """Kinds of stores."""
@@ -47,6 +48,16 @@ class Location:
     authority: str
     path: str
     scheme: str = field(compare=False)
+
+    def __post_init__(self) -> None:
+        """Raise `RefusedError` for an authority with a user, a password or a key: locations are shown and stored."""
+        if "@" in self.authority or (self.kind == S3 and ":" in self.authority):
+            names = (
+                "keys of S3 stand in Hadoop's configuration" if self.kind == S3 else "it takes a host or name service"
+            )
+            raise RefusedError(
+                f"Cannot open {masked_uri(str(self))}: a user or key before the host is not taken; {names}"
+            )
 
     def __str__(self) -> str:
         return self.path if self.kind == LOCAL else f"{self.scheme}://{self.authority}{self.path}"
@@ -99,31 +110,32 @@ def parse_location(uri: str) -> Location:
     `?` or `#` is part of the name. `file:/a`, `file:///a` and `file://localhost/a` mean the same. The authority of HDFS
     and of mount tables may be empty, for the default. A local path is returned as given; `Stores` makes it absolute.
     """
+    shown = masked_uri(uri)
     match = _SCHEME.match(uri)
     scheme = "file" if match is None else match[1].lower()
     kind = KINDS.get(scheme)
     if kind is None:
         known = _OTHERS.get(scheme)
         why = f"the scheme {scheme!r} is unknown" if known is None else f"{known} is not supported"
-        raise RefusedError(f"Cannot open {uri}: {why}; give a local path or a file:, hdfs:, viewfs: or s3a: URI")
+        raise RefusedError(f"Cannot open {shown}: {why}; give a local path or a file:, hdfs:, viewfs: or s3a: URI")
     rest = uri if match is None else uri[match.end() :]
     authority = ""
     if match is not None and rest.startswith("//"):
         authority, slash, rest = rest[2:].partition("/")
         rest = slash + rest
     if not uri or "\0" in uri or (kind == LOCAL and not rest):
-        raise RefusedError(f"Cannot open {uri!r}: it names no path")
+        raise RefusedError(f"Cannot open {shown!r}: it names no path")
     if kind == LOCAL:
         if authority not in ("", "localhost"):
-            raise RefusedError(f"Cannot open {uri}: a file: URI names this machine only, not {authority!r}")
+            raise RefusedError(f"Cannot open {shown}: a file: URI names this machine only, not {authority!r}")
         if match is not None and not rest.startswith("/"):
-            raise RefusedError(f"Cannot open {uri}: a file: URI needs an absolute path")
+            raise RefusedError(f"Cannot open {shown}: a file: URI needs an absolute path")
         return Location(kind, "", rest, scheme)
     if rest and not rest.startswith("/"):
-        raise RefusedError(f"Cannot open {uri}: a {scheme}: URI needs an absolute path")
+        raise RefusedError(f"Cannot open {shown}: a {scheme}: URI needs an absolute path")
     if not authority and kind == S3:
-        raise RefusedError(f"Cannot open {uri}: it names no bucket")
+        raise RefusedError(f"Cannot open {shown}: it names no bucket")
     parts = [part for part in rest.split("/") if part]
     if any(part in (".", "..") for part in parts):
-        raise RefusedError(f"Cannot open {uri}: a path with . or .. is not taken")
+        raise RefusedError(f"Cannot open {shown}: a path with . or .. is not taken")
     return Location(kind, authority, "".join(f"/{part}" for part in parts), scheme)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote, quote_plus
 
 from sqlalchemy import (
     BigInteger,
@@ -30,6 +31,7 @@ from sqlalchemy.pool import ConnectionPoolEntry, NullPool
 from tenacity import Retrying, retry_if_exception, stop_after_attempt
 
 from acidlib.errors import ConflictError, RefusedError, RetryError, UnknownOutcomeError, UsageError
+from acidlib.masking import MASK, is_secret
 from acidlib.queue.derby import DerbyDialect
 
 PASSWORD = "acidlib.queue.password"  # noqa: S105 - the name under which it is kept
@@ -102,10 +104,16 @@ class Database:
                 f"Cannot open the queue: its URL ({scheme} …) is not of the form dialect://place, "
                 "such as sqlite:////var/lib/acidlib/queue.db"
             ) from None
+        if "@" in (parsed.host or ""):
+            raise UsageError(
+                f"Cannot open the queue: its URL ({parsed.drivername} …) has more than one @; in a password it is "
+                "written as %40"
+            )
         # a parameter may be a password, too
         self.shown = parsed.set(query={}).render_as_string(hide_password=True)
-        given = [parsed.password, *(value for key, value in parsed.query.items() if "pass" in key.lower())]
-        self._secrets = [str(value) for value in given if value]
+        given = [parsed.password, *(value for name, value in parsed.query.items() if is_secret(name))]
+        values = [str(value) for value in given if value]
+        self._secrets = [text for value in values for text in (value, quote(value), quote_plus(value))]
         self._engine = self._open(parsed, jvm)
         # SQLite lets one connection write and has the others poll: threads of this process wait in turn instead
         self._writing: AbstractContextManager[object] = threading.Lock() if self.dialect == SQLITE else nullcontext()
@@ -288,7 +296,7 @@ class Database:
         lines = text.strip().splitlines()
         line = lines[0] if lines else type(cause).__name__
         for secret in self._secrets:
-            line = line.replace(secret, "***")
+            line = line.replace(secret, MASK)
         return line
 
 

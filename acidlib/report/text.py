@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.cells import cell_len
 
+from acidlib.masking import masked
 from acidlib.model.names import DELETE_DELTA_PREFIX
 from acidlib.model.requests import State
 from acidlib.model.tables import TableRef
@@ -25,12 +26,12 @@ _BREAKS = re.compile(r"\s*[\r\n\t]\s*")
 
 
 def one_line(text: str) -> str:
-    """Return text on one line that no terminal interprets and every UTF-8 stream can write.
+    """Return text on one line that no terminal interprets and every UTF-8 stream can write, with its secrets masked.
 
     Line breaks and tabs become blanks; other unprintable characters, such as terminal escapes and the undecodable bytes
     of a path, are written as Python escapes.
     """
-    line = _BREAKS.sub(" ", text.strip("\r\n\t"))
+    line = masked(_BREAKS.sub(" ", text.strip("\r\n\t")))
     if line.isprintable():
         return line
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in line)
@@ -40,13 +41,14 @@ def json_text(document: Mapping[str, Any]) -> str:
     """Return a JSON document for people and programs, in which everything that a terminal interprets is escaped.
 
     JSON itself escapes the first 32 control characters only: not the others, nor marks that turn the direction of a
-    line.
+    line. Secrets are masked.
     """
     return "\n".join(map(json_characters, json.dumps(document, indent=2, ensure_ascii=False).split("\n")))
 
 
 def json_characters(line: str) -> str:
-    """Return a line of JSON with escapes for everything that a terminal interprets."""
+    """Return a line of JSON with escapes for everything that a terminal interprets, and with its secrets masked."""
+    line = masked(line)
     if line.isprintable():
         return line
     return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in line)

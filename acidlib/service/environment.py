@@ -61,7 +61,7 @@ class Environment:
     """
 
     settings: Settings
-    queue_url: str
+    queue_url: str = field(repr=False)
     is_queue_named: bool = True
     is_placed: bool = False
     metastore: tuple[str, ...] = ()

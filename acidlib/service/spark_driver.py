@@ -25,6 +25,7 @@ from subprocess import PIPE, STDOUT, Popen, TimeoutExpired
 from threading import Thread
 from typing import IO
 
+from acidlib.config.files import read_bytes
 from acidlib.errors import RefusedError, RetryError
 from acidlib.metastore.options import KerberosLogin
 from acidlib.service.stopping import SIGNALS, STOPPING
@@ -78,10 +79,10 @@ def split_words(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class SparkOptions:
-    """The options of Spark on a command line and in a file of properties; the command line wins."""
+    """The options of Spark on a command line and in a file of properties; the command line wins. Never printed."""
 
-    words: tuple[str, ...]
-    properties: Mapping[str, str] = field(default_factory=dict)
+    words: tuple[str, ...] = field(repr=False)
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def options(self) -> tuple[tuple[str, str], ...]:
@@ -159,13 +160,8 @@ def spark_options(words: Sequence[str], environment: Mapping[str, str]) -> Spark
     conf_dir = environment.get("SPARK_CONF_DIR") or str(spark_home(environment) / "conf")
     named = dict(options.options).get(PROPERTIES_FILE)
     path = Path(named) if named else Path(conf_dir, "spark-defaults.conf")
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        text = ""  # spark-submit reports it, if the file was named
-    except OSError as error:
-        raise RetryError(f"Cannot read {path}: the operating system said: {error.strerror}") from error
-    return replace(options, properties=read_properties(text))
+    data = read_bytes(path) or b""  # spark-submit reports a missing file, if it was named
+    return replace(options, properties=read_properties(data.decode(errors="replace")))
 
 
 def stated_spark_options(environment: Mapping[str, str]) -> SparkOptions:

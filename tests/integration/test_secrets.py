@@ -1,4 +1,4 @@
-"""The password in the URL of a queue is never told, whatever goes wrong and however much is asked to be told."""
+"""Passwords and keys in URIs are never told, whatever goes wrong and however much is asked to be told."""
 
 from __future__ import annotations
 
@@ -42,3 +42,31 @@ def test_the_password_of_the_queue(jobs: Jobs, tmp_path: Path, job: str, url: st
     assert done.exit_code in (1, 2), told
     assert "error" in told.lower() or "Error" in told
     assert SECRET not in told
+
+
+URIS = {
+    "a queue whose password has an @": ("--queue-url", "postgresql+psycopg://hive:x%zz@{}@127.0.0.1:{port}/metastore"),
+    "a queue with two passwords": (
+        "--queue-url",
+        "postgresql+psycopg://hive:{}@127.0.0.1:{port}/metastore?sslpassword={}&nonsense=1",
+    ),
+    "a metastore": ("--metastore-uri", "thrift://hive:{}@127.0.0.1:{port}"),
+    "S3": ("--location", "s3a://AKIAEXAMPLE:{}@bucket/t"),
+    "S3, a key with a slash": ("--location", "s3a://AKIAEXAMPLE:a/{}@bucket/t"),
+    "HDFS": ("--location", "hdfs://hive:{}@127.0.0.1:{port}/t"),
+    "no store": ("--location", "store://hive:{}@127.0.0.1/t"),
+    "no option": ("--nothing", "store://hive:{}@127.0.0.1/t"),
+}
+
+
+@pytest.mark.parametrize("option", URIS)
+@pytest.mark.parametrize("more", [("--debug",), ("--output", "json")], ids=["debug", "json"])
+def test_other_secrets_in_uris(jobs: Jobs, tmp_path: Path, option: str, more: tuple[str, ...]) -> None:
+    name, text = URIS[option]
+    words = [name, text.format(SECRET, SECRET, port=free_port()), *more, "--report", str(tmp_path / "page.html")]
+    words += ["--all-committed"] if name == "--location" else ["--location", str(tmp_path)]
+    done = CliRunner().invoke(COMMANDS["major_compact"], words, standalone_mode=False)
+    told = f"{done.stdout}{done.stderr}{done.exception!r}"
+    assert done.exception is not None, told
+    assert SECRET not in told
+    assert not (tmp_path / "page.html").exists() or SECRET not in (tmp_path / "page.html").read_text()

@@ -11,10 +11,10 @@ A file holds a kernel, compiled for one set of types. Its name is a digest of al
 of the kernels, the compiler, the interpreter and the processor. So no file is ever out of date, no path and no time of
 modification matters, and two processes that compile the same kernel write the same file.
 
-A file is looked up beside the kernels, where an installation compiles them (`acidlib.rewrite.warm`), then in the user's
-own directory: `acidlib` in `NUMBA_CACHE_DIR`, else in `XDG_CACHE_HOME` or `~/.cache`. It is written to the first of
-these that is writable; without any, compiled kernels last as long as the process. A file in the user's directory is
-used only if this user or root owns it and no other user can write it.
+A file is looked up beside the kernels, where an installation compiles them (`acidlib.rewrite.warm`), then in `acidlib`
+of `NUMBA_CACHE_DIR`, then in `acidlib` of `XDG_CACHE_HOME` or `~/.cache`. It is written to the first of these that is
+writable; without any, compiled kernels last as long as the process. Outside of the installation directory and file are
+used only if this user or root owns them, no other user can write them, and neither is a link.
 
 Numba's own cache skips a directory that this user cannot write, has another directory for each path of an installation
 below `NUMBA_CACHE_DIR`, and misses changes of a kernel that is called from another module.
@@ -25,10 +25,11 @@ import importlib.util
 import os
 import pickle
 import pkgutil
+import stat
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache, wraps
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -55,6 +56,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 _intrinsic = cast(Callable[[Callable[..., Any]], Any], intrinsic)
 _BESIDE = Path(__file__).parent / "__pycache__"
 _DIGEST = hashlib.sha256().digest_size
+_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def kernel(function: _Function) -> _Function:
@@ -134,23 +136,27 @@ def _sources(module: str) -> str:
 
 def _directories() -> Iterator[Path]:
     yield _BESIDE
-    named = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
+    if named := os.environ.get("NUMBA_CACHE_DIR"):
+        yield Path(named) / "acidlib"
     with suppress(RuntimeError):  # this user has no home directory
-        yield (Path(named) if named else Path.home() / ".cache") / "acidlib"
+        yield Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "acidlib"
 
 
 def _read(path: Path, *, is_installed: bool) -> bytes | None:
     """Return the content of a file, or None if it is missing, damaged, or not to be trusted.
 
     Loading it runs code. Files beside the kernels are as trustworthy as the installation. Files elsewhere have to be
-    of this user or root, and writable by no other user: a shared `NUMBA_CACHE_DIR` may hold anybody's files.
+    this user's or root's, and so their directory: a shared `NUMBA_CACHE_DIR` may hold anybody's files.
     """
     try:
-        with path.open("rb") as file:
-            status = os.fstat(file.fileno())
-            if not is_installed and (status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022):
-                return None
-            whole = file.read()
+        with _opened(path.parent, is_installed=is_installed) as folder:
+            flags = os.O_RDONLY | os.O_NONBLOCK | (0 if is_installed else os.O_NOFOLLOW)
+            with os.fdopen(os.open(path.name, flags, dir_fd=folder), "rb") as file:
+                status = os.fstat(file.fileno())
+                is_plain = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
+                if not is_installed and not (is_plain and _is_ours(status)):
+                    return None
+                whole = file.read()
     except OSError:
         return None  # it is not there, or not for this user
     payload = whole[_DIGEST:]
@@ -158,17 +164,48 @@ def _read(path: Path, *, is_installed: bool) -> bytes | None:
 
 
 def _write(directory: Path, name: str, whole: bytes) -> bool:
-    temporary = directory / f"{name}.{uuid.uuid4().hex}"
+    temporary = f"{name}.{uuid.uuid4().hex}"
+    is_installed = directory == _BESIDE
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(whole)
-        temporary.chmod(0o644)  # whatever the umask: _read refuses a file that others can write
-        temporary.replace(directory / name)
+        with _opened(directory, is_installed=is_installed, repair=True) as folder:
+            try:
+                new = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644, dir_fd=folder)
+                with os.fdopen(new, "wb") as file:
+                    os.fchmod(new, 0o644)  # whatever the umask: _read refuses a file that others can write
+                    file.write(whole)
+                os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+            except OSError:
+                with suppress(OSError):
+                    os.unlink(temporary, dir_fd=folder)
+                return False
     except OSError:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
         return False
     return True
+
+
+@contextmanager
+def _opened(directory: Path, *, is_installed: bool, repair: bool = False) -> Iterator[int]:
+    """Open a directory; PermissionError for one outside of the installation that others can write, or a link.
+
+    repair  take the right to write in it from others, if it is this user's own
+    """
+    folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | (0 if is_installed else os.O_NOFOLLOW))
+    try:
+        status = os.fstat(folder)
+        if repair and not is_installed and status.st_uid == os.geteuid() and status.st_mode & _BY_OTHERS:
+            os.fchmod(folder, stat.S_IMODE(status.st_mode) & ~_BY_OTHERS)
+            status = os.fstat(folder)
+        if not is_installed and not _is_ours(status):
+            raise PermissionError(directory)
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def _is_ours(status: os.stat_result) -> bool:
+    """Return whether this user or root owns a file or directory, and no other user can write it."""
+    return status.st_uid in (0, os.geteuid()) and not status.st_mode & _BY_OTHERS
 
 
 @cache

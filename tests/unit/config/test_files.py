@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from servers.settings import write_site
 
 from acidlib.config.files import expand, read_site
 from acidlib.config.settings import load_settings
-from acidlib.errors import CorruptError, RefusedError
+from acidlib.errors import AcidError, CorruptError, RefusedError
 
 XI = 'xmlns:xi="http://www.w3.org/2001/XInclude"'
 
@@ -81,6 +82,75 @@ def test_references_in_a_circle_are_an_error(tmp_path: Path) -> None:
     write_site(tmp_path / "hive-site.xml", {"a": "${b}", "b": "${a}"})
     with pytest.raises(CorruptError, match=r"Cannot use a=\$\{b\}: its references lead to more than 20"):
         load_settings(conf_dir=tmp_path)
+
+
+DEEP = "<a>" * 200_000 + "</a>" * 200_000
+ENTITIES = "".join(f'<!ENTITY e{i} "{f"&e{i - 1};" * 10}">' for i in range(1, 30))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (f'<configuration {XI}><xi:include href="/dev/zero"/></configuration>', "Cannot read /dev/zero: it is no reg"),
+        (f'<configuration {XI}><xi:include href="fifo"/></configuration>', "Cannot read .*/fifo: it is no regular"),
+        (f'<configuration {XI}><xi:include href="{"a" * 5000}"/></configuration>', "File name too long"),
+        (
+            f"<configuration {XI}>" + '<xi:include href="large.xml"/>' * 3 + "</configuration>",
+            "than a file of settings may be",
+        ),
+        (f"<configuration>{DEEP}</configuration>", "it has elements in more than 100 others"),
+        (f'<!DOCTYPE c [<!ENTITY e0 "x">{ENTITIES}]><c><a>&e29;</a></c>', "it is not XML"),
+        ('<!DOCTYPE c [<!ENTITY e SYSTEM "file:///etc/passwd">]><c>&e;</c>', "it is not XML"),
+        ('<?xml version="1.0" encoding="shift-jis"?><c/>', "it is not XML"),
+        ('<?xml version="1.0" encoding="nothing"?><c/>', "it is not XML"),
+    ],
+    ids=["device", "pipe", "long name", "large", "deep", "entities", "external", "encoding", "unknown encoding"],
+)
+def test_a_file_that_would_take_all_memory_or_time(tmp_path: Path, text: str, why: str) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    write_site(tmp_path / "large.xml", {"x": "1" * (2 << 20)})
+    (tmp_path / "hive-site.xml").write_text(text)
+    with pytest.raises(AcidError, match=why):
+        load_settings(conf_dir=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["hive-site.xml", "core-site.xml", "acidlib.toml"])
+def test_a_pipe_and_a_file_without_end_are_no_settings(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    toml = path if name == "acidlib.toml" else None
+    os.mkfifo(path)
+    with pytest.raises(RefusedError, match=f"{name}: it is no regular file"):
+        load_settings(conf_dir=tmp_path, hadoop_dir=tmp_path, toml=toml)
+    path.unlink()
+    with path.open("wb") as file:
+        file.truncate(5 << 30)
+    with pytest.raises(RefusedError, match=f"{name}: it is larger than a file of settings may be"):
+        load_settings(conf_dir=tmp_path, hadoop_dir=tmp_path, toml=toml)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("a = " + "[" * 100_000, "nested too deeply"),
+        ("a" + ".a" * 100_000 + " = 1", "more than 100 dots"),
+        ("a = " + "9" * 5000, "it is not TOML"),
+    ],
+)
+def test_toml_beyond_what_can_be_parsed(tmp_path: Path, text: str, why: str) -> None:
+    (tmp_path / "acidlib.toml").write_text(text)
+    with pytest.raises(CorruptError, match=why):
+        load_settings(toml=tmp_path / "acidlib.toml")
+
+
+def test_a_password_is_no_part_of_a_message(tmp_path: Path) -> None:
+    write_site(
+        tmp_path / "hive-site.xml", {"javax.jdo.option.ConnectionPassword": "s3cret ${a}", "a": "${b}", "b": "${a}"}
+    )
+    with pytest.raises(CorruptError, match=r"Cannot use \S+=\*\*\*: ") as raised:
+        load_settings(conf_dir=tmp_path)
+    assert "s3cret" not in str(raised.value)
+    write_site(tmp_path / "hive-site.xml", {"javax.jdo.option.ConnectionPassword": "s3cret"})
+    assert "s3cret" not in repr(load_settings(conf_dir=tmp_path))
 
 
 @pytest.mark.parametrize("name", ["hive-site.xml", "hdfs-site.xml"])
