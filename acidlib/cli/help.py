@@ -58,7 +58,7 @@ def shown_mistakes() -> Iterator[None]:
     except click.ClickException as error:
         from acidlib.report.text import one_line
 
-        error.message = one_line(error.message)
+        error.message = one_line(error.message)  # type: ignore[misc]  # click has no other way
         raise
 
 

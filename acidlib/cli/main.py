@@ -218,7 +218,7 @@ def main_of_file(words: list[str]) -> None:
     except click.ClickException as error:
         from acidlib.report.text import one_line
 
-        error.message = one_line(error.message)
+        error.message = one_line(error.message)  # type: ignore[misc]  # click has no other way
         error.show()
         sys.exit(error.exit_code)
 
