@@ -55,6 +55,10 @@ class ConflictError(AcidError):
     kind = "conflict"
 
 
+class ReplacedError(ConflictError):
+    """Another directory has the name of a place now than when it was looked at before: look at that one."""
+
+
 class BusyError(ConflictError):
     """Another live run of this engine works on the place: that run compacts it, or a later one."""
 

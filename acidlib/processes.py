@@ -58,13 +58,25 @@ def signer_has_ended(name: str) -> bool:
 
 
 @cache
+def boot() -> str:
+    """Return a text that tells this start of this machine from all others; empty where the system gives none."""
+    try:
+        return _BOOT.read_text().strip()
+    except OSError:
+        return ""
+
+
+@cache
 def _surroundings() -> str | None:
     try:
         if str(Path("/proc/self").readlink()) != str(os.getpid()):
             return None  # that /proc is of another process namespace: its numbers are not ours
-        text = f"{socket.gethostname()} {_BOOT.read_text().strip()} {_NAMESPACE.readlink()}"
+        namespace = _NAMESPACE.readlink()
     except OSError:
         return None
+    if not boot():
+        return None
+    text = f"{socket.gethostname()} {boot()} {namespace}"
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -343,7 +343,9 @@ class DataFilesBehaviour:
         assert sink.position == size + 8
         sink.close(durable=False)
         source.close()
-        assert fs.read(f"{place}/to") == b"start" + contents[7 : 7 + size] + b"end"
+        copy = data.open(f"{place}/to", size + 8)
+        assert copy.read(0, size + 8) == b"start" + contents[7 : 7 + size] + b"end"
+        copy.close()
 
     @pytest.mark.parametrize("size", [1, 10_000_000])
     def test_a_copy_from_outside_a_file_is_refused(

@@ -42,12 +42,17 @@ class Location:
     authority  host and port or name service of HDFS, the bucket of S3, …; empty for local disks
     path       absolute, with forward slashes, none at the end: the root of a store is "/" locally, else ""
     scheme     as it was given; schemes of one kind name the same store
+    root       on local disks, the part of the path that is trusted, links in it included: the table, or the warehouse
+               in which the table was found. Any user who may write to the table makes the rest. Empty: the whole path
+    identity   tells its directory from another one of that name, see `stores.renaming.tree`; empty where not known
     """
 
     kind: str
     authority: str
     path: str
     scheme: str = field(compare=False)
+    root: str = field(default="", compare=False)
+    identity: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         """Raise `RefusedError` for an authority with a user, a password or a key: locations are shown and stored."""
@@ -70,8 +75,8 @@ class Location:
     @property
     def parent(self) -> Location:
         """The directory above; that of a root is the root itself."""
-        above = self.path.rpartition("/")[0]
-        return Location(self.kind, self.authority, above or ("/" if self.kind == LOCAL else ""), self.scheme)
+        above = self.path.rpartition("/")[0] or ("/" if self.kind == LOCAL else "")
+        return Location(self.kind, self.authority, above, self.scheme, self.root if above.startswith(self.root) else "")
 
     @property
     def is_root(self) -> bool:
@@ -80,7 +85,8 @@ class Location:
 
     def child(self, relative: str) -> Location:
         """Return the location of a relative path below this one."""
-        return Location(self.kind, self.authority, f"{self.path.rstrip('/')}/{relative}", self.scheme)
+        path = f"{self.path.rstrip('/')}/{relative}"
+        return Location(self.kind, self.authority, path, self.scheme, self.root or self.path)
 
     def holds(self, other: Location) -> bool:
         """Return whether another location is this one, or lies below it."""
@@ -98,9 +104,9 @@ NOWHERE = Location(LOCAL, "", "", "file")
 """The location of a table that has none, or an unknown one."""
 
 
-def local_location(path: str) -> Location:
+def local_location(path: str, *, root: str = "", identity: str = "") -> Location:
     """Return the location of an absolute path on local disks."""
-    return Location(LOCAL, "", path, "file")
+    return Location(LOCAL, "", path, "file", root, identity)
 
 
 def parse_location(uri: str) -> Location:

@@ -32,6 +32,7 @@ from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.tables import TableRef
 from acidlib.wording import parse_flag
 
+_IDENTITY = re.compile(r"[^:]*:[0-9]+:[0-9]+")
 _NATIVE = f"utf-16-{sys.byteorder[0]}e"
 
 
@@ -112,6 +113,12 @@ def _names_of(text: str) -> tuple[str, ...]:
     return tuple(name for name in text.split(",") if name)
 
 
+def _identity_of(text: str) -> str:
+    if not _IDENTITY.fullmatch(text):
+        raise ValueError(f"{text!r} is not the identity of a directory")
+    return text
+
+
 def _map_of(text: str, read: Callable[[Any], Any]) -> dict[str, Any]:
     return {str(name): read(value) for name, value in json.loads(text).items()}
 
@@ -121,6 +128,8 @@ class RequestFacts:
     """Facts of one request; a field with its default is not stated. Times are epoch milliseconds unless noted.
 
     location        location of the table or partition; without a metastore it distinguishes places of one name
+    root            the part of a local location that is trusted, see `Location`
+    directory       identity of the directory at a local location, see `Location`
     write_ids       the readers' list of write ids
     generation      the Hive whose names and rules hold at the place
     table_kind      "full" or "insert-only", where the caller stated it
@@ -148,6 +157,8 @@ class RequestFacts:
     """
 
     location: Location | None = _fact("location", parse_location, attrgetter("stored_text"))
+    root: str | None = _fact("acidlib.root")
+    directory: str | None = _fact("acidlib.directory", _identity_of)
     write_ids: ValidWriteIdList | None = _fact("acidlib.write.ids", ValidWriteIdList.parse, ValidWriteIdList.format)
     generation: Generation | None = _fact("acidlib.hive.version", lambda text: Generation(int(text)), "{:d}".format)
     table_kind: str | None = _fact("acidlib.table.kind")

@@ -1,10 +1,42 @@
-"""Directories of a place that make a publication obsolete which a dead run has recorded and not finished."""
+"""Judging a publication that a dead run has recorded and not finished, by names of directories alone."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
 from acidlib.model.names import BaseDir, DeltaDir, Generation, parse_directory
+
+
+def unexplained(recorded: Iterable[str], inputs: Iterable[str]) -> str | None:
+    """Return why the inputs of a publication cannot have led to the recorded directories; None where they can.
+
+    inputs  relative paths of files and directories
+
+    A delta covers the write ids of its inputs. A base has at most their highest one, or is made of original files.
+    """
+    ranges = []
+    for path in inputs:
+        parsed = parse_directory(path.partition("/")[0], Generation.HIVE4)
+        if parsed is not None:
+            ranges.append(_range(parsed))
+    for name in recorded:
+        result = parse_directory(name, Generation.HIVE4)
+        if result is None:
+            return f"{name} is not the name of a base, delta or delete_delta"
+        first, last = _range(result)
+        is_base = isinstance(result, BaseDir)
+        if ranges and last > max(high for _, high in ranges):
+            return f"no input of {name} has so high a write id"
+        if not is_base and (not ranges or first < min(low for low, _ in ranges)):
+            return f"no input of {name} has so low a write id"
+    return None
+
+
+def _range(directory: BaseDir | DeltaDir) -> tuple[int, int]:
+    """Return the lowest and the highest write id in a directory, as far as its name tells."""
+    if isinstance(directory, BaseDir):
+        return 0, directory.write_id
+    return directory.min_write_id, directory.max_write_id
 
 
 def covering(

@@ -149,7 +149,7 @@ class Target:
         generation, write_ids = self.generation(listing), self.write_ids(listing)
         fixed = replace(self.interpretation, write_ids=StatedWriteIds(single=write_ids), generation=generation)
         return ListedPlace(
-            target=replace(self, interpretation=fixed),
+            target=replace(self, location=listing.location, interpretation=fixed),
             listing=listing,
             generation=generation,
             write_ids=write_ids,
@@ -238,6 +238,8 @@ def request_of(place: ListedPlace, kind: CompactionType, *, initiator: str) -> C
     target, mark = place.target, place.write_ids.for_compactor().high_water_mark
     facts = RequestFacts(
         location=target.location,
+        root=target.location.root or None,
+        directory=target.location.identity or None,
         write_ids=place.write_ids,
         generation=place.generation,
         identity_file=identity_file_of(place.listing, mark, place.generation),
@@ -259,7 +261,7 @@ def target_of(request: CompactionRequest) -> Target:
         )
     return Target(
         ref=request.ref,
-        location=facts.location,
+        location=replace(facts.location, root=facts.root or "", identity=facts.directory or ""),
         interpretation=Interpretation(
             write_ids=StatedWriteIds(single=facts.write_ids),
             generation=facts.generation or Generation.HIVE3,

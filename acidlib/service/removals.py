@@ -12,7 +12,7 @@ from acidlib.model.location import Location
 from acidlib.points import Point, reach
 from acidlib.report.results import CleaningResult, Outcome, RemovedPath, Waiting
 from acidlib.service.services import Services
-from acidlib.stores.removing import TAKEN_BACK, Litter, find_litter, measure, remove_paths
+from acidlib.stores.removing import TAKEN_BACK, Litter, Removed, find_litter, measure, remove_paths
 from acidlib.stores.store import OUT_OF_SIGHT, Claim, original_staging_name
 from acidlib.wording import age_words
 
@@ -84,13 +84,17 @@ def remove_named(
     """
     store, location = services.store(claim.location), claim.location
     hidden: dict[str, str] = {}
+    to_trash = store.trash(location, f"{int(services.clock())}-{services.unique()}") if trash else None
 
-    def remove(path: str) -> str | None:
-        name = store.take_out_of_sight(location, path, f"{claim.token}-{len(hidden)}") if is_seen else None
+    def remove(item: Removed) -> str | None:
+        if to_trash is not None:
+            return to_trash(item.path)
+        unique = f"{claim.token}-{len(hidden)}"
+        name = store.take_out_of_sight(location, item.path, unique, identity=item.identity) if is_seen else None
         if name is None:
-            store.remove(location, path)
+            store.remove(location, item.path, identity=item.identity)
         else:
-            hidden[path] = name
+            hidden[item.path] = name
         return None
 
     def assert_may_remove() -> None:
@@ -101,7 +105,7 @@ def remove_named(
         services.fs(location),
         location,
         tuple(reasons),
-        remove=store.trash(location, f"{int(services.clock())}-{services.unique()}") if trash else remove,
+        remove=remove,
         known=known,
         before_each=assert_may_remove,
         after_each=lambda item: None if item.path in hidden else limiter.after(item.files),
@@ -113,7 +117,7 @@ def remove_named(
         if item.path in hidden:
             limiter.assert_not_stopped()
             try:
-                store.remove(location, hidden[item.path])
+                store.remove(location, hidden[item.path], identity=item.identity)
             except AcidError as error:
                 problems[item.path] = str(error)
             reach(Point.REMOVED_HIDDEN)

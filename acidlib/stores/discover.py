@@ -16,7 +16,7 @@ from acidlib.errors import AcidError, MissingError, RefusedError, known_error
 from acidlib.model.location import Location
 from acidlib.model.names import is_acid_directory_name, is_hidden
 from acidlib.model.tables import PartitionName, TableRef, is_partition_directory
-from acidlib.stores.filesystem import FileSystem
+from acidlib.stores.filesystem import MAX_DEPTH, TOO_DEEP, FileSystem
 
 DEFAULT_DATABASE = "default"
 _DATABASE_SUFFIX = ".db"
@@ -231,6 +231,9 @@ def _walk_levels(
         skipped[here.child(name)] = "it is a symbolic link"
     if not content.levels:
         leaves.append((values, content))
+        return
+    if len(values) == MAX_DEPTH:
+        leaves.append((values, RefusedError(f"Cannot list {here}: {TOO_DEEP}")))
         return
     for name in content.others:
         skipped[here.child(name)] = "it lies beside partitions and is none itself"

@@ -18,11 +18,20 @@ import uuid
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
+
+MAX_CONTROL_FILE_BYTES = 8 << 20
+"""Bytes of the largest control file: a record, a claim, a marker, or the side file of a stream."""
+
+MAX_DEPTH = 64
+"""Directories below one another in a place. Hive makes a few."""
+
+TOO_DEEP = f"more than {MAX_DEPTH} directories lie below one another there, which no table has"
+NO_REGULAR_FILE = "it is not a regular file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +39,7 @@ class Entry:
     """A file, directory or symbolic link, as a listing or a look at it shows it.
 
     path      relative to the listed directory, with forward slashes
+    is_ours   the user of this process owns it; true of everything in a store without owners
     length    in bytes
     modified  in seconds since the epoch
     """
@@ -37,6 +47,7 @@ class Entry:
     path: str
     is_directory: bool
     is_symlink: bool = False
+    is_ours: bool = True
     length: int
     modified: float
 
@@ -63,6 +74,15 @@ class FileSystem(Protocol):
     def entry(self, path: str, *, missing: type[AcidError] = CorruptError) -> Entry:
         """Return the kind, length and time of a path; a symbolic link is not followed."""
 
+    def identity(
+        self,
+        path: str,  # noqa: ARG002 - for a store in which links lead from place to place
+        *,
+        missing: type[AcidError] = CorruptError,  # noqa: ARG002
+    ) -> str:
+        """Return a text that tells a directory from another one of that name; empty where the store has none."""
+        return ""
+
     def names_changed(self, path: str, *, missing: type[AcidError] = CorruptError) -> float:
         """Return the time at which a name in a directory last came or went, in seconds since the epoch.
 
@@ -79,18 +99,19 @@ class FileSystem(Protocol):
         """Return everything below a directory, sorted by path.
 
         Without `enter_hidden`, hidden directories below the root (a leading `_` or `.`) are named but not entered and
-        hidden symbolic links are left out. Any other symbolic link is refused. A directory that vanishes meanwhile
-        raises `ConflictError`.
+        hidden symbolic links are left out. Any other symbolic link is refused, and more than `MAX_DEPTH` directories
+        below one another. A directory that vanishes meanwhile raises `ConflictError`.
         """
 
     def read(self, path: str, *, missing: type[AcidError] = CorruptError) -> bytes:
-        """Return the whole contents of a file."""
+        """Return the whole contents of a control file; `CorruptError` unless it is a regular and a small one."""
 
-    def remove_tree(self, root: str, relative: str) -> None:
+    def remove_tree(self, root: str, relative: str, *, identity: str = "") -> None:
         """Remove a file or directory below `root` with all it holds; symbolic links are never followed.
 
-        `relative` must stay below `root` and pass through no symbolic link, else `RefusedError`. A path that is already
-        gone raises `ConflictError`. A loss of power may bring some of it back.
+        With an `identity` it must be the one that has been measured, else `ConflictError`. `relative` must stay below
+        `root` and pass through no symbolic link, else `RefusedError`. A path that is already gone raises
+        `ConflictError`. A loss of power may bring some of it back.
         """
 
 
@@ -122,10 +143,10 @@ class RenameFileSystem(FileSystem):
                         "of the table; have a metastore name the target, or remove the link"
                     )
                 below, is_directory = prefix + entry.path, entry.is_directory
-                entries.append(
-                    Entry(path=below, is_directory=is_directory, length=entry.length, modified=entry.modified)
-                )
+                entries.append(replace(entry, path=below))
                 if is_directory and not hidden:
+                    if below.count("/") >= MAX_DEPTH:
+                        raise RefusedError(f"Cannot list {path}: {TOO_DEEP}")
                     waiting.append(f"{below}/")
         return tuple(sorted(entries, key=lambda entry: entry.path))
 
@@ -141,10 +162,11 @@ class RenameFileSystem(FileSystem):
         """Create one directory; an existing name raises `ConflictError`, a missing parent `CorruptError`."""
 
     @abstractmethod
-    def inherit(self, path: str, like: str) -> None:
+    def inherit(self, path: str, like: str, *, owner: bool = True) -> None:
         """Give a file or directory, and all below it, the owner, group and mode of the directory `like`.
 
-        As far as this process is allowed to and the file system supports it; files do not become executable.
+        As far as this process is allowed to and the file system supports it; files do not become executable. Without
+        `owner` they stay this user's. Only files and directories of this user are changed.
         """
 
     @abstractmethod
@@ -181,6 +203,22 @@ def safe_parts(root: str, relative: str) -> tuple[str, ...]:
     if any(part in ("", ".", "..") or "\0" in part for part in parts):
         raise RefusedError(f"Cannot touch {relative!r}: it does not name a path below {root}")
     return parts
+
+
+def require_small(path: str, size: int) -> None:
+    """Raise CorruptError for a control file of more bytes than one can have."""
+    if size > MAX_CONTROL_FILE_BYTES:
+        raise CorruptError(
+            f"Cannot read {path}: it has more than {MAX_CONTROL_FILE_BYTES} bytes, the most that such a file can have"
+        )
+
+
+def require_measured(path: str, measured: str, now: str) -> None:
+    """Raise ConflictError unless a path to remove has the identity that was measured, if one was."""
+    if measured and measured != now:
+        raise ConflictError(
+            f"Cannot remove {path}: another file or directory has taken its name since it was looked at"
+        )
 
 
 def beside(path: str) -> str:
@@ -272,7 +310,7 @@ def _needed_rights(action: str, path: str, target: str) -> Iterator[tuple[str, s
     if action == "write" and paths[0].is_file():
         yield path, "w"
     if action == "remove" and paths[0].is_dir():
-        yield from ((directory, "rwx") for directory, _, _ in os.walk(path))
+        yield path, "rwx"
 
 
 def _name_of_user(number: int) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import struct
 from collections import Counter
+from dataclasses import replace
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError
 from acidlib.model.listing import ListedFile, Listing, has_hidden_part
@@ -23,6 +24,7 @@ from acidlib.model.names import (
     Generation,
     parse_directory,
 )
+from acidlib.stores.control_files import read_document
 from acidlib.stores.filesystem import Entry, FileSystem
 from acidlib.stores.renaming.claims import TRIES_TO_CLAIM
 from acidlib.stores.store import STAGING_PREFIX
@@ -40,16 +42,18 @@ def list_location(
 ) -> Listing:
     """List a table's or partition's location recursively, once.
 
-    Hidden directories are named but not entered: a run at work in its staging directory does not disturb the listing.
-    The `_metadata_acid` of bases is read. When a directory is removed meanwhile, by a cleaner, everything is listed
-    again, since this listing would mix two states. Raises `missing` when the location is not there, `ConflictError` for
-    a directory that is named and never there, `RefusedError` for a symbolic link below it, `CorruptError` for a
-    damaged `_metadata_acid`.
+    The location of the result has the identity of the directory, where the store knows it: what is done by this listing
+    is done there. Hidden directories are named but not entered: a run at work in its staging directory does not disturb
+    the listing. The `_metadata_acid` of bases is read. When a directory is removed meanwhile, by a cleaner, everything
+    is listed again, since this listing would mix two states. Raises `missing` when the location is not there,
+    `ConflictError` for a directory that is named and never there, `RefusedError` for a symbolic link below it,
+    `CorruptError` for a damaged `_metadata_acid`.
 
     `CorruptError`, too, for a base from which a dead run keeps readers until all of it is there, or else, with
     `without_unfinished`, that base is left out: for a first look, by a run that finishes it before it lists again.
     """
     modified = fs.names_changed(str(location), missing=missing)
+    location = replace(location, identity=fs.identity(str(location), missing=missing))
     entries, formats = _listed(fs, location, missing, without_unfinished=without_unfinished)
     entries = tuple(entry for entry in entries if formats.get(entry.path.partition("/")[0]) != UNFINISHED_FORMAT)
     return Listing(
@@ -108,11 +112,7 @@ def _data_format(fs: FileSystem, path: str, *, may_be_unfinished: bool) -> str:
     Source: Hive AcidUtils.MetaDataFile, which fails on any other value; so does this (`CorruptError`), because a base
     whose kind is not known may not be read as one that readers see.
     """
-    text = fs.read(path, missing=ConflictError)
-    try:
-        document = json.loads(text)
-    except ValueError as error:
-        raise CorruptError(f"Cannot read {path}: it is not a JSON document") from error
+    document = read_document(fs, path, missing=ConflictError)
     value = document.get("dataFormat") if isinstance(document, dict) else None
     if value == UNFINISHED_FORMAT and may_be_unfinished:
         return UNFINISHED_FORMAT

@@ -38,12 +38,14 @@ class Removed:
     """A file or directory that is gone from its place, with the number of its files and their bytes.
 
     moved_to  its path now; None when it was deleted
+    identity  what was measured, and nothing else that has its name now, may be removed; see `FileSystem.identity`
     """
 
     path: str
     files: int
     bytes: int
     moved_to: str | None = None
+    identity: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,14 +64,14 @@ def remove_paths(
     location: Location,
     paths: tuple[str, ...],
     *,
-    remove: Callable[[str], str | None],
+    remove: Callable[[Removed], str | None],
     known: Collection[ListedFile] | None = None,
     before_each: Callable[[], None] | None = None,
     after_each: Callable[[Removed], None] | None = None,
 ) -> RemovalReport:
     """Remove files and directories, each given by its path relative to `location`.
 
-    remove       deletes a path, or moves it to the trash and returns its path from then on
+    remove       deletes what was measured, or moves it to the trash and returns its path from then on
     known        the files of the listing that the plan was made from
     before_each  raises ConflictError when another run works there now: then nothing more is removed
     after_each   may pause, so that a file system is not flooded
@@ -90,7 +92,7 @@ def remove_paths(
             item = measure(fs, location, path, known)
             if item is None:
                 continue
-            item = replace(item, moved_to=remove(path))
+            item = replace(item, moved_to=remove(item))
             removed.append(item)
             reach(Point.REMOVED_ONE)
             if after_each is not None:
@@ -106,7 +108,7 @@ def measure(fs: FileSystem, location: Location, relative: str, known: Collection
     Raises RefusedError for a path that is, holds or passes through a symbolic link, ConflictError for an unknown file;
     see `remove_paths`.
     """
-    path = str(location)
+    path, identity = str(location), ""
     for part in safe_parts(str(location), relative):
         path = f"{path}/{part}"
         try:
@@ -117,6 +119,7 @@ def measure(fs: FileSystem, location: Location, relative: str, known: Collection
             raise RefusedError(f"Cannot remove {location}/{relative}: {path} is a symbolic link")
     files = [ListedFile(path=relative, length=entry.length, modified=entry.modified)]
     if entry.is_directory:
+        identity = fs.identity(path, missing=ConflictError)
         files = [
             ListedFile(path=f"{relative}/{item.path}", length=item.length, modified=item.modified)
             for item in fs.list_tree(path, enter_hidden=True, missing=ConflictError)
@@ -127,7 +130,7 @@ def measure(fs: FileSystem, location: Location, relative: str, known: Collection
             raise ConflictError(
                 f"Cannot remove {location}/{file.path}: it was written after the listing that called it obsolete"
             )
-    return Removed(path=relative, files=len(files), bytes=sum(file.length for file in files))
+    return Removed(path=relative, files=len(files), bytes=sum(file.length for file in files), identity=identity)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

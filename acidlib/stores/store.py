@@ -349,7 +349,7 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def remove(self, location: Location, relative: str) -> None:
+    def remove(self, location: Location, relative: str, *, identity: str = "") -> None:
         """Remove a file or directory of a place, by its relative path, with the uploads of a staging directory.
 
         See `FileSystem.remove_tree`.
@@ -367,9 +367,17 @@ class Store(ABC):
         """Return where the trash is, in words; RefusedError as for `trash`. Makes nothing."""
         raise RefusedError(f"Cannot move aside in {location}: {_NO_TRASH}")
 
-    def take_out_of_sight(self, location: Location, relative: str, unique: str) -> str | None:  # noqa: ARG002 - as above
+    def take_out_of_sight(
+        self,
+        location: Location,  # noqa: ARG002 - for those who rename, as all of them
+        relative: str,  # noqa: ARG002
+        unique: str,  # noqa: ARG002
+        *,
+        identity: str = "",  # noqa: ARG002
+    ) -> str | None:
         """Hide a file or directory of a place from readers at once; return its relative path from then on.
 
+        With an `identity` it must be the one that has been measured, else ConflictError, and it is in sight again.
         None, and nothing has changed, where nothing can be renamed. ConflictError when it is gone.
         """
         return None

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 from acidlib.errors import RefusedError
 from acidlib.memory import DEFAULT_MEMORY, Memory
 from acidlib.model.location import HDFS, LOCAL, S3, VIEWFS, Location, local_location, parse_location
+from acidlib.model.tables import is_partition_directory
 from acidlib.stores.filesystem import FileSystem, RenameFileSystem, UnreachableServers
 from acidlib.stores.hadoop import Hadoop, HandedTokens, JavaSecrets, resolve_viewfs
 from acidlib.stores.renaming.hdfs import HdfsDataFiles, HdfsFileSystem, HdfsStore
 from acidlib.stores.renaming.hdfs_client import IMPLEMENTATION, about_hdfs, default_authority, whole_authority
 from acidlib.stores.renaming.local import LocalDataFiles, LocalFileSystem
 from acidlib.stores.renaming.store import RenameStore
+from acidlib.stores.renaming.tree import OpenTrees
 from acidlib.stores.store import Store, TaskFiles
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ class Stores:
     secrets        Hadoop's credential providers, where keys of buckets may be
     tokens         delegation tokens, by which tasks log in to name nodes that ask for Kerberos
     memory         that a task may take for what it decodes of a file
+    trees          the places on local disks that are in use
     """
 
     configuration: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -43,14 +46,22 @@ class Stores:
     secrets: JavaSecrets = field(default_factory=JavaSecrets, compare=False, repr=False)
     tokens: HandedTokens = field(default_factory=HandedTokens, compare=False, repr=False)
     memory: Memory = DEFAULT_MEMORY
+    trees: OpenTrees = field(default_factory=OpenTrees, compare=False, repr=False)
 
     def locate(self, uri: str) -> Location:
         """Return the location of a URI or a bare path, which is local; RefusedError for one that cannot be opened.
 
-        Symbolic links in a local path itself are resolved here, once, so that everything below can refuse them. So are
-        the names of mount tables: a place with several names has one here, in the queue and in results.
+        Symbolic links in a local path are resolved here, once, so that everything below can refuse them; but not those
+        in `key=value` directories at its end, which are partitions: a user who writes to the table makes them. Names
+        of mount tables are resolved, too: a place with several names has one here, in the queue and in results.
         """
-        return _resolved(self._opened_by(uri))
+        location = self._opened_by(uri)
+        if location.kind != LOCAL:
+            return location
+        above = location = local_location(location.path.rstrip("/") or "/")
+        while is_partition_directory(above.name):
+            above = above.parent
+        return _resolved(location, above)
 
     def named(self, uri: str) -> Location:
         """Return the location by its name alone: no mount table is asked, no store opened.
@@ -62,18 +73,15 @@ class Stores:
     def locate_below(self, uri: str, above: str) -> Location:
         """Locate a URI that may be named below another one: then it has to lie there.
 
-        Every user who may write to the table may make a partition's directory. Raises `RefusedError` where a symbolic
-        link between the two leads elsewhere; a location that is named elsewhere is taken by its name.
+        Every user who may write to the table may make a partition's directory: a symbolic link between the two is not
+        followed. A location that is named elsewhere is taken by its name.
         """
-        location = self.locate(uri)
         try:
             root = _normal(self._opened_by(above))
         except RefusedError:
-            return location  # the other one lies in a store that cannot be opened here
+            return self.locate(uri)  # the other one lies in a store that cannot be opened here
         named = _normal(self._opened_by(uri))
-        if root.holds(named) and location.path != _resolved(root).path + named.path[len(root.path) :]:
-            raise RefusedError(f"Cannot use {named}: a symbolic link below {root} leads from there to {location}")
-        return location
+        return _resolved(named, root) if root.holds(named) else self.locate(uri)
 
     def _opened_by(self, uri: str) -> Location:
         """Return the location by its name, or its target in a mount table, in a store that can be opened."""
@@ -103,12 +111,12 @@ class Stores:
 
     def renaming_files(self, location: Location) -> RenameFileSystem:
         """Return the file system of a store that publishes by renames: local disks and HDFS."""
-        return LocalFileSystem() if location.kind == LOCAL else self._hdfs(location)
+        return LocalFileSystem(self.trees.of(location)) if location.kind == LOCAL else self._hdfs(location)
 
     def store(self, location: Location) -> Store:
         """Return the store that publishes there."""
         if location.kind == LOCAL:
-            return RenameStore(LocalFileSystem())
+            return RenameStore(LocalFileSystem(self.trees.of(location)))
         if location.kind == HDFS:
             return HdfsStore(self._hdfs(location))
         return self._in_bucket(location)[0]
@@ -116,7 +124,7 @@ class Stores:
     def data(self, location: Location) -> TaskFiles:
         """Return the data files there, which one task opens and creates."""
         if location.kind == LOCAL:
-            return LocalDataFiles(self.memory)
+            return LocalDataFiles(self.trees.of(location), self.memory)
         if location.kind == HDFS:
             self.tokens.use(location.authority)
             return HdfsDataFiles(location.authority, about_hdfs(self.configuration), self.memory)
@@ -154,8 +162,13 @@ class Stores:
 
 
 def _normal(location: Location) -> Location:
-    return local_location(os.path.normpath(location.path)) if location.kind == LOCAL else location
+    """Return a local location with one slash between components, and without `.` and `..`."""
+    return location if location.kind != LOCAL else local_location("/" + os.path.normpath(location.path).lstrip("/"))
 
 
-def _resolved(location: Location) -> Location:
-    return local_location(os.path.realpath(location.path)) if location.kind == LOCAL else location
+def _resolved(location: Location, root: Location) -> Location:
+    """Return a location whose trusted part, the path of `root`, has its symbolic links resolved."""
+    if location.kind != LOCAL:
+        return location
+    trusted = os.path.realpath(root.path)
+    return local_location(trusted.rstrip("/") + location.path[len(root.path.rstrip("/")) :] or "/", root=trusted)

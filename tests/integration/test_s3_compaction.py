@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 from compaction import MAJOR, MINOR, Compacted, compact_directory, plan
+from located import at
 from servers.s3 import S3Server
 from servers.s3_proxy import Relay
 
+from acidlib.model.location import parse_location
 from acidlib.model.units import Unit, UnitResult
 from acidlib.model.uploads import StagedUpload
 from acidlib.planning.inputs import CompactionInputs, Publication
@@ -123,8 +125,8 @@ def test_tables_that_hive_wrote(
     shutil.copytree(FIXTURES / fixture / "before", place)
     location = bucket.path(f"w/{fixture}-{txn}")
     uploaded(bucket, place, location)
-    local = list_location(LocalFileSystem(), str(place))
-    listed = list_location(Steps(bucket).files, location)
+    local = list_location(LocalFileSystem(), at(place))
+    listed = list_location(Steps(bucket).files, parse_location(location))
     assert [(file.path, file.length) for file in listed.files] == [(file.path, file.length) for file in local.files]
     assert listed.directories == local.directories
     assert listed.compacted_bases == local.compacted_bases

@@ -26,6 +26,7 @@ from acidlib.errors import (
     RetryError,
     UnknownOutcomeError,
 )
+from acidlib.model.location import parse_location
 from acidlib.points import Point
 from acidlib.stores.listing import list_location
 from acidlib.stores.removing import LITTER_SECONDS, find_litter
@@ -230,7 +231,7 @@ def test_half_of_a_base_keeps_readers_away(bucket: Bucket, place: str) -> None:
     assert b'"dataFormat": "publishing"' in seen["base_0000005/_metadata_acid"]
     assert any(name.startswith("base_0000005/bucket") for name in seen)
     with pytest.raises(CorruptError, match="the base is still being published"):
-        list_location(Steps(bucket).files, place)
+        list_location(Steps(bucket).files, parse_location(place))
 
 
 @pytest.mark.parametrize("inputs", ["there", "gone"])

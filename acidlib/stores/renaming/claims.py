@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from acidlib.errors import WHEN_FREE, AcidError, BusyError, ConflictError, RefusedError
 from acidlib.model.location import Location
 from acidlib.processes import has_ended, process_identity
+from acidlib.stores.control_files import read_document
 from acidlib.stores.filesystem import FileSystem, RenameFileSystem
 from acidlib.stores.store import CLAIM, STALE_SECONDS, Claim, instant
 
@@ -103,6 +104,8 @@ def _try_to_claim(fs: RenameFileSystem, location: Location, owner: str, token: s
     own = f"{path}.{token}"
     fs.make_directory(own)
     try:
+        if seen is not None:
+            _require_ours(fs, path)
         now = fs.entry(own).modified  # made after the look: a claim that was renewed since has another generation
         if seen is not None and seen.holder is not None and not seen.holder.is_stale(now):
             raise BusyError(
@@ -116,13 +119,25 @@ def _try_to_claim(fs: RenameFileSystem, location: Location, owner: str, token: s
         if seen is not None:
             _clear(fs, path, seen.names)
         fs.make_directory(_generation_path(own, _FIRST_GENERATION, token))
-        fs.inherit(own, str(location))  # every user who may write there can take it over
         proof = _generation_path(path, _FIRST_GENERATION, token)
         return _FIRST_GENERATION if renamed(fs, own, path, proof=proof, durable=False) else None
     finally:
         with suppress(AcidError):  # hidden and harmless, and removed by a cleaner
             if fs.exists(own):
                 fs.remove_tree(str(location), f"{CLAIM}.{token}")
+
+
+def _require_ours(fs: FileSystem, path: str) -> None:
+    """Raise RefusedError for a claim of another user, who may live or have forged it: this one can tell neither."""
+    try:
+        is_ours = fs.entry(path, missing=ConflictError).is_ours
+    except ConflictError:
+        return  # it has been released since
+    if not is_ours:
+        raise RefusedError(
+            f"Cannot claim {path.rpartition('/')[0]}: {CLAIM} there belongs to another user. All runs on a table have "
+            "to be of one user; remove it if no run of that user works there"
+        )
 
 
 def _take_over(fs: RenameFileSystem, path: str, token: str, stale: int, stale_token: str) -> int | None:
@@ -239,7 +254,7 @@ def _look(fs: FileSystem, path: str, *, looks: int = _LOOKS) -> _SeenClaim | Non
 
 def _read_record(fs: FileSystem, path: str, token: str, beat: float) -> ClaimRecord:
     try:
-        document = json.loads(fs.read(f"{path}/{token}.json", missing=ConflictError))
+        document = read_document(fs, f"{path}/{token}.json", missing=ConflictError)
         return ClaimRecord(
             owner=str(document["owner"]),
             token=token,
@@ -247,7 +262,7 @@ def _read_record(fs: FileSystem, path: str, token: str, beat: float) -> ClaimRec
             beat=beat,
             process=str(document["process"]),
         )
-    except (AcidError, ValueError, KeyError, TypeError):
+    except (AcidError, ValueError, KeyError, TypeError, OverflowError):
         return ClaimRecord(owner="an unknown run (its claim is damaged)", token=token, start=beat, beat=beat)
 
 

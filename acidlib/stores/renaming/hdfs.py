@@ -21,7 +21,7 @@ from acidlib.datafiles import SourceFile, kept_range
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError, UnknownOutcomeError
 from acidlib.memory import DEFAULT_MEMORY, Memory
 from acidlib.model.location import Location
-from acidlib.stores.filesystem import Entry, RenameFileSystem, UnreachableServers, beside, safe_parts
+from acidlib.stores.filesystem import Entry, RenameFileSystem, UnreachableServers, beside, require_small, safe_parts
 from acidlib.stores.renaming.hdfs_client import (
     FINAL,
     Answer,
@@ -209,6 +209,11 @@ _TRIES = 8
 """Tries of one call, ever further apart: a name node that starts again may take connections and drop them."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 """Seconds between two tries; each is twice the one before."""
+_USERS: dict[NameNode, set[str]] = {}
+"""The owners of what this process has made, by name node, which alone knows whom a login is taken for.
+
+While it has made nothing there it changes nothing either, as every change at a place begins with a claim.
+"""
 _MODE_BITS = 0o1777
 """The bits of a mode that HDFS has; older name nodes report others beside them."""
 
@@ -239,13 +244,13 @@ class HdfsFileSystem(RenameFileSystem):
             return status is not None and status.isdir
 
     def entry(self, path: str, *, missing: type[AcidError] = CorruptError) -> Entry:
-        return _entry(self._status(path, "look at", missing))
+        return self._entry(self._status(path, "look at", missing))
 
     def owner(self, path: str) -> str | None:
         return self._status(path, "look at", CorruptError).owner or None
 
     def list_directory(self, path: str, *, missing: type[AcidError] = CorruptError) -> tuple[Entry, ...]:
-        return tuple(_entry(status) for status in self._statuses(path, missing))
+        return tuple(self._entry(status) for status in self._statuses(path, missing))
 
     def read(self, path: str, *, missing: type[AcidError] = CorruptError) -> bytes:
         """Return the whole contents; a file that is still being written is refused where its length shows that.
@@ -256,6 +261,7 @@ class HdfsFileSystem(RenameFileSystem):
         with raising_acid_errors("read", path, missing=missing):
             reader = self._ask(lambda: self._client.read(self._node.inside(path)))
             refuse_unfinished(path, status.length, len(reader))
+            require_small(path, len(reader))
             return _ask_twice(lambda: reader.read_range(0, len(reader)))
 
     def create(self, path: str, data: bytes, *, durable: bool = True) -> None:
@@ -281,7 +287,7 @@ class HdfsFileSystem(RenameFileSystem):
         with raising_acid_errors("write", path):
             self._change(path, write)
             try:
-                self._rename(written[-1], path)
+                self._rename_own(written[-1], path)
             except BaseException:
                 self._remove_quietly(written[-1])
                 raise
@@ -295,16 +301,17 @@ class HdfsFileSystem(RenameFileSystem):
                 self._change(
                     temporary, lambda: self._client.mkdirs(self._node.inside(temporary), mode, create_parent=False)
                 )
-                self._rename(temporary, path)
+                self._rename_own(temporary, path)
         except BaseException:
             self._remove_quietly(temporary)
             raise
 
-    def inherit(self, path: str, like: str) -> None:
+    def inherit(self, path: str, like: str, *, owner: bool = True) -> None:
         """Give owner, group and mode; of access control lists, HDFS itself gives the default entries from above."""
         wanted = self._status(like, "change the rights of", CorruptError)
         for status in (*self._below(path), self._status(path, "change the rights of", CorruptError)):
-            self._inherit(status, wanted)
+            if self._entry(status).is_ours:
+                self._inherit(status, wanted, owner=owner)
 
     def sync(self, path: str) -> None:
         """Do nothing: HDFS has no call for it."""
@@ -342,7 +349,8 @@ class HdfsFileSystem(RenameFileSystem):
                 return False
             raise as_acid_error(error, "remove", path) from error
 
-    def remove_tree(self, root: str, relative: str) -> None:
+    def remove_tree(self, root: str, relative: str, *, identity: str = "") -> None:
+        del identity  # it has none: no link leads from one place to another
         path = "/".join((root, *safe_parts(root, relative)))
         with raising_acid_errors("remove", path, missing=ConflictError):
             if not self._delete(path, recursive=True):
@@ -415,16 +423,28 @@ class HdfsFileSystem(RenameFileSystem):
         return sorted(statuses, key=_name)
 
     def _below(self, path: str) -> Iterable[FileStatus]:
-        for status in self._statuses(path, CorruptError):
-            yield status
-            if status.isdir:
-                yield from self._below(self._node.outside(status.path))
+        waiting = [path]
+        while waiting:
+            for status in self._statuses(waiting.pop(), CorruptError):
+                yield status
+                if status.isdir:
+                    waiting.append(self._node.outside(status.path))
 
-    def _inherit(self, status: FileStatus, wanted: FileStatus) -> None:
+    def _entry(self, status: FileStatus) -> Entry:
+        users = _USERS.get(self._node)
+        return Entry(
+            path=_name(status),
+            is_directory=status.isdir,
+            is_ours=users is None or status.owner in users,
+            length=0 if status.isdir else status.length,
+            modified=status.modification_time / 1000,
+        )
+
+    def _inherit(self, status: FileStatus, wanted: FileStatus, *, owner: bool) -> None:
         path = self._node.outside(status.path)
         mode = wanted.permission & (_MODE_BITS if status.isdir else 0o666)
         with raising_acid_errors("change the rights of", path):
-            if status.owner != wanted.owner:  # only the superuser gives files away
+            if owner and status.owner != wanted.owner:  # only the superuser gives files away
                 self._if_allowed(path, lambda: self._client.set_owner(status.path, owner=wanted.owner))
             if status.group != wanted.group:  # others may set a group of their own
                 self._if_allowed(path, lambda: self._client.set_owner(status.path, group=wanted.group))
@@ -438,7 +458,12 @@ class HdfsFileSystem(RenameFileSystem):
             if java_class(error) != "AccessControlException":
                 raise
 
-    def _rename(self, source: str, target: str) -> None:
+    def _rename_own(self, source: str, target: str) -> None:
+        """Rename a file or directory that this process has just made, and note its owner."""
+        _USERS.setdefault(self._node, set()).add(self._rename(source, target).owner)
+
+    def _rename(self, source: str, target: str) -> FileStatus:
+        """Rename, and return the status from before."""
         before = self._ask(lambda: self._client.get_file_info(self._node.inside(source)))
 
         def was_done() -> bool:
@@ -450,6 +475,7 @@ class HdfsFileSystem(RenameFileSystem):
         self._change(
             source, lambda: self._client.rename(self._node.inside(source), self._node.inside(target)), was_done=was_done
         )
+        return before
 
     def _delete(self, path: str, *, recursive: bool) -> bool:
         """Delete a path; return whether it was there, as it was if it is gone after a lost answer."""
@@ -561,15 +587,6 @@ def _identity(status: FileStatus) -> tuple[bool, int, int, str]:
 
 def _name(status: FileStatus) -> str:
     return status.path.rpartition("/")[2]
-
-
-def _entry(status: FileStatus) -> Entry:
-    return Entry(
-        path=_name(status),
-        is_directory=status.isdir,
-        length=0 if status.isdir else status.length,
-        modified=status.modification_time / 1000,
-    )
 
 
 class HdfsStore(RenameStore):

@@ -14,16 +14,33 @@ import pwd
 import re
 import stat
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.memory import DEFAULT_MEMORY, Memory
-from acidlib.stores.filesystem import Entry, RenameFileSystem, as_acid_error, beside, raising_acid_errors, safe_parts
+from acidlib.model.location import local_location
+from acidlib.stores.filesystem import (
+    MAX_CONTROL_FILE_BYTES,
+    MAX_DEPTH,
+    NO_REGULAR_FILE,
+    TOO_DEEP,
+    Entry,
+    RenameFileSystem,
+    as_acid_error,
+    beside,
+    raising_acid_errors,
+    require_measured,
+    require_small,
+    safe_parts,
+)
+from acidlib.stores.renaming.tree import LocalTree, closing, identity_of
 from acidlib.stores.store import TaskFiles, require_inside
+
+THIS_MACHINE = LocalTree(local_location("/"))
+"""All local files, where no path may pass through a link."""
 
 _COPY_AT_MOST = 1 << 30
 
@@ -61,15 +78,14 @@ class LocalSource:
     file again when it is read next, and it has to be the same file then.
     """
 
-    __slots__ = ("_closed", "_descriptor", "_identity", "_others", "_whole", "length", "memory", "name")
+    __slots__ = ("_closed", "_descriptor", "_identity", "_others", "_tree", "_whole", "length", "memory", "name")
 
-    def __init__(
-        self, path: str, length: int, others: _OpenSources | None = None, memory: Memory = DEFAULT_MEMORY
-    ) -> None:
+    def __init__(self, tree: LocalTree, path: str, length: int, others: _OpenSources, memory: Memory) -> None:
         self.name = path
         self.length = length
         self.memory = memory
-        self._others = others if others is not None else _OpenSources()
+        self._tree = tree
+        self._others = others
         self._closed = False
         self._identity: tuple[int, int] | None = None
         self._descriptor = -1
@@ -79,8 +95,7 @@ class LocalSource:
     def _open(self) -> None:
         path, length = self.name, self.length
         with raising_acid_errors("read", path):
-            # without blocking: a pipe would wait for its writer
-            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            self._descriptor = self._tree.open(path, os.O_RDONLY)
             status = os.fstat(self._descriptor)
         identity = status.st_dev, status.st_ino
         if not stat.S_ISREG(status.st_mode) or status.st_size < length or self._identity not in (None, identity):
@@ -88,7 +103,7 @@ class LocalSource:
             if self._identity not in (None, identity):
                 raise CorruptError(f"Cannot read {path}: another file took its place while it was read")
             if not stat.S_ISREG(status.st_mode):
-                raise RefusedError(f"Cannot read {path}: it is not a regular file")
+                raise RefusedError(f"Cannot read {path}: {NO_REGULAR_FILE}")
             raise CorruptError(f"Cannot read {path}: it has {status.st_size} bytes and was listed with {length}")
         self._identity = identity
         self._others.add(self)
@@ -141,15 +156,15 @@ class LocalSource:
 class LocalSink:
     """A new local file, written from start to end; small pieces are gathered to `AT_ONCE` bytes."""
 
-    __slots__ = ("_descriptor", "_waiting", "name", "position")
+    __slots__ = ("_descriptor", "_tree", "_waiting", "name", "position")
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, tree: LocalTree, path: str) -> None:
         self.name = path
         self.position = 0
+        self._tree = tree
         self._waiting = bytearray()
         with raising_acid_errors("write", path, missing=ConflictError):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-            self._descriptor = os.open(path, flags, 0o666)
+            self._descriptor = tree.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
 
     def write(self, data: Any) -> None:
         """Append all bytes of a buffer."""
@@ -204,7 +219,7 @@ class LocalSink:
             descriptor, self._descriptor = self._descriptor, -1
             with suppress(OSError):
                 os.close(descriptor)
-        _unlink_quietly(self.name)
+        _unlink_quietly(self._tree, self.name)
 
 
 def _write_all(handle: int, view: memoryview) -> None:
@@ -213,27 +228,27 @@ def _write_all(handle: int, view: memoryview) -> None:
 
 
 class LocalDataFiles(TaskFiles):
-    """Local data files, for one task. It may be pickled: open files stay behind."""
+    """Local data files of one place, for one task. It may be pickled: open files stay behind."""
 
-    __slots__ = ("_open",)
+    __slots__ = ("_open", "_tree")
 
-    def __init__(self, memory: Memory = DEFAULT_MEMORY) -> None:
+    def __init__(self, tree: LocalTree = THIS_MACHINE, memory: Memory = DEFAULT_MEMORY) -> None:
         super().__init__(memory)
+        self._tree = tree
         self._open = _OpenSources()
 
-    def __reduce__(self) -> tuple[type[LocalDataFiles], tuple[Memory]]:
-        return LocalDataFiles, (self.memory,)
+    def __reduce__(self) -> tuple[type[LocalDataFiles], tuple[LocalTree, Memory]]:
+        return LocalDataFiles, (self._tree, self.memory)
 
     def open(self, path: str, length: int) -> LocalSource:
         """Open an input of `length` logical bytes; CorruptError when it is missing or shorter."""
-        return LocalSource(path, length, self._open, self.memory)
+        return LocalSource(self._tree, path, length, self._open, self.memory)
 
     def create(self, path: str) -> LocalSink:
         """Create a file in a directory that is there: an attempt that outlived its run must not bring staging back."""
-        return LocalSink(path)
+        return LocalSink(self._tree, path)
 
 
-_AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _UNSUPPORTED = frozenset({errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP})
@@ -242,39 +257,44 @@ _NO_LINKS = _UNSUPPORTED | {errno.EPERM, errno.EMLINK}
 
 _SYSTEM_CALL = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
 if _SYSTEM_CALL is not None:
-    _SYSTEM_CALL.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+    _SYSTEM_CALL.argtypes = (
+        ctypes.c_int,
+        ctypes.c_char_p,
+        ctypes.c_int,
+        ctypes.c_char_p,
+        ctypes.c_uint,
+    )
     _SYSTEM_CALL.restype = ctypes.c_int
 
 
 class LocalFileSystem(RenameFileSystem):
-    """Files of this machine, by absolute path. It holds no state and may be shared and pickled."""
+    """Files of one place of this machine, by absolute path. Threads may share it, and it may be pickled."""
 
-    __slots__ = ()
+    __slots__ = ("_tree",)
+
+    def __init__(self, tree: LocalTree = THIS_MACHINE) -> None:
+        self._tree = tree
 
     def exists(self, path: str) -> bool:
-        with raising_acid_errors("look at", path):
-            try:
-                os.lstat(path)
-            except (FileNotFoundError, NotADirectoryError):
-                return False
-            return True
+        return self._status_or_none(path) is not None
 
     def is_directory(self, path: str) -> bool:
-        with raising_acid_errors("look at", path):
-            try:
-                return stat.S_ISDIR(os.lstat(path).st_mode)
-            except (FileNotFoundError, NotADirectoryError):
-                return False
+        status = self._status_or_none(path)
+        return status is not None and stat.S_ISDIR(status.st_mode)
 
     def entry(self, path: str, *, missing: type[AcidError] = CorruptError) -> Entry:
         with raising_acid_errors("look at", path, missing=missing):
             directory, _, name = path.rpartition("/")
-            return _entry(directory, name, os.lstat(path))
+            return self._entry(directory, name, self._tree.status(path))
+
+    def identity(self, path: str, *, missing: type[AcidError] = CorruptError) -> str:
+        with raising_acid_errors("look at", path, missing=missing):
+            return identity_of(self._tree.status(path))
 
     def owner(self, path: str) -> str | None:
         """Return the owner's name on this machine; None for a number without a name, as Hive knows no such user."""
         with raising_acid_errors("look at", path):
-            number = Path(path).stat().st_uid
+            number = self._tree.status(path).st_uid
         try:
             return pwd.getpwuid(number).pw_name
         except KeyError:
@@ -284,56 +304,69 @@ class LocalFileSystem(RenameFileSystem):
         entries = []
         with (
             raising_acid_errors("list", path, missing=missing),
-            _opened(path, os.O_RDONLY | os.O_DIRECTORY) as handle,  # not a link that has taken its place since
+            closing(self._tree.open(path, os.O_RDONLY | os.O_DIRECTORY)) as handle,
             os.scandir(handle) as items,
         ):
             for item in items:
                 try:
-                    entries.append(_entry(path, item.name, item.stat(follow_symlinks=False)))
+                    entries.append(self._entry(path, item.name, item.stat(follow_symlinks=False)))
                 except FileNotFoundError as error:  # removed since the directory was read
                     raise ConflictError(f"Cannot list {path}: {item.name} vanished while it was listed") from error
         return tuple(sorted(entries, key=attrgetter("path")))
 
     def read(self, path: str, *, missing: type[AcidError] = CorruptError) -> bytes:
-        with raising_acid_errors("read", path, missing=missing), _opened(path, os.O_RDONLY) as handle:
-            parts = []
-            while part := os.read(handle, 1 << 20):
+        with raising_acid_errors("read", path, missing=missing), closing(self._tree.open(path, os.O_RDONLY)) as handle:
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
+                if stat.S_ISDIR(status.st_mode):
+                    raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+                raise CorruptError(f"Cannot read {path}: {NO_REGULAR_FILE}")
+            require_small(path, status.st_size)
+            parts, size = [], 0
+            while part := os.read(handle, MAX_CONTROL_FILE_BYTES + 1 - size):
                 parts.append(part)
+                size += len(part)
+                require_small(path, size)
             return b"".join(parts)
 
     def create(self, path: str, data: bytes, *, durable: bool = True) -> None:
         temporary = beside(path)
         try:
             with raising_acid_errors("write", path):
-                with _opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as handle:
+                with closing(self._tree.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)) as handle:
+                    self._tree.made(os.fstat(handle))
                     _write_all(handle, memoryview(data))
                     if durable:
                         os.fsync(handle)
-                code = _renameat2(temporary, path)
-                if code in _UNSUPPORTED:
-                    _link(temporary, path)
-                    Path(temporary).unlink()
-                elif code:
-                    raise OSError(code, os.strerror(code))
+                with self._tree.parent(path) as (parent, name):
+                    hidden = temporary.rpartition("/")[2]
+                    code = _renameat2(parent, hidden, parent, name)
+                    if code in _UNSUPPORTED:
+                        _link(path, parent, hidden, name)
+                        os.unlink(hidden, dir_fd=parent)
+                    elif code:
+                        raise OSError(code, os.strerror(code))
         except BaseException:
-            _unlink_quietly(temporary)
+            _unlink_quietly(self._tree, temporary)
             raise
         if durable:
             self.sync(path.rpartition("/")[0])
 
     def make_directory(self, path: str) -> None:
-        with raising_acid_errors("create", path):
-            Path(path).mkdir()
+        with raising_acid_errors("create", path), self._tree.parent(path) as (parent, name):
+            os.mkdir(name, dir_fd=parent)
+            with suppress(FileNotFoundError):
+                self._tree.made(os.stat(name, dir_fd=parent, follow_symlinks=False))
 
-    def inherit(self, path: str, like: str) -> None:
+    def inherit(self, path: str, like: str, *, owner: bool = True) -> None:
         with raising_acid_errors("change the rights of", path):
-            model = Path(like).stat()
-            for entry in self.list_tree(path, enter_hidden=True):
-                _inherit(f"{path}/{entry.path}", model, is_directory=entry.is_directory)
-            _inherit(path, model, is_directory=True)
+            model = self._tree.status(like)
+            for below in (*(f"{path}/{entry.path}" for entry in self.list_tree(path, enter_hidden=True)), path):
+                with closing(self._tree.open(below, os.O_RDONLY)) as handle:
+                    self._inherit(handle, model, owner=owner)
 
     def sync(self, path: str) -> None:
-        with raising_acid_errors("write", path), _opened(path, os.O_RDONLY) as handle:
+        with raising_acid_errors("write", path), closing(self._tree.open(path, os.O_RDONLY)) as handle:
             os.fsync(handle)
 
     def sync_tree(self, path: str) -> None:
@@ -345,104 +378,157 @@ class LocalFileSystem(RenameFileSystem):
         self, source: str, target: str, *, missing: type[AcidError] = CorruptError, durable: bool = True
     ) -> None:
         try:
-            code = _renameat2(source, target)
-            if code in _UNSUPPORTED:
-                _rename_without_flag(source, target)
-            elif code:
-                raise OSError(code, os.strerror(code))
+            with self._tree.parent(source) as (of_source, name), self._tree.parent(target) as (of_target, new):
+                code = _renameat2(of_source, name, of_target, new)
+                if code in _UNSUPPORTED:
+                    _rename_without_flag(of_source, name, of_target, new)
+                elif code:
+                    raise OSError(code, os.strerror(code))
         except OSError as error:
             if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
                 raise ConflictError(f"Cannot rename {source} to {target}: {target} already exists") from error
             raise as_acid_error(error, "rename", source, target=target, missing=missing) from error
         if durable:
-            for parent in dict.fromkeys((str(Path(target).parent), str(Path(source).parent))):
+            for parent in dict.fromkeys((target.rpartition("/")[0], source.rpartition("/")[0])):
                 self.sync(parent)
 
     def remove_file(self, path: str, *, missing: type[AcidError] = CorruptError) -> None:
-        with raising_acid_errors("remove", path, missing=missing):
-            Path(path).unlink()
+        with raising_acid_errors("remove", path, missing=missing), self._tree.parent(path) as (parent, name):
+            os.unlink(name, dir_fd=parent)
 
     def remove_empty_directory(self, path: str) -> bool:
         with raising_acid_errors("remove", path):
             try:
-                Path(path).rmdir()
+                with self._tree.parent(path) as (parent, name):
+                    os.rmdir(name, dir_fd=parent)
             except OSError as error:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
                     raise
                 return False
             return True
 
-    def remove_tree(self, root: str, relative: str) -> None:
-        parts = safe_parts(root, relative)
+    def remove_tree(self, root: str, relative: str, *, identity: str = "") -> None:
+        path = "/".join((root, *safe_parts(root, relative)))
         with (
-            raising_acid_errors("remove", f"{root}/{relative}", missing=ConflictError),
-            _descended(root, parts[:-1]) as parent,
+            raising_acid_errors("remove", path, missing=ConflictError),
+            self._tree.parent(path) as (parent, name),
         ):
-            status = os.stat(parts[-1], dir_fd=parent, follow_symlinks=False)
+            status = os.stat(name, dir_fd=parent, follow_symlinks=False)
             if stat.S_ISLNK(status.st_mode):
-                raise RefusedError(f"Cannot remove {root}/{relative}: it is a symbolic link")
-            if stat.S_ISDIR(status.st_mode):
-                _remove_directory(parts[-1], parent)
-            else:
-                os.unlink(parts[-1], dir_fd=parent)
+                raise RefusedError(f"Cannot remove {path}: it is a symbolic link")
+            if not stat.S_ISDIR(status.st_mode):
+                require_measured(path, identity, identity_of(status))
+                os.unlink(name, dir_fd=parent)
+                return
+            with closing(os.open(name, _DIRECTORY, dir_fd=parent)) as handle:
+                require_measured(path, identity, identity_of(os.fstat(handle)))
+                _empty(path, handle)
+            os.rmdir(name, dir_fd=parent)
+
+    def _status_or_none(self, path: str) -> os.stat_result | None:
+        with raising_acid_errors("look at", path):
+            try:
+                return self._tree.status(path)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+
+    def _entry(self, directory: str, name: str, status: os.stat_result) -> Entry:
+        kind = stat.S_IFMT(status.st_mode)
+        if kind not in _KINDS:
+            raise RefusedError(f"Cannot list {directory}/{name}: it is neither a file nor a directory")
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            path = os.fsencode(f"{directory}/{name}")
+            raise RefusedError(f"Cannot list {path!r}: that name is not UTF-8") from error
+        return Entry(
+            path=name,
+            is_directory=kind == stat.S_IFDIR,
+            is_symlink=kind == stat.S_IFLNK,
+            is_ours=self._tree.is_ours(status),
+            length=status.st_size if kind == stat.S_IFREG else 0,
+            modified=status.st_mtime,
+        )
+
+    def _inherit(self, handle: int, model: os.stat_result, *, owner: bool) -> None:
+        """Change the rights of an open file or directory that this user has made, and of nothing else.
+
+        A file with a second name may be one of another place, to which the writer of this table has made a link.
+        """
+        status = os.fstat(handle)
+        is_directory = stat.S_ISDIR(status.st_mode)
+        if not self._tree.is_ours(status) or not (is_directory or status.st_nlink == 1):
+            return
+        uid = model.st_uid if owner else status.st_uid
+        mode = stat.S_IMODE(model.st_mode) & (0o7777 if is_directory else 0o666)
+        if (status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)) == (uid, model.st_gid, mode):
+            return
+        for user, group in ((uid, model.st_gid), (-1, model.st_gid)):
+            with suppress(PermissionError):  # only root gives files away, others may set a group of their own
+                os.fchown(handle, user, group)
+                break
+        with suppress(PermissionError):
+            os.fchmod(handle, mode)
 
 
-def _renameat2(source: str, target: str) -> int:
+def _renameat2(of_source: int, source: str, of_target: int, target: str) -> int:
     """Rename without replacing anything; return 0, or an error's number: ENOSYS without this call."""
     if _SYSTEM_CALL is None:
         return errno.ENOSYS
-    failed = _SYSTEM_CALL(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE)
+    failed = _SYSTEM_CALL(of_source, os.fsencode(source), of_target, os.fsencode(target), _RENAME_NOREPLACE)
     return ctypes.get_errno() if failed else 0
 
 
-def _rename_without_flag(source: str, target: str) -> None:
+def _rename_without_flag(of_source: int, source: str, of_target: int, target: str) -> None:
     """Rename where the file system does not know the flag that keeps it from replacing anything.
 
     The name of a file is reserved by creating it. The name of a directory cannot be, since readers would see it empty;
     but a plain rename fails on a directory that is not empty. It can only replace an empty directory that came after
     the look at the target. No run makes one under the names that are published, and an empty claim is an orphan.
     """
-    before = os.lstat(source)
+    before = os.stat(source, dir_fd=of_source, follow_symlinks=False)
     reserved = not stat.S_ISDIR(before.st_mode)
     if reserved:
-        with _opened(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL):
-            pass
-    elif os.path.lexists(target):
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=of_target))
+    elif _status_of(of_target, target) is not None:
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
     try:
-        Path(source).rename(target)
+        os.rename(source, target, src_dir_fd=of_source, dst_dir_fd=of_target)
     except OSError as error:
-        if not os.path.lexists(source) and _is_same_file(target, before):
+        after = _status_of(of_target, target)
+        if _status_of(of_source, source) is None and after is not None and os.path.samestat(after, before):
             return  # the server has renamed it: its first answer was lost, and the request was repeated
         if reserved:
-            _unlink_quietly(target)
-        elif os.path.lexists(target):  # it was created meanwhile; for a file or a link the error is ENOTDIR
+            with suppress(OSError):  # the first error is the one to report
+                os.unlink(target, dir_fd=of_target)
+        elif after is not None:  # it was created meanwhile; for a file or a link the error is ENOTDIR
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from error
         raise
 
 
-def _link(source: str, target: str) -> None:
+def _link(path: str, directory: int, source: str, target: str) -> None:
     """Give a new file of ours a second name, which must not exist, and under which it is whole from the start."""
     try:
-        os.link(source, target, follow_symlinks=False)
+        os.link(source, target, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
     except FileExistsError:
-        linked = os.lstat(source)
-        if linked.st_nlink < 2 or not _is_same_file(target, linked):  # else as above: the target is our own link
+        linked, there = os.stat(source, dir_fd=directory, follow_symlinks=False), _status_of(directory, target)
+        # else as above: the target is our own link
+        if linked.st_nlink < 2 or there is None or not os.path.samestat(there, linked):
             raise
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
         raise RetryError(
-            f"Cannot create {target}: the file system of {_mount(target)} can neither rename without replacing "
+            f"Cannot create {path}: the file system of {_mount(path)} can neither rename without replacing "
             f"an existing target nor make a hard link ({error.strerror}), and of two runs both would have made it"
         ) from error
 
 
-def _is_same_file(path: str, status: os.stat_result) -> bool:
+def _status_of(directory: int, name: str) -> os.stat_result | None:
     try:
-        return os.path.samestat(os.lstat(path), status)
+        return os.stat(name, dir_fd=directory, follow_symlinks=False)
     except OSError:
-        return False
+        return None
 
 
 def _mount(path: str) -> str:
@@ -457,89 +543,41 @@ def _mount(path: str) -> str:
     return f"{mount} ({kind})"
 
 
-def _entry(directory: str, name: str, status: os.stat_result) -> Entry:
-    kind = stat.S_IFMT(status.st_mode)
-    if kind not in _KINDS:
-        raise RefusedError(f"Cannot list {directory}/{name}: it is neither a file nor a directory")
+def _unlink_quietly(tree: LocalTree, path: str) -> None:
+    with suppress(OSError, AcidError), tree.parent(path) as (parent, name):
+        os.unlink(name, dir_fd=parent)  # it is hidden, and the first error is the one to report
+
+
+def _empty(path: str, directory: int) -> None:
+    """Remove all that an open directory holds, without following any link; RefusedError where it is too deep.
+
+    shutil.rmtree would look at each directory four times, and call itself for each level.
+    """
+    below: list[tuple[int, str, list[str]]] = []  # the directories that are open, their names, and those yet to remove
+    handle, name = directory, ""
     try:
-        name.encode()
-    except UnicodeEncodeError as error:
-        path = os.fsencode(f"{directory}/{name}")
-        raise RefusedError(f"Cannot list {path!r}: that name is not UTF-8") from error
-    return Entry(
-        path=name,
-        is_directory=kind == stat.S_IFDIR,
-        is_symlink=kind == stat.S_IFLNK,
-        length=status.st_size if kind == stat.S_IFREG else 0,
-        modified=status.st_mtime,
-    )
-
-
-class _opened:  # noqa: N801 - used as a function; a generator would take longer than the work in its block
-    """Handle of a file or directory, by a path whose last component is no symbolic link."""
-
-    __slots__ = ("_flags", "_handle", "_path")
-
-    def __init__(self, path: str, flags: int) -> None:
-        self._path, self._flags = path, flags | os.O_NOFOLLOW | os.O_CLOEXEC
-
-    def __enter__(self) -> int:
-        self._handle = os.open(self._path, self._flags, 0o666)
-        return self._handle
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._handle)
-
-
-def _unlink_quietly(path: str) -> None:
-    with suppress(OSError):  # the file is hidden, and the first error is the one to report
-        Path(path).unlink(missing_ok=True)
-
-
-@contextmanager
-def _descended(root: str, parts: tuple[str, ...]) -> Iterator[int]:
-    """Yield a handle on a directory below `root`, reached step by step without following any symbolic link."""
-    handle = os.open(root, _DIRECTORY)
-    try:
-        for part in parts:
-            try:
-                following = os.open(part, _DIRECTORY, dir_fd=handle)
-            except NotADirectoryError as error:  # Linux's answer for a symbolic link to a directory, too
-                raise RefusedError(
-                    f"Cannot touch {'/'.join((root, *parts))}: {part} is a symbolic link or not a directory"
-                ) from error
+        while True:
+            below.append((handle, name, _remove_files(handle)))
+            while not below[-1][2]:
+                handle, name, _ = below.pop()
+                if not below:
+                    return
+                os.close(handle)
+                os.rmdir(name, dir_fd=below[-1][0])
+            if len(below) > MAX_DEPTH:
+                raise RefusedError(f"Cannot remove {path}: {TOO_DEEP}")
+            name = below[-1][2].pop()
+            handle = os.open(name, _DIRECTORY, dir_fd=below[-1][0])
+    finally:
+        for handle, _, _ in below[1:]:
             os.close(handle)
-            handle = following
-        yield handle
-    finally:
-        os.close(handle)
 
 
-def _remove_directory(name: str, parent: int) -> None:
-    """Remove without following any link, as shutil.rmtree does, which looks at each directory four times."""
-    handle = os.open(name, _DIRECTORY, dir_fd=parent)
-    try:
-        with os.scandir(handle) as entries:
-            children = [(item.name, item.is_dir(follow_symlinks=False)) for item in entries]
-        for inner, is_directory in children:
-            if is_directory:
-                _remove_directory(inner, handle)
-            else:
-                os.unlink(inner, dir_fd=handle)
-    finally:
-        os.close(handle)
-    os.rmdir(name, dir_fd=parent)
-
-
-def _inherit(path: str, model: os.stat_result, *, is_directory: bool) -> None:
-    mode = stat.S_IMODE(model.st_mode) & (0o7777 if is_directory else 0o666)
-    with _opened(path, os.O_RDONLY) as handle:
-        status = os.fstat(handle)
-        if (status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)) == (model.st_uid, model.st_gid, mode):
-            return
-        for owner, group in ((model.st_uid, model.st_gid), (-1, model.st_gid)):
-            with suppress(PermissionError):  # only root gives files away, others may set a group of their own
-                os.fchown(handle, owner, group)
-                break
-        with suppress(PermissionError):
-            os.fchmod(handle, mode)
+def _remove_files(directory: int) -> list[str]:
+    """Remove all files and links in an open directory; return the names of the directories in it."""
+    with os.scandir(directory) as items:
+        children = [(item.name, item.is_dir(follow_symlinks=False)) for item in items]
+    for name, is_directory in children:
+        if not is_directory:
+            os.unlink(name, dir_fd=directory)
+    return [name for name, is_directory in children if is_directory]

@@ -41,8 +41,10 @@ from dataclasses import replace
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, UnknownOutcomeError
 from acidlib.model.location import Location
 from acidlib.model.names import DeltaDir, Generation, parse_directory
+from acidlib.planning.publication import unexplained
 from acidlib.points import Point, reach
-from acidlib.stores.filesystem import FileSystem, RenameFileSystem, safe_parts
+from acidlib.stores.control_files import read_document
+from acidlib.stores.filesystem import FileSystem, RenameFileSystem, require_measured, require_small, safe_parts
 from acidlib.stores.renaming.claims import claim, read_claim, renamed
 from acidlib.stores.store import (
     ATTEMPTS,
@@ -365,14 +367,21 @@ class RenameStore(Store):
 
     def revoke_others(self, location: Location) -> None:
         for path in self._staging(location):
-            is_ours = not path.endswith(REVOKED) and self.fs.exists(f"{path}/{STAGING_MARKER}")
-            if is_ours and not self.fs.exists(f"{path}/{PUBLISH_RECORD}"):
+            has_marker = not path.endswith(REVOKED) and self.fs.exists(f"{path}/{STAGING_MARKER}")
+            if has_marker and not self._has_record(path):
                 revoke(self.fs, path)
 
     def _staging(self, location: Location) -> Iterator[str]:
+        """Yield the staging directories that this user's runs have made; what others have made counts for nothing."""
         for entry in self.fs.list_directory(str(location), missing=ConflictError):
-            if entry.is_directory and entry.name.startswith(STAGING_PREFIX):
+            if entry.is_directory and entry.is_ours and entry.name.startswith(STAGING_PREFIX):
                 yield f"{location}/{entry.name}"
+
+    def _has_record(self, staging: str) -> bool:
+        try:
+            return self.fs.entry(f"{staging}/{PUBLISH_RECORD}", missing=ConflictError).is_ours
+        except ConflictError:
+            return False
 
     def stage(self, location: Location, *, unique: str, owner: str, now: float) -> RenameStage:
         """Create `_tmp_<unique>` with its marker and the directory for attempts; `ConflictError` when that name exists.
@@ -383,11 +392,11 @@ class RenameStore(Store):
         self.fs.make_directory(path)
         self.fs.create(f"{path}/{STAGING_MARKER}", json.dumps({"owner": owner, "start": now}).encode(), durable=False)
         self.fs.make_directory(f"{path}/{ATTEMPTS}")
-        self.fs.inherit(path, str(location))
+        self.fs.inherit(path, str(location), owner=False)  # executors may be of the table's group
         return RenameStage(self.fs, location, path)
 
     def unfinished(self, location: Location) -> tuple[str, ...]:
-        return tuple(path for path in self._staging(location) if self.fs.exists(f"{path}/{PUBLISH_RECORD}"))
+        return tuple(path for path in self._staging(location) if self._has_record(path))
 
     def roll_forward(self, location: Location, *, visible_only: bool = False) -> tuple[str, ...]:
         """Finish every publication that any earlier run recorded in `location` and did not complete.
@@ -413,6 +422,8 @@ class RenameStore(Store):
                     continue
             revoked = revoke(fs, staging)
             record = read_record(fs, revoked)
+            if (reason := unexplained(record.names, record.inputs)) is not None:
+                raise CorruptError(f"Cannot finish the publication in {revoked}: {reason}")
             waiting = self._waiting(revoked, record)
             reason = self._discard_reason(location, revoked, record, waiting) if waiting else None
             if reason is None:
@@ -504,18 +515,24 @@ class RenameStore(Store):
     def trash_place(self, location: Location) -> str:
         return f"{location}/{TRASH}"
 
-    def take_out_of_sight(self, location: Location, relative: str, unique: str) -> str:
+    def take_out_of_sight(self, location: Location, relative: str, unique: str, *, identity: str = "") -> str:
         parts = safe_parts(str(location), relative)
         hidden = f"{OUT_OF_SIGHT}{unique}.{parts[-1]}"
         source, target, is_top = "/".join((str(location), *parts)), f"{location}/{hidden}", len(parts) == 1
         self.fs.rename_noreplace(source, target, missing=ConflictError, durable=not is_top)
+        if identity:
+            try:
+                require_measured(source, identity, self.fs.identity(target))
+            except ConflictError:
+                self.fs.rename_noreplace(target, source, missing=ConflictError, durable=not is_top)
+                raise
         return hidden
 
     def make_durable(self, location: Location) -> None:
         self.fs.sync(str(location))
 
-    def remove(self, location: Location, relative: str) -> None:
-        self.fs.remove_tree(str(location), relative)
+    def remove(self, location: Location, relative: str, *, identity: str = "") -> None:
+        self.fs.remove_tree(str(location), relative, identity=identity)
 
     def require_taking_back(self, location: Location) -> None:
         """Do nothing: renames take a result back."""
@@ -555,18 +572,20 @@ def _remove_record(fs: RenameFileSystem, staging: str) -> None:
 
 
 def write_record(fs: RenameFileSystem, path: str, record: PublicationRecord) -> None:
-    """Write a record whole and durably; an existing one raises `ConflictError`."""
+    """Write a record whole and durably; an existing one raises `ConflictError`, one that no run could read another."""
     document = {"version": _VERSION, **record.document()}
-    fs.create(path, json.dumps(document, ensure_ascii=False, indent=1).encode())
+    data = json.dumps(document, ensure_ascii=False, indent=1).encode()
+    require_small(path, len(data))
+    fs.create(path, data)
 
 
 def read_record(fs: FileSystem, staging: str) -> PublicationRecord:
     """Read a record back; `CorruptError` when it is damaged, or of an unknown version."""
     path = f"{staging}/{PUBLISH_RECORD}"
+    document = read_document(fs, path, missing=ConflictError)
     try:
-        document = json.loads(fs.read(path, missing=ConflictError))
         version = document["version"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (KeyError, TypeError) as error:
         raise CorruptError(f"Cannot read {path}: it is not a publication record") from error
     if version != _VERSION:
         raise CorruptError(f"Cannot read {path}: version {version} of publication records is not known")

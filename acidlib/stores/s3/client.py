@@ -49,7 +49,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ex
 from urllib3.exceptions import HTTPError
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, MissingError, RefusedError, RetryError
-from acidlib.stores.filesystem import UnreachableServers, permission_missing
+from acidlib.stores.filesystem import UnreachableServers, permission_missing, require_small
 from acidlib.wording import parse_duration, parse_flag
 
 if TYPE_CHECKING:
@@ -405,11 +405,14 @@ class Bucket:
     def get(self, path: str, **more: Any) -> tuple[Any, bytes]:
         """Return an answer and the bytes of an object, repeated when the connection breaks amid the bytes.
 
-        boto3 itself repeats requests that fail before them.
+        boto3 itself repeats requests that fail before them. CorruptError for an object without a `Range` that is larger
+        than a control file can be.
         """
         tries = 0
         while True:
             answer = self.client.get_object(Bucket=self.name, Key=self.key(path), **more)
+            if "Range" not in more:
+                require_small(path, answer["ContentLength"])
             try:
                 return answer, answer["Body"].read()
             except BROKEN_OFF:

@@ -126,11 +126,15 @@ class S3FileSystem:
         entries += map(_directory, directories)
         return tuple(sorted(entries, key=lambda entry: entry.path))
 
+    def identity(self, path: str, *, missing: type[AcidError] = CorruptError) -> str:  # noqa: ARG002 - see there
+        """Return an empty text."""
+        return ""
+
     def read(self, path: str, *, missing: type[AcidError] = CorruptError) -> bytes:
         with self._bucket.raising("read", path, missing=missing):
             return self._bucket.get(path)[1]
 
-    def remove_tree(self, root: str, relative: str) -> None:
+    def remove_tree(self, root: str, relative: str, *, identity: str = "") -> None:  # noqa: ARG002 - there is none
         """Remove the object of this name and all below it, a thousand at a time: readers may see a part of it go.
 
         RefusedError for a staging directory: its uploads would stay, or a recorded publication would end half visible.

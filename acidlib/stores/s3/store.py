@@ -44,6 +44,7 @@ from acidlib.model.names import METADATA_ACID_FILE, DeltaDir, Generation, parse_
 from acidlib.model.uploads import StagedUpload
 from acidlib.points import Point, reach
 from acidlib.processes import has_ended, process_identity
+from acidlib.stores.control_files import parse_document
 from acidlib.stores.filesystem import FileSystem
 from acidlib.stores.listing import UNFINISHED_FORMAT
 from acidlib.stores.s3.client import (
@@ -115,7 +116,7 @@ class ClaimRecord:
     def decode(claim: SmallObject) -> ClaimRecord:
         """Return the record in an object; for a damaged one that of an unknown owner, which goes stale by itself."""
         try:
-            document = json.loads(claim.data)
+            document = parse_document(claim.data, CLAIM)
             return ClaimRecord(
                 owner=str(document["owner"]),
                 token=str(document["token"]),
@@ -124,7 +125,7 @@ class ClaimRecord:
                 process=str(document["process"]),
                 released=str(document["released"]),
             )
-        except (ValueError, KeyError, TypeError):
+        except (CorruptError, ValueError, KeyError, TypeError):
             owner = "an unknown run (its claim is damaged)"
             return ClaimRecord(owner=owner, token="", start=claim.modified, renewals=0)
 
@@ -231,7 +232,7 @@ class StagingRecord:
         """Return the record in a marker, an object of this version; CorruptError when it cannot be understood."""
         path = f"{staging}/{STAGING_MARKER}"
         try:
-            document = json.loads(data)
+            document = parse_document(data, path)
             if document["version"] != _VERSION:
                 raise ValueError("another version")
             state, publication = StagingState(document["state"]), None
@@ -245,6 +246,10 @@ class StagingRecord:
                     hidden=bool(item["hidden"]),
                     opened_last=bool(item["opened_last"]),
                 )
+                own = {f"{_place_key(staging)}{name}" for name in record.names}
+                for upload in publication.uploads:
+                    if upload.key.rpartition("/")[0] not in own:
+                        raise ValueError(f"it completes an upload to {upload.key}, which it does not publish")
             return StagingRecord(
                 staging=staging,
                 unique=str(document["unique"]),
@@ -254,10 +259,15 @@ class StagingRecord:
                 publication=publication,
                 version=version,
             )
-        except (ValueError, KeyError, TypeError) as error:
+        except (CorruptError, ValueError, KeyError, TypeError) as error:
             raise CorruptError(
                 f"Cannot read {path}: it is not a staging record that this version understands ({error})"
             ) from error
+
+
+def _place_key(staging: str) -> str:
+    """Return how the key of everything begins that lies in the place of a staging directory, given by its URI."""
+    return staging.partition("://")[2].partition("/")[2].rpartition("/")[0] + "/"
 
 
 def read_staging_record(bucket: Bucket, staging: str) -> StagingRecord | None:
@@ -591,9 +601,10 @@ def remove_staging(
         if name.startswith(UPLOAD_LIST_PREFIX) and f"{staging}/{name}" not in completed:
             upload_list = read_object(bucket, f"{staging}/{name}")
             # the store's own rules end the uploads of a damaged list
-            with suppress(ValueError, TypeError):
-                for key, upload_id in () if upload_list is None else json.loads(upload_list.data):
-                    abort(bucket, StagedUpload(key=str(key), origin="", upload_id=str(upload_id)))
+            with suppress(CorruptError, ValueError, TypeError):
+                for key, upload_id in () if upload_list is None else parse_document(upload_list.data, name):
+                    if str(key).startswith(_place_key(staging)):
+                        abort(bucket, StagedUpload(key=str(key), origin="", upload_id=str(upload_id)))
     prefix, marker = bucket.key(staging), bucket.key(f"{staging}/{STAGING_MARKER}")
     remove_keys(bucket, staging, [key for name in names if (key := f"{prefix}/{name}") != marker])
     remove_keys(bucket, staging, [marker])
@@ -810,7 +821,7 @@ class S3Store(Store):
             return "discarded", f"it cannot be completed, and all its inputs are still there: {error}"
         return "finished", None
 
-    def remove(self, location: Location, relative: str) -> None:
+    def remove(self, location: Location, relative: str, *, identity: str = "") -> None:  # noqa: ARG002 - there is none
         """Remove objects, and with a staging directory its uploads."""
         if relative.startswith(STAGING_PREFIX) and "/" not in relative:
             remove_staging(self._bucket, f"{location}/{relative}")

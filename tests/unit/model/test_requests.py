@@ -70,6 +70,8 @@ def test_what_is_noted_of_a_commit_is_read_of_rebalances_alone() -> None:
 
 ALL = RequestFacts(
     location=at("/w/t"),
+    root="/w",
+    directory="boot:1:2",
     write_ids=ValidWriteIdList.parse("d.t:9:7:7,8:4"),
     generation=Generation.HIVE4,
     table_kind="full",
@@ -96,6 +98,8 @@ ALL = RequestFacts(
 )
 STORED = {
     "location": "/w/t",
+    "acidlib.root": "/w",
+    "acidlib.directory": "boot:1:2",
     "acidlib.write.ids": "d.t:9:7:7,8:4",
     "acidlib.hive.version": "4",
     "acidlib.table.kind": "full",
@@ -121,6 +125,7 @@ STORED = {
     "acidlib.differs": "true",
 }
 UNREADABLE = {
+    "acidlib.directory": ("", "1:2", "boot:1:x"),
     "acidlib.write.ids": ("", "d.t", "d.t:x:1::"),
     "acidlib.hive.version": ("four", "5", ""),
     "acidlib.visibility.txn": ("x",),

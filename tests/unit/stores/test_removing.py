@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from located import at
 
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
 from acidlib.model.listing import ListedFile
+from acidlib.stores.filesystem import RenameFileSystem
 from acidlib.stores.listing import list_location
 from acidlib.stores.removing import Removed, find_litter, remove_paths
 from acidlib.stores.renaming.local import LocalFileSystem
@@ -19,10 +19,13 @@ from acidlib.stores.renaming.store import RenameStore, try_to_remove_staging
 from unit.stores.places import FS, recorded, stage
 
 
-def removal(table: Path, trash: str | None = None) -> Callable[[str], None]:
+def removal(table: Path, trash: str | None = None, fs: RenameFileSystem = FS) -> Callable[[Removed], str | None]:
     """Deletes what lies in a table, or moves it to the trash."""
-    store = RenameStore(LocalFileSystem())
-    return partial(store.remove, at(table)) if trash is None else store.trash(at(table), trash)
+    store = RenameStore(fs)
+    if trash is not None:
+        move = store.trash(at(table), trash)
+        return lambda item: move(item.path)
+    return lambda item: store.remove(at(table), item.path, identity=item.identity)
 
 
 @pytest.fixture
@@ -43,7 +46,7 @@ def table(tmp_path: Path) -> Path:
 
 
 def listed(location: Path) -> frozenset[ListedFile]:
-    return frozenset(list_location(FS, str(location)).files)
+    return frozenset(list_location(FS, at(location)).files)
 
 
 def names(location: Path) -> set[str]:
@@ -51,6 +54,7 @@ def names(location: Path) -> set[str]:
 
 
 def test_directories_and_files_are_removed_and_counted(table: Path) -> None:
+    identity = FS.identity(str(table / "base_1"))
     report = remove_paths(
         FS,
         at(table),
@@ -58,7 +62,7 @@ def test_directories_and_files_are_removed_and_counted(table: Path) -> None:
         remove=removal(table),
     )
     assert report.removed == (
-        Removed(path="base_1", files=2, bytes=10),
+        Removed(path="base_1", files=2, bytes=10, identity=identity),
         Removed(path="sub/000000_0", files=1, bytes=5),
         Removed(path="000001_0", files=1, bytes=5),
     )
@@ -82,14 +86,12 @@ def test_trash_moves_aside(table: Path) -> None:
 
 def test_one_failure_does_not_stop_the_others(table: Path) -> None:
     class Failing(LocalFileSystem):
-        def remove_tree(self, root: str, relative: str) -> None:
+        def remove_tree(self, root: str, relative: str, **more: str) -> None:
             if relative == "base_1":
                 raise RetryError("Cannot remove base_1: the permission is missing")
-            super().remove_tree(root, relative)
+            super().remove_tree(root, relative, **more)
 
-    report = remove_paths(
-        Failing(), at(table), ("base_1", "delta_2_2"), remove=partial(RenameStore(Failing()).remove, at(table))
-    )
+    report = remove_paths(Failing(), at(table), ("base_1", "delta_2_2"), remove=removal(table, fs=Failing()))
     assert [item.path for item in report.removed] == ["delta_2_2"]
     assert [*report.failed.items()] == [("base_1", "Cannot remove base_1: the permission is missing")]
 

@@ -22,7 +22,7 @@ from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError,
 from acidlib.memory import DEFAULT_MEMORY
 from acidlib.stores.filesystem import UNREACHABLE_SECONDS, UnreachableServers, as_acid_error
 from acidlib.stores.renaming import local
-from acidlib.stores.renaming.local import AT_ONCE, MOST_OPEN, LocalDataFiles, LocalFileSystem, LocalSink, LocalSource
+from acidlib.stores.renaming.local import AT_ONCE, MOST_OPEN, LocalDataFiles, LocalFileSystem, LocalSource
 from unit.stores.places import FS, TAKEN, put, take
 
 
@@ -238,7 +238,7 @@ def test_an_abort_never_raises_and_takes_a_closed_file_too(tmp_path: Path, monke
 
 
 def copied(file: Path, offset: int, size: int) -> bytes:
-    source, sink = LocalSource(str(file), len(CONTENT)), LocalSink(str(file.parent / "copy"))
+    source, sink = DATA.open(str(file), len(CONTENT)), DATA.create(str(file.parent / "copy"))
     try:
         sink.write(b"ORC")
         sink.copy(source, offset, size)
@@ -270,7 +270,7 @@ def test_copies_that_fall_short_are_continued(file: Path, monkeypatch: pytest.Mo
 
 
 def test_no_space_while_copying_is_told(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source, sink = LocalSource(str(file), len(CONTENT)), LocalSink(str(file.parent / "copy"))
+    source, sink = DATA.open(str(file), len(CONTENT)), DATA.create(str(file.parent / "copy"))
     with monkeypatch.context() as patch:
         patch.setattr(os, "copy_file_range", failing(errno.ENOSPC))
         patch.setattr(os, "write", failing(errno.ENOSPC))
@@ -287,7 +287,7 @@ def test_a_source_that_shrinks_while_it_is_copied_is_corrupt(
 ) -> None:
     if not kernel:
         monkeypatch.setattr(os, "copy_file_range", failing(errno.EXDEV))
-    source, sink = LocalSource(str(file), len(CONTENT)), LocalSink(str(file.parent / "copy"))
+    source, sink = DATA.open(str(file), len(CONTENT)), DATA.create(str(file.parent / "copy"))
     os.truncate(file, 100)
     with pytest.raises(CorruptError, match=f"Cannot copy from {file}: it became shorter"):
         sink.copy(source, 50, 100)
@@ -412,9 +412,9 @@ def test_what_takes_the_name_at_the_last_moment_stays(
     put(tmp_path, "_outside/", "staged/bucket_00000")
     real = os.rename
 
-    def late(source: str, target: str) -> None:
-        take(Path(target), how)
-        real(source, target)
+    def late(source: str, target: str, **directories: int) -> None:
+        take(tmp_path / target, how)
+        real(source, target, **directories)
 
     refuse_flag(monkeypatch, code)
     monkeypatch.setattr(os, "rename", late)

@@ -140,6 +140,7 @@ class Failing(LocalFileSystem):
     """
 
     def __init__(self, *at: int | str, done: bool, error: BaseException = UNREACHED, away: bool = False) -> None:
+        super().__init__()
         self._at, self._done, self._error, self._stays_away = at, done, error, away
         self._seen, self._away = 0, False
 
@@ -161,9 +162,9 @@ class Failing(LocalFileSystem):
         self._reach()
         return super().is_directory(path)
 
-    def remove_tree(self, root: str, relative: str) -> None:
+    def remove_tree(self, root: str, relative: str, **more: str) -> None:
         self._reach()
-        super().remove_tree(root, relative)
+        super().remove_tree(root, relative, **more)
 
     def _reach(self) -> None:
         if self._away:
@@ -234,7 +235,7 @@ def test_a_record_that_cannot_be_removed_may_be_finished_by_the_next_run(tmp_pat
                 raise RetryError("Cannot rename")
             super().rename_noreplace(source, target, **how)
 
-        def remove_tree(self, root: str, relative: str) -> None:
+        def remove_tree(self, root: str, relative: str, **more: str) -> None:
             raise RetryError("Cannot remove")
 
     with pytest.raises(UnknownOutcomeError, match="the next run on this partition finishes it"):

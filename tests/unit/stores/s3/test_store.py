@@ -145,6 +145,7 @@ def test_only_a_run_that_has_recorded_something_is_in_the_way(
                 "Body": BytesIO(seen[-1].encode()),
                 "ETag": str(seen[-1].state),
                 "LastModified": now,
+                "ContentLength": len(seen[-1].encode()),
                 "ResponseMetadata": {"HTTPHeaders": {"date": format_datetime(now)}},
             }
 
