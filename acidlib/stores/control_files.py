@@ -1,4 +1,4 @@
-"""Reading the documents that lie in a place beside its data: records, claims, markers, whoever wrote them.
+"""Reading the documents that lie in a place beside its data: records, claims and markers.
 
 Each user who may write to a table can write one of any contents. Whatever is wrong with it is the error of its place,
 and ends nothing else.

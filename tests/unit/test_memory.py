@@ -159,7 +159,7 @@ def test_tails_and_delete_events_of_a_task_are_counted_together(tmp_path: Path) 
     size = sum(place.tail(file).memory_size for file in files)
 
     def events(memory: Memory) -> int:
-        with open_inputs(tuple(files), at_root(LocalDataFiles(memory))) as inputs:
+        with open_inputs(tuple(files), at_root(LocalDataFiles(memory=memory))) as inputs:
             return read_deletes(inputs, 0, all_committed(None)).events_in
 
     assert events(Memory(max(size, 24_000))) == 600
@@ -168,7 +168,7 @@ def test_tails_and_delete_events_of_a_task_are_counted_together(tmp_path: Path) 
 
 
 def test_a_task_gets_its_memory_with_its_files() -> None:
-    data = LocalDataFiles(Memory(7))
+    data = LocalDataFiles(memory=Memory(7))
     assert data.__reduce__() == (LocalDataFiles, (Memory(7),))
 
 

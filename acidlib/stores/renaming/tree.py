@@ -165,7 +165,7 @@ class LocalTree:
 
 
 class OpenTrees:
-    """The places that are in use in this process: whoever holds a place, all work there goes through one descriptor.
+    """The places that are in use in this process: as long as one is held, all work there goes through one descriptor.
 
     Pickled it has none: another process opens its own.
     """
