@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import pickle
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -169,7 +170,7 @@ def test_tails_and_delete_events_of_a_task_are_counted_together(tmp_path: Path) 
 
 def test_a_task_gets_its_memory_with_its_files() -> None:
     data = LocalDataFiles(memory=Memory(7))
-    assert data.__reduce__() == (LocalDataFiles, (Memory(7),))
+    assert pickle.loads(pickle.dumps(data)).memory == Memory(7)
 
 
 # --- text -------------------------------------------------------------------------------------------------------------

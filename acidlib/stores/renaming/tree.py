@@ -192,13 +192,14 @@ def identity_of(status: os.stat_result) -> str:
     return f"{boot()}:{status.st_dev}:{status.st_ino}"
 
 
-def is_same(one: str, other: str) -> bool:
-    """Tell whether two identities are those of one directory.
+def is_same(identity: str, other: str) -> bool:
+    """Tell whether two identities are those of the same directory.
 
     The numbers of devices are given anew by each machine, and when it starts: between two of them inodes alone count.
     """
-    (boot_, device, inode), (other_boot, other_device, other_inode) = one.split(":"), other.split(":")
-    return inode == other_inode and (device == other_device or boot_ != other_boot)
+    start, device, inode = identity.split(":")
+    other_start, other_device, other_inode = other.split(":")
+    return inode == other_inode and (device == other_device or start != other_start)
 
 
 def _below(path: str, directory: str) -> str | None:
