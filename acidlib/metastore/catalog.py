@@ -17,7 +17,7 @@ from typing import Any
 
 from hmsclient.genthrift.hive_metastore import ttypes as hive3_types
 
-from acidlib.errors import CorruptError, RefusedError, RetryError
+from acidlib.errors import ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.metastore.connection import MetastoreClient, batches, required
 from acidlib.metastore.options import CATALOG
 from acidlib.model.snapshots import ValidWriteIdList
@@ -42,6 +42,18 @@ _NO_DATABASE = "UnknownDBException"
 CHANGED = "transient_lastDdlTime"
 """The table property with the epoch second of its last change. Hive's client, Spark's and Impala's renew it with every
 change; the metastore renews it if a client does not send it."""
+
+
+_MODIFIED = "The table has been modified"
+"""The beginning of Hive's answers where an expected value is another (`HiveAlterHandler.alterTable`)."""
+_NOT_COMPARED = ('set "PARAM_VALUE"', "Cannot update parameter with JDO")
+"""Parts of Hive's answers where the comparison itself failed, after ten attempts of its own: Derby compares no CLOBs,
+and without direct SQL there is no comparison (`MetaStoreDirectSql.updateTableParam`).
+"""
+
+
+class NotComparedError(RefusedError):
+    """The metastore cannot compare a value in its database before it changes it: it will not for other tables, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +161,8 @@ class CatalogCalls(MetastoreClient):
         `changes` have a new value of `CHANGED`; the metastore compares its old value and sets the new one in one
         transaction (HIVE-26882). `write_ids` were read before the table: if a client that keeps `CHANGED` has stored
         statistics of a later transaction in between, the metastore marks them as not accurate (Hive
-        `ObjectStore.alterTable`). RetryError if the table has changed.
+        `ObjectStore.alterTable`). Raises ConflictError if the table has changed, NotComparedError where no comparison
+        is possible.
         """
         row, table = copy.copy(whole.row), whole.table
         row.parameters = dict(table.properties) | dict(changes)
@@ -165,7 +178,14 @@ class CatalogCalls(MetastoreClient):
             expectedParameterKey=CHANGED,
             expectedParameterValue=table.properties[CHANGED],
         )
-        self.call(f"change properties of {table.ref}", "alter_table_req", request)
+        try:
+            self.call(f"change properties of {table.ref}", "alter_table_req", request)
+        except RetryError as error:
+            if _MODIFIED in error.reason:
+                raise ConflictError(str(error)) from error
+            if any(part in error.reason for part in _NOT_COMPARED):
+                raise NotComparedError(str(error)) from error
+            raise
 
     def _table_row(self, ref: TableRef) -> Any:
         types, common = self._request_types(self.catalog)

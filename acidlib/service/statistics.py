@@ -6,16 +6,19 @@ its errors. A place whose run dies before keeps its old statistics until its nex
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Mapping
 
-from acidlib.errors import ConflictError, RefusedError, RetryError, UnknownOutcomeError, known_error
-from acidlib.metastore.catalog import CHANGED, WholeTable
+from acidlib.errors import ConflictError, RefusedError, UnknownOutcomeError, known_error
+from acidlib.metastore.catalog import CHANGED, NotComparedError, WholeTable
 from acidlib.metastore.hms import Hms
 from acidlib.model.names import Generation
 from acidlib.model.snapshots import ALL_COMMITTED, ValidWriteIdList
+from acidlib.model.tables import TableRef
 from acidlib.planning.results import BYTES, FILES, ROWS, basic_statistics, statistics_changes
 from acidlib.planning.state import acid_state
 from acidlib.queue.metastore_database import MetastoreDatabase, Owner
+from acidlib.report.progress import WARNING
 from acidlib.report.results import Statistics
 from acidlib.service.places import TableFacts, Target
 from acidlib.service.services import Services
@@ -23,6 +26,7 @@ from acidlib.stores.listing import list_location
 
 GATHER = "hive.compactor.gather.stats"
 _TRIES = 4
+_NAME_THE_DATABASE = "Name the metastore's database with --queue-url to have them written there."
 _LATER = "The next compaction tries again."
 _SECOND = 1.5
 """After so long any change of a table gives it another time of its last change, by the clocks of all metastores."""
@@ -31,12 +35,18 @@ _CLOCKS_AGREE = 60.0
 
 
 class StatisticsUpdater:
-    """Writes the statistics of places to one metastore; `database` is the metastore's own, if the run names it."""
+    """Writes the statistics of places to one metastore; `database` is the metastore's own, if the run names it.
+
+    Threads may share it. A metastore that cannot compare is asked once, and a note says so once.
+    """
 
     def __init__(self, services: Services, hms: Hms, database: MetastoreDatabase | None) -> None:
         self._services = services
         self._hms = hms
         self._database = database
+        self._mutex = threading.Lock()
+        self._not_compared: TableRef | None = None
+        """The table at which it was seen that the metastore compares nothing."""
 
     def update(
         self, target: Target, *, known_since: float, results: Collection[str], rows: int | None
@@ -50,6 +60,13 @@ class StatisticsUpdater:
             return None
         try:
             return self._update(target, target.facts, known_since, results, rows)
+        except NotComparedError as error:
+            with self._mutex:
+                is_first, self._not_compared = self._not_compared is None, target.ref
+            if is_first:
+                note = f"the database of this metastore cannot compare: statistics of tables are not updated ({error})"
+                self._services.progress.note(note, level=WARNING)
+            return Statistics(reason=f"{error}. {_NAME_THE_DATABASE}")
         except Exception as error:  # the compaction has succeeded all the same
             return Statistics(reason=str(known_error(error, f"update statistics of {target.ref}")))
 
@@ -93,11 +110,15 @@ class StatisticsUpdater:
         if self._database is not None and self._database.has_parameters():
             return _InDatabase(self._database, owner)
         cannot = f"Cannot update statistics of {target.ref}: "
-        hint = "Name the metastore's database with --queue-url to have them written there."
+        hint = _NAME_THE_DATABASE
         if self._hms.generation is not Generation.HIVE4:
             raise RefusedError(f"{cannot}no call of Hive 3.1 keeps concurrent changes. {hint}")
         if target.ref.partition is not None:
             raise RefusedError(f"{cannot}no call that changes a partition keeps concurrent changes. {hint}")
+        if self._not_compared is not None:
+            raise RefusedError(
+                f"{cannot}the metastore's database cannot compare, as {self._not_compared} showed. {hint}"
+            )
         return _ByCall(self._services, self._hms, target, facts, known_since)
 
 
@@ -183,11 +204,8 @@ class _ByCall:
         return whole.table.properties
 
     def change(self, before: Mapping[str, str], wanted: Mapping[str, str]) -> None:
-        """Give the table these properties if it is as it was read."""
+        """Give the table these properties if it is as it was read; else ConflictError."""
         assert self._whole is not None
         assert self._write_ids is not None
         now = max(int(self._services.clock()), int(before[CHANGED]) + 1)
-        try:
-            self._hms.change_properties(self._whole, {**wanted, CHANGED: str(now)}, self._write_ids)
-        except RetryError as error:  # the metastore's answer to a concurrent change, among others
-            raise ConflictError(str(error)) from error
+        self._hms.change_properties(self._whole, {**wanted, CHANGED: str(now)}, self._write_ids)

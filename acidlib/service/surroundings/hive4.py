@@ -84,6 +84,7 @@ class Hive4Backend(Backend):
         self.catalog = Catalog(services, hms)
         self.min_history = min_history
         self.database = database
+        self.statistics = StatisticsUpdater(services, hms, database)
         self._pool = pool
         self._into_pool = into_pool
         self._obeys_pools = False
@@ -525,8 +526,9 @@ class Hive4Hold(CompactionHold):
 
     def update_statistics(self, directories: tuple[str, ...], rows: int | None) -> Statistics | None:
         """Write the statistics by a call where one is safe, or in the metastore's database where that is named."""
-        updater = StatisticsUpdater(self._services, self._hms, self._backend.database)
-        return updater.update(self.target, known_since=self._held_since, results=directories, rows=rows)
+        return self._backend.statistics.update(
+            self.target, known_since=self._held_since, results=directories, rows=rows
+        )
 
     def end(self, outcome: Outcome, reason: str, *, named: bool, noted: RequestFacts) -> str | None:
         """Tell the metastore an end that the commit has not told it.

@@ -154,13 +154,19 @@ class _Request:
         return txns
 
     def _has_stale_claim(self, whereabouts: Callable[[TableRef], Target]) -> bool:
-        """Return whether its claim on the place is known to be stale."""
+        """Return whether its claim on the place is stale.
+
+        One that seems so by the clock here is taken, which is possible only if it is so by the clock of the store.
+        """
         try:
             location = whereabouts(self._row.ref).location
             holder = self._services.store(location).holder(location, now=self._services.clock())
+            if holder is None or holder.owner != self._row.worker_id or not holder.is_stale:
+                return False
+            with self._services.claim(location):
+                return True
         except AcidError:
             return False  # a place that is out of reach from here proves nothing
-        return holder is not None and holder.owner == self._row.worker_id and holder.is_stale
 
     def end(self, problem: str) -> str | None:
         """End it, and queue it again unless its run had queued it for itself; return what came of it.

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from fake_metastore import TYPES, FakeMetastore, connected, raises, recorded
 
-from acidlib.errors import CorruptError, RetryError
+from acidlib.errors import AcidError, ConflictError, CorruptError, RetryError
+from acidlib.metastore.catalog import CHANGED, NotComparedError, WholeTable
+from acidlib.model.snapshots import all_committed
 from acidlib.model.tables import Partition, Storage, Table, TableRef
 
 STORAGE = TYPES.StorageDescriptor(
@@ -146,3 +149,27 @@ def test_names_that_another_catalog_has_too(hive4: FakeMetastore) -> None:
     hive4.answers["get_table_objects_by_name_req"] = raises(TYPES.UnknownDBException(message="no"))
     with connected(hive4) as found:
         assert found.of_other_catalogs("d", ["a"]) == {}
+
+
+SAID = "JDODataStoreException: Error executing SQL query "
+SAID += '"update "TABLE_PARAMS" set "PARAM_VALUE"=? where "TBL_ID"=? and "PARAM_KEY"=? and "PARAM_VALUE"=?".'
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("The table has been modified. The parameter value for key 'x' is '2'. The expected was '1'", ConflictError),
+        ("The table has been modified. The parameter value for key 'x' is different", ConflictError),
+        # of 4.0.1 on Derby, with its SQL and without
+        (SAID, NotComparedError),
+        ("Cannot update parameter with JDO, make sure direct SQL is enabled", NotComparedError),
+        ("Unable to select from transaction database", RetryError),
+    ],
+)
+def test_only_a_change_by_others_is_a_conflict(hive4: FakeMetastore, said: str, kind: type[AcidError]) -> None:
+    hive4.answers["alter_table_req"] = raises(TYPES.MetaException(message=said))
+    whole = WholeTable(table=replace(TABLE, properties={CHANGED: "1"}), write_id=0, row=table())
+    with connected(hive4) as found, pytest.raises(kind) as raised:
+        found.change_properties(whole, {CHANGED: "2"}, all_committed("d.t", 0))
+    assert type(raised.value) is kind
+    assert said[:30] in str(raised.value)

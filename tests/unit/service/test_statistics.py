@@ -13,12 +13,13 @@ from located import at
 from sqlalchemy import create_engine, text
 
 from acidlib.config.settings import Layer
-from acidlib.errors import RetryError
-from acidlib.metastore.catalog import CHANGED, WholeTable
+from acidlib.errors import AcidError, ConflictError, RetryError
+from acidlib.metastore.catalog import CHANGED, NotComparedError, WholeTable
 from acidlib.model.names import Generation
 from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList, ValidWriteIdList
 from acidlib.model.tables import MANAGED_TABLE, Database, Partition, Storage, Table, TableRef
 from acidlib.queue.metastore_database import MetastoreDatabase, Owner
+from acidlib.report.progress import TerminalProgress
 from acidlib.report.results import Statistics
 from acidlib.service.places import TableFacts, Target
 from acidlib.service.services import Services
@@ -43,6 +44,7 @@ class FakeMetastore:
     skewed: bool = False
     now: float = NOW
     calls: list[str] = field(default_factory=list)
+    error: AcidError | None = None
     between: list[Callable[[FakeMetastore], None]] = field(default_factory=list)
     """What others do between each read and what follows it."""
     ids: ValidWriteIdList = field(default_factory=lambda: ValidWriteIdList(table="db.t", high_water_mark=3))
@@ -66,8 +68,10 @@ class FakeMetastore:
     def change_properties(self, found: WholeTable, changes: Mapping[str, str], ids: ValidWriteIdList) -> None:
         self.calls.append("change")
         assert ids is self.ids
+        if self.error is not None:
+            raise self.error
         if self.properties[CHANGED] != found.table.properties[CHANGED]:
-            raise RetryError("Cannot change properties of db.t: the table has been modified.")
+            raise ConflictError("Cannot change properties of db.t: The table has been modified.")
         assert changes[CHANGED] != self.properties[CHANGED]
         self.properties = {**found.table.properties, **changes}
 
@@ -181,6 +185,31 @@ def test_statistics_of_a_transaction_under_way_are_left_alone(services: Services
     assert "write id 4" in not_updated(updated(services, metastore, target))
     aborted = replace(metastore.ids, high_water_mark=4, aborted_ids=(4,))
     assert names_written(updated(services, replace(metastore, ids=aborted, calls=[]), target))
+
+
+def test_a_database_that_cannot_compare_is_asked_once_a_run(
+    services: Services, target: Target, capsys: pytest.CaptureFixture[str]
+) -> None:
+    metastore = FakeMetastore({CHANGED: OLD}, error=NotComparedError("Cannot change properties of db.t: no CLOBs"))
+    hms: Any = metastore
+    updater = StatisticsUpdater(replace(services, progress=TerminalProgress()), hms, None)
+    reasons = []
+    for name in ("t", "u"):
+        place = replace(target, ref=TableRef("db", name))
+        found = updater.update(place, known_since=NOW, results=(BASE,), rows=7)
+        reasons.append(found.reason if found is not None and found.reason is not None else "")
+    assert reasons[0].startswith("Cannot change properties of db.t: no CLOBs. Name the metastore's database")
+    assert "Cannot update statistics of db.u: the metastore's database cannot compare, as db.t showed" in reasons[1]
+    assert metastore.calls.count("change") == 1
+    assert capsys.readouterr().err.count("the database of this metastore cannot compare") == 1
+
+
+def test_another_error_of_the_metastore_is_no_conflict(services: Services, target: Target) -> None:
+    metastore = FakeMetastore({CHANGED: OLD}, error=RetryError("Cannot change properties of db.t: it is away"))
+    found = updated(services, metastore, target)
+    assert found is not None
+    assert found.reason == "Cannot change properties of db.t: it is away"
+    assert metastore.calls.count("change") == 1
 
 
 def fail(metastore: FakeMetastore) -> None:
