@@ -80,6 +80,13 @@ class Keys:
             end = int(_lower_bound(*self.arrays, high[0], high[1], high[2] + 1))
         return slice(start, max(start, end))
 
+    def bounds(self) -> KeyRange:
+        """Return a range that holds all keys: the first and the last one, or, where they do not ascend, a wider one."""
+        if self.ascending():
+            return self.key(0), self.key(-1)
+        least, most = ([int(limit(array)) for array in self.arrays] for limit in (np.min, np.max))
+        return (least[0], least[1], least[2]), (most[0], most[1], most[2])
+
     @staticmethod
     def empty() -> Keys:
         """Return no keys."""
@@ -235,6 +242,7 @@ class StripeKeys:
         self._ids: Ids | None = None
         # known once the id columns have been decoded: the first and the last key, and the range of currentTransaction
         self._decoded: tuple[KeyRange, tuple[int, int]] | None = None
+        self._decoded_range: KeyRange | None = None
         self._rows_proved = False
         # the ranges of the id columns, by true statistics
         self._ranges: IdRanges | None = None
@@ -255,6 +263,8 @@ class StripeKeys:
         if self._ids is None:
             keys, current = self._ids = self._decode() if self.file.acid else self._synthetic()
             self._decoded = (keys.key(0), keys.key(-1)), (int(current.min()), int(current.max()))
+            if self._ranges is None and self._decoded_range is None:
+                self._decoded_range = keys.bounds()
         return self._ids
 
     def forget(self) -> None:
@@ -266,6 +276,9 @@ class StripeKeys:
 
         keep  whether id columns that are decoded for this stay decoded
         """
+        if not self.file.acid:
+            write_id, bucket, first = self._first_synthetic()
+            return ((write_id, bucket, first), (write_id, bucket, first + self.rows - 1)), (write_id, write_id)
         if self._decoded is None:
             self.ids()
             if not keep:
@@ -273,15 +286,18 @@ class StripeKeys:
         assert self._decoded is not None
         return self._decoded
 
-    def _synthetic(self) -> Ids:
+    def _first_synthetic(self) -> Key:
         file = self.file.file
+        first_row = file.first_row + self.file.rows_before[self.number]
+        return file.write_id, encode_bucket(file.bucket, file.statement_id), first_row
+
+    def _synthetic(self) -> Ids:
         if not self._rows_proved:
             reader = self.file.stripe(self.number)
             reader.prove_rows()
             reader.require_memory(ID_BYTES)
             self._rows_proved = True
-        first_row = file.first_row + self.file.rows_before[self.number]
-        keys = Keys.sequence(file.write_id, encode_bucket(file.bucket, file.statement_id), first_row, self.rows)
+        keys = Keys.sequence(*self._first_synthetic(), self.rows)
         return keys, keys.write_ids
 
     def _decode(self) -> Ids:
@@ -355,9 +371,13 @@ class StripeKeys:
         write_ids, buckets, row_ids = self._ranges[WRITE_ID - 1 : ROW_ID]
         return (write_ids[0], buckets[0], row_ids[0]), (write_ids[1], buckets[1], row_ids[1])
 
-    def key_range(self) -> KeyRange:
-        """Return a range that holds all keys of the stripe, which ascend; without true statistics they are decoded."""
-        return self.known_range() or self._bounds(keep=True)[0]
+    def key_range(self, *, keep: bool = True) -> KeyRange:
+        """Return a range that holds all keys of the stripe, in any order; without true statistics they are decoded.
+
+        keep  as for `_bounds`
+        """
+        bounds = self._bounds(keep=keep)[0] if self._ranges is None else None
+        return self.known_range() or self._decoded_range or bounds
 
     def first_key(self) -> Key:
         """Return the key of the stripe's first row."""

@@ -152,7 +152,7 @@ class SplitReader:
             keys.check_operations()
         deleted = Keys.empty()
         if may_be_deleted:
-            deleted = self._deleted.near(split, files, [_key_bounds(keys) for keys in stripes])
+            deleted = self._deleted.near(split, files, [keys.key_range(keep=False) for keys in stripes])
         write_ids = all_committed(None) if split.all_valid or self._scan.insert_only else split.write_ids
         for keys in stripes:
             if opened.acid and may_be_deleted and split.generation is Generation.HIVE3:
@@ -292,21 +292,6 @@ class _FileReader:
         if isinstance(source, FetchedSource):
             source.fetch(_streams(stripe, columns.columns))
         return dict(zip(names, columns.read(stripe, keep), strict=True))
-
-
-def _key_bounds(stripe: StripeKeys) -> KeyRange:
-    """Return a range of all keys of a stripe; where statistics have none, keys are decoded and not kept."""
-    known = stripe.known_range()
-    if known is not None:
-        return known
-    file, number = stripe.file, stripe.number
-    if not file.acid:
-        (write_id, bucket, _), _ = _all_keys(file.file)
-        first, end = (file.file.first_row + file.rows_before[at] for at in (number, number + 1))
-        return (write_id, bucket, first), (write_id, bucket, end - 1)
-    low, high = zip(*((int(array.min()), int(array.max())) for array in stripe.ids()[0].arrays), strict=True)
-    stripe.forget()
-    return (low[0], low[1], low[2]), (high[0], high[1], high[2])
 
 
 def _require_own_bucket(stripe: StripeKeys) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyorc
 import pytest
+from acid_inputs import without_stride
 from judges import java_files, random_orc, tables
 from judges.hive_reader import JudgeError, hive_reader
 from judges.java_orc import JavaOrc
@@ -157,3 +158,27 @@ def test_other_changes_are_refused_only_where_the_column_is_read(case: str, tmp_
         schema=schema_of([("id", arrow_type(kinds["id"]))]),
     )
     assert read_all(scan, splits_of(scan, tmp_path), Stores()).to_pylist() == [{"id": 5}]
+
+
+@pytest.mark.parametrize("has_statistics", [True, False], ids=["statistics", "decoded"])
+@pytest.mark.parametrize("generation", [3, 4])
+def test_a_deleted_row_is_not_seen_in_a_file_whose_keys_do_not_ascend(
+    generation: int, has_statistics: bool, tmp_path: Path
+) -> None:
+    text, bucket = "struct<a:int>", tables.bucket_property(0, 0)
+    unordered = [(0, 1, bucket, row, 1, (row,)) for row in (5, 1, 9, 3)]
+    data = tables.orc_bytes(tables.acid_schema(text), unordered, tables.Layout(stride=1000))
+    file = tmp_path / tables.delta_name(1, 1) / "bucket_00000"
+    file.parent.mkdir()
+    file.write_bytes(data if has_statistics else without_stride(data))
+    # beyond all keys; then one that lies outside of those of the first and the last row
+    for write_id, deleted, seen in ((2, 20, [1, 3, 5, 9]), (3, 1, [3, 5, 9])):
+        events = tables.deletes(write_id, [(1, bucket, deleted)])
+        tables.write_dir(tmp_path, tables.delta_name(write_id, write_id, delete=True), text, events)
+        hive = hive_reader(generation).rows(tmp_path, {"a": "int"}, vectorized=True)
+        assert sorted(row[3][0] for row in hive) == seen
+        if seen == [1, 3, 5, 9]:
+            assert sorted(row[0] for row in ours(tmp_path, text, generation)) == seen
+        else:
+            with pytest.raises(RefusedError, match=r"stripe 0 of \S*/bucket_00000: its keys do not ascend"):
+                ours(tmp_path, text, generation)

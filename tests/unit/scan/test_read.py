@@ -188,6 +188,21 @@ def test_deletes_count_where_keys_have_no_statistics(tmp_path: Path) -> None:
     assert numbers(splits_of(tmp_path)) == [number for number in range(40) if number not in (0, 9, 10, 39)]
 
 
+@pytest.mark.parametrize("change", [None, without_stride], ids=["statistics", "decoded"])
+def test_keys_that_do_not_ascend_are_refused_where_a_delete_is_among_them(tmp_path: Path, change: Any) -> None:
+    unordered = [(0, 1, B0, row, 1, (row, "x")) for row in (5, 1, 9, 3)]
+    data = tables.orc_bytes(tables.acid_schema(COLUMNS), unordered, tables.Layout(stride=1000))
+    file = tmp_path / tables.delta_name(1, 1) / "bucket_00000"
+    file.parent.mkdir()
+    file.write_bytes(data if change is None else change(data))
+    deleted(tmp_path, 2, 10)
+    assert numbers(splits_of(tmp_path)) == [5, 1, 9, 3]
+    for row in (1, 9):  # beyond the first key and the last
+        deleted(tmp_path, row + 2, row)
+        with pytest.raises(RefusedError, match=r"stripe 0 of \S*bucket_00000: its keys do not ascend"):
+            numbers(splits_of(tmp_path))
+
+
 def test_a_delete_has_effect_on_rows_of_its_key_alone(tmp_path: Path) -> None:
     delta(tmp_path, 5)
     delta(tmp_path, 5, write_id=2, first=100)
