@@ -255,7 +255,8 @@ def type_change(target: TypeNode, source: TypeNode, generation: Generation) -> C
     if new is not Kind.DECIMAL:
         return Change.COPY
     if bool(target.precision) != bool(source.precision):
-        return None  # without a precision (Hive 0.11) each value has a scale of its own, which readers then round
+        # without a precision (Hive 0.11) each value has a scale of its own, which readers then round
+        return Change.CONVERT if target.precision and not source.scale else None
     if target.scale == source.scale:
         return Change.COPY if target.precision >= source.precision else None
     more_digits = target.precision - target.scale >= source.precision - source.scale
@@ -310,10 +311,11 @@ def convert(column: Column, target: TypeNode, source: TypeNode, *, generation: G
         return _from_dates(column, target, proleptic=calendar == Calendar.PROLEPTIC_GREGORIAN)
     if source.kind is Kind.DECIMAL:
         high, scales = column.high_words, column.secondary
+        if not source.precision:
+            return _of_scale(column, target)
         wrong = first_too_long(column.values, high, scales, source.precision, source.scale)
         if wrong >= 0:
-            unscaled = (int(high[wrong]) << 64) + (int(column.values[wrong]) & (2**64 - 1))
-            raise CorruptError(f"its value {unscaled} of scale {scales[wrong]} is no {source}")
+            raise CorruptError(f"its value {_unscaled(column, wrong)} of scale {scales[wrong]} is no {source}")
         if target.kind in STRING_KINDS:
             return _direct(column, target, decimal_texts(column.values, high, scales, _width(target)))
         # each value has a scale of its own, so it stays as it is stored
@@ -330,6 +332,30 @@ def convert(column: Column, target: TypeNode, source: TypeNode, *, generation: G
     if source.kind in (Kind.FLOAT, Kind.DOUBLE):
         return _from_reals(column, target, source, generation)
     return _from_integers(column, target, source)
+
+
+def _unscaled(column: Column, place: int) -> int:
+    """Return a value of a DECIMAL column without its point."""
+    return (int(column.high_words[place]) << 64) + (int(column.values[place]) & (2**64 - 1))
+
+
+def _of_scale(column: Column, target: TypeNode) -> Column:
+    """Return numbers whose file states no precision and scale as DECIMALs of a type, without zeros that are too many.
+
+    Raises RefusedError for a number that readers round to the type, or take for null as it is too large.
+    """
+    low, high, scales = column.values.copy(), column.high_words.copy(), column.secondary.copy()
+    for place in np.flatnonzero(scales > target.scale).tolist():
+        unscaled, rest = divmod(_unscaled(column, place), 10 ** int(scales[place] - target.scale))
+        if not rest:
+            low[place] = (unscaled + 2**63) % 2**64 - 2**63
+            high[place], scales[place] = unscaled >> 64, target.scale
+    wrong = first_too_long(low, high, scales, target.precision, target.scale)
+    if wrong >= 0:
+        raise RefusedError(
+            f"its value {_unscaled(column, wrong)} of scale {column.secondary[wrong]} is rounded as {target}, or null"
+        )
+    return replace(column, values=low, high=high, secondary=scales)
 
 
 def _from_integers(column: Column, target: TypeNode, source: TypeNode) -> Column:

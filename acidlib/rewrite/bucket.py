@@ -501,9 +501,14 @@ class BucketWriter:
 
 
 def kept_rows(stripe: InputStripe, unit: Unit, deleted: Keys, bucket: BucketWriter) -> KeptRows:
-    """Return the rows of a stripe that stay; add the number of those in the delete set to the bucket's `matched`."""
+    """Return the rows of a stripe that stay; add the number of those in the delete set to the bucket's `matched`.
+
+    Raises RefusedError for keys that do not ascend.
+    """
     deleted_rows, aborted = row_masks(stripe.keys, deleted, unit.write_ids)
     keys, current = stripe.keys.ids()
+    if not keys.ascending():
+        raise stripe.keys.not_ascending()
     stripe.keys.forget()
     bucket.matched += count_set(deleted_rows)
     keep = kept_mask(deleted_rows, aborted)

@@ -323,12 +323,17 @@ class StripeKeys:
             )
 
     def check(self) -> None:
-        """Raise RefusedError or CorruptError for operations or buckets that do not belong in this file."""
+        """Raise RefusedError or CorruptError for operations or buckets that do not belong in this file.
+
+        RefusedError also for keys that are known not to ascend, by true statistics or as they are decoded.
+        """
         if self._ranges is not None:
             self.check_operations()
         else:
             self.ids()
         if not self._holds_deletes:
+            if self._has_too_few_ids() or (self._ids is not None and not self._ids[0].ascending()):
+                raise self.not_ascending()
             others = self.buckets() - {self.file.file.bucket}
             if others:
                 raise CorruptError(
@@ -337,6 +342,20 @@ class StripeKeys:
                     "compact them either; INSERT OVERWRITE of the table, or partition, with a SELECT of all its rows "
                     "writes those that Hive shows anew, with new row ids"
                 )
+
+    def _has_too_few_ids(self) -> bool:
+        """Return whether true statistics tell that rows share their ids: one write id and bucket, and more rows."""
+        if self._ranges is None:
+            return False
+        write_ids, buckets, row_ids = self._ranges[WRITE_ID - 1 : ROW_ID]
+        return write_ids[0] == write_ids[1] and buckets[0] == buckets[1] and self.rows > row_ids[1] - row_ids[0] + 1
+
+    def not_ascending(self) -> RefusedError:
+        """Return the error for keys that do not ascend, as of rows that share an id."""
+        return RefusedError(
+            f"Cannot read {self.where}: its keys do not ascend; INSERT OVERWRITE in Hive writes the table or "
+            "partition anew"
+        )
 
     def check_operations(self) -> None:
         """Raise RefusedError for operations that do not belong in this file."""
@@ -438,10 +457,7 @@ def row_masks(stripe: StripeKeys, deleted: Keys, write_ids: ValidWriteIdList) ->
         return None, invalid
     keys, _ = stripe.ids()
     if not keys.ascending():
-        raise RefusedError(
-            f"Cannot read {stripe.where}: its keys do not ascend; INSERT OVERWRITE in Hive writes the table or "
-            "partition anew"
-        )
+        raise stripe.not_ascending()
     deleted_rows = keys.matches(near)
     if invalid is not None:
         deleted_rows &= ~invalid

@@ -11,22 +11,25 @@ import random
 import shutil
 import struct
 from collections.abc import Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyorc
 import pytest
 from compaction import MAJOR, MINOR, Compacted, bucket_files, compact_directory
-from judges import java_files, tables
+from judges import java_files, orc_tail, tables
 from judges.hive_reader import hive_reader
 from judges.java_orc import JavaOrc
 from judges.merge import bucket_property
 from judges.values import canonical_form
 from long_runs import amount
 
+import acidlib
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import RewriteSettings
+from acidlib.orc.proto import Kind
 from acidlib.orc.schema import parse_row_type
 from conformance.checks import java_problems, statistics_problems
 
@@ -332,6 +335,57 @@ def test_hive_reads_the_same_before_and_after(generation: int, zone: str, tmp_pa
     assert [hive.rows(tmp_path, types, vectorized=vectorized) for vectorized in (False, True)] == before
     [path] = bucket_files(tmp_path, made.directories)
     assert statistics_problems(path, generation, copied=True) == []
+
+
+def without_precision(data: bytes) -> bytes:
+    """A file as Hive 0.11 and 0.12 wrote it: nothing says how many digits its decimals have."""
+    orc = orc_tail.read_orc(data)
+    types = [orc_tail.parse(raw) for raw in orc.footer[4]]
+    decimals = [orc_tail.one(node, 1, 0) == Kind.DECIMAL for node in types]
+    bare = [
+        {key: value for key, value in node.items() if key not in (5, 6)} if is_decimal else node
+        for node, is_decimal in zip(types, decimals, strict=True)
+    ]
+    return orc_tail.with_tail(orc, {**orc.footer, 4: [orc_tail.encode(node) for node in bare]})
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("generation", [3, 4])
+def test_decimals_without_a_precision_are_those_that_hive_reads(generation: int, tmp_path: Path) -> None:
+    kept = {
+        "decimal(12,2)": ["1.50", "-2.25", None, "9999999999.99", "-0.10"],
+        "decimal(38,18)": ["1.500000000000000000", "-20.250000000000000000", "0.010000000000000000"],
+        "decimal(38,0)": ["12345678901234567890", "-1", None],
+    }
+    for number, (stored, values) in enumerate(kept.items()):
+        location, text = tmp_path / str(number), "struct<id:int,d:decimal(38,2)>"
+        location.mkdir()
+        file = tables.orc_bytes(f"struct<id:int,d:{stored}>", list(enumerate(values)))
+        (location / "000000_0").write_bytes(without_precision(file))
+        tables.write_dir(location, tables.delta_name(1, 1), text, tables.inserts(1, [(99, "7.00")]))
+        types = {"id": "int", "d": "decimal(38,2)"}
+        hive = hive_reader(generation)
+        before = [hive.rows(location, types, vectorized=vectorized) for vectorized in (False, True)]
+        assert before[0] == before[1]
+        assert len({row[3] for row in before[0]}) == len(values) + 1
+        read = acidlib.directory(location, all_committed=True, columns="id int, d decimal(38,2)").to_arrow()
+        assert {(row["id"], row["d"]) for row in read.to_pylist()} == {
+            (99, Decimal(7)),
+            *((i, None if value is None else Decimal(value)) for i, value in enumerate(values)),
+        }
+        compact_directory(location, MAJOR, generation=generation, settings=COPY, row_type=text)
+        (location / "000000_0").unlink()
+        shutil.rmtree(location / tables.delta_name(1, 1))
+        assert [hive.rows(location, types, vectorized=vectorized) for vectorized in (False, True)] == before
+
+
+@pytest.mark.parametrize("value", ["0.005000000000000000", "12345678901.000000000000000000"])
+def test_a_decimal_without_a_precision_that_readers_round_is_refused(value: str, tmp_path: Path) -> None:
+    file = tables.orc_bytes("struct<d:decimal(38,18)>", [("1.500000000000000000",), (value,)])
+    (tmp_path / "000000_0").write_bytes(without_precision(file))
+    tables.write_dir(tmp_path, tables.delta_name(1, 1), "struct<d:decimal(12,2)>", tables.inserts(1, [("7.00",)]))
+    with pytest.raises(RefusedError, match=r"stripe 0 of .*/000000_0: its column row.d is .*is rounded as .*, or null"):
+        compact_directory(tmp_path, MAJOR)
 
 
 # --- what stays refused -----------------------------------------------------------------------------------------------

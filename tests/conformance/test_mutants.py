@@ -16,7 +16,7 @@ from judges.java_orc import JavaOrc
 import acidlib.orc.statistics
 import acidlib.orc.writer
 import acidlib.rewrite.bucket
-from acidlib.errors import CorruptError
+from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import RewriteSettings
 from acidlib.rewrite.keys import Keys
@@ -233,6 +233,18 @@ def test_a_stripe_without_key_index_entry(
     true = UNIT.acid_metadata
     monkeypatch.setattr(UNIT, "acid_metadata", lambda keys, **counts: true(list(keys)[:-1], **counts))
     refused(table, "do not ascend|key-index entries", settings=settings)
+
+
+def test_an_input_whose_keys_do_not_ascend_is_refused_by_its_name(table: Path) -> None:
+    """Two of its rows share an id, which no statistics tell."""
+    events = [(0, 4, BUCKET, row, 4, (row, "x")) for row in (0, 1, 1, 9)]
+    path = table / tables.delta_name(4, 4) / "bucket_00000"
+    path.parent.mkdir()
+    path.write_bytes(tables.orc_bytes(tables.acid_schema(COLUMNS), events))
+    before = tree(table)
+    with pytest.raises(RefusedError, match=f"stripe 0 of {path}: its keys do not ascend; INSERT OVERWRITE in Hive"):
+        compact(table)
+    assert tree(table) == before
 
 
 def test_a_delete_event_of_another_row(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -200,6 +200,18 @@ def test_keys_that_do_not_ascend_are_refused_rather_than_searched(tmp_path: Path
         pytest.raises(RefusedError, match=r"stripe 0 of \S*bucket_00000: its keys do not ascend; INSERT OVERWRITE"),
     ):
         row_masks(StripeKeys(inputs[0], 0), key_set(2), ids())
+
+
+@pytest.mark.parametrize("change", [bytes, without_stride], ids=["true statistics", "none"])
+def test_more_rows_than_ids_are_refused_when_they_are_planned(change: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    """The ids of a file start anew: without any delete event, too, and by statistics where they are true."""
+    found = [(0, 7, B0, row % 12, 7, (row, "x")) for row in range(20)]
+    bad = change(tables.orc_bytes(tables.acid_schema(COLUMNS), found, tables.Layout(stride=5)))
+    with (
+        opened(write(tmp_path / "delta_0000007_0000007_0000" / "bucket_00000", bad)) as inputs,
+        pytest.raises(RefusedError, match=r"stripe 0 of \S*bucket_00000: its keys do not ascend; INSERT OVERWRITE"),
+    ):
+        stripes_of(*inputs)
 
 
 def test_facts_of_every_stripe_in_order(tmp_path: Path) -> None:
