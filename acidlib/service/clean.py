@@ -56,6 +56,10 @@ class NothingToCleanError(RefusedError):
     """A request whose place, or whose result there, does not exist any more: it ends, and nothing is removed."""
 
 
+class CleaningForbiddenError(NotOursError):
+    """A request whose place its owner does not let be cleaned: it ends where the queue's own cleaner ends it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedRequest:
     """A request and its place, with a listing made since the place was claimed (in a dry run it is not claimed)."""
@@ -154,6 +158,11 @@ class Cleaning(ABC):
     @abstractmethod
     def end_dropped(self, request: CompactionRequest) -> None:
         """End a request whose place or result does not exist any more; the queue forgets no aborted write ids."""
+
+    def end_forbidden(self, request: CompactionRequest, reason: str) -> bool:
+        """End a request whose place its owner does not let be cleaned, and return True; False where it waits."""
+        del request, reason
+        return False
 
     def note_failure(self, request: CompactionRequest, error: AcidError) -> None:
         """Have a failed cleaning tried again later, or give the request up, where the queue can note that."""
@@ -337,6 +346,10 @@ class _RequestCleaning:
         try:
             try:
                 return (yield from self._clean())
+            except CleaningForbiddenError as error:
+                if dry_run or not self._cleaning.end_forbidden(self._request, str(error)):
+                    raise
+                return replace(self._result, state=Outcome.REFUSED, reason=str(error))
             except NothingToCleanError as error:
                 if not dry_run:
                     self._cleaning.end_dropped(self._request)

@@ -58,7 +58,9 @@ def run_compaction(
         services.progress.finish()
     notes += queue.notes
     if queue.stopped is not None:
-        notes.append(f"stopped: {queue.stopped}; the rest stays as it is")
+        free = plural(queue.not_counted, "place with nothing to merge is", "places with nothing to merge are")
+        besides = f"; {free} not counted" if queue.not_counted else ""
+        notes.append(f"stopped: {queue.stopped}{besides}; the rest stays as it is")
     if not run.dry_run:
         try:
             backend.purge_history()

@@ -92,12 +92,16 @@ class Budget:
         self._clock = clock
         self._partitions = 0
         self._bytes = 0
+        self.free = 0
+        """The places that were admitted and not counted."""
         self.stopped: str | None = None
 
     def admit(self, input_bytes: int, *, is_free: bool = False) -> bool:
         """Return whether a place may start, and count it then; a free one is not counted, and only time can stop it."""
         self.stopped = self._late_reason() if is_free else self._limit_reason(input_bytes)
-        if self.stopped is None and not is_free:
+        if self.stopped is None and is_free:
+            self.free += 1
+        elif self.stopped is None:
             self._partitions += 1
             self._bytes += input_bytes
         return self.stopped is None
@@ -189,6 +193,11 @@ class RunQueue:
     def stopped(self) -> str | None:
         """The limit that ended the run before its last place, or None."""
         return self._budget.stopped
+
+    @property
+    def not_counted(self) -> int:
+        """The places that were begun and that no limit counts, as there was nothing to merge."""
+        return self._budget.free
 
     def jobs(self) -> Iterator[Job]:
         """Return the compactions to carry out; each request is taken when its turn comes."""

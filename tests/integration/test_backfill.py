@@ -227,6 +227,9 @@ def test_what_waits_in_the_queue_gets_its_turn_too(jobs: Jobs, tmp_path: Path) -
     assert places.compacted() == {"p=02"}
     ran = jobs.good(*run)
     assert ended(ran, "ready for cleaning") == {"p=02", "p=03", "p=04"}  # of the first only what is obsolete goes
+    assert ran.document["notes"] == [
+        "stopped: --max-partitions 2 is reached; 1 place with nothing to merge is not counted; the rest stays as it is"
+    ]
     assert places.compacted() == {"p=02", "p=03", "p=04"}
 
 

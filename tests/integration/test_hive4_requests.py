@@ -172,9 +172,9 @@ def test_what_is_dropped_or_kept_by_its_owner_before_it_is_cleaned(lake: Lake, s
     (planned,) = [one for one in service.clean("--dry-run") if one["table"] == kept.name]
     found = {(one["table"], one["partition"]): one for one in service.clean()}
     assert (planned["removed"], found["kept_by_property", None]["removed"]) == ([], [])
-    assert found["kept_by_property", None]["state"] == "ready for cleaning"
+    assert found["kept_by_property", None]["state"] == "refused"
     assert "NO_CLEANUP is set on the table" in found["kept_by_property", None]["reason"]
-    assert kept.place.directories() == before
+    assert (kept.place.directories(), lake.states(kept)) == (before, ["refused"])
     assert {one["state"] for key, one in found.items() if key[0] != kept.name} == {"succeeded"}
     assert len(parts.places[1].directories()) == 1
     assert not gone.location.exists()

@@ -229,6 +229,11 @@ class Hive4Cleaning(MetastoreCleaning):
         if present and self.rolled_back is not None:
             self.rolled_back.forget_gone(listed.target, listed.listing, mark)
 
+    def end_forbidden(self, request: CompactionRequest, reason: str) -> bool:
+        """End the request as refused (Hive `CompactionCleaner`); the next compaction's request cleans what it left."""
+        self._hms.mark_refused(replace(request, error_message=reason))
+        return True
+
     def end_dropped(self, request: CompactionRequest) -> None:
         """End the request as refused."""
         self._hms.mark_refused(replace(request, error_message=DROPPED))

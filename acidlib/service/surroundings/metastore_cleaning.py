@@ -14,7 +14,7 @@ from acidlib.errors import AcidError, ConflictError, MissingError, RefusedError
 from acidlib.model.requests import CompactionRequest
 from acidlib.model.snapshots import ValidTxnList
 from acidlib.model.tables import TableRef
-from acidlib.service.clean import Cleaning
+from acidlib.service.clean import Cleaning, CleaningForbiddenError
 from acidlib.service.places import Target
 from acidlib.service.removals import NotOursError
 from acidlib.service.selection import CleanerOptions
@@ -130,7 +130,7 @@ class MetastoreCleaning(Cleaning):
 def _require_allowed(target: Target) -> None:
     reason = target.cleaning_forbidden()
     if reason is not None:
-        raise NotOursError(f"Cannot clean {target.ref}: {reason}")
+        raise CleaningForbiddenError(f"Cannot clean {target.ref}: {reason}")
 
 
 def with_mark(row: CompactionRequest) -> CompactionRequest:
