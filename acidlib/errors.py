@@ -31,6 +31,10 @@ class RetryError(AcidError):
     kind = "retry"
 
 
+class HangingError(RetryError):
+    """A call has not been answered for so long that its thread was left behind: the place may be worked on later."""
+
+
 class RefusedError(AcidError):
     """The request is invalid or not supported here: the same call will be refused again."""
 

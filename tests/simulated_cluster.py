@@ -198,7 +198,7 @@ class _VirtualThreads(DriverThreads):
         self.spent = 0.0
         """CPU of the step that is being taken."""
 
-    def step(self, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
+    def step(self, work: Callable[[], Any], then: Callable[[Any], None], **_: Any) -> None:
         found: list[Any] = []
 
         def take(now: float) -> float:

@@ -391,6 +391,12 @@ KEYS: tuple[Key, ...] = (
         "Hive 4's transactions: right after): none, all (buckets), or a share of them such as sample=0.1. As "
         "`--verify`.",
     ),
+    _duration(
+        name="acidlib.step.timeout",
+        default="10m",
+        meaning="How long a run waits for one answer of a local disk, a mount or HDFS. Then it goes on with the other "
+        "tables and partitions, and ends without this one, which has failed.",
+    ),
     _count(
         name="acidlib.places.in.flight",
         default="0",

@@ -37,9 +37,9 @@ from acidlib.service.removals import (
     result_of_removal,
     would_remove,
 )
-from acidlib.service.rolled_back import RolledBack
+from acidlib.service.rolled_back import RolledBack, result_of_due
 from acidlib.service.selection import CleanerOptions
-from acidlib.service.services import answers_of, as_done, value_or_raise
+from acidlib.service.services import answers_of, as_done, step_seconds
 from acidlib.stores.listing import list_location
 from acidlib.stores.removing import may_be_litter
 from acidlib.stores.store import CLAIM, STAGING_PREFIX
@@ -196,7 +196,14 @@ def run_cleaner(cleaning: Cleaning, tell: Callable[[CleaningResult], None]) -> N
         assert rolled_back is not None
         return [[rolled_back.clean(place, limiter) for place in table] for table in tables]
 
-    of_tables = _at_places(cleaning, "cleaning after rolled back transactions at", clean_tables, due, limiter)
+    def tables_failed(table: Sequence[DueCleaning], error: AcidError) -> list[CleaningResult]:
+        return [ended_by(error, result_of_due(place)) for place in table]
+
+    def leftovers_failed(place: tuple[Location, CompactionRequest], error: AcidError) -> CleaningResult:
+        return replace(ended_by(error, _nothing_yet(place[1])), id=None)
+
+    doing = "cleaning after rolled back transactions at"
+    of_tables = _at_places(cleaning, doing, clean_tables, tables_failed, due, limiter)
     for result in chain(_clean_requests(cleaning, limiter), chain.from_iterable(of_tables)):
         locations.add(result.location)
         # where no place is named, one that another run has claimed waits for the next run
@@ -222,6 +229,7 @@ def run_cleaner(cleaning: Cleaning, tell: Callable[[CleaningResult], None]) -> N
         cleaning,
         "looking for litter at",
         lambda places: [_clean_leftovers(cleaning, request, location, limiter) for location, request in places],
+        leftovers_failed,
         list(others.items()),
         limiter,
         together=_LOOKS_TOGETHER,
@@ -245,32 +253,47 @@ def _clean_requests(cleaning: Cleaning, limiter: DeleteRateLimiter) -> Iterator[
                 results[number].append((request, result))
         return results
 
+    def failed(
+        requests: Sequence[CompactionRequest], error: AcidError
+    ) -> list[tuple[CompactionRequest, CleaningResult]]:
+        return [(request, ended_by(error, _nothing_yet(request))) for request in requests]
+
     names: dict[str, set[TableRef]] = {}
     conflicts: list[tuple[CompactionRequest, CleaningResult]] = []
     places = list(by_place.values())
-    for results in _at_places(cleaning, "cleaning", clean, places, limiter, together=cleaning.together):
+    for results in _at_places(cleaning, "cleaning", clean, failed, places, limiter, together=cleaning.together):
         for request, result in results:
             names.setdefault(result.location, set()).add(result.ref)
             if result.state is Outcome.CONFLICT and not result.removed:
                 conflicts.append((request, result))
             else:
                 yield result
+    again = []
     for request, result in sorted(conflicts, key=lambda conflict: conflict[0].id):
         # two names, which only a metastore knows, may be of one location: then this run was in its own way
-        is_tried_again = len(names[result.location]) > 1
-        yield _clean_together(cleaning, [request], limiter)[0] if is_tried_again else result
+        if len(names[result.location]) > 1:
+            again.append([request])
+        else:
+            yield result
+    for requests in again:  # one after the other
+        for results in _at_places(cleaning, "cleaning", clean, failed, [requests], limiter):
+            yield from (result for _, result in results)
 
 
 def _at_places(
     cleaning: Cleaning,
     doing: str,
     work: Callable[[Sequence[Place]], Sequence[Result]],
+    failed: Callable[[Place, AcidError], Result],
     places: Sequence[Place],
     limiter: DeleteRateLimiter,
     *,
     together: int = 1,
 ) -> Iterator[Result]:
-    """Yield the result of each place, as it comes; `work` is given at most `together` places at a time."""
+    """Yield the result of each place, as it comes; `work` is given at most `together` places at a time.
+
+    failed  returns the result of a place where `work` hangs, or cannot be done
+    """
     if not places:
         return
     progress = cleaning.services.progress
@@ -279,8 +302,10 @@ def _at_places(
     portions = [places[start : start + size] for start in range(0, len(places), size)]
     ended = 0
     try:
-        for _, portion in as_done(work, portions, on_interrupt=limiter.stop):
-            for result in value_or_raise(portion):
+        seconds = step_seconds(cleaning.services.settings)
+        for number, answer in as_done(work, portions, seconds=seconds, on_interrupt=limiter.stop):
+            results = [failed(place, answer) for place in portions[number]] if isinstance(answer, AcidError) else answer
+            for result in results:
                 ended += 1
                 progress.advance(ended)
                 yield result

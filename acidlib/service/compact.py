@@ -11,6 +11,7 @@ from acidlib.errors import (
     AcidError,
     BusyError,
     ConflictError,
+    HangingError,
     RefusedError,
     UnknownOutcomeError,
     UnverifiedError,
@@ -43,6 +44,7 @@ from acidlib.service.tasks import AnyUnit
 from acidlib.service.verify import Verifier, result_to_verify
 from acidlib.stores.listing import list_location
 from acidlib.stores.store import Published, Stage, remove_uncommitted
+from acidlib.waiting import require_wanted
 
 MAX_LOCK_TRIES = 3
 
@@ -90,6 +92,10 @@ class PlaceCompaction:
         if not self._run.dry_run:
             with suppress(Exception):  # a later run finds that this one is dead
                 self._backend.hold(self.job.request, self._target).abandon()
+
+    def left(self, error: HangingError) -> CompactionResult:
+        """Return the result where a step hangs; its request stays with this run until a later one finds that dead."""
+        return self._result(Outcome.FAILED, str(error))
 
     async def run(self) -> CompactionResult:
         """Carry the job out, or plan it. Closed before its end, it gives its request and its place back."""
@@ -329,6 +335,7 @@ class PlaceCompaction:
         """Raise ConflictError if the place is lost or has changed since it was planned; called before any rename."""
         hold.assert_mine()
         now = list_location(self._services.fs(hold.target.location), hold.target.location, missing=ConflictError)
+        require_wanted()
         conflict_reason = partial(publication_conflict_reason, now, inputs, place.state, generation=place.generation)
         # outputs of aborted transactions do not count; these are asked for only if there is an output at all
         if conflict_reason() is not None and (reason := conflict_reason(txns=hold.transactions_now())) is not None:

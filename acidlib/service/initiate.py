@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from acidlib.errors import (
     AcidError,
@@ -30,7 +31,7 @@ from acidlib.service.listing import ListingOutcome, RollbackSigns, Unlisted, lis
 from acidlib.service.places import ListedPlace, Target
 from acidlib.service.plan import prepare
 from acidlib.service.selection import PassedOver, Selection
-from acidlib.service.services import Services
+from acidlib.service.services import Services, in_threads, step_seconds
 from acidlib.stores.listing import list_location
 
 _BATCH = 100
@@ -60,6 +61,7 @@ def run_initiator(
     if not dry_run:
         signs.require_list_per_table()
     attempts = backend.attempts(selected.targets)
+    judge = partial(_judge, services, backend, attempts, dry_run=dry_run, force=force)
     for passed in selected.passed_over:
         tell(_left_alone(passed))
     for listed, passed_over in list_in_portions(services, selected.targets, selection.idle_seconds):
@@ -67,9 +69,13 @@ def run_initiator(
         for passed in passed_over:
             tell(_left_alone(passed))
         for start in range(0, len(listed), _BATCH):
+            batch = listed[start : start + _BATCH]
+            answers = in_threads(judge, batch, seconds=step_seconds(services.settings))
             judged = [
-                _judge(services, backend, attempts, place, dry_run=dry_run, force=force)
-                for place in listed[start : start + _BATCH]
+                (_result(place.target, reason=str(answer), outcome=Outcome.FAILED), None)
+                if isinstance(answer, AcidError)
+                else answer
+                for place, answer in zip(batch, answers, strict=True)
             ]
             for result in _queue(services, backend, judged):
                 tell(result)

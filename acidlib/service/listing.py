@@ -13,7 +13,7 @@ from acidlib.planning.stated_write_ids import directory_ids, require_list_per_ta
 from acidlib.report.progress import WARNING
 from acidlib.service.places import ListedPlace, Target
 from acidlib.service.selection import PassedOver, Selection
-from acidlib.service.services import Services, attempt, in_threads
+from acidlib.service.services import Services, attempt, in_threads, step_seconds
 from acidlib.stores.listing import list_location
 from acidlib.wording import duration_text, plural, utc_words
 
@@ -64,6 +64,7 @@ def list_places(
     listings = in_threads(
         lambda target: list_location(services.fs(target.location), target.location, without_unfinished=True),
         targets,
+        seconds=step_seconds(services.settings),
         on_progress=on_progress,
     )
     places: list[ListingOutcome] = []

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from acidlib.errors import known_error
+from acidlib.errors import AcidError
 from acidlib.report.results import CleaningResult, Outcome, RemovedPath
 from acidlib.service.backend import Backend
 from acidlib.service.places import Target
 from acidlib.service.removals import DeleteRateLimiter, ended_by, find_unclaimed, remove_named, result_of_removal
 from acidlib.service.selection import Selection
-from acidlib.service.services import Services, as_done, value_or_raise
+from acidlib.service.services import Services, as_done, step_seconds
 from acidlib.stores.removing import find_orphans
 from acidlib.stores.store import original_staging_name
 from acidlib.wording import age_words, plural
@@ -53,26 +53,37 @@ def run_orphans(
             for orphan in find_unclaimed(services, target.location, find, own_token)
         }
 
-    for number, (index, answer) in enumerate(as_done(orphans_at, targets), start=1):
-        services.progress.advance(number)
-        target, location = targets[index], targets[index].location
+    limiter = DeleteRateLimiter(services)
+
+    def work(target: Target) -> CleaningResult | None:
+        location = target.location
         result = CleaningResult(id=None, ref=target.ref, location=str(location), state=Outcome.SUCCEEDED, reason="")
-        try:
-            orphans = value_or_raise(answer)
-            if not orphans:
-                continue
-            if remove:
-                with services.claim(location) as claim:
-                    # look again under the claim: a run may have taken up an orphan meanwhile
-                    orphans = orphans_at(target, claim.token)
-                    reasons = {name: orphan.reason for name, orphan in orphans.items()}
-                    removal = remove_named(services, claim, reasons, trash=trash, limiter=DeleteRateLimiter(services))
-                tell(result_of_removal(replace(result, reason=plural(len(orphans), "orphan")), removal))
-                continue
-            moved_to = f", to move to {services.store(location).trash_place(location)}" if trash else ""
-            reason = plural(len(orphans), "orphan") + moved_to
-            tell(replace(result, state=Outcome.PLANNED, reason=reason, removed=tuple(orphans.values())))
-        except Exception as error:
-            tell(ended_by(known_error(error, f"look for orphans at {target.ref}"), result))
+        orphans = orphans_at(target)
+        if not orphans:
+            return None
+        if remove:
+            with services.claim(location) as claim:
+                # look again under the claim: a run may have taken up an orphan meanwhile
+                orphans = orphans_at(target, claim.token)
+                reasons = {name: orphan.reason for name, orphan in orphans.items()}
+                removal = remove_named(services, claim, reasons, trash=trash, limiter=limiter)
+            return result_of_removal(replace(result, reason=plural(len(orphans), "orphan")), removal)
+        moved_to = f", to move to {services.store(location).trash_place(location)}" if trash else ""
+        reason = plural(len(orphans), "orphan") + moved_to
+        return replace(result, state=Outcome.PLANNED, reason=reason, removed=tuple(orphans.values()))
+
+    seconds = step_seconds(services.settings)
+    for number, (index, answer) in enumerate(
+        as_done(work, targets, seconds=seconds, on_interrupt=limiter.stop), start=1
+    ):
+        services.progress.advance(number)
+        target = targets[index]
+        if isinstance(answer, AcidError):
+            failed = CleaningResult(
+                id=None, ref=target.ref, location=str(target.location), state=Outcome.FAILED, reason=""
+            )
+            tell(ended_by(answer, failed))
+        elif answer is not None:
+            tell(answer)
     services.progress.finish()
     return [*selected.notes, *(f"{passed.target.ref}: {passed.reason}" for passed in selected.passed_over)]

@@ -111,12 +111,12 @@ class RolledBack:
         try:
             result = self._clean(due, removed, limiter)
         except Exception as error:
-            result = ended_by(known_error(error, f"clean {due.ref}"), _result(due), waits=RefusedError)
+            result = ended_by(known_error(error, f"clean {due.ref}"), result_of_due(due), waits=RefusedError)
         return replace(result, removed=tuple(removed))
 
     def _clean(self, due: DueCleaning, removed: list[RemovedPath], limiter: DeleteRateLimiter) -> CleaningResult:
         """Return the result of one place but for the paths, which are added to `removed`."""
-        result = _result(due)
+        result = result_of_due(due)
         # the next run cleans after transactions that are rolled back from here on
         notes = [note for note in self._database.noted_writes_of(due.ref) if due.concerns(note)]
         kept: dict[NotedWrite, Waiting] = {}
@@ -321,7 +321,7 @@ class RolledBack:
             raise not_its_database(self._database, "the rolled back transactions", reason)
 
 
-def _result(due: DueCleaning) -> CleaningResult:
+def result_of_due(due: DueCleaning) -> CleaningResult:
     return CleaningResult(id=None, ref=due.ref, location="", state=Outcome.FAILED, reason="")
 
 

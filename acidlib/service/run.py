@@ -16,7 +16,7 @@ from acidlib.service.compact import PlaceCompaction
 from acidlib.service.places import Target
 from acidlib.service.run_queue import CompactionRun, RunQueue, unstarted_result
 from acidlib.service.schedule import Scheduler
-from acidlib.service.services import Services
+from acidlib.service.services import Services, step_seconds
 from acidlib.service.verify import Verifier
 from acidlib.wording import human_bytes, plural
 
@@ -108,6 +108,7 @@ class _RunProgress:
             limit=lambda slots: stated or places_in_flight(slots, ended_lately=self._ended_lately()),
             name=lambda places: f"{services.host}-compactor-{places}",
             on_start=self._tasks_can_run,
+            seconds=step_seconds(services.settings),
         )
         self.ready = 0.0
         """When tasks could be run; time before that is no compaction's own."""

@@ -6,6 +6,7 @@ import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, takewhile
 
 from acidlib.errors import AcidError, RefusedError, known_error
@@ -25,7 +26,7 @@ from acidlib.service.listing import (
 )
 from acidlib.service.places import ListedPlace, Target
 from acidlib.service.selection import PassedOver, Selection
-from acidlib.service.services import Services, attempt, value_or_raise
+from acidlib.service.services import Services, attempt, in_threads, step_seconds, value_or_raise
 from acidlib.wording import size_words
 
 
@@ -238,10 +239,9 @@ class RunQueue:
             if run.dry_run:
                 request = CompactionRequest(id=0, ref=place.target.ref, type=run.kind, bucket_count=run.buckets)
             else:
-                try:
-                    request = backend.submit(place, run.kind, buckets=run.buckets)
-                except Exception as raised:
-                    error = known_error(raised, f"queue a compaction of {place.target.ref}")
+                submitted = self._submit(place)
+                if isinstance(submitted, AcidError):
+                    error = submitted
                     if candidate.compact is None:
                         self._budget.refund(place.bytes)
                     elif isinstance(error, RefusedError):
@@ -250,11 +250,20 @@ class RunQueue:
                         continue
                     self._report(outcome_of(error), place.target, str(error))
                     continue
+                request = submitted
             yield Job(request=request, target=place.target, listed=place)
         signs.finish()
         if self._places > 1 and not self._fresh:
             tried = f" but {self._tried} that could not be done before, and have not changed since"
             self.notes.append(f"nothing is left to do of {self._places:,} places{tried if self._tried else ''}")
+
+    def _submit(self, place: ListedPlace) -> CompactionRequest | AcidError:
+        """Queue a request for a place and take it, or return the error."""
+        submit = partial(self._backend.submit, kind=self._run.kind, buckets=self._run.buckets)
+        if not place.holds_staging:
+            return attempt(submit, place, f"queue a compaction of {place.target.ref}")
+        # a publication there may be finished first
+        return in_threads(submit, [place], seconds=step_seconds(self._services.settings))[0]
 
     def _report(self, outcome: Outcome, target: Target, reason: str) -> None:
         self._on_result(unstarted_result(outcome, target, self._run.kind, reason))

@@ -9,24 +9,27 @@ the other.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from heapq import heappop, heappush
 from inspect import CORO_CREATED, getcoroutinestate
 from itertools import count
+from math import inf
 from queue import Empty, SimpleQueue
 from types import coroutine
 from typing import Any, Generic, Protocol, TypeVar
 
 from acidlib.admission import THREADS
-from acidlib.errors import AcidError, known_error
+from acidlib.errors import AcidError, HangingError, known_error
 from acidlib.planning.units import BATCH_TASKS, SMALL_BYTES, batches, groups_of_like_length
-from acidlib.service.services import Runner, Task, started_threads, value_or_raise
+from acidlib.service.services import Runner, Task, in_threads, value_or_raise
 from acidlib.service.stopping import STOPPING
+from acidlib.waiting import STOP_SECONDS, Piece, Threads
 
 Value = TypeVar("Value")
 Result = TypeVar("Result", covariant=True)
@@ -57,6 +60,9 @@ class Workflow(Protocol[Result]):
     def give_back(self) -> None:
         """Leave the work to another run; called instead of the first step."""
 
+    def left(self, error: HangingError) -> Result:
+        """Return the result where a step hangs: its thread was left behind, and nothing is given back."""
+
 
 MOST_JOBS = 1024
 """Jobs at a time: the more there are, the fewer tasks each has, and the sooner their answers are there."""
@@ -68,7 +74,6 @@ _ALONE = 64
 """Batches that are started at a time where they run one after the other."""
 _STEPS_AHEAD = 2
 """Steps that may wait for each thread of the driver before another workflow is begun."""
-_CANCEL_SECONDS = 0.2
 _WAITING_SECONDS = 1.0
 
 
@@ -79,6 +84,7 @@ class Scheduler(Generic[Result]):
     name      the name of a job, by its first workflow and its steps
     threads   the driver's threads, by the number of slots
     on_start  is called once tasks can be run, before the first of them is
+    seconds   `step_seconds`: a workflow with a step that waits for an answer so long is left
     """
 
     def __init__(
@@ -89,11 +95,12 @@ class Scheduler(Generic[Result]):
         name: Callable[[str], str],
         threads: Callable[[int], AbstractContextManager[DriverThreads]] | None = None,
         on_start: Callable[[], None] = lambda: None,
+        seconds: float = inf,
     ) -> None:
         self._runner = runner
         self._limit = limit
         self._name = name
-        self._threads_for = threads or _driver_threads
+        self._threads_for = threads or partial(_driver_threads, seconds=seconds)
         self._on_start = on_start
         self._queue = _TaskQueue()
         self._steps_waiting = self._batches_running = 0
@@ -148,7 +155,7 @@ class Scheduler(Generic[Result]):
                         threads.next_ended(while_waiting)
             except BaseException:
                 threads.give_up(self._runner.cancel)
-                self._give_back_all()
+                self._give_back_all(threads.seconds)
                 raise
         if error is not None:
             raise error
@@ -165,7 +172,17 @@ class Scheduler(Generic[Result]):
             self._stepped(execution)
         else:
             self._steps_waiting += 1
-            self._threads.step(execution.step, lambda _: self._stepped(execution))
+            self._threads.step(
+                execution.step,
+                lambda _: self._stepped(execution),
+                piece=execution.piece,
+                left=partial(self._left, execution),
+            )
+
+    def _left(self, execution: _Execution, error: HangingError) -> None:
+        self._steps_waiting -= 1
+        self._under_way.discard(execution)
+        self._results.append(execution.workflow.left(error))
 
     def _stepped(self, execution: _Execution) -> None:
         if execution.parent is None:
@@ -217,17 +234,23 @@ class Scheduler(Generic[Result]):
             for queued, answer in zip(batch, answers, strict=True):
                 self._answer(queued.owner, queued.place, answer)
 
-    def _give_back_all(self) -> None:
-        """Give back the workflows that are under way; those that have ended meanwhile have a result."""
+    def _give_back_all(self, seconds: float) -> None:
+        """Give back the workflows that are under way; those that have ended meanwhile, or hang, have a result."""
+        pending = []
         for execution in self._under_way:
-            if execution.has_ended:
+            if execution.piece.given_up is not None:
+                self._results.append(execution.workflow.left(execution.piece.given_up))
+            elif execution.has_ended:
                 self._results.append(execution.result)
-                continue
-            self.given_back += 1
-            if getcoroutinestate(execution.steps) == CORO_CREATED:
-                execution.workflow.give_back()
-            for steps in (execution.steps, *(work for work in execution.work if not isinstance(work, Task))):
-                steps.close()
+            else:
+                pending.append(execution)
+        for execution, answer in zip(
+            pending, in_threads(_Execution.give_back, pending, seconds=min(seconds, STOP_SECONDS)), strict=True
+        ):
+            if isinstance(answer, HangingError):
+                self._results.append(execution.workflow.left(answer))
+            else:
+                self.given_back += 1
         self._under_way.clear()
 
 
@@ -248,12 +271,22 @@ class _Execution:
         self.result: Any = None
         self.is_later = False
         """A subtask that has run tasks before."""
+        self.piece = Piece()
+
+    def give_back(self) -> None:
+        """End it where it stands."""
+        if getcoroutinestate(self.steps) == CORO_CREATED:
+            self.workflow.give_back()
+        for steps in (self.steps, *(work for work in self.work if not isinstance(work, Task))):
+            steps.close()
 
     def step(self) -> None:
         """Run the coroutine until it awaits further work, or to its end."""
         self.is_later = self.parent is not None and self.answers is not None
         try:
             self.work = self.steps.send(self.answers)
+            if self.piece.given_up is not None:  # the call has been answered after all
+                self.give_back()
         except StopIteration as end:
             self.result, self.has_ended = end.value, True
         except Exception as error:
@@ -311,41 +344,58 @@ class _TaskQueue:
 class DriverThreads:
     """The threads of the driver, and what to call in the caller's thread when one has ended something.
 
-    Steps run in the threads of one pool, jobs in those of another, which has as many as were needed at a time. The one
-    thread of `starter` starts the threads for jobs: see `started_threads`.
+    Steps run in the threads of one pool, jobs in those of another, which has as many as were needed at a time.
+
+    seconds  `step_seconds`: a step that waits for an answer so long is left
     """
 
-    def __init__(self, steps: ThreadPoolExecutor, jobs: ThreadPoolExecutor, starter: ThreadPoolExecutor) -> None:
-        self._steps, self._jobs, self._starter = steps, jobs, starter
+    def __init__(self, steps: Threads, jobs: Threads, seconds: float) -> None:
+        self._steps, self._jobs, self.seconds = steps, jobs, seconds
         self._events: SimpleQueue[Callable[[], object]] = SimpleQueue()
-        self._futures: set[Future[Any]] = set()  # each leaves it in the thread that ends it
+        self._looked = time.monotonic()
 
-    def step(self, work: Callable[[], Value], then: Callable[[Value], None]) -> None:
-        """Run a step in the driver, and have `next_ended` call `then` with its value."""
-        self._submit(self._steps, work, then)
+    def step(
+        self,
+        step: Callable[[], Value],
+        then: Callable[[Value], None],
+        *,
+        piece: Piece,
+        left: Callable[[HangingError], None],
+    ) -> None:
+        """Do a step of a piece of work in the driver, and have `next_ended` call `then` with its value.
 
-    def job(self, work: Callable[[], Value], then: Callable[[Value], None]) -> None:
+        If it hangs, `left` is called instead.
+        """
+
+        def ended(future: Future[Value]) -> None:
+            if future.cancelled():
+                return
+            failure = future.exception()
+            if isinstance(failure, HangingError) and piece.given_up is failure:
+                self._events.put(partial(left, failure))
+            else:
+                self._events.put(lambda: then(future.result()))
+
+        with STOPPING.shielded():
+            self._steps.start(step, piece).add_done_callback(ended)
+
+    def job(self, job: Callable[[], Value], then: Callable[[Value], None]) -> None:
         """Run a job on the executors, for which a thread waits; `then` as for `step`."""
 
-        def started(future: Future[None]) -> None:
-            if not future.cancelled() and future.exception():
-                self._events.put(future.result)
-
-        self._starter.submit(self._submit, self._jobs, work, then).add_done_callback(started)
-
-    def _submit(self, pool: ThreadPoolExecutor, work: Callable[[], Value], then: Callable[[Value], None]) -> None:
         def ended(future: Future[Value]) -> None:
-            self._futures.discard(future)
             if not future.cancelled():
                 self._events.put(lambda: then(future.result()))
 
-        future = pool.submit(work)
-        self._futures.add(future)
-        future.add_done_callback(ended)
+        with STOPPING.shielded():
+            self._jobs.submit(job).add_done_callback(ended)
 
     def next_ended(self, while_waiting: Callable[[], None]) -> None:
         """Wait until something ends, calling `while_waiting` each second; then call `then` of all that has ended."""
         while True:
+            if time.monotonic() - self._looked >= _WAITING_SECONDS:
+                with STOPPING.shielded():
+                    self._steps.give_up_hanging(self.seconds)
+                self._looked = time.monotonic()
             try:
                 then = self._events.get(timeout=_WAITING_SECONDS)
                 break
@@ -356,27 +406,36 @@ class DriverThreads:
             self._events.get()()
 
     def give_up(self, cancel: Callable[[], None]) -> None:
-        """Begin nothing more, and wait for steps and jobs that were begun; `cancel` ends running jobs."""
-        self._starter.shutdown(wait=True, cancel_futures=True)
-        for pool in (self._steps, self._jobs):
+        """Begin nothing more, and wait for steps and jobs that were begun; `cancel` ends running jobs.
+
+        A step that hangs is not waited for.
+        """
+        for pool in (self._jobs, self._steps):
             pool.shutdown(wait=False, cancel_futures=True)
-        while running := {future for future in tuple(self._futures) if not future.done()}:
-            cancel()
-            wait(running, timeout=_CANCEL_SECONDS)
-        for pool in (self._steps, self._jobs):
-            pool.shutdown(wait=True)
+        for pool in (self._jobs, self._steps):
+            pool.stop(min(self.seconds, STOP_SECONDS), self.seconds, cancel)
 
 
 class _CallersThread(DriverThreads):
     """Runs steps and jobs one after the other, in the caller's thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float) -> None:
         self._waiting: deque[tuple[Callable[[], Any], Callable[[Any], None]]] = deque()
+        self.seconds = seconds
 
-    def step(self, work: Callable[[], Value], then: Callable[[Value], None]) -> None:
-        self._waiting.append((work, then))
+    def step(
+        self,
+        step: Callable[[], Value],
+        then: Callable[[Value], None],
+        *,
+        piece: Piece,
+        left: Callable[[HangingError], None],
+    ) -> None:
+        del piece, left  # nothing is waited for in another thread
+        self._waiting.append((step, then))
 
-    job = step
+    def job(self, job: Callable[[], Value], then: Callable[[Value], None]) -> None:
+        self._waiting.append((job, then))
 
     def next_ended(self, while_waiting: Callable[[], None]) -> None:
         del while_waiting  # nothing is waited for
@@ -388,14 +447,10 @@ class _CallersThread(DriverThreads):
 
 
 @contextmanager
-def _driver_threads(slots: int) -> Iterator[DriverThreads]:
+def _driver_threads(slots: int, seconds: float) -> Iterator[DriverThreads]:
     """Have the threads while a scheduler runs; without slots only the caller's."""
     if not slots:
-        yield _CallersThread()
+        yield _CallersThread(seconds)
         return
-    with (
-        started_threads(THREADS, "acidlib-place") as steps,
-        ThreadPoolExecutor(MOST_JOBS, "acidlib-job") as jobs,
-        started_threads(1, "acidlib-starter") as starter,
-    ):
-        yield DriverThreads(steps, jobs, starter)
+    with Threads(THREADS, "acidlib-place") as steps, Threads(MOST_JOBS, "acidlib-job") as jobs:
+        yield DriverThreads(steps, jobs, seconds)

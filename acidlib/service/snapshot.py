@@ -44,7 +44,7 @@ from acidlib.service.in_process import usable_threads
 from acidlib.service.open import connect, heartbeater
 from acidlib.service.places import FULL, INSERT_ONLY, Interpretation, TableFacts, Target
 from acidlib.service.plan import prove_full_acid, with_logical_lengths
-from acidlib.service.services import WORKER_PREFIX, in_threads, value_or_raise
+from acidlib.service.services import WORKER_PREFIX, in_threads, step_seconds, value_or_raise
 from acidlib.service.surroundings.hive4 import MIN_HISTORY
 from acidlib.service.wanted import Wanted, may_match, scan_of, unreadable_reason, wanted_partitions
 from acidlib.stores.discover import TableLocation, discover_location, discover_warehouse, named_at
@@ -302,7 +302,7 @@ def open_snapshot(
         )
         as_of = _locked(hms, read, described, scan, wanted, names, lock_seconds)
         targets = _targets(hms, stores, as_of)
-        listed = list(map(value_or_raise, in_threads(partial(_listed, stores, pause=pause), targets)))
+        listed = _listed_all(environment, partial(_listed, stores, pause=pause), targets)
         read.assert_alive()
         return Snapshot(
             scan=scan,
@@ -482,6 +482,13 @@ def _listed(stores: Stores, target: Target, pause: Callable[[float], None]) -> _
     return _Listed(target=target, listing=listing, generation=generation, write_ids=write_ids, directories=directories)
 
 
+def _listed_all(
+    environment: Environment, listed: Callable[[Target], _Listed], targets: Sequence[Target]
+) -> list[_Listed]:
+    """List all places in threads; the first error of one of them is raised, as a read has all rows or fails."""
+    return [*map(value_or_raise, in_threads(listed, targets, seconds=step_seconds(environment.settings)))]
+
+
 def _whole_listing(stores: Stores, target: Target, pause: Callable[[float], None]) -> Listing:
     """List a place while no publication in several steps is half done there, of a run that works or that has died."""
     location, fs = target.location, stores.fs(target.location)
@@ -548,7 +555,7 @@ def _of_location(
         scan = scan_of(str(table.ref), row, keys, wanted, insert_only=kind == INSERT_ONLY)
         # keys of a directory are texts, which are the same for every generation
         targets = [target for target in targets if may_match(scan, target.ref.partition, Generation.HIVE4)]
-    listed = list(map(value_or_raise, in_threads(partial(_listed, stores, pause=pause), targets)))
+    listed = _listed_all(environment, partial(_listed, stores, pause=pause), targets)
     newest_first = sorted(listed, key=_newest_write_id, reverse=True)
     if kind is None:
         _require_full_acid(stores, newest_first)

@@ -44,7 +44,7 @@ from acidlib.service.listing import ListingOutcome, Unlisted, list_in_portions
 from acidlib.service.open import Queued, metastore_database, open_queued, txn_timeout_seconds
 from acidlib.service.places import Interpretation, ListedPlace, Target, target_of
 from acidlib.service.selection import Selection
-from acidlib.service.services import Services, in_threads
+from acidlib.service.services import Services, in_threads, step_seconds
 from acidlib.service.surroundings.alone import select_targets
 from acidlib.service.surroundings.catalog import Catalog
 from acidlib.service.surroundings.hive3 import concerns
@@ -290,7 +290,8 @@ def _list(
 
     for outcomes, _ in list_in_portions(services, sorted(targets, key=order)[:most_places], None):
         # in threads, as files of places that are due are read
-        for outcome, place in zip(outcomes, in_threads(figures, outcomes), strict=True):
+        answers = in_threads(figures, outcomes, seconds=step_seconds(services.settings))
+        for outcome, place in zip(outcomes, answers, strict=True):
             if isinstance(place, AcidError):
                 unread = Unlisted(target=outcome.target, error=place)
                 yield _with_problem(unread, _kind_of_problem(services, unread))

@@ -15,7 +15,7 @@ from acidlib.planning.state import PlacePart, ReaderRole, acid_state, place_part
 from acidlib.service.backend import Backend
 from acidlib.service.places import ListedPlace, Target
 from acidlib.service.selection import Selection
-from acidlib.service.services import Services, in_threads
+from acidlib.service.services import Services, in_threads, step_seconds
 from acidlib.stores.listing import flush_length, list_location
 
 _ORC, _PARQUET = b"ORC", b"PAR1"
@@ -99,7 +99,7 @@ def _rows(services: Services, place: ListedPlace, paths: Sequence[str]) -> dict[
                 return read_tail(source).rows
         return None
 
-    return dict(zip(paths, in_threads(rows_of, paths), strict=True))
+    return dict(zip(paths, in_threads(rows_of, paths, seconds=step_seconds(services.settings)), strict=True))
 
 
 def _part(part: PlacePart, rows: Sequence[_Rows]) -> dict[str, Any]:

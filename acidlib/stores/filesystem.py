@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Protocol
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
+from acidlib.waiting import asking
 
 MAX_CONTROL_FILE_BYTES = 8 << 20
 """Bytes of the largest control file: a record, a claim, a marker, or the side file of a stream."""
@@ -320,18 +321,17 @@ def _name_of_user(number: int) -> str:
         return str(number)
 
 
-class raising_acid_errors:  # noqa: N801 - used as a function; a generator would take longer than the guarded call
-    """Guard of a block; an `OSError` in it is raised as the error that `as_acid_error` names."""
+class raising_acid_errors(asking):  # noqa: N801 - used as a function, as `asking` is
+    """Guard of a block that asks a file system; an `OSError` in it is raised as the error `as_acid_error` names."""
 
-    __slots__ = ("_action", "_missing", "_path")
+    __slots__ = ("_missing",)
 
     def __init__(self, action: str, path: str, *, missing: type[AcidError] = CorruptError) -> None:
-        self._action, self._path, self._missing = action, path, missing
-
-    def __enter__(self) -> None:
-        pass
+        super().__init__(action, path)
+        self._missing = missing
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        super().__exit__(kind, error, trace)
         if isinstance(error, OSError):
             raise as_acid_error(error, self._action, self._path, missing=self._missing) from error
 

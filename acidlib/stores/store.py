@@ -31,6 +31,7 @@ from acidlib.model.uploads import StagedUpload
 from acidlib.planning.publication import covering
 from acidlib.renewal import RENEWER
 from acidlib.stores.filesystem import FileSystem, safe_parts
+from acidlib.waiting import current_piece
 
 CLAIM = "_acidlib_claim"
 STAGING_PREFIX = "_tmp_"
@@ -70,6 +71,7 @@ class Claim(ABC):
         self.token = token
         self._lock = threading.Lock()
         self._lost: str | None = None
+        self._piece = current_piece()
         RENEWER.add(self._beat, self.beat_seconds)
 
     @abstractmethod
@@ -83,6 +85,8 @@ class Claim(ABC):
     def assert_mine(self) -> None:
         """Renew the claim; raise `ConflictError` if another run has taken it over or it is gone."""
         with self._lock:
+            if self._piece is not None and self._piece.given_up is not None:
+                self._lost = "a step there had no answer for too long"
             if self._lost is None and not self.renew():
                 self._lost = "another run has taken it over, or it was removed"
             if self._lost is not None:

@@ -50,13 +50,13 @@ def main(places: int) -> None:
             for number in range(1, DELTAS + 1)
             for file in range(FILES)
         ]
-        in_threads(lambda key: client.put_object(Bucket=bucket, Key=key, Body=b"x"), keys)
+        in_threads(lambda key: client.put_object(Bucket=bucket, Key=key, Body=b"x"), keys, seconds=600)
         stores = Stores(configuration=server.properties(relay.endpoint))
         root = stores.locate(f"s3a://{bucket}/w/t")
         fs = stores.fs(root)
 
         def each() -> None:
-            found = in_threads(lambda name: list_location(fs, root.child(name)), names)
+            found = in_threads(lambda name: list_location(fs, root.child(name)), names, seconds=600)
             assert sum(len(done.get().files) for done in found) == len(keys)
 
         timed("each place, 16 threads", relay, each)

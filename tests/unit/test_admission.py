@@ -30,7 +30,7 @@ class Machine:
 
     def __init__(self) -> None:
         self.now = self.spent = 0.0
-        self.admission = AdaptiveLimit(clock=lambda: self.now, processor=lambda: self.spent)
+        self.admission = AdaptiveLimit(clock=lambda: self.now, processor=lambda _: self.spent)
 
     def work(self, pieces: int, *, busy: float) -> None:
         for _ in range(pieces):

@@ -33,7 +33,7 @@ from acidlib.service.attempts import COUNTED, Attempts, awaited_marks
 from acidlib.service.backend import Backend, CompactionHold, Decided, Hold, finish_publications
 from acidlib.service.clean import Cleaning
 from acidlib.service.places import Target
-from acidlib.service.services import WORKER_PREFIX, Services, answers_of, in_threads
+from acidlib.service.services import WORKER_PREFIX, Services, answers_of, in_threads, step_seconds
 from acidlib.stores.store import STALE_SECONDS
 from acidlib.wording import plural, utc_words
 
@@ -86,7 +86,9 @@ class SqlBackend(Backend):
         def given_back(row: CompactionRequest) -> bool:
             return self.ours(row) and is_wanted(row) and self._give_back_if_dead(row)
 
-        for row, answer in zip(rows, in_threads(given_back, rows), strict=True):
+        for row, answer in zip(
+            rows, in_threads(given_back, rows, seconds=step_seconds(self.services.settings)), strict=True
+        ):
             if isinstance(answer, AcidError):
                 notes.append(f"request {row.id} for {row.ref} could not be given back: {answer}")
             elif answer:

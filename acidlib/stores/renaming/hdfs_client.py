@@ -23,6 +23,7 @@ from hdfs_native import Client, WriteOptions
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.stores.filesystem import needs, permission_missing
 from acidlib.stores.hadoop import asks_for_kerberos
+from acidlib.waiting import asking
 from acidlib.wording import parse_size
 
 Answer = TypeVar("Answer")
@@ -406,7 +407,8 @@ def as_acid_error(
 def raising_acid_errors(action: str, path: str, *, missing: type[AcidError] = CorruptError) -> Iterator[None]:
     """Guard a block; a failure of hdfs-native in it is raised as the error that `as_acid_error` names."""
     try:
-        yield
+        with asking(action, path):
+            yield
     except (OSError, RuntimeError) as error:
         raise as_acid_error(error, action, path, missing=missing) from error
 

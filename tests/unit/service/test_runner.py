@@ -39,7 +39,7 @@ def test_an_interrupt_is_no_value() -> None:
 
 def test_after_an_interrupt_those_that_wait_to_be_let_in_do_nothing() -> None:
     clock, spent = itertools.count(), itertools.count(0, 10)
-    admission = AdaptiveLimit(clock=lambda: next(clock), processor=lambda: next(spent))
+    admission = AdaptiveLimit(clock=lambda: next(clock), processor=lambda _: next(spent))
     for _ in range(4):  # ten seconds of processor in each second: they compute
         with admission:
             pass
@@ -52,7 +52,7 @@ def test_after_an_interrupt_those_that_wait_to_be_let_in_do_nothing() -> None:
             going_on.wait(60)
         return item
 
-    results = as_done(work, range(THREADS), on_interrupt=going_on.set, admission=admission)
+    results = as_done(work, range(THREADS), seconds=60, on_interrupt=going_on.set, admission=admission)
     next(results)
     results.close()
     assert len(begun) <= 2
