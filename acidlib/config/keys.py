@@ -414,8 +414,9 @@ KEYS: tuple[Key, ...] = (
     _size(
         name="acidlib.in.process.bytes",
         default="256m",
-        meaning="Input bytes of a run that a Python program's own process works on where the program hands in no Spark "
-        "session; from then on the run starts one. 0: it starts one for the first task. The commands always use Spark.",
+        meaning="Input bytes of a run that processes of a Python program work on, on its machine, where it hands in no "
+        "Spark session; from then on the run starts one. 0: it starts one for the first task. The commands always use "
+        "Spark.",
     ),
 )
 

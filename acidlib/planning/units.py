@@ -346,7 +346,7 @@ def batches(lengths: Sequence[int], free: int) -> list[list[int]]:
 
 
 def why_on_spark(begun: int, more: int, *, most: int) -> str | None:
-    """Return why a run without a session needs Spark for its next tasks; None if its own process is enough.
+    """Return why a run without a session needs Spark for its next tasks; None if processes of its own are enough.
 
     The start of Spark takes as long as rewriting some hundred megabytes, and a process has the memory and the cores of
     one machine.

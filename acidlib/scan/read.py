@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from functools import cache, partial
-from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -35,7 +33,7 @@ from acidlib.scan.partitions import constants, partition_scalars
 from acidlib.scan.plain import PlainFormat, format_of, read_plain
 from acidlib.scan.pruning import file_may_match, partition_bounds, stripe_may_match
 from acidlib.scan.source import FetchedFiles, FetchedSource
-from acidlib.scan.splits import ROW_ID, Scan, Split, packed
+from acidlib.scan.splits import ROW_ID, Scan, Split
 from acidlib.stores.stores import Stores
 
 BATCH_ROWS = 65_536
@@ -78,15 +76,19 @@ def _freeze_what_is_loaded() -> None:
     gc.freeze()
 
 
-def read_all(scan: Scan, splits: Sequence[Split], stores: Stores, *, threads: int = 1) -> pa.Table:
-    """Return the rows of all splits as one table, in the order of the splits; raises as `read_split`.
+def read_table(scan: Scan, splits: Iterable[Split], stores: Stores) -> pa.Table:
+    """Return the rows of the splits of one task as a table, as `read_splits` does."""
+    return pa.Table.from_batches(list(read_splits(scan, splits, stores)), schema=scan.schema)
 
-    threads  at most so many groups of splits are read at a time
-    """
-    groups = packed(splits)
-    with ThreadPoolExecutor(max(1, min(threads, len(groups)))) as pool:
-        batches = list(chain.from_iterable(pool.map(lambda group: list(read_splits(scan, group, stores)), groups)))
-    return pa.Table.from_batches(batches, schema=scan.schema)
+
+def read_stream(scan: Scan, splits: Iterable[Split], stores: Stores, _: str) -> bytes:
+    """Return the rows of the splits of one task as a stream of Arrow's IPC format, which another process reads."""
+    stream = pa.BufferOutputStream()
+    with pa.ipc.new_stream(stream, scan.schema) as writer:
+        for batch in read_splits(scan, splits, stores):
+            writer.write_batch(batch)
+    written: bytes = stream.getvalue().to_pybytes()
+    return written
 
 
 class SplitReader:

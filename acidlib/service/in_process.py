@@ -1,24 +1,23 @@
-"""The runner of a Python program: its Spark session, or its own process, which starts a session for large work."""
+"""The runner of a Python program: its Spark session, or processes of its own, and a session started for large work."""
 
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from threading import Lock
 from types import TracebackType
 from typing import Any, Self
 
 from acidlib.config.settings import Settings
-from acidlib.errors import AcidError, RetryError
+from acidlib.errors import AcidError
 from acidlib.planning.units import why_on_spark
-from acidlib.service.services import Application, Runner, Task, attempt
+from acidlib.service.services import Application, Runner, Task
+from acidlib.service.task_processes import TaskProcesses
 
 IN_PROCESS_BYTES = "acidlib.in.process.bytes"
-MOST_THREADS = 4
-"""More threads would wait for each other: between kernels only one of them computes."""
+MOST_PROCESSES = 4
+"""Each has the memory of a task, on the machine of a program that works beside them."""
 
 
 def open_runner(
@@ -33,7 +32,7 @@ def open_runner(
 
     name, conf  of the Spark application that a large run starts
     session     a SparkSession or SparkContext of the program, which is as it was afterwards; None = it has none
-    settings    of the run: they say how much of it this process works on before it starts Spark
+    settings    of the run: they say how much of it this machine works on before it starts Spark
     on_start    gets a line with the reason when the run starts Spark
 
     Raises RefusedError for a session that cannot run tasks, and where its executors have no or another acidlib: before
@@ -50,19 +49,22 @@ def open_runner(
         return SparkRunner(name=name, conf=dict(conf))
 
     most_bytes = settings.integer(IN_PROCESS_BYTES)
-    return InProcessRunner(start_spark, most_bytes=most_bytes, threads=usable_threads(), on_start=on_start)
+    return InProcessRunner(start_spark, most_bytes=most_bytes, processes=usable_processes(), on_start=on_start)
 
 
-def usable_threads() -> int:
-    """Return the number of threads for tasks: one for each processor that this process may use, up to a few."""
-    return min(MOST_THREADS, len(os.sched_getaffinity(0)))
+def usable_processes() -> int:
+    """Return the number of processes for tasks: one for each processor that this one may use, up to a few."""
+    return min(MOST_PROCESSES, len(os.sched_getaffinity(0)))
 
 
 class InProcessRunner:
-    """Runs tasks in threads of this process, until the run has more input than `most_bytes`; from then on, on Spark.
+    """Runs tasks in processes of this one, until the run has more input than `most_bytes`; from then on, on Spark.
+
+    No task runs in the process of the program itself: a fault in a library that tasks use, or the lack of memory, would
+    end the program, and in threads at a time such libraries have damaged each other's memory.
 
     start_spark  makes the runner on Spark
-    threads      tasks that run at the same time here
+    processes    tasks that run at the same time here
     on_start     gets a line with the reason when Spark is started
     """
 
@@ -71,20 +73,19 @@ class InProcessRunner:
         start_spark: Callable[[], AbstractContextManager[Runner]],
         *,
         most_bytes: int,
-        threads: int,
+        processes: int,
         on_start: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._start_spark = start_spark
         self._most_bytes = most_bytes
-        self._threads = threads
+        self._number = processes
         self._on_start = on_start
         self._stack = ExitStack()
-        self._pool = ThreadPoolExecutor(threads, "acidlib-task")
+        self._processes = self._stack.enter_context(TaskProcesses(processes))
         self._lock = Lock()
         self._bytes = 0
         self._spark: Runner | None = None
         self._unstarted: AcidError | None = None
-        self._cancelled = 0
 
     @property
     def application(self) -> Application:
@@ -93,34 +94,24 @@ class InProcessRunner:
 
     @property
     def slots(self) -> int:
-        """The threads, or once Spark is started the cores of its executors."""
-        return self._threads if self._spark is None else self._spark.slots
+        """The processes, or once Spark is started the cores of its executors."""
+        return self._number if self._spark is None else self._spark.slots
 
     def start(self) -> None:
-        """Do nothing: the threads are there, and Spark is started by the first tasks that need it."""
+        """Do nothing: processes, or Spark, are started by the first tasks that need them."""
 
     def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Any]]:
         """Run all tasks; see Runner. Raises RetryError if Spark is needed and does not start."""
         spark = self._spark_for(sum(task.length for batch in batches for task in batch))
         if spark is not None:
             return spark.run(batches, group=group)
-        cancelled = self._cancelled
-
-        def all_of(batch: Sequence[Task]) -> list[Any]:
-            return [self._answer(task, group, cancelled) for task in batch]
-
-        return list(self._pool.map(all_of, batches))
+        return self._processes.run(batches, group=group)
 
     def cancel(self) -> None:
-        """Begin no further task here, and end those on Spark; a thread goes on to the end of its small task."""
-        self._cancelled += 1
+        """Begin no further task, and end those that run, here and on Spark."""
+        self._processes.cancel()
         if self._spark is not None:
             self._spark.cancel()
-
-    def _answer(self, task: Task, group: str, cancelled: int) -> Any | AcidError:
-        if self._cancelled != cancelled:
-            return RetryError(f"Cannot finish {group}: the run was stopped before")
-        return attempt(task.work, uuid.uuid4().hex[:16])
 
     def _spark_for(self, more: int) -> Runner | None:
         """Return the runner on Spark for tasks with so much input, started if need be; None = they run here."""
@@ -148,5 +139,4 @@ class InProcessRunner:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._pool.shutdown(wait=True, cancel_futures=True)
         self._stack.__exit__(kind, error, trace)

@@ -199,7 +199,15 @@ async def files_to_make(
     settings = target.rewrite_settings(settings, generation)
     ways = ways_of(target.storage, target.properties) if target.is_insert_only else None
     files = delete_files(inputs.directories) if ways is None else input_files(inputs)
-    looks = [Task(partial(look_task, stores, target.location, file, ways), file.length, "look") for file in files]
+    looks = [
+        Task(
+            partial(look_task, stores, target.location, file, ways),
+            file.length,
+            "look",
+            f"{target.location}/{file.path}",
+        )
+        for file in files
+    ]
     answers = await run_tasks(*checks, *looks)
     by_path = {file.path: answer for file, answer in zip(files, answers[len(checks) :], strict=True)}
     units: tuple[AnyUnit, ...]
@@ -221,7 +229,7 @@ async def files_to_make(
             for number, unit in enumerate(bucket_units):
                 # of the files at most about an eighth is read: the ids of their rows
                 length = sum(file.length for file in (*unit.inputs, *unit.deletes)) // 8
-                tasks.append(Task(partial(find_runs_task, unit, number, stores), length, "look"))
+                tasks.append(Task(partial(find_runs_task, unit, number, stores), length, "look", result_path(unit)))
             sources = await run_tasks(*tasks)
             if sources:  # without rows the result is a major's
                 (output,) = inputs.outputs
@@ -236,6 +244,11 @@ async def files_to_make(
     return units
 
 
+def result_path(unit: AnyUnit) -> str:
+    """Return where the file of a unit will lie, for people."""
+    return f"{unit.location}/{unit.directory}/{unit.file_name}"
+
+
 REWRITE = "rewrite"
 # the shares of a bucket's rewriting time that planning it and joining its parts take (bench.shared_bucket)
 PLANNING, JOINING = 0.04, 0.07
@@ -247,7 +260,7 @@ def file_task(unit: AnyUnit, staging: str | None, stores: Stores) -> Task | Subt
     staging  the directory in which the file is made; None = only plan it
     """
     length = unit.length if isinstance(unit, RebalanceUnit) else sum(file.length for file in unit.inputs)
-    whole = Task(partial(run_unit_task, unit, staging, stores), length, REWRITE)
+    whole = Task(partial(run_unit_task, unit, staging, stores), length, REWRITE, result_path(unit))
     if staging is None or not isinstance(unit, Unit) or unit.is_delete:
         return whole
     return _shared(whole, unit, staging, stores) if 0 < 2 * unit.settings.part_bytes <= length else whole
@@ -256,7 +269,7 @@ def file_task(unit: AnyUnit, staging: str | None, stores: Stores) -> Task | Subt
 async def _shared(whole: Task, unit: Unit, staging: str, stores: Stores) -> UnitResult:
     planning, joining = int(whole.length * PLANNING), int(whole.length * JOINING)
     plan: BucketPlan
-    (plan,) = await run_tasks(Task(partial(plan_bucket_task, unit, stores), planning, "plan parts"))
+    (plan,) = await run_tasks(Task(partial(plan_bucket_task, unit, stores), planning, "plan parts", result_path(unit)))
     parts = [plan.part(numbers) for numbers in dealt_actions(plan.actions, unit.settings.part_bytes)]
     if not parts:
         (result,) = await run_tasks(whole)
@@ -264,9 +277,10 @@ async def _shared(whole: Task, unit: Unit, staging: str, stores: Stores) -> Unit
     tasks = []
     for part in parts:
         length = sum(action.length for action in part.actions.values())
-        tasks.append(Task(partial(run_part_task, part, staging, stores), length, REWRITE))
+        tasks.append(Task(partial(run_part_task, part, staging, stores), length, REWRITE, result_path(unit)))
     results = tuple(await run_tasks(*tasks))
-    (result,) = await run_tasks(Task(partial(join_parts_task, plan, results, staging, stores), joining, "join parts"))
+    join = partial(join_parts_task, plan, results, staging, stores)
+    (result,) = await run_tasks(Task(join, joining, "join parts", result_path(unit)))
     return cast("UnitResult", result)
 
 

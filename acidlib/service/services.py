@@ -94,11 +94,17 @@ class Task:
 
     length  its input bytes, by which tasks are scheduled
     step    its kind of work, for people
+    where   the file or place that it reads or makes, for people
     """
 
     work: Callable[[str], Any]
     length: int
     step: str = "task"
+    where: str = ""
+
+    def named_in(self, group: str) -> str:
+        """Return what errors call it: by its file or place if it has one, else the work that it is part of."""
+        return f"{self.where} ({self.step})" if self.where else group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

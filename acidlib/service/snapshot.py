@@ -37,15 +37,16 @@ from acidlib.planning.state import acid_state
 from acidlib.planning.stated_write_ids import StatedWriteIds, directory_ids, side_files, signs_of_aborts
 from acidlib.planning.units import TEXT_INPUT_FORMAT, schema_file
 from acidlib.rewrite.inputs import InputFiles
-from acidlib.scan.read import read_all, read_splits
+from acidlib.scan.read import read_splits, read_stream, read_table
 from acidlib.scan.splits import Scan, Split, packed, place_splits
 from acidlib.service.environment import Environment
-from acidlib.service.in_process import usable_threads
+from acidlib.service.in_process import usable_processes
 from acidlib.service.open import connect, heartbeater
 from acidlib.service.places import FULL, INSERT_ONLY, Interpretation, TableFacts, Target
 from acidlib.service.plan import prove_full_acid, with_logical_lengths
-from acidlib.service.services import WORKER_PREFIX, in_threads, step_seconds, value_or_raise
+from acidlib.service.services import WORKER_PREFIX, Task, in_threads, step_seconds, value_or_raise
 from acidlib.service.surroundings.hive4 import MIN_HISTORY
+from acidlib.service.task_processes import TaskProcesses
 from acidlib.service.wanted import Wanted, may_match, scan_of, unreadable_reason, wanted_partitions
 from acidlib.stores.discover import TableLocation, discover_location, discover_warehouse, named_at
 from acidlib.stores.listing import list_location
@@ -62,6 +63,8 @@ NO_LOCK = (
     "nothing keeps a cleaner away from this snapshot: without a metastore there are no locks; read it within the "
     "retention of the cleaner (acidlib.retention)"
 )
+_READING = threading.Lock()
+"""Held by the thread of this process that decodes rows: in several at a time kernels and codecs are not safe."""
 _TRIES = 20
 _PAUSE_SECONDS = 0.25
 
@@ -138,15 +141,42 @@ class Snapshot:
         self.assert_held()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield all rows in this process, in the order of the splits; errors as of `read_split` and `guarded`."""
+        """Yield all rows in the order of the splits; errors as of `read_split` and `guarded`.
+
+        They are read in the calling thread; while another thread of this process reads, in a process of tasks.
+        """
         for group in packed(self.splits):
-            yield from self.guarded(read_splits(self.scan, group, self.stores))
+            if _READING.acquire(blocking=False):
+                try:
+                    yield from self.guarded(read_splits(self.scan, group, self.stores))
+                finally:
+                    _READING.release()
+            else:
+                yield from self.guarded(batch for table in self._tables([group]) for batch in table.to_batches())
 
     def to_arrow(self) -> pa.Table:
-        """Return all rows as one table, read in threads of this process; errors as of `batches`."""
-        read = partial(read_all, self.scan, stores=self.stores, threads=usable_threads())
-        (table,) = self.guarded(map(read, (self.splits,)))
+        """Return all rows as one table; errors as of `batches`.
+
+        They are read in processes of tasks, several at a time; a single task's in the calling thread, unless another
+        thread of this process reads.
+        """
+        groups = packed(self.splits) or ((),)
+        if len(groups) > 1 or not _READING.acquire(blocking=False):
+            return pa.concat_tables(self.guarded(self._tables(groups)))
+        try:
+            (table,) = self.guarded(read_table(self.scan, group, self.stores) for group in groups)
+        finally:
+            _READING.release()
         return table
+
+    def _tables(self, groups: Sequence[Sequence[Split]]) -> Iterator[pa.Table]:
+        """Yield the rows of each group of splits, read in processes of tasks."""
+        tasks = [
+            [Task(partial(read_stream, self.scan, group, self.stores), 0, "read", self.scan.table)] for group in groups
+        ]
+        with TaskProcesses(min(len(groups), usable_processes())) as processes:
+            for (answer,) in processes.run(tasks, group=f"the reading of {self.scan.table}"):
+                yield pa.ipc.open_stream(value_or_raise(answer)).read_all()
 
     def read(self, spark: SparkSession) -> DataFrame:
         """Return all rows as a DataFrame of a session, whose executors read them, until the snapshot is closed.

@@ -152,7 +152,9 @@ class ContextRunner:
         except Exception as error:
             if has_stopped(context):
                 raise SparkEndedError(f"Cannot run {group}: Spark has ended; its own log says why") from error
-            raise RetryError(f"Cannot finish {group}: Spark gave it up: {first_line(error)}") from error
+            tasks = [task for batch in batches for task in batch]
+            name = tasks[0].named_in(group) if len(tasks) == 1 else group
+            raise RetryError(f"Cannot finish {name}: Spark gave it up: {first_line(error)}") from error
         finally:
             self._groups.discard(group_id)
 

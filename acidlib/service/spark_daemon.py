@@ -7,27 +7,11 @@ start, so it is the default with a local master only.
 
 from __future__ import annotations
 
-import gc
-import os
 import signal
-import sys
-from contextlib import redirect_stdout, suppress
 
 import pyspark.daemon
 
-
-def load() -> None:
-    """Load the modules of tasks. An import that fails here fails again in a task, where it is reported."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # OpenBLAS would start unused threads before the forks
-    with redirect_stdout(sys.stderr), suppress(Exception):  # Spark reads a port number from standard output
-        import acidlib.service.tasks
-        from acidlib.rewrite import warm
-
-        del acidlib
-        warm.main()
-    gc.collect()
-    gc.freeze()
-
+from acidlib.service.task_process import load
 
 if __name__ == "__main__":
     # a signal to all processes of a run must not end its tasks before the run knows of it: the JVM ends this one

@@ -218,7 +218,9 @@ async def _compare(
     # Hive 3.1 leaves delete events in files of any number
     events = {file.path: file for file in delete_files(directories) if not file.aborted}
     look = partial(delete_buckets_task, services.stores, location)
-    answers = await run_tasks(*(Task(partial(look, file), file.length, "look") for file in events.values()))
+    answers = await run_tasks(
+        *(Task(partial(look, file), file.length, "look", f"{location}/{file.path}") for file in events.values())
+    )
     delete_buckets: dict[str, frozenset[int]] = dict(zip(events, answers, strict=True))
     buckets = {file.bucket for file in row_files(directories)}
     if result.kind is CompactionType.MINOR:
@@ -227,7 +229,10 @@ async def _compare(
     share = 1.0 if is_rebalance else verification.share
     chosen = chosen_buckets(buckets, share, place=str(location), request=request_id)
     views = [_view(services, result, delete_buckets, side, bucket) for bucket in chosen for side in sides]
-    tasks = [Task(partial(tally_task, view, services.stores), view.length, "verify") for view in views]
+    tasks = [
+        Task(partial(tally_task, view, services.stores), view.length, "verify", f"bucket {view.bucket} of {location}")
+        for view in views
+    ]
     tallies: list[Tally] = await run_tasks(*tasks)
     tally_pairs = list(zip(tallies[::2], tallies[1::2], strict=True))
     compared = [(f"bucket {bucket} has", *pair) for bucket, pair in zip(chosen, tally_pairs, strict=True)]

@@ -16,10 +16,13 @@ from typing import Any
 import acidlib
 from acidlib.errors import AcidError
 from acidlib.service import plan
+from acidlib.service.task_processes import TaskProcesses
 from acidlib.service.tasks import run_unit_task
 
-SECONDS = 1.0
-"""How long a task takes, to the end of which its thread goes on."""
+TASK_SECONDS = 300.0
+"""How long a task takes that an interrupt ends."""
+END_SECONDS = 1.0
+"""How long it takes to end it, so that further interrupts come meanwhile."""
 
 
 def slow(begun: str, seconds: float, *arguments: Any) -> Any:
@@ -40,13 +43,22 @@ def interrupted(compact: Callable[[], object]) -> str:
     return "to its end"
 
 
+def end_slowly(processes: TaskProcesses, cancel: Callable[[TaskProcesses], None] = TaskProcesses.cancel) -> None:
+    """End tasks, but take long."""
+    time.sleep(END_SECONDS)
+    cancel(processes)
+
+
 def main() -> None:
     """Compact with a slow task, which is interrupted; then do it again."""
     location, queue, begun = sys.argv[1:]
     signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell ignores for what it runs in the background
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
     table = acidlib.directory(location, all_committed=True, queue=queue)
-    plan.run_unit_task = partial(slow, begun, SECONDS)
+    from integration import program  # this file as a module, which processes of tasks find
+
+    plan.run_unit_task = partial(program.slow, begun, TASK_SECONDS)
+    TaskProcesses.cancel = end_slowly  # type: ignore[method-assign]
     print(interrupted(lambda: table.compact("major", progress=False)), flush=True)
     assert handlers == [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
     plan.run_unit_task = run_unit_task

@@ -92,7 +92,7 @@ def test_the_button_that_interrupts_a_kernel(kernel: tuple[Any, Any], jobs: Jobs
         "from acidlib.service import plan\n"
         "from integration.program import slow\n"
         "whole, plan.run_unit_task = plan.run_unit_task, partial(slow, "
-        f"{str(begun)!r}, 1.0)\n"
+        f"{str(begun)!r}, {SECONDS})\n"
         f"table = acidlib.directory({str(table)!r}, all_committed=True, queue={jobs.queue_url!r})\n"
     )
     assert prepared["status"] == "ok", prepared

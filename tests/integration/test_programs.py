@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,7 +18,8 @@ from judges import merge
 from long_runs import amount
 
 import acidlib
-from acidlib.service.in_process import usable_threads
+from acidlib.service import plan
+from integration import spark_tasks
 from integration.harness import TASKS_PATH, Jobs, fixture, names, visible
 
 PROGRAM = Path(__file__).with_name("program.py")
@@ -85,7 +87,6 @@ def test_threads_of_a_program_compact_at_the_same_time(queue_url: str, tmp_path:
     assert len({result.to_dict()["run_id"] for result in results}) == 3
     assert [{path.name: merge.read(path, strict=True) for path in place.iterdir()} for place in places] == rows
     assert signal.getsignal(signal.SIGINT) is handler
-    assert usable_threads() >= 1
 
 
 def test_of_threads_at_the_same_place_one_compacts_it(queue_url: str, tmp_path: Path) -> None:
@@ -98,3 +99,21 @@ def test_of_threads_at_the_same_place_one_compacts_it(queue_url: str, tmp_path: 
     assert set(states) <= {"ready for cleaning", "conflict", "already compact"}
     assert merge.read(place, strict=True) == rows
     assert [name for name in visible(place) if name.startswith("base_")] == ["base_0000004"]
+
+
+def test_a_task_that_ends_its_process_is_the_error_of_its_place_alone(
+    queue_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = fixture("hive3/b_part", tmp_path / "db.db" / "part")
+    rows = {path.name: merge.read(path) for path in part.iterdir()}
+    table = acidlib.directory(part, all_committed=True, queue=queue_url)
+    monkeypatch.setattr(plan, "run_unit_task", spark_tasks.some_killed)
+    result = table.compact("major", progress=False)
+    bad = "dt=2024-01-02"
+    states = {entry["partition"]: entry["state"] for entry in result.entries}
+    assert states == {name: "failed" if name == bad else "ready for cleaning" for name in rows}
+    (reason,) = (entry["reason"] for entry in result.entries if entry["partition"] == bad)
+    file = rf"{part}/{bad}/base_\d+/bucket_00000"
+    assert re.match(rf"Cannot finish {file} \(rewrite\): its process was ended by SIGKILL; perhaps memory ", reason)
+    assert {path.name: merge.read(path, strict=True) for path in part.iterdir()} == rows
+    assert list(part.glob("*/_*")) == []

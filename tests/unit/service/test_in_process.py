@@ -1,17 +1,18 @@
-"""Where the tasks of a Python program run: in its own process, until they are too large for it."""
+"""Where the tasks of a Python program run: in processes of its own, until they are too large for these."""
 
 from __future__ import annotations
 
-import threading
+import os
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from process_tasks import where
 from runners import ThreadRunner
 
 from acidlib.config.settings import Layer, default_settings
 from acidlib.errors import AcidError, RetryError, UsageError
-from acidlib.service.in_process import MOST_THREADS, InProcessRunner, open_runner, usable_threads
+from acidlib.service.in_process import MOST_PROCESSES, InProcessRunner, open_runner, usable_processes
 from acidlib.service.services import Application, Task
 
 
@@ -36,21 +37,17 @@ class Spark(ThreadRunner):
         self.ends += 1
 
 
-def where(_: str) -> str:
-    return threading.current_thread().name
-
-
 def test_small_work_is_done_here_and_all_after_a_large_one_on_spark() -> None:
     spark, lines = Spark(), []
-    with InProcessRunner(spark.opened, most_bytes=100, threads=3, on_start=lines.append) as runner:
+    with InProcessRunner(spark.opened, most_bytes=100, processes=3, on_start=lines.append) as runner:
         runner.start()
         assert (runner.slots, runner.application, spark.starts) == (3, Application(), 0)
         answers = runner.run([[Task(where, 40)], [Task(where, 0), Task(where, 60)]], group="small")
         assert [len(batch) for batch in answers] == [1, 2]
-        assert {name.rpartition("_")[0] for batch in answers for name in batch} == {"acidlib-task"}
+        assert os.getpid() not in {pid for batch in answers for pid, _, _ in batch}
         assert (spark.starts, lines) == (0, [])
-        ((name,),) = runner.run([[Task(where, 1)]], group="large")
-        assert not name.startswith("acidlib-task")
+        (((pid, _, _),),) = runner.run([[Task(where, 1)]], group="large")
+        assert pid == os.getpid(), "the stand-in for Spark has threads"
         assert lines == ["starting Spark: its tasks have 101 bytes of input so far, more than 100 bytes"]
         runner.run([[Task(where, 0)]], group="small again")
         assert [group for group, _ in spark.jobs] == ["large", "small again"]
@@ -62,53 +59,18 @@ def test_small_work_is_done_here_and_all_after_a_large_one_on_spark() -> None:
 
 def test_with_a_limit_of_nothing_all_is_done_on_spark() -> None:
     spark = Spark()
-    with InProcessRunner(spark.opened, most_bytes=0, threads=1) as runner:
+    with InProcessRunner(spark.opened, most_bytes=0, processes=1) as runner:
         runner.run([[Task(where, 0)]], group="small")
     assert (spark.starts, spark.ends) == (1, 1)
 
 
 def test_a_spark_that_does_not_start_is_started_once() -> None:
     spark = Spark(RetryError("Cannot start Spark: no Java"))
-    with InProcessRunner(spark.opened, most_bytes=1, threads=1) as runner:
+    with InProcessRunner(spark.opened, most_bytes=1, processes=1) as runner:
         for _ in range(2):
             with pytest.raises(RetryError, match="no Java"):
                 runner.run([[Task(where, 2)]], group="large")
     assert (spark.starts, spark.ends) == (1, 1)
-
-
-def test_after_a_cancel_no_task_of_a_batch_is_begun() -> None:
-    begun: list[int] = []
-    entered, going_on = threading.Event(), threading.Event()
-
-    def work(number: int, _: str) -> int:
-        begun.append(number)
-        entered.set()
-        going_on.wait(60)
-        return number
-
-    answers: list[Any] = []
-    with InProcessRunner(Spark().opened, most_bytes=1, threads=1) as runner:
-        tasks = [Task(lambda unique, number=number: work(number, unique), 0) for number in range(3)]
-        thread = threading.Thread(target=lambda: answers.extend(runner.run([tasks], group="three")))
-        thread.start()
-        entered.wait(60)
-        runner.cancel()
-        going_on.set()
-        thread.join(60)
-        assert begun == [0]
-        assert answers[0][0] == 0
-        assert [type(answer) for answer in answers[0][1:]] == [RetryError, RetryError]
-        assert runner.run([[Task(where, 0)]], group="a later job")[0][0].startswith("acidlib-task")
-
-
-def test_tasks_run_at_the_same_time() -> None:
-    both = threading.Barrier(2, timeout=60)
-
-    def meet(_: str) -> bool:
-        return both.wait() >= 0
-
-    with InProcessRunner(Spark().opened, most_bytes=1, threads=2) as runner:
-        assert runner.run([[Task(meet, 0)], [Task(meet, 0)]], group="two") == [[True], [True]]
 
 
 def test_without_a_session_the_setting_is_the_limit() -> None:
@@ -116,7 +78,7 @@ def test_without_a_session_the_setting_is_the_limit() -> None:
     with open_runner(name="n", conf={}, settings=settings) as runner:
         assert isinstance(runner, InProcessRunner)
         assert runner._most_bytes == 3 << 10
-        assert 1 <= runner.slots == usable_threads() <= MOST_THREADS
+        assert 1 <= runner.slots == usable_processes() <= MOST_PROCESSES
 
 
 def test_what_is_no_session_is_refused() -> None:

@@ -9,7 +9,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,7 +23,7 @@ from located import at
 from metastore_behaviour import until
 
 from acidlib.config.settings import default_settings, load_settings
-from acidlib.errors import AcidError, ConflictError, MissingError, RefusedError, RetryError, UsageError
+from acidlib.errors import AcidError, ConflictError, CorruptError, MissingError, RefusedError, RetryError, UsageError
 from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.transactions import LockComponent, LockState, LockType, TxnType
 from acidlib.model.location import Location
@@ -29,6 +31,7 @@ from acidlib.model.names import Generation
 from acidlib.model.snapshots import ValidTxnList, ValidWriteIdList, all_committed
 from acidlib.model.tables import ORC_INPUT_FORMAT, Partition, Storage, Table, TableColumn, TableRef
 from acidlib.planning.stated_write_ids import StatedWriteIds
+from acidlib.scan.splits import packed
 from acidlib.service import snapshot as snapshots
 from acidlib.service.environment import Environment
 from acidlib.service.places import Interpretation
@@ -208,6 +211,32 @@ def test_the_rows_of_the_snapshot_are_read_while_it_is_locked(plain: Site) -> No
     assert plain.notes == []
     with pytest.raises(ConflictError, match=r"^Cannot read db\.t: its snapshot is closed$"):
         opened.to_arrow()
+
+
+def test_the_rows_of_several_tasks_are_read_in_processes(days: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshots, "packed", partial(packed, bytes_per_task=1))
+    with days.open() as opened:
+        assert len(snapshots.packed(opened.splits)) == len(DAYS)
+        table = opened.to_arrow()
+        assert table.schema == opened.scan.schema
+        assert table.to_pylist() == [{"id": n, "name": name, "ds": n} for n, name in enumerate(DAYS, 1)]
+        (file,) = (days.location / DAYS[1]).glob("*/bucket_00000")
+        file.write_bytes(b"ORC" + bytes(file.stat().st_size - 3))
+        with pytest.raises(CorruptError, match=r"Cannot read \S+/ds=2/\S+/bucket_00000: "):
+            opened.to_arrow()
+
+
+def test_one_thread_of_a_process_decodes_rows_and_others_have_processes_for_it(plain: Site) -> None:
+    with plain.open() as opened:
+        reading = opened.batches()
+        first = next(reading)
+        with ThreadPoolExecutor(1) as other:
+            assert list(other.submit(lambda: list(opened.batches())).result()) == [first, *reading]
+            assert snapshots._READING.acquire(blocking=False), "it is free again"
+            try:
+                assert other.submit(opened.to_arrow).result() == pa.Table.from_batches([first])
+            finally:
+                snapshots._READING.release()
 
 
 def test_what_is_committed_is_asked_for_after_the_lock_and_before_the_listing(
