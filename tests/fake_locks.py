@@ -114,6 +114,11 @@ class Client:
                 found = self._lock(f"keep lock {lock_id} alive", lock_id)
                 self.server.locks[lock_id] = replace(found, heartbeat_ms=None if found.txn_id else self.server.now_ms)
 
+    def heartbeat_range(self, first: int, last: int) -> dict[int, str]:
+        with self._call("heartbeat_range"):
+            states = {txn_id: self.server.txns.get(txn_id) for txn_id in range(first, last + 1)}
+            return {txn_id: str(state) for txn_id, state in states.items() if state != "open"}
+
     def lock(
         self,
         components: Sequence[LockComponent],

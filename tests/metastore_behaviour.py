@@ -159,6 +159,17 @@ class LocksAndTransactions:
         with pytest.raises(ConflictError):
             hms.heartbeat(txn_id=alive, lock_id=lock_id)
 
+    def test_heartbeats_of_a_range(self, hms: Hms) -> None:
+        alive, aborted, committed, last = (hms.open_txn(TxnType.DEFAULT, "contract test") for _ in range(4))
+        hms.abort_txn(aborted, TxnType.DEFAULT)
+        hms.commit_txn(committed, TxnType.DEFAULT)
+        lost = hms.heartbeat_range(alive, last)
+        assert {aborted, committed} <= set(lost)
+        assert not {alive, last} & set(lost)
+        assert set(hms.heartbeat_range(10**12, 10**12 + 1)) == {10**12, 10**12 + 1}
+        for txn_id in (alive, last):
+            hms.abort_txn(txn_id, TxnType.DEFAULT)
+
 
 class CompactorLocks:
     """The locks without a transaction that a compaction holds on Hive 3.1."""

@@ -108,6 +108,7 @@ class Effect(enum.Enum):
 # the effects, with reasons, of all calls that do not only read
 _CHANGES: Mapping[str, tuple[Effect, str]] = {
     "heartbeat": (Effect.NONE, "a second heartbeat prolongs the life no further"),
+    "heartbeat_txn_range": (Effect.NONE, "as one of each"),
     "check_lock": (Effect.NONE, "a lock that is granted meanwhile stays granted"),
     "open_txns": (Effect.NOT_IDEMPOTENT, "each call opens another transaction"),
     "commit_txn": (Effect.IDEMPOTENT, "Hive 4 accepts a second commit; Hive 3.1 may have forgotten the transaction"),

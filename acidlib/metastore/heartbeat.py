@@ -8,6 +8,7 @@ at most half of the timeout. Call `Lease.assert_alive` right before anything bec
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -21,6 +22,8 @@ from acidlib.metastore.options import ConnectionOptions
 RETRIES_PER_TIMEOUT = 30
 LONGEST_RETRY_SECONDS = 5.0
 CALLS_PER_TIMEOUT = 8
+FEWEST_TOGETHER, MOST_TOGETHER = 8, 1000
+"""Transactions that get one heartbeat together: a range in which none is another's, between two multiples."""
 
 Clock = Callable[[], float]
 
@@ -44,6 +47,8 @@ class Lease:
         self.txn_id = txn_id
         self.lock_id = lock_id
         """The lock in the heartbeats; the lock of a transaction is set once it is granted."""
+        self.is_alone = False
+        """Whether it gets heartbeats of its own, after one of a range has failed: another may be the cause."""
         self._clock = clock
         self._mutex = threading.Lock()
         self._extended_at = since
@@ -117,7 +122,8 @@ class Heartbeater:
 
     Use it as a context manager. Thread and connection are made when first needed. The heartbeat that has been due for
     longest is sent first. A failed one is tried again after all others that are due, so that a heartbeat which hangs
-    delays the others by the limit of one call at most.
+    delays the others by the limit of one call at most. Transactions whose ids are a range get one heartbeat together:
+    the lock of a transaction lives with it (Hive `TxnHandler`), and needs none.
     """
 
     def __init__(
@@ -149,7 +155,10 @@ class Heartbeater:
         self._connection: Hms | None = None
         self._mutex = threading.Lock()
         self._order = count()
-        self._due: list[tuple[float, int, Lease]] = []  # a heap
+        self._due: list[tuple[float, int, Lease]] = []  # a heap, also of entries that were replaced
+        self._entry: dict[Lease, int] = {}
+        """The number of the entry of each lease that counts."""
+        self._by_txn: dict[int, Lease] = {}
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._ended: str | None = None
@@ -173,7 +182,9 @@ class Heartbeater:
         with self._mutex:
             if self._ended is not None:
                 raise DefectError(f"Cannot keep {name} alive: {self._ended}")
-            heappush(self._due, (since + self._interval, next(self._order), lease))
+            self._put(lease, since + self._interval)
+            if txn_id is not None:
+                self._by_txn[txn_id] = lease
             if self._thread is None:
                 self._start_thread()
         self._wake.set()
@@ -201,14 +212,14 @@ class Heartbeater:
         finally:
             self._disconnect()
             with self._mutex:
-                lost, self._due = self._due, []
-            for _, _, lease in lost:
+                lost, self._due, self._entry, self._by_txn = [*self._entry], [], {}, {}
+            for lease in lost:
                 lease.mark_lost(kind, self._ended or "")
 
     def send_due(self) -> float | None:
         """Send a due heartbeat and return 0; else return the seconds until the next is due, None without any lease."""
         with self._mutex:
-            while self._due and self._due[0][2].stopped:
+            while self._due and not self._is_next(*self._due[0][1:]):
                 heappop(self._due)
             if not self._due:
                 return None
@@ -219,6 +230,39 @@ class Heartbeater:
         self._send(lease)
         return 0.0
 
+    def _put(self, lease: Lease, due: float) -> None:
+        """Have a lease sent at this time and at no other, under the mutex."""
+        number = self._entry[lease] = next(self._order)
+        heappush(self._due, (due, number, lease))
+
+    def _is_next(self, number: int, lease: Lease) -> bool:
+        """Return whether an entry counts, and forget the lease if that has ended; under the mutex."""
+        if self._entry.get(lease) != number:
+            return False
+        if lease.stopped:
+            self._forget(lease)
+            return False
+        return True
+
+    def _forget(self, lease: Lease) -> None:
+        self._entry.pop(lease, None)
+        if lease.txn_id is not None and self._by_txn.get(lease.txn_id) is lease:
+            del self._by_txn[lease.txn_id]
+
+    def _together(self, lease: Lease) -> list[Lease]:
+        """Return the leases that get their heartbeat together with this one, in the order of their transactions."""
+        if lease.txn_id is None or lease.is_alone:
+            return [lease]
+        leases, start = deque([lease]), lease.txn_id - lease.txn_id % MOST_TOGETHER
+        with self._mutex:
+            for step, add, end in ((-1, leases.appendleft, start - 1), (1, leases.append, start + MOST_TOGETHER)):
+                for txn_id in range(lease.txn_id + step, end, step):
+                    other = self._by_txn.get(txn_id)
+                    if other is None or other.stopped or other.is_alone:
+                        break
+                    add(other)
+        return [*leases] if len(leases) >= FEWEST_TOGETHER else [lease]
+
     def _send(self, lease: Lease) -> None:
         """Send a heartbeat. The lease is lost if its transaction or lock does not exist; after other errors, retry."""
         try:
@@ -227,30 +271,51 @@ class Heartbeater:
         except Exception as error:  # no error may end the heartbeats of the other leases
             with self._mutex:  # no heartbeat is sent before the next attempt to connect
                 now = self.clock()
-                for due, _, waiting in self._due:
+                waiting = [entry for entry in self._due if self._is_next(*entry[1:])]
+                for due, _, other in waiting:
                     if due <= now:
-                        waiting.note_failure(error)
-                self._due = [(max(due, now + self._retry), order, waiting) for due, order, waiting in self._due]
+                        other.note_failure(error)
+                self._due = [(max(due, now + self._retry), number, other) for due, number, other in waiting]
                 heapify(self._due)
             return
+        leases = self._together(lease)
         sent_at = self.clock()
         try:
-            self._connection.heartbeat(txn_id=lease.txn_id, lock_id=lease.lock_id)
-        except ConflictError as error:
-            lease.mark_lost(ConflictError, f"the metastore has given it up: {reason_of(error)}")
+            lost = self._beat(self._connection, leases)
         except Exception as error:  # as above
-            lease.note_failure(error)
+            for other in leases:
+                other.note_failure(error)
+                other.is_alone = len(leases) > 1 or other.is_alone
             self._disconnect()
-            self._postpone(lease, self.clock() + self._retry)
-        else:
-            lease.extend(sent_at)
-            self._postpone(lease, sent_at + self._interval)
+            self._postpone(leases, self.clock() + self._retry)
+            return
+        for other in leases:
+            if other in lost:
+                other.mark_lost(ConflictError, f"the metastore has given it up: {lost[other]}")
+            else:
+                other.extend(sent_at)
+                other.is_alone = False
+        self._postpone(leases, sent_at + self._interval)
 
-    def _postpone(self, lease: Lease, due: float) -> None:
-        with self._mutex:  # the lease need not be on top: one that is due earlier may have been registered meanwhile
-            self._due = [entry for entry in self._due if entry[2] is not lease]
-            self._due.append((due, next(self._order), lease))
-            heapify(self._due)
+    def _beat(self, connection: Hms, leases: list[Lease]) -> dict[Lease, str]:
+        """Send one heartbeat for leases, and return those that are lost, each with the reason."""
+        first, last = leases[0], leases[-1]
+        if first.txn_id is not None and last.txn_id is not None and first is not last:
+            ended = connection.heartbeat_range(first.txn_id, last.txn_id)
+            return {lease: ended[lease.txn_id] for lease in leases if lease.txn_id in ended}
+        try:
+            connection.heartbeat(txn_id=first.txn_id, lock_id=first.lock_id)
+        except ConflictError as error:
+            return {first: reason_of(error)}
+        return {}
+
+    def _postpone(self, leases: list[Lease], due: float) -> None:
+        with self._mutex:
+            for lease in leases:
+                if lease.stopped:
+                    self._forget(lease)
+                elif lease in self._entry:
+                    self._put(lease, due)
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None

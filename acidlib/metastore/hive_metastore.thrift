@@ -247,6 +247,16 @@ struct HeartbeatRequest {
   2: optional i64 txnid
 }
 
+struct HeartbeatTxnRangeRequest {
+  1: required i64 min
+  2: required i64 max
+}
+
+struct HeartbeatTxnRangeResponse {
+  1: required set<i64> aborted
+  2: required set<i64> nosuch
+}
+
 // ---- locks
 
 struct LockComponent {
@@ -428,6 +438,7 @@ service Metastore {
       throws (1: NoSuchTxnException o1, 2: TxnAbortedException o2, 3: MetaException o3)
   void heartbeat(1: HeartbeatRequest ids)
       throws (1: NoSuchLockException o1, 2: NoSuchTxnException o2, 3: TxnAbortedException o3)
+  HeartbeatTxnRangeResponse heartbeat_txn_range(1: HeartbeatTxnRangeRequest txns)
   LockResponse lock(1: LockRequest rqst) throws (1: NoSuchTxnException o1, 2: TxnAbortedException o2)
   LockResponse check_lock(1: CheckLockRequest rqst)
       throws (1: NoSuchTxnException o1, 2: TxnAbortedException o2, 3: NoSuchLockException o3)

@@ -219,6 +219,16 @@ class TransactionCalls(MetastoreClient):
         names = " and ".join(f"{name} {number}" for name, number in ids if number is not None)
         self.call(f"keep {names or 'nothing'} alive", "heartbeat", request)
 
+    def heartbeat_range(self, first: int, last: int) -> dict[int, str]:
+        """Tell the server that the holder of all transactions of a range is alive; return what became of lost ones.
+
+        Transactions of others in the range would be kept alive, too.
+        """
+        call = "heartbeat_txn_range"
+        request = self._types.HeartbeatTxnRangeRequest(min=first, max=last)
+        answer = self.call(f"keep the transactions {first} to {last} alive", call, request)
+        return dict.fromkeys(answer.aborted, "it was aborted") | dict.fromkeys(answer.nosuch, "No such transaction")
+
     def allocate_write_id(self, txn_id: int, ref: TableRef) -> int:
         """Return the write id of a transaction for a table, always the same one."""
         ref = ref.whole_table.as_stored

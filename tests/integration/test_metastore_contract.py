@@ -506,6 +506,18 @@ def test_a_request_and_its_duplicate(hms: Hms, database: str, table: str, partit
     assert [row.id for row in hms.show_compactions_of(row.ref)] == [answer.id]
 
 
+@HIVE3_AND_4
+def test_a_heartbeat_of_a_range_keeps_each_of_its_transactions_alive(hms: Hms, txns: list[int]) -> None:
+    numbers = [opened(hms, txns) for _ in range(3)]
+
+    def heard() -> list[int]:
+        return [txn.heartbeat_ms or 0 for txn in hms.open_txns_info() if txn.id in numbers]
+
+    before = heard()
+    assert not set(numbers) & set(hms.heartbeat_range(numbers[0], numbers[-1]))
+    assert all(now > then for now, then in zip(heard(), before, strict=True))
+
+
 @HIVE4
 def test_who_asked_and_which_pool_are_told(hms: Hms, database: str, table: str) -> None:
     request = asked_for(database, table, initiator_id="host-1", initiator_version="0.1", pool="contract")

@@ -87,6 +87,10 @@ class Hive4Backend(Backend):
         self.statistics = StatisticsUpdater(services, hms, database)
         self._pool = pool
         self._into_pool = into_pool
+        self._asked_at: dict[int, float] = {}
+        """When this run asked for each request that it was handed out, until it holds its place: the server counts the
+        worker's timeout from a later moment.
+        """
         self._obeys_pools = False
         """Whether a request in a pool has been seen there. A fork that has none puts it where any worker takes it."""
         self._rows: dict[TableRef, list[CompactionRequest]] | None = None
@@ -161,11 +165,14 @@ class Hive4Backend(Backend):
 
     def take(self, request: CompactionRequest) -> CompactionRequest | None:
         """Take the request that the metastore hands out next; RefusedError where that is of another pool than asked."""
+        asked_at = self.services.clock()
         taken = self.hms.find_next_compaction(self.services.worker_id, __version__, self._pool)
         if taken is not None and self._pool is not None and taken.pool != self._pool:
             raise RefusedError(
                 f"Cannot compact {request.ref}: {self._not_obeyed(self._pool)}; {give_back(self.hms, taken)}"
             )
+        if taken is not None:
+            self._asked_at[taken.id] = asked_at
         return taken
 
     def submit(self, place: ListedPlace, kind: CompactionType, *, buckets: int | None = None) -> CompactionRequest:
@@ -192,6 +199,7 @@ class Hive4Backend(Backend):
                     "call again when that request is cleaned"
                 )
             raise in_the_way(str(target.ref), reason)
+        asked_at = self.services.clock()
         try:
             taken = self.hms.find_next_compaction(self.services.worker_id, __version__, pool)
         except UnknownOutcomeError:
@@ -201,6 +209,7 @@ class Hive4Backend(Backend):
         if taken is None or taken.id != answer.id:
             error = taken_by_another(str(target.ref), answer.id)
             raise error if taken is None else ConflictError(f"{error}; {give_back(self.hms, taken)}")
+        self._asked_at[taken.id] = asked_at
         return taken
 
     def _require_in_pool(self, ref: TableRef, number: int, pool: str) -> None:
@@ -233,7 +242,7 @@ class Hive4Backend(Backend):
     def hold(self, request: CompactionRequest, target: Target) -> Hive4Hold:
         """Return the hold of a request that was handed out to this run; its place is looked up once it is locked."""
         del target
-        return Hive4Hold(self, request)
+        return Hive4Hold(self, request, taken_at=self._asked_at.pop(request.id, self.services.clock()))
 
     def attempts(self, targets: Sequence[Target]) -> Attempts:
         """Read the metastore's queue and its history."""
@@ -347,11 +356,13 @@ class Hive4Hold(CompactionHold):
     are listed until then it is open, with heartbeats. Source: Hive 4 `Worker.findNextCompactionAndExecute`.
     """
 
-    def __init__(self, backend: Hive4Backend, request: CompactionRequest) -> None:
+    def __init__(self, backend: Hive4Backend, request: CompactionRequest, *, taken_at: float) -> None:
+        """Hold nothing yet. `taken_at` is no later than the server's start of the request, by the clock here."""
         super().__init__(backend.services, request, nowhere(request))
         self._backend = backend
         self._hms = backend.hms
-        self._taken_at = self._held_since = self._services.clock()
+        self._taken_at = taken_at
+        self._held_since = self._services.clock()
         self._txn: CompactionTransaction | None = None
         self._marked = False
         """The request is marked as compacted, or may be: the answer may have been lost."""

@@ -29,6 +29,7 @@ class Connection:
     def __init__(self, clock: Clock | None = None) -> None:
         self.clock = clock
         self.beats: list[int | None] = []
+        self.ranges: list[tuple[int, int]] = []
         self.seconds: Callable[[int | None], float] = lambda _: 0.0
         self.answer: Callable[[int | None], None] = lambda _: None
         self.opened = 0
@@ -49,6 +50,22 @@ class Connection:
         if self.clock is not None:
             self.clock.now += self.seconds(one)
         self.answer(one)
+
+    def heartbeat_range(self, first: int, last: int) -> dict[int, str]:
+        self.ranges.append((first, last))
+        lost: dict[int, str] = {}
+        seconds, self.seconds = self.seconds, lambda _: 0.0
+        if self.clock is not None:
+            self.clock.now += max(map(seconds, range(first, last + 1)))
+        try:
+            for one in range(first, last + 1):
+                try:
+                    self.heartbeat(txn_id=one)
+                except ConflictError as error:
+                    lost[one] = reason_of(error)
+        finally:
+            self.seconds = seconds
+        return lost
 
     def close(self) -> None:
         self.closed += 1
@@ -234,6 +251,51 @@ def test_a_beat_that_hangs_starves_nobody() -> None:
             beat.assert_alive()
     with pytest.raises(RetryError, match="there was no answer"):
         hanging.assert_alive()
+
+
+def test_a_range_of_transactions_gets_one_heartbeat_and_never_that_of_another() -> None:
+    """A dead transaction of another would be kept open by it, which keeps files from all cleaners."""
+    bench = Bench()
+    for one in (*range(100, 120), *range(121, 125), *range(126, 134)):
+        bench.add(one)
+    lock = bench.add(lock_id=7)
+    bench.add(120).stop()
+    bench.run(0)
+    assert sorted(bench.connection.ranges) == [(100, 119), (126, 133)]
+    assert sorted(bench.connection.beats) == sorted([7, *range(100, 120), *range(121, 125), *range(126, 134)])
+    bench.run(INTERVAL)
+    assert len(bench.connection.ranges) == 4
+    lock.assert_alive()
+
+
+def test_of_many_transactions_there_are_few_calls() -> None:
+    bench = Bench()
+    leases = [bench.add(one) for one in range(1, 10_001)]
+    bench.run(0)
+    assert (len(bench.connection.ranges), bench.connection.ranges[-1]) == (10, (9000, 9999))
+    assert bench.connection.beats == [*range(1, 10_001)]
+    for lease in leases[:5000]:
+        lease.stop()
+    bench.run(INTERVAL)
+    assert len(bench.connection.ranges) == 15
+    assert bench.connection.beats[10_000:] == [*range(5001, 10_001)]
+
+
+def test_one_of_a_range_that_is_lost_and_one_that_fails_cost_no_other() -> None:
+    bench = Bench()
+    leases = [bench.add(one) for one in range(20)]
+    bench.connection.answer = failing(ConflictError("Cannot beat: No such transaction"), 3)
+    bench.run(0)
+    with pytest.raises(ConflictError, match=r"Cannot go on with transaction 3: .* given it up: No such transaction"):
+        leases[3].assert_alive()
+    bench.connection.answer = failing(RetryError("Cannot beat: its row is locked"), 12)
+    bench.run(TIMEOUT + INTERVAL)
+    for lease in (*leases[:3], *leases[4:12], *leases[13:]):
+        lease.assert_alive()
+    with pytest.raises(RetryError, match="its row is locked"):
+        leases[12].assert_alive()
+    # those about which nothing is wrong go together again
+    assert bench.connection.ranges[-1] == (4, 11)
 
 
 def test_a_lease_registered_while_a_heartbeat_is_sent_is_kept_alive_though_it_is_due_earlier() -> None:

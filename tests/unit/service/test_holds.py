@@ -235,3 +235,31 @@ def test_a_quarantine_of_another_run_is_seen_under_the_hold(hold: CompactionHold
     hms.shown = (wrong, replace(wrong, id=7, ref=TableRef("s", "another")))
     assert list(backend.rows_at(hold.target)) == [], "outside of a hold the queue is read once"
     assert hold.quarantining_request(listing) == wrong
+
+
+@HIVE4
+def test_the_timeout_of_a_worker_counts_from_before_the_request_was_handed_out(
+    services: Services, server: LockServer, hms: Metastore
+) -> None:
+    """However late its compaction begins: the server gives the request to another by its own start."""
+    now, limit = [1000.0], services.settings.integer("hive.compactor.worker.timeout") / 1000
+
+    def handed_out(*_: object) -> CompactionRequest:
+        now[0] += 60  # the answer is late
+        return ROW
+
+    given: Any = hms
+    hms.find_next_compaction = handed_out  # type: ignore[attr-defined]
+    beats = Heartbeater(lambda: hms, interval_seconds=100, timeout_seconds=TIMEOUT, clock=lambda: 0.0)
+    with beats:
+        backend = Hive4Backend(replace(services, clock=lambda: now[0]), given, beats)
+        assert backend.take(ROW) is ROW
+        now[0] += 0.5 * limit
+        hold = backend.hold(ROW, nowhere(ROW))
+        hold.begin()
+        now[0] = 1000 + 0.9 * limit - 1
+        hold.assert_mine()
+        now[0] += 2
+        with pytest.raises(RetryError, match=r"it took more than 90 % of hive\.compactor\.worker\.timeout"):
+            hold.assert_mine()
+        hold.close()
