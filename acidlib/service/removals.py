@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
@@ -12,8 +13,10 @@ from acidlib.model.location import Location
 from acidlib.points import Point, reach
 from acidlib.report.results import CleaningResult, Outcome, RemovedPath, Waiting
 from acidlib.service.services import Services
+from acidlib.stores.filesystem import Pace
 from acidlib.stores.removing import TAKEN_BACK, Litter, Removed, find_litter, measure, remove_paths
 from acidlib.stores.store import OUT_OF_SIGHT, Claim, original_staging_name
+from acidlib.waiting import answered
 from acidlib.wording import age_words
 
 Removal = tuple[tuple[RemovedPath, ...], tuple[Waiting, ...]]
@@ -25,16 +28,21 @@ class NotOursError(RefusedError):
 
 
 class DeleteRateLimiter:
-    """The speed at which all threads of one run together remove files; once stopped, no further file is removed."""
+    """The speed at which all threads of one run together remove files; once stopped, no further file is removed.
 
-    def __init__(self, services: Services) -> None:
+    Each file has its time, of a second by the number of files in a second; the next may go when the time is over.
+    """
+
+    def __init__(self, services: Services, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` returns seconds that never go back."""
         self._rate = services.settings.integer("acidlib.cleaner.files.per.second")
-        self._pause = services.pause
+        self._clock = clock
         self._turn = threading.Lock()
+        self._free_at = clock()
         self._stopped = threading.Event()
 
     def stop(self) -> None:
-        """Stop all removing: the run is interrupted."""
+        """Stop all removing, also by those that wait: the run is interrupted."""
         self._stopped.set()
 
     def assert_not_stopped(self) -> None:
@@ -42,11 +50,19 @@ class DeleteRateLimiter:
         if self._stopped.is_set():
             raise ConflictError("Cannot go on removing: the run was interrupted")
 
-    def after(self, files: int) -> None:
-        """Wait for as long as the removal of so many files has to take."""
-        if self._rate:
-            with self._turn:
-                self._pause(files / self._rate)
+    @property
+    def pace(self) -> Pace | None:
+        """What waits before files are removed, and raises ConflictError after `stop`; None without a limit."""
+        return self._wait if self._rate else None
+
+    def _wait(self, files: int) -> None:
+        with self._turn:
+            now = self._clock()
+            starts = max(self._free_at, now)
+            self._free_at = starts + files / self._rate
+        self._stopped.wait(starts - now)
+        self.assert_not_stopped()
+        answered()  # what was waited for is no file system
 
 
 def would_remove(services: Services, location: Location, reasons: Mapping[str, str], listing: Listing) -> Removal:
@@ -92,7 +108,7 @@ def remove_named(
         unique = f"{claim.token}-{len(hidden)}"
         name = store.take_out_of_sight(location, item.path, unique, identity=item.identity) if is_seen else None
         if name is None:
-            store.remove(location, item.path, identity=item.identity)
+            store.remove(location, item.path, identity=item.identity, pace=limiter.pace)
         else:
             hidden[item.path] = name
         return None
@@ -108,7 +124,6 @@ def remove_named(
         remove=remove,
         known=known,
         before_each=assert_may_remove,
-        after_each=lambda item: None if item.path in hidden else limiter.after(item.files),
     )
     problems = dict(report.failed)
     if hidden:
@@ -117,11 +132,10 @@ def remove_named(
         if item.path in hidden:
             limiter.assert_not_stopped()
             try:
-                store.remove(location, hidden[item.path], identity=item.identity)
+                store.remove(location, hidden[item.path], identity=item.identity, pace=limiter.pace)
             except AcidError as error:
                 problems[item.path] = str(error)
             reach(Point.REMOVED_HIDDEN)
-            limiter.after(item.files)
     if report.removed:
         store.make_durable(location)
     removed = tuple(

@@ -58,6 +58,10 @@ class Entry:
         return self.path.rpartition("/")[2]
 
 
+Pace = Callable[[int], None]
+"""Waits until so many files more may be removed."""
+
+
 class FileSystem(Protocol):
     """Reading and removing, on any store; paths are absolute local ones, or whole URIs.
 
@@ -107,8 +111,10 @@ class FileSystem(Protocol):
     def read(self, path: str, *, missing: type[AcidError] = CorruptError) -> bytes:
         """Return the whole contents of a control file; `CorruptError` unless it is a regular and a small one."""
 
-    def remove_tree(self, root: str, relative: str, *, identity: str = "") -> None:
+    def remove_tree(self, root: str, relative: str, *, identity: str = "", pace: Pace | None = None) -> None:
         """Remove a file or directory below `root` with all it holds; symbolic links are never followed.
+
+        pace  is called before each removal of files, with their number; it waits, or raises an error that ends it
 
         With an `identity` it must be the one that has been measured, else `ConflictError`. `relative` must stay below
         `root` and pass through no symbolic link, else `RefusedError`. A path that is already gone raises

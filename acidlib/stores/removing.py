@@ -67,14 +67,12 @@ def remove_paths(
     remove: Callable[[Removed], str | None],
     known: Collection[ListedFile] | None = None,
     before_each: Callable[[], None] | None = None,
-    after_each: Callable[[Removed], None] | None = None,
 ) -> RemovalReport:
     """Remove files and directories, each given by its path relative to `location`.
 
     remove       deletes what was measured, or moves it to the trash and returns its path from then on
     known        the files of the listing that the plan was made from
     before_each  raises ConflictError when another run works there now: then nothing more is removed
-    after_each   may pause, so that a file system is not flooded
 
     A path that fails does not stop the others. A path that leads out of the location, or through a symbolic link, is
     refused and reported; its target is not touched. So is a path with a file that readers see and that is not `known`:
@@ -95,8 +93,6 @@ def remove_paths(
             item = replace(item, moved_to=remove(item))
             removed.append(item)
             reach(Point.REMOVED_ONE)
-            if after_each is not None:
-                after_each(item)
         except AcidError as error:
             failed[path] = str(error)
     return RemovalReport(removed=tuple(removed), failed=failed)

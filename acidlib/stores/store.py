@@ -30,7 +30,7 @@ from acidlib.model.names import (
 from acidlib.model.uploads import StagedUpload
 from acidlib.planning.publication import covering
 from acidlib.renewal import RENEWER
-from acidlib.stores.filesystem import FileSystem, safe_parts
+from acidlib.stores.filesystem import FileSystem, Pace, safe_parts
 from acidlib.waiting import current_piece
 
 CLAIM = "_acidlib_claim"
@@ -353,7 +353,7 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def remove(self, location: Location, relative: str, *, identity: str = "") -> None:
+    def remove(self, location: Location, relative: str, *, identity: str = "", pace: Pace | None = None) -> None:
         """Remove a file or directory of a place, by its relative path, with the uploads of a staging directory.
 
         See `FileSystem.remove_tree`.

@@ -21,7 +21,15 @@ from acidlib.datafiles import SourceFile, kept_range
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError, UnknownOutcomeError
 from acidlib.memory import DEFAULT_MEMORY, Memory
 from acidlib.model.location import Location
-from acidlib.stores.filesystem import Entry, RenameFileSystem, UnreachableServers, beside, require_small, safe_parts
+from acidlib.stores.filesystem import (
+    Entry,
+    Pace,
+    RenameFileSystem,
+    UnreachableServers,
+    beside,
+    require_small,
+    safe_parts,
+)
 from acidlib.stores.renaming.hdfs_client import (
     FINAL,
     Answer,
@@ -349,9 +357,15 @@ class HdfsFileSystem(RenameFileSystem):
                 return False
             raise as_acid_error(error, "remove", path) from error
 
-    def remove_tree(self, root: str, relative: str, *, identity: str = "") -> None:
+    def remove_tree(self, root: str, relative: str, *, identity: str = "", pace: Pace | None = None) -> None:
+        """Remove a directory by one call, or at a pace file by file."""
         del identity  # it has none: no link leads from one place to another
         path = "/".join((root, *safe_parts(root, relative)))
+        if pace is not None and self.is_directory(path):
+            for entry in self.list_tree(path, enter_hidden=True, missing=ConflictError):
+                if not entry.is_directory:
+                    pace(1)
+                    self.remove_file(f"{path}/{entry.path}", missing=ConflictError)
         with raising_acid_errors("remove", path, missing=ConflictError):
             if not self._delete(path, recursive=True):
                 raise FileNotFoundError(path)

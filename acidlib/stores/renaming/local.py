@@ -28,6 +28,7 @@ from acidlib.stores.filesystem import (
     NO_REGULAR_FILE,
     TOO_DEEP,
     Entry,
+    Pace,
     RenameFileSystem,
     as_acid_error,
     beside,
@@ -38,6 +39,7 @@ from acidlib.stores.filesystem import (
 )
 from acidlib.stores.renaming.tree import LocalTree, closing, identity_of
 from acidlib.stores.store import TaskFiles, require_inside
+from acidlib.waiting import answered, asking
 
 THIS_MACHINE = LocalTree(local_location("/"))
 """All local files, where no path may pass through a link."""
@@ -378,7 +380,11 @@ class LocalFileSystem(RenameFileSystem):
         self, source: str, target: str, *, missing: type[AcidError] = CorruptError, durable: bool = True
     ) -> None:
         try:
-            with self._tree.parent(source) as (of_source, name), self._tree.parent(target) as (of_target, new):
+            with (
+                asking("rename", source),
+                self._tree.parent(source) as (of_source, name),
+                self._tree.parent(target) as (of_target, new),
+            ):
                 code = _renameat2(of_source, name, of_target, new)
                 if code in _UNSUPPORTED:
                     _rename_without_flag(of_source, name, of_target, new)
@@ -407,7 +413,7 @@ class LocalFileSystem(RenameFileSystem):
                 return False
             return True
 
-    def remove_tree(self, root: str, relative: str, *, identity: str = "") -> None:
+    def remove_tree(self, root: str, relative: str, *, identity: str = "", pace: Pace | None = None) -> None:
         path = "/".join((root, *safe_parts(root, relative)))
         with (
             raising_acid_errors("remove", path, missing=ConflictError),
@@ -418,11 +424,13 @@ class LocalFileSystem(RenameFileSystem):
                 raise RefusedError(f"Cannot remove {path}: it is a symbolic link")
             if not stat.S_ISDIR(status.st_mode):
                 require_measured(path, identity, identity_of(status))
+                if pace is not None:
+                    pace(1)
                 os.unlink(name, dir_fd=parent)
                 return
             with closing(os.open(name, _DIRECTORY, dir_fd=parent)) as handle:
                 require_measured(path, identity, identity_of(os.fstat(handle)))
-                _empty(path, handle)
+                _empty(path, handle, pace)
             os.rmdir(name, dir_fd=parent)
 
     def _status_or_none(self, path: str) -> os.stat_result | None:
@@ -548,7 +556,7 @@ def _unlink_quietly(tree: LocalTree, path: str) -> None:
         os.unlink(name, dir_fd=parent)  # it is hidden, and the first error is the one to report
 
 
-def _empty(path: str, directory: int) -> None:
+def _empty(path: str, directory: int, pace: Pace | None) -> None:
     """Remove all that an open directory holds, without following any link; RefusedError where it is too deep.
 
     shutil.rmtree would look at each directory four times, and call itself for each level.
@@ -557,7 +565,7 @@ def _empty(path: str, directory: int) -> None:
     handle, name = directory, ""
     try:
         while True:
-            below.append((handle, name, _remove_files(handle)))
+            below.append((handle, name, _remove_files(handle, pace)))
             while not below[-1][2]:
                 handle, name, _ = below.pop()
                 if not below:
@@ -573,11 +581,14 @@ def _empty(path: str, directory: int) -> None:
             os.close(handle)
 
 
-def _remove_files(directory: int) -> list[str]:
+def _remove_files(directory: int, pace: Pace | None) -> list[str]:
     """Remove all files and links in an open directory; return the names of the directories in it."""
     with os.scandir(directory) as items:
         children = [(item.name, item.is_dir(follow_symlinks=False)) for item in items]
     for name, is_directory in children:
         if not is_directory:
+            if pace is not None:
+                pace(1)
             os.unlink(name, dir_fd=directory)
+            answered()
     return [name for name, is_directory in children if is_directory]

@@ -44,7 +44,7 @@ from acidlib.model.names import DeltaDir, Generation, parse_directory
 from acidlib.planning.publication import unexplained
 from acidlib.points import Point, reach
 from acidlib.stores.control_files import read_document
-from acidlib.stores.filesystem import FileSystem, RenameFileSystem, require_measured, require_small, safe_parts
+from acidlib.stores.filesystem import FileSystem, Pace, RenameFileSystem, require_measured, require_small, safe_parts
 from acidlib.stores.renaming.claims import claim, read_claim, renamed
 from acidlib.stores.store import (
     ATTEMPTS,
@@ -531,8 +531,8 @@ class RenameStore(Store):
     def make_durable(self, location: Location) -> None:
         self.fs.sync(str(location))
 
-    def remove(self, location: Location, relative: str, *, identity: str = "") -> None:
-        self.fs.remove_tree(str(location), relative, identity=identity)
+    def remove(self, location: Location, relative: str, *, identity: str = "", pace: Pace | None = None) -> None:
+        self.fs.remove_tree(str(location), relative, identity=identity, pace=pace)
 
     def require_taking_back(self, location: Location) -> None:
         """Do nothing: renames take a result back."""

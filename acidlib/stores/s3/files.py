@@ -37,7 +37,7 @@ from acidlib.datafiles import SinkFile, SourceFile
 from acidlib.errors import AcidError, ConflictError, CorruptError, DefectError, RefusedError, RetryError
 from acidlib.memory import DEFAULT_MEMORY, Memory
 from acidlib.model.uploads import Part, StagedUpload
-from acidlib.stores.filesystem import Entry, safe_parts
+from acidlib.stores.filesystem import Entry, Pace, safe_parts
 from acidlib.stores.s3.client import (
     CONFLICT_PAUSES,
     CONFLICT_TRIES,
@@ -134,7 +134,14 @@ class S3FileSystem:
         with self._bucket.raising("read", path, missing=missing):
             return self._bucket.get(path)[1]
 
-    def remove_tree(self, root: str, relative: str, *, identity: str = "") -> None:  # noqa: ARG002 - there is none
+    def remove_tree(
+        self,
+        root: str,
+        relative: str,
+        *,
+        identity: str = "",  # noqa: ARG002 - there is none
+        pace: Pace | None = None,
+    ) -> None:
         """Remove the object of this name and all below it, a thousand at a time: readers may see a part of it go.
 
         RefusedError for a staging directory: its uploads would stay, or a recorded publication would end half visible.
@@ -149,7 +156,7 @@ class S3FileSystem:
             raise ConflictError(f"Cannot remove {path}: there is no such object, and none below it")
         if any(key.rpartition("/")[2] == STAGING_MARKER for key in keys):
             raise RefusedError(f"Cannot remove {path}: a run has staged files there, whose uploads have to end first")
-        remove_keys(self._bucket, path, keys)
+        remove_keys(self._bucket, path, keys, pace=pace)
 
     def _file(self, path: str) -> Any | None:
         return self._bucket.head(path) if self._bucket.key(path) else None
@@ -171,12 +178,14 @@ class S3FileSystem:
             arguments["ContinuationToken"] = page["NextContinuationToken"]
 
 
-def remove_keys(bucket: Bucket, path: str, keys: Iterable[str]) -> None:
+def remove_keys(bucket: Bucket, path: str, keys: Iterable[str], *, pace: Pace | None = None) -> None:
     """Remove objects below `path`; RetryError names the first that the store kept, and how many it kept."""
     waiting = list(keys)
     failed: list[str] = []
     for start in range(0, len(waiting), _REMOVED_AT_ONCE):
         named: Any = [{"Key": key} for key in waiting[start : start + _REMOVED_AT_ONCE]]
+        if pace is not None:
+            pace(len(named))
         with bucket.raising("remove", path):
             answer = bucket.client.delete_objects(Bucket=bucket.name, Delete={"Objects": named, "Quiet": True})
         failed += [

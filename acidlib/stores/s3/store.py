@@ -45,7 +45,7 @@ from acidlib.model.uploads import StagedUpload
 from acidlib.points import Point, reach
 from acidlib.processes import has_ended, process_identity
 from acidlib.stores.control_files import parse_document
-from acidlib.stores.filesystem import FileSystem
+from acidlib.stores.filesystem import FileSystem, Pace
 from acidlib.stores.listing import UNFINISHED_FORMAT
 from acidlib.stores.s3.client import (
     Bucket,
@@ -821,10 +821,17 @@ class S3Store(Store):
             return "discarded", f"it cannot be completed, and all its inputs are still there: {error}"
         return "finished", None
 
-    def remove(self, location: Location, relative: str, *, identity: str = "") -> None:  # noqa: ARG002 - there is none
+    def remove(
+        self,
+        location: Location,
+        relative: str,
+        *,
+        identity: str = "",  # noqa: ARG002 - there is none
+        pace: Pace | None = None,
+    ) -> None:
         """Remove objects, and with a staging directory its uploads."""
         if relative.startswith(STAGING_PREFIX) and "/" not in relative:
             remove_staging(self._bucket, f"{location}/{relative}")
             if not self.fs.exists(f"{location}/{relative}"):
                 return
-        self.fs.remove_tree(str(location), relative)
+        self.fs.remove_tree(str(location), relative, pace=pace)

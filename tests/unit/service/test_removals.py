@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -41,23 +42,42 @@ def test_nothing_is_litter_while_somebody_else_is_at_work(services: Services, tm
     assert found(0) == ["_tmp_dead"]
 
 
+def limited(services: Services, files_per_second: int, **more: Any) -> DeleteRateLimiter:
+    settings, _ = services.settings.with_layer(
+        Layer.COMMAND_LINE, {"acidlib.cleaner.files.per.second": str(files_per_second)}
+    )
+    return DeleteRateLimiter(replace(services, settings=settings), **more)
+
+
 def test_all_threads_together_keep_the_pace(services: Services) -> None:
-    """They wait one after the other: so many files a second are removed, by however many threads."""
-    waiting: list[float] = []
-    most: list[int] = []
+    """However many threads there are: each file has its time, and there is no burst."""
+    pace, removed = limited(services, 100).pace, []
+    assert pace is not None
 
-    def pause(seconds: float) -> None:
-        waiting.append(seconds)
-        most.append(len(waiting))
-        time.sleep(0.005)
-        waiting.remove(seconds)
+    def remove(_: int) -> None:
+        pace(1)
+        removed.append(time.monotonic())
 
-    settings, _ = services.settings.with_layer(Layer.COMMAND_LINE, {"acidlib.cleaner.files.per.second": "1000"})
-    limiter = DeleteRateLimiter(replace(services, settings=settings, pause=pause))
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(limiter.after, range(1, 25)))
-    assert len(most) == 24
-    assert max(most) == 1
+        list(pool.map(remove, range(31)))
+    assert removed[-1] - removed[0] >= 0.29
+    assert all(later - earlier >= 0.09 for earlier, later in zip(removed, removed[10:], strict=False))
+
+
+def test_the_files_of_one_directory_keep_the_pace_and_an_interrupt_wakes_what_waits(
+    services: Services, tmp_path: Path
+) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    for number in range(4):
+        (tmp_path / "a" / str(number)).touch()
+        (tmp_path / "a" / "b" / str(number)).touch()
+    limiter, began = limited(services, 2), time.monotonic()
+    threading.Timer(1.2, limiter.stop).start()
+    with services.claim(at(tmp_path)) as held:
+        _, problems = remove_named(services, held, {"a": "r"}, trash=False, limiter=limiter, is_seen=False)
+    assert time.monotonic() - began < 2.5
+    assert "was interrupted" in str(problems[0])
+    assert len([path for path in (tmp_path / "a").rglob("*") if path.is_file()]) == 5
 
 
 def test_nothing_is_removed_after_an_interrupt(services: Services) -> None:
