@@ -362,8 +362,8 @@ KEYS: tuple[Key, ...] = (
     _count(
         name="acidlib.cleaner.files.per.second",
         default="0",
-        meaning="How many files the cleaner removes in a second at most, one by one and with all its threads, to spare the "
-        "file system; on S3 a thousand by one request; 0: any.",
+        meaning="How many files the cleaner removes in a second at most, one by one and with all its threads, to spare "
+        "the file system; on S3 a thousand by one request; 0: any.",
     ),
     _duration(
         name="acidlib.lock.timeout",
