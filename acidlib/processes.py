@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import hashlib
 import os
 import socket
@@ -13,6 +14,14 @@ _NAMESPACE = Path("/proc/self/ns/pid")
 # fields of /proc/PID/stat (proc(5)) behind the name, which is in parentheses and may hold anything
 _STATE, _START = 0, 19
 _ENDED_STATES = "ZX"
+
+
+def user_name() -> str:
+    """Return the name of the user of this process; the number of one without a name, as in some containers."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # the latter from Python 3.13 on
+        return str(os.getuid())
 
 
 def process_identity() -> str:

@@ -27,6 +27,7 @@ from typing import IO, TYPE_CHECKING, NoReturn
 
 from acidlib.config.files import CHECKOUT, conf_file
 from acidlib.errors import RefusedError, RetryError, UsageError
+from acidlib.masking import masked
 from acidlib.service.spark_driver import (
     DRIVER_PYTHON,
     ENVIRONMENT,
@@ -38,6 +39,7 @@ from acidlib.service.spark_driver import (
     SparkOptions,
     python_of_spark,
     spark_home,
+    without_secrets,
 )
 from acidlib.service.stopping import SIGNALS, exit_status
 
@@ -125,6 +127,7 @@ def job_named(name: str) -> Job | None:
 # command line is checked before that, and signals reach Python, which ends the JVM when it is no longer needed.
 # spark-submit starts a driver whose machine Spark chooses.
 
+_QUEUE_URL = "--queue-url"
 _EXECUTORS, _DRIVER, _PATH, _ADDRESS = "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYTHONPATH", "SPARK_LOCAL_IP"
 _WITH_SPARK_ENV = ("/bin/bash", "-c", '. "$0" >&2; exec "$@"')
 """The words before a command that give it the variables of `spark-env.sh`, as Spark's own scripts do."""
@@ -137,7 +140,12 @@ def start_driver(spark: SparkOptions, words: Sequence[str]) -> NoReturn:
     """
     queue = queue_of_yarn(spark, words)
     log4j = conf_file("log4j2.properties", os.environ)
-    start(*driver(spark, words, os.environ, python=sys.executable, log4j=log4j, checkout=CHECKOUT, queue=queue))
+    command, environment = driver(
+        spark, words, os.environ, python=sys.executable, log4j=log4j, checkout=CHECKOUT, queue=queue
+    )
+    if spark.driver_is_placed:  # any other driver has the options of Spark in a variable
+        command[1:], _ = without_secrets(command[1:], environment)
+    start(command, environment)
 
 
 def driver_has_variables(environment: Mapping[str, str]) -> bool:
@@ -171,6 +179,27 @@ def assignments(words: Sequence[str]) -> list[str]:
     behind = [following for word, following in pairwise([*words, ""]) if word == "--set"]
     behind += [word.partition("=")[2] for word in words if word.startswith("--set=")]
     return [text for text in behind if text]
+
+
+def without_queue_url(words: Sequence[str]) -> tuple[list[str], str | None]:
+    """Return the words of a job without a `--queue-url` that holds a password, and the URL, for the variable.
+
+    `ps` shows the words of a process to all users, and its variables to none.
+    """
+    rest: list[str] = []
+    url = None
+    remaining = iter(words)
+    for word in remaining:
+        name, equals, text = word.partition("=")
+        if name != _QUEUE_URL:
+            rest.append(word)
+            continue
+        value = text if equals else next(remaining, "")
+        if masked(value) == value:
+            rest += [word] if equals else [word, value]
+        else:
+            url = value
+    return rest, url
 
 
 def driver(
@@ -276,7 +305,8 @@ def run_logged(command: Sequence[str], path: Path) -> int:
     cannot be written.
     """
     try:
-        log = path.open("ab", buffering=0)
+        # for this user alone: names and paths of all tables are in it
+        log = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab", buffering=0)
     except OSError as error:
         raise RetryError(f"Cannot write {path}: the operating system said: {error.strerror}") from error
     received: deque[int] = deque()

@@ -31,6 +31,7 @@ from acidlib.cli.launch import (
     run_logged,
     start_driver,
     tell_starting,
+    without_queue_url,
 )
 from acidlib.config.files import CHECKOUT
 from acidlib.errors import AcidError, RefusedError, UsageError
@@ -188,6 +189,12 @@ def run(job: Job, *, spark: Sequence[str], words: Sequence[str], name: str) -> N
         os.environ[SUBMIT_ARGS] = shlex.join(options.words)  # for --principal and --keytab
         job.load().main(args=list(words), prog_name=name)  # ends the process
     _check_words(job, name, words, options)
+    if not options.driver_is_placed:  # it has the variables of this process
+        from acidlib.api.connect import QUEUE_VARIABLE
+
+        words, url = without_queue_url(words)
+        if url is not None:
+            os.environ[QUEUE_VARIABLE] = url
     start_driver(options, [str(ENTRY), job.name, *words])
 
 

@@ -25,8 +25,16 @@ def conf_file(name: str, environment: Mapping[str, str]) -> Path | None:
     In a checkout the package's folder conf/ is the checkout's.
     """
     named = environment.get("ACIDLIB_CONF_DIR")
-    folders = [*([Path(named).expanduser().absolute()] if named else []), _PACKAGE / "conf"]
+    folders = [*([absolute_path(named)] if named else []), _PACKAGE / "conf"]
     return next((path for folder in folders if (path := folder / name).is_file()), None)
+
+
+def absolute_path(text: str) -> Path:
+    """Return a path with the home directory for a `~`; RefusedError for a user without one, as in some containers."""
+    try:
+        return Path(text).expanduser().absolute()
+    except RuntimeError:
+        raise RefusedError(f"Cannot find {text}: its user has no home directory") from None
 
 
 _MOST_BYTES = 4 << 20

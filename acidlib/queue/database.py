@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import stat
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -127,7 +128,8 @@ class Database:
             options = {"connect_args": {"timeout": _BUSY_SECONDS}}
             if url.database not in (None, "", ":memory:"):
                 options["poolclass"] = NullPool
-                self._make_folder(Path(str(url.database)))
+                if not str(url.database).startswith("file:"):  # SQLite's own URI
+                    self._make_file(Path(str(url.database)))
         else:
             arguments: dict[str, object] = {"connect_timeout": _CONNECT_SECONDS}
             if kind in MYSQL:  # else it truncates and replaces values that do not fit
@@ -151,21 +153,45 @@ class Database:
             _take_write_lock_at_begin(engine)
         return engine
 
-    def _make_folder(self, file: Path) -> None:
-        """Create the folder of an SQLite file; raise RetryError with a reason, which SQLite would not give."""
+    def _make_file(self, file: Path) -> None:
+        """Create an SQLite file with its folder, for this user alone; SQLite gives its journal the rights of the file.
+
+        RetryError with a reason, which SQLite would not give; RefusedError for a file that every user can write, by
+        its own rights or those of its folder: a run does what the queue says.
+        """
         folder, reason = file.parent, None
         failed = "its folder cannot be created"
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            for missing in [above for above in (folder, *folder.parents) if not above.exists()][::-1]:
+                missing.mkdir(mode=stat.S_IRWXU, exist_ok=True)
             failed = f"{file} cannot be accessed"
             if file.is_dir():
                 reason = f"{file} is a directory"
-            elif not file.exists() and not os.access(folder, os.W_OK | os.X_OK):
+            elif file.exists():
+                self._require_trusted(file.resolve())
+            elif not os.access(folder, os.W_OK | os.X_OK):
                 reason = f"there is no such file, and this user may not create one in {folder} (Permission denied)"
+            else:
+                with suppress(FileExistsError):  # another run has made it
+                    os.close(os.open(file, os.O_CREAT | os.O_EXCL, stat.S_IRUSR | stat.S_IWUSR))
         except OSError as error:
             reason = f"{failed} ({error.strerror})"
         if reason is not None:
             raise RetryError(f"Cannot open the queue {self.shown}: {reason}")
+
+    def _require_trusted(self, file: Path) -> None:
+        """Raise `RefusedError` for a file that every user can write, or could have put there."""
+        folder, status = file.parent.stat(), file.stat()
+        is_shared = bool(folder.st_mode & stat.S_IWOTH)
+        if status.st_mode & stat.S_IWOTH or (is_shared and not folder.st_mode & stat.S_ISVTX):
+            where = f"write {file}" if status.st_mode & stat.S_IWOTH else f"replace {file}, by the rights of its folder"
+            remedy = f"chmod o-w {file if status.st_mode & stat.S_IWOTH else file.parent}"
+            raise RefusedError(f"Cannot open the queue {self.shown}: every user may {where}; {remedy} ends that")
+        if is_shared and status.st_uid not in (0, os.geteuid()):
+            raise RefusedError(
+                f"Cannot open the queue {self.shown}: {file} is another user's, in a folder where every user may make "
+                "files; a folder of a group may be shared"
+            )
 
     def close(self) -> None:
         """Close all connections."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import pwd
 import socket
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from acidlib.config.files import conf_file
+from acidlib.config.files import absolute_path, conf_file
 from acidlib.config.settings import Settings, load_settings
 from acidlib.errors import RefusedError
 from acidlib.metastore.options import (
@@ -28,6 +27,7 @@ from acidlib.metastore.options import (
     uris_from_settings,
     zookeeper_tls,
 )
+from acidlib.processes import user_name
 from acidlib.service.spark_driver import SparkOptions
 from acidlib.stores.hadoop import JavaSecrets
 
@@ -47,7 +47,7 @@ QUEUE_IN_A_FILE = (
 class Environment:
     """The environment of a run.
 
-    queue_url        of our own queue, or of the one in a metastore's database
+    queue_url        of our own queue, or of the one in a metastore's database; empty if there is no place for a file
     is_queue_named   an option or a variable names it
     is_placed        Spark chose the machine of this driver
     metastore        URIs of the metastore; empty = without a metastore
@@ -70,7 +70,7 @@ class Environment:
     jvm: Callable[[], tuple[Any, Any]] | None = field(default=None, compare=False, repr=False)
     secrets: JavaSecrets = field(default_factory=JavaSecrets, compare=False, repr=False)
     login: KerberosLogin = _WITH_TICKET
-    user: str = field(default_factory=getpass.getuser)
+    user: str = field(default_factory=user_name)
     host: str = field(default_factory=socket.gethostname)
     pool: str | None = None
 
@@ -124,10 +124,9 @@ def read_environment(
     Raises as `read_settings` does.
     """
     settings = read_settings(assignments, is_placed=is_placed)
-    home = _path_of("ACIDLIB_HOME") or Path.home() / ".local" / "state" / "acidlib"
     return Environment(
         settings=settings,
-        queue_url=queue_url or f"sqlite:///{home / 'queue.db'}",
+        queue_url=queue_url or _own_queue(),
         is_queue_named=bool(queue_url),
         is_placed=is_placed,
         metastore=uris_from_settings(settings.site) if metastore is None else metastore,
@@ -165,4 +164,14 @@ def read_settings(assignments: Sequence[str], *, is_placed: bool) -> Settings:
 
 def _path_of(variable: str) -> Path | None:
     value = os.environ.get(variable)
-    return Path(value).expanduser().absolute() if value else None
+    return absolute_path(value) if value else None
+
+
+def _own_queue() -> str:
+    """Return the URL of the queue in a file; empty without `ACIDLIB_HOME` for a user without a home directory."""
+    home = _path_of("ACIDLIB_HOME")
+    try:
+        home = home or Path.home() / ".local" / "state" / "acidlib"
+    except RuntimeError:
+        return ""
+    return f"sqlite:///{home / 'queue.db'}"

@@ -180,6 +180,11 @@ def metastore_database(where: Environment) -> Iterator[MetastoreDatabase | None]
 
 def _queue_url(where: Environment) -> str:
     """Return the URL with its password, from wherever that is kept."""
+    if not where.queue_url:
+        raise RefusedError(
+            "Cannot choose a file for the queue: this user has no home directory; ACIDLIB_HOME or --queue-url names "
+            "another place"
+        )
     return with_password(where.queue_url, where.settings.site, where.secrets.password)
 
 

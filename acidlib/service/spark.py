@@ -34,6 +34,8 @@ from acidlib.service.spark_driver import (
     SparkOptions,
     spark_home,
     stated_spark_options,
+    variables_without_a_name,
+    without_secrets,
 )
 from acidlib.service.tasks import nothing
 
@@ -429,7 +431,13 @@ def _have_jvm() -> None:
             return
         program = str(spark_home(os.environ) / "bin" / "spark-submit")
         atexit.register(OF_THIS_PROCESS.end)
-        port, secret = OF_THIS_PROCESS.start([program, *shlex.split(os.environ.get(SUBMIT_ARGS) or SHELL)], os.environ)
+        words, files = without_secrets(shlex.split(os.environ.get(SUBMIT_ARGS) or SHELL), os.environ)
+        try:
+            environment = os.environ | variables_without_a_name(os.environ)
+            port, secret = OF_THIS_PROCESS.start([program, *words], environment, files)
+        finally:
+            for file in files:
+                os.close(file)
         os.environ |= {_GATEWAY: str(port), _SECRET: secret}  # so PySpark starts none
         try:
             SparkContext._ensure_initialized()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import pwd
 import re
 import shlex
 import signal
@@ -27,7 +28,9 @@ from typing import IO
 
 from acidlib.config.files import read_bytes
 from acidlib.errors import RefusedError, RetryError
+from acidlib.masking import is_secret, masked
 from acidlib.metastore.options import KerberosLogin
+from acidlib.processes import user_name
 from acidlib.service.stopping import SIGNALS, STOPPING
 
 MASTER, DEPLOY_MODE, ARCHIVES, PROPERTIES_FILE = "--master", "--deploy-mode", "--archives", "--properties-file"
@@ -157,11 +160,51 @@ class SparkOptions:
 def spark_options(words: Sequence[str], environment: Mapping[str, str]) -> SparkOptions:
     """Return the options in these words, and in the file of properties that spark-submit reads with them."""
     options = SparkOptions(tuple(words))
-    conf_dir = environment.get("SPARK_CONF_DIR") or str(spark_home(environment) / "conf")
-    named = dict(options.options).get(PROPERTIES_FILE)
-    path = Path(named) if named else Path(conf_dir, "spark-defaults.conf")
-    data = read_bytes(path) or b""  # spark-submit reports a missing file, if it was named
+    data = (
+        read_bytes(_properties_file(options, environment)) or b""
+    )  # spark-submit reports a missing file that is named
     return replace(options, properties=read_properties(data.decode(errors="replace")))
+
+
+def _properties_file(spark: SparkOptions, environment: Mapping[str, str]) -> Path:
+    if named := dict(spark.options).get(PROPERTIES_FILE):
+        return Path(named)
+    return Path(environment.get("SPARK_CONF_DIR") or spark_home(environment) / "conf", "spark-defaults.conf")
+
+
+def without_secrets(words: Sequence[str], environment: Mapping[str, str]) -> tuple[list[str], tuple[int, ...]]:
+    """Return words for spark-submit that every user may see, and the descriptors that its process has to inherit.
+
+    `ps` shows the words of a process to all users. Properties with secrets are moved from `--conf` into a file in
+    memory, with the properties of the file that spark-submit would read; it goes with the last process that has it.
+    Without such properties the words stay as they are.
+    """
+    options, behind = split_words(words)
+    spark = SparkOptions(options)
+    secrets = [text for name, text in spark.options if name in _CONF and _has_secret(text)]
+    if not secrets:
+        return list(words), ()
+    data = read_bytes(_properties_file(spark, environment)) or b""
+    lines = [_property_line(*text.split("=", 1)) for text in secrets]
+    file = os.memfd_create("acidlib-properties", 0)  # inherited
+    with os.fdopen(os.dup(file), "wb") as stream:
+        stream.write(b"\n".join([data, b"", *map(str.encode, lines), b""]))
+    shown: list[str] = []
+    for name, text in spark.options:
+        if name != PROPERTIES_FILE and not (name in _CONF and text in secrets):
+            shown += [name] if name in _SWITCHES else [name, text]
+    return [*shown, PROPERTIES_FILE, f"/proc/self/fd/{file}", *behind], (file,)
+
+
+def _has_secret(assignment: str) -> bool:
+    name, _, value = assignment.partition("=")
+    return bool(value) and (is_secret(name.strip()) or masked(value) != value)
+
+
+def _property_line(name: str, value: str) -> str:
+    """Return a line of a file of Java's Properties."""
+    special = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", " ": "\\ ", "=": "\\=", ":": "\\:"}
+    return "=".join(text.translate(str.maketrans(special)) for text in (name.strip(), value))
 
 
 def stated_spark_options(environment: Mapping[str, str]) -> SparkOptions:
@@ -210,6 +253,20 @@ def _installed_pyspark() -> Path | None:
     return None if spec is None or spec.origin is None else Path(spec.origin).parent
 
 
+def variables_without_a_name(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables by which Spark starts for a user without a name, as in some containers; none for others.
+
+    Java has the home directory `?` for such a user, which Spark's Ivy refuses, and Hadoop's login has no name for it.
+    """
+    with suppress(KeyError):
+        pwd.getpwuid(os.getuid())
+        return {}
+    home = environment.get("HOME") or tempfile.gettempdir()
+    options = f"{shlex.quote(f'-Duser.home={home}')} {environment.get(_SUBMIT_OPTS, '')}".rstrip()
+    return {"SPARK_USER": environment.get("SPARK_USER") or user_name(), _SUBMIT_OPTS: options}
+
+
+_SUBMIT_OPTS = "SPARK_SUBMIT_OPTS"
 _INFO_PATH = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 """The variable that names the file to which Spark's PythonGatewayServer writes its port and its secret."""
 _LOOK_SECONDS, _END_SECONDS, _LAST_WORDS_SECONDS = 0.05, 60.0, 1.0
@@ -225,8 +282,10 @@ class DriverJvm:
         self._copier: Thread | None = None
         self._owner = os.getpid()
 
-    def start(self, command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]:
-        """Start it, and return the port and the secret by which it is reached.
+    def start(
+        self, command: Sequence[str], environment: Mapping[str, str], files: Sequence[int] = ()
+    ) -> tuple[int, str]:
+        """Start it with inherited files, and return the port and the secret by which it is reached.
 
         RetryError if it ends before it can be reached; its output stands on standard error.
         """
@@ -241,6 +300,7 @@ class DriverJvm:
             process = self._process = Popen(  # noqa: S603 - Spark's own command
                 command,
                 env=variables,
+                pass_fds=files,
                 stdin=PIPE,
                 stdout=PIPE,
                 stderr=STDOUT,  # standard output is the job's

@@ -11,6 +11,7 @@ import importlib.metadata
 import os
 import platform
 import re
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -291,6 +292,10 @@ def _queue(environment: Environment, generation: Generation | None) -> Check:
         advice = "have --queue-url or ACIDLIB_QUEUE_URL name a database that can be used"
         return Check("queue", State.WRONG, str(error), advice)
     database, path = kind.partition("+")[0], place.removeprefix("/") if kind == "sqlite" else ""
+    file = Path(path)
+    if path and file.is_file() and file.stat().st_mode & stat.S_IROTH:
+        advice = f"chmod 600 {path}, unless others are to read it"
+        return Check("queue", State.NOTE, f"{database} at {path}, which every user of this machine may read", advice)
     return Check("queue", State.OK, f"{database} at {path}" if path else database)
 
 

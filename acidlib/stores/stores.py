@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from acidlib.config.files import absolute_path
 from acidlib.errors import RefusedError
 from acidlib.memory import DEFAULT_MEMORY, Memory
 from acidlib.model.location import HDFS, LOCAL, S3, VIEWFS, Location, local_location, parse_location
@@ -103,7 +103,7 @@ class Stores:
         if location.kind != LOCAL:
             return location
         path = location.path
-        return local_location(path if path.startswith("/") else str(Path(path).expanduser().absolute()))
+        return local_location(path if path.startswith("/") else str(absolute_path(path)))
 
     def fs(self, location: Location) -> FileSystem:
         """Return the file system that reads and removes there."""

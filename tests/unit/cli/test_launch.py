@@ -23,6 +23,7 @@ from acidlib.cli.launch import (
     queue_of_yarn,
     run_logged,
     tell_starting,
+    without_queue_url,
 )
 from acidlib.documents import ROOT
 from acidlib.errors import RetryError, UsageError
@@ -350,3 +351,18 @@ def test_the_first_word(monkeypatch: Any, capsys: Any, is_terminal: bool, told: 
     monkeypatch.setattr(os, "isatty", lambda _: is_terminal)
     tell_starting("Spark")
     assert capsys.readouterr() == ("", told)
+
+
+def test_a_password_of_the_queue_is_no_word_of_the_driver(tmp_path: Path) -> None:
+    """Nor can other users read the log, which names all tables."""
+    url = "postgresql://u:s3cret@h/d"
+    for words in (["--queue-url", url], [f"--queue-url={url}"]):
+        assert without_queue_url(["--table", "t", *words, "--dry-run"]) == (["--table", "t", "--dry-run"], url)
+    plain = ["--queue-url", "sqlite:////q.db", "--queue-url=postgresql://u@h/d"]
+    assert without_queue_url(plain) == (plain, None)
+    before = os.umask(0)
+    try:
+        run_logged([sys.executable, "-c", ""], tmp_path / "log")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "log").stat().st_mode & 0o777 == 0o600

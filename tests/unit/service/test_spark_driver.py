@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import os
+import pwd
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from acidlib.errors import RetryError
-from acidlib.service.spark_driver import DriverJvm, SparkOptions, read_properties, split_words
+from acidlib.config.files import absolute_path
+from acidlib.errors import RefusedError, RetryError
+from acidlib.processes import user_name
+from acidlib.service.environment import read_environment
+from acidlib.service.open import open_queue
+from acidlib.service.spark_driver import (
+    DriverJvm,
+    SparkOptions,
+    read_properties,
+    split_words,
+    variables_without_a_name,
+    without_secrets,
+)
 from acidlib.service.stopping import STOPPING
 
 
@@ -136,3 +149,56 @@ def test_one_that_is_ended_at_once_has_ended(tmp_path: Path, command: list[str])
     assert jvm._process is not None
     assert jvm._process.wait() == -signal.SIGKILL
     assert not (tmp_path / "mark").exists()
+
+
+KEY, URL = "spark.hadoop.fs.s3a.secret.key=S3/CR\\E:T= #x", "spark.x=postgresql://u:S3CRET@h/d"
+
+
+def test_a_secret_is_no_word_of_a_process(tmp_path: Path) -> None:
+    (tmp_path / "spark-defaults.conf").write_text("spark.a b")
+    (tmp_path / "named.conf").write_text("spark.n=c")
+    environment = {"SPARK_CONF_DIR": str(tmp_path)}
+    for named, kept in ([], "spark.a b"), (["--properties-file", str(tmp_path / "named.conf")], "spark.n=c"):
+        words = [*named, "--verbose", f"--conf={KEY}", "--conf", "spark.y=z", "-c", URL, "--name", "n", "pyspark-shell"]
+        shown, (file,) = without_secrets(words, environment)
+        try:
+            path = f"/proc/self/fd/{file}"
+            assert shown == [
+                *("--verbose", "--conf", "spark.y=z", "--name", "n", "--properties-file", path, "pyspark-shell")
+            ]
+            # another process opens the file at its beginning
+            told = subprocess.run(["cat", path], pass_fds=[file], capture_output=True, text=True, check=True).stdout
+        finally:
+            os.close(file)
+        assert told.splitlines() == [
+            kept,
+            "",
+            r"spark.hadoop.fs.s3a.secret.key=S3/CR\\E\:T\=\ #x",
+            r"spark.x=postgresql\://u\:S3CRET@h/d",
+        ]
+    plain = ["--conf", "spark.y=z", "--properties-file", "x", "pyspark-shell"]
+    assert without_secrets(plain, environment) == (plain, ())
+
+
+def test_a_user_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert variables_without_a_name({"HOME": "/h"}) == {}
+
+    def nobody(number: int) -> None:
+        raise KeyError(number)
+
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    number = str(os.getuid())
+    assert variables_without_a_name({"HOME": "/a b", "SPARK_SUBMIT_OPTS": "-Dx"}) == {
+        "SPARK_USER": number,
+        "SPARK_SUBMIT_OPTS": "'-Duser.home=/a b' -Dx",
+    }
+    assert user_name() == number
+    assert read_environment(metastore=(), queue_url=None, assignments=()).user == number
+    monkeypatch.delenv("ACIDLIB_HOME", raising=False)
+    monkeypatch.delenv("HOME")
+    with pytest.raises(RefusedError, match="this user has no home directory; ACIDLIB_HOME or --queue-url names"):
+        open_queue(read_environment(metastore=(), queue_url=None, assignments=()))
+    with pytest.raises(RefusedError, match="Cannot find ~/x: its user has no home directory"):
+        absolute_path("~/x")
