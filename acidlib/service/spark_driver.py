@@ -203,8 +203,11 @@ def _has_secret(assignment: str) -> bool:
 
 def _property_line(name: str, value: str) -> str:
     """Return a line of a file of Java's Properties."""
-    special = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", " ": "\\ ", "=": "\\=", ":": "\\:"}
-    return "=".join(text.translate(str.maketrans(special)) for text in (name.strip(), value))
+    return "=".join(text.translate(_ESCAPES) for text in (name.strip(), value))
+
+
+_ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", " ": "\\ ", "=": "\\=", ":": "\\:"})
+"""Source: Java's `Properties.load`."""
 
 
 def stated_spark_options(environment: Mapping[str, str]) -> SparkOptions:
