@@ -6,6 +6,7 @@ A message reads "Cannot X: Y" and names the table, partition, path or transactio
 from typing import ClassVar
 
 from acidlib.masking import masked
+from acidlib.wording import brief
 
 
 class AcidError(Exception):
@@ -15,8 +16,8 @@ class AcidError(Exception):
     """The name of the class in JSON documents."""
 
     def __init__(self, message: str = "", /) -> None:
-        """Keep the message, with its secrets masked."""
-        super().__init__(masked(message))
+        """Keep the message, with its secrets masked, up to the length that results and the queue take."""
+        super().__init__(brief(masked(message)))
 
     @property
     def reason(self) -> str:

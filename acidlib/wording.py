@@ -59,6 +59,42 @@ def plural(count: int, noun: str, many: str | None = None) -> str:
     return f"{count:,} {noun if count == 1 else many or noun + 's'}"
 
 
+MOST_BYTES = 4096
+"""Bytes of the longest reason or message: a file of many columns must not fill results, the queue and logs."""
+
+_CUT = re.compile(r"… and ([0-9,]+) more characters$")
+
+
+def brief(text: str, most: int = MOST_BYTES) -> str:
+    """Return a text of at most so many bytes of UTF-8, at least 40: of a longer one the beginning, the rest counted."""
+    if len(text.encode(errors="surrogatepass")) <= most:
+        return text
+    left_out = 0
+    if (cut_before := _CUT.search(text)) is not None:
+        left_out, text = int(cut_before[1].replace(",", "")), text[: cut_before.start()]
+    room = most - len(_rest(left_out + len(text)).encode())
+    data = text[:room].encode(errors="surrogatepass")[:room]
+    while data and data[-1] & 0xC0 == 0x80:  # to the first byte of the last character
+        data = data[:-1]
+    begin = data[: -1 if data and data[-1] >= 0x80 else None].decode(errors="surrogatepass")
+    return begin + _rest(left_out + len(text) - len(begin))
+
+
+def _rest(characters: int) -> str:
+    return f"… and {characters:,} more characters"
+
+
+class Reasoned:
+    """A dataclass with a `reason` for people, which is cut to what results and the queue take."""
+
+    __slots__ = ()
+    reason: str
+
+    def __post_init__(self) -> None:
+        """Cut the reason."""
+        object.__setattr__(self, "reason", brief(self.reason))
+
+
 def human_bytes(size: int) -> str:
     """Return `1 byte`, `512 bytes`, `1.0 KiB`, `12.3 MiB` and so on; units of 1024."""
     if size < 1024:

@@ -31,7 +31,8 @@ from acidlib.model.units import ColumnMatching
 from acidlib.orc.columns import STRING_KINDS, Bytes, Column, Dictionary, Longs
 from acidlib.orc.kernels.texts import date_texts, decimal_texts, first_too_long, integer_texts, real_texts, repadded
 from acidlib.orc.proto import GREGORIAN_START_DAYS, Calendar, Kind
-from acidlib.orc.schema import TypeNode
+from acidlib.orc.schema import MOST_SHOWN, TypeNode, shown
+from acidlib.wording import brief
 
 _INTEGER_WIDTH = {Kind.BYTE: 1, Kind.SHORT: 2, Kind.INT: 4, Kind.LONG: 8}
 _RANGES = {kind: (-(2 ** (8 * width - 1)), 2 ** (8 * width - 1) - 1) for kind, width in _INTEGER_WIDTH.items()}
@@ -208,6 +209,7 @@ def names_note(target: TypeNode, source: TypeNode, matching: ColumnMatching) -> 
     columns, table = (f"({', '.join(row.field_names)})" for row in (source, target))
     if columns == table:
         columns, table = str(source), str(target)
+    columns, table = brief(columns, MOST_SHOWN), brief(table, MOST_SHOWN)
     if goes_by_position(source, matching):
         if not matching.by_position:
             return f"files with the columns {columns}, which are no names, are read by position as {table}"
@@ -222,7 +224,10 @@ def conversions(alignment: Alignment) -> str | None:
     parts = [part for part in alignment.walk() if part.converted]
     if not parts:
         return None
-    named = [f"{part.path.partition('.')[2]} from {part.source} to {part.target}" for part in parts[:3]]
+    named = [
+        f"{part.path.partition('.')[2]} from {brief(str(part.source), MOST_SHOWN)} to {shown(part.target)}"
+        for part in parts[:3]
+    ]
     more = [f"{len(parts) - 3} more"] if len(parts) > 3 else []
     return ", ".join([*named, *more])
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.orc.proto import Kind, Type
+from acidlib.wording import brief
 
 ACID_FIELDS = ("operation", "originalTransaction", "bucket", "rowId", "currentTransaction", "row")
 _LOWER_FIELDS = tuple(name.lower() for name in ACID_FIELDS)
@@ -48,6 +49,9 @@ _NESTED_NAMES = {kind: name for name, (kind, _) in _NESTED.items()}
 _NOT_IN_ORC = frozenset({"void", "interval_year_month", "interval_day_time", "unknown"})
 _MOST_DIGITS, _DIGITS, _SCALE = 38, 10, 0
 _DEEPEST = 200
+
+MOST_SHOWN = 1000
+"""Bytes of the columns of a file in a message."""
 
 MOST_COLUMNS = 100_000
 """Columns of a file, those of nested types too, that are read. A tree of so many takes 60 MB and two seconds."""
@@ -169,6 +173,11 @@ def _tree(types: Any, where: str) -> TypeNode:
     if seen != len(types):
         raise CorruptError(f"Cannot read the schema of {where}: {len(types) - seen} types belong to no other type")
     return root
+
+
+def shown(node: TypeNode) -> str:
+    """Return the text of a type for a message: of one of many columns the beginning, the rest counted."""
+    return brief(str(node), MOST_SHOWN)
 
 
 def format_types(root: TypeNode) -> list[Any]:

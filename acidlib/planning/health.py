@@ -19,7 +19,7 @@ from acidlib.model.tables import TableRef
 from acidlib.planning.initiate import ABORTED_TXN_KEY, ABORTED_TXN_TIME_KEY
 from acidlib.planning.inputs import was_compact
 from acidlib.planning.results import counts_as_attempt, quarantine_reason, quarantining_request
-from acidlib.wording import age_words, plural
+from acidlib.wording import Reasoned, age_words, plural
 
 
 class Level(enum.IntEnum):
@@ -90,7 +90,7 @@ class FindingKind(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Reasoned):
     """Something that is wrong at a table or place (everywhere, if it has no `ref`), as one sentence.
 
     setting  key of the limit that is passed; None where no setting is involved

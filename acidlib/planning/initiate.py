@@ -20,7 +20,7 @@ from acidlib.model.requests import CompactionType
 from acidlib.model.tables import EXTERNAL_TABLE, ORC_INPUT_FORMAT, VIRTUAL_VIEW, Partition, Table
 from acidlib.planning.inputs import single_write_id
 from acidlib.planning.state import AcidState
-from acidlib.wording import plural, size_words
+from acidlib.wording import Reasoned, plural, size_words
 
 ORC_SERDE = "org.apache.hadoop.hive.ql.io.orc.OrcSerde"
 FIRST_INCREMENTAL_PENDING = "hive.repl.first.inc.pending"
@@ -121,7 +121,7 @@ Thresholds = Mapping[str, Threshold]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(Reasoned):
     """The initiator's decision about one place.
 
     kind       compaction to queue; None for none

@@ -26,7 +26,7 @@ from rich.progress import Progress as Bar
 from rich.table import Column
 
 from acidlib.report.text import json_characters, one_line
-from acidlib.wording import duration_words
+from acidlib.wording import brief, duration_words
 
 INFO, NOTE, WARNING, ERROR = "info", "note", "warning", "error"
 """Levels of a line; a note is about the run as a whole, and repeated in its JSON document."""
@@ -51,7 +51,7 @@ class LogLines:
 
     def line(self, text: str, *, level: str = INFO, place: str | None = None) -> str:
         """Return one line without a line break; `place` is the name of a table or partition."""
-        text = one_line(text)
+        text = brief(one_line(text))
         if self.format is LogFormat.WORDS:
             about = "" if place is None else f"{one_line(place)}: "
             return f"{'' if level == INFO else f'{level}: '}{about}{text}"

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from acidlib.errors import AcidError, ConflictError, MissingError, RefusedError
 from acidlib.model.tables import TableRef
 from acidlib.model.units import UnitResult
+from acidlib.wording import Reasoned
 
 EXIT_DONE, EXIT_NOT_DONE, EXIT_SOME_FAILED = 0, 1, 3
 EXIT_HAS_WARNINGS, EXIT_HAS_ERRORS = 4, 5
@@ -121,7 +122,7 @@ class Statistics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionResult:
+class CompactionResult(Reasoned):
     """The outcome of a compaction at one table or partition.
 
     id           of the request in the queue; None when there is none (dry run)
@@ -247,7 +248,7 @@ def _rounded(seconds: float | None) -> float | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InitiatorResult:
+class InitiatorResult(Reasoned):
     """The initiator's decision about one table or partition.
 
     type    of the compaction that the thresholds call for: "major" or "minor"; None for none
@@ -274,7 +275,7 @@ class InitiatorResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemovedPath:
+class RemovedPath(Reasoned):
     """One directory or file that was removed, or in a dry run would be.
 
     moved_to  its path in a trash; None when it was deleted
@@ -297,7 +298,7 @@ class Waiting(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CleaningResult:
+class CleaningResult(Reasoned):
     """The outcome of a cleaning for one request, or of the litter of one place (id None).
 
     state   READY_FOR_CLEANING where the request waits, or something is left
@@ -331,7 +332,7 @@ class CleaningResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UndoResult:
+class UndoResult(Reasoned):
     """The outcome of the undo of one compaction. Unknown is None or empty.
 
     id         of the request
@@ -359,7 +360,7 @@ class UndoResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cancellation:
+class Cancellation(Reasoned):
     """The outcome of the cancellation of one named request. Unknown is None."""
 
     id: int

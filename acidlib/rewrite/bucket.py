@@ -25,7 +25,7 @@ from acidlib.orc.columns import Longs, Mask
 from acidlib.orc.kernels.vectors import filter_values
 from acidlib.orc.proto import GREGORIAN_START_DAYS, Calendar, Compression, Kind
 from acidlib.orc.reader import JAVA_WRITER, ORC_135, Tail, read_tail
-from acidlib.orc.schema import ROW_COLUMN, TypeNode, acid_tree, parse_row_type, row_struct
+from acidlib.orc.schema import ROW_COLUMN, TypeNode, acid_tree, parse_row_type, row_struct, shown
 from acidlib.orc.writer import FileOptions, OrcWriter
 from acidlib.points import Point, reach
 from acidlib.rewrite.deletes import DeleteEvents, overlaps, read_deletes
@@ -170,9 +170,9 @@ def open_rows(unit: Unit, files: InputFiles) -> Iterator[OpenInputs]:
             try:
                 if unit.row_type is None and not names_agree(table, row, named=has_names(row)):
                     raise RefusedError(
-                        f"Cannot compact {where}: its columns are {row} and those of "
-                        f"{files.full_path(unit.schema)} are {table}, and nothing tells which are the table's; state "
-                        "them with --columns 'name type, ...'"
+                        f"Cannot compact {where}: its columns are {shown(row)} and those of "
+                        f"{files.full_path(unit.schema)} are {shown(table)}, and nothing tells which are the table's; "
+                        "state them with --columns 'name type, ...'"
                     )
                 alignment = align(table, row, where=where, generation=unit.generation, matching=unit.matching)
             except RefusedError:

@@ -15,7 +15,7 @@ from acidlib.model.location import Location
 from acidlib.model.units import DataFile, FileForm, Key
 from acidlib.orc.alignment import Alignment
 from acidlib.orc.reader import StripeReader, Tail, read_tail
-from acidlib.orc.schema import TypeNode, is_acid, row_struct
+from acidlib.orc.schema import TypeNode, is_acid, row_struct, shown
 from acidlib.orc.statistics import integer_range
 
 MOST_TAILS = 64
@@ -199,9 +199,8 @@ def open_inputs(listed: tuple[DataFile, ...], files: InputFiles) -> Iterator[Ope
             first_row = rows_before.get(file.directory, 0)
             opened = OpenInput(file=replace(file, first_row=first_row), source=source, tail=tail, stripes=stripes)
             if not opened.acid and file.form is not FileForm.ORIGINAL:
-                raise CorruptError(
-                    f"Cannot read {tail.name}: its name promises {file.form.value}, and its schema is {tail.root}"
-                )
+                promised, schema = file.form.value, shown(tail.root)
+                raise CorruptError(f"Cannot read {tail.name}: its name promises {promised}, and its schema is {schema}")
             if tail.rows:
                 inputs.append(opened)
             if not opened.acid:

@@ -28,7 +28,7 @@ from acidlib.orc.columns import concat_columns
 from acidlib.orc.proto import MAGIC as ORC_MAGIC
 from acidlib.orc.proto import Calendar
 from acidlib.orc.reader import StripeReader, read_tail
-from acidlib.orc.schema import is_acid
+from acidlib.orc.schema import is_acid, shown
 from acidlib.orc.statistics import stripe_statistics_are_true
 from acidlib.orc.writer import EncodedColumn, FileOptions, OrcWriter, encode_column
 from acidlib.parquet.footer import MAGIC as PARQUET_MAGIC
@@ -95,7 +95,7 @@ def _orc(source: SourceFile) -> JoinFacts:
     metadata = sorted(tail.user_metadata.items())
     proleptic = tail.calendar == Calendar.PROLEPTIC_GREGORIAN
     text = repr((tail.root, proleptic, metadata))
-    reason = f"only files of the same columns, calendar and metadata are joined: {tail.root}"
+    reason = f"only files of the same columns, calendar and metadata are joined: {shown(tail.root)}"
     return JoinFacts(way=JoinWay.STRIPES, group_key=hashlib.sha256(text.encode()).hexdigest(), reason=reason)
 
 

@@ -395,8 +395,11 @@ class StripeKeys:
 
         keep  as for `_bounds`
         """
-        bounds = self._bounds(keep=keep)[0] if self._ranges is None else None
-        return self.known_range() or self._decoded_range or bounds
+        known = self.known_range()
+        if known is not None:
+            return known
+        ends = self._bounds(keep=keep)[0]
+        return self._decoded_range or ends
 
     def first_key(self) -> Key:
         """Return the key of the stripe's first row."""

@@ -24,7 +24,7 @@ from acidlib.model.snapshots import all_committed
 from acidlib.model.units import DataFile, FileForm, KeyRange, encode_bucket
 from acidlib.orc.columns import Mask
 from acidlib.orc.reader import StripeReader
-from acidlib.orc.schema import TypeNode, parse_row_type
+from acidlib.orc.schema import TypeNode, parse_row_type, shown
 from acidlib.rewrite.inputs import InputFiles, OpenInput
 from acidlib.rewrite.keys import Keys, StripeKeys, kept_mask, row_masks
 from acidlib.scan.columns import FileColumns, file_columns
@@ -127,7 +127,9 @@ class SplitReader:
         opened = OpenInput(file=file, source=source, tail=tail)
         promised = "rows without ids" if self._scan.insert_only else file.form.value
         if opened.acid if self._scan.insert_only else (not opened.acid and file.form is FileForm.EVENTS):
-            raise CorruptError(f"Cannot read {tail.name}: it should hold {promised}, and its schema is {tail.root}")
+            raise CorruptError(
+                f"Cannot read {tail.name}: it should hold {promised}, and its schema is {shown(tail.root)}"
+            )
         stripes = enumerate(tail.stripes)
         numbers = [n for n, stripe in stripes if split.start <= stripe.offset < split.end and stripe.rows]
         columns = _FileReader(self._columns, split, opened, result)

@@ -1,9 +1,17 @@
 """Durations and sizes as they are given; numbers, sizes and times in sentences."""
 
+import json
+
 import pytest
 
+from acidlib.errors import RefusedError
+from acidlib.model.tables import TableRef
+from acidlib.report.progress import LogFormat, LogLines
+from acidlib.report.results import InitiatorResult, Outcome
 from acidlib.wording import (
+    MOST_BYTES,
     age_words,
+    brief,
     duration_words,
     human_bytes,
     parse_duration,
@@ -107,3 +115,29 @@ def test_until_when_a_retention_lasts() -> None:
         "the retention of 1 d has not passed (until 2026-03-01 02:10:07 UTC)"
     )
     assert retention_words(1e12, 1e12).endswith("(until 1000000000000 s after 1970)")
+
+
+@pytest.mark.parametrize("letter", ["a", "é", "漢", "𝄞", "\ud800"])
+def test_a_text_is_cut_to_its_bytes_and_the_rest_counted(letter: str) -> None:
+    bytes_of_letter = len(letter.encode(errors="surrogatepass"))
+    fits = letter * (MOST_BYTES // bytes_of_letter)
+    assert brief(fits) == fits
+    long = letter * 200_000
+    cut = brief(long)
+    assert MOST_BYTES - 10 < len(cut.encode(errors="surrogatepass")) <= MOST_BYTES
+    begin, _, rest = cut.partition("… and ")
+    assert long.startswith(begin)
+    assert rest == f"{200_000 - len(begin):,} more characters"
+    # what was cut before is counted with what is cut now
+    again, _, rest = brief(f"Cannot say: {cut}").partition("… and ")
+    assert rest == f"{12 + 200_000 - len(again):,} more characters"
+
+
+def test_errors_and_results_are_cut_when_they_are_made() -> None:
+    error = RefusedError(f"Cannot read f: {'c' * 2_500_000}")
+    assert str(error).endswith(" more characters")
+    result = InitiatorResult(
+        ref=TableRef("d", "t"), location="/t", type=None, queued=None, reason="c" * 5000, outcome=Outcome.REFUSED
+    )
+    line = json.loads(LogLines(format=LogFormat.JSON).line("c" * 5000))["message"]
+    assert all(MOST_BYTES - 4 < len(text.encode()) <= MOST_BYTES for text in (str(error), result.reason, line))
