@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acidlib.errors import DefectError
+from acidlib.errors import DefectError, RefusedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,11 +50,17 @@ class Outcomes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ColumnOf:
-    """A column that a condition names: its lower-case name and its type; `is_char` when Hive's type is CHAR."""
+    """A column that a condition names.
+
+    name        in lower case
+    is_char     Hive's type is CHAR
+    characters  of a CHAR or VARCHAR at most; None for other types, and where Hive's type is not known
+    """
 
     name: str
     type: pa.DataType
     is_char: bool = False
+    characters: int | None = None
 
     @property
     def has_nan(self) -> bool:
@@ -70,13 +76,20 @@ HIVE_TYPE = b"hive_type"
 
 
 def columns_of(schema: pa.Schema) -> dict[str, ColumnOf]:
-    """Return the columns of a schema; a CHAR is known by `HIVE_TYPE`."""
-    return {
-        field.name.lower(): ColumnOf(
-            field.name.lower(), field.type, (field.metadata or {}).get(HIVE_TYPE, b"").lower().startswith(b"char")
+    """Return the columns of a schema; a CHAR and VARCHAR is known by `HIVE_TYPE`."""
+    columns = {}
+    for field in schema:
+        limited = _LIMITED.fullmatch((field.metadata or {}).get(HIVE_TYPE, b"").lower())
+        columns[field.name.lower()] = ColumnOf(
+            field.name.lower(),
+            field.type,
+            is_char=limited is not None and limited[1] == b"char",
+            characters=None if limited is None else int(limited[2]),
         )
-        for field in schema
-    }
+    return columns
+
+
+_LIMITED = re.compile(rb"(char|varchar)\(([0-9]+)\)")
 
 
 class Rows:
@@ -251,7 +264,10 @@ class IsIn:
 
 @dataclass(frozen=True, slots=True)
 class Like:
-    """A text matches a pattern of SQL: % for any characters, _ for one, a backslash before one of them for itself."""
+    """A text matches a pattern of SQL: % for any characters, _ for one, a backslash before one of them for itself.
+
+    Hive 3.1 takes no end of a line for a character, except in patterns that are one text after or before a %.
+    """
 
     column: ColumnOf
     pattern: str
@@ -262,7 +278,7 @@ class Like:
         if known.all_null:
             return Outcomes(true=False, false=False)
         low, high = ordered_bounds(self.column, known)
-        if low is not None and low == high:
+        if low is not None and low == high and not (self._is_complex and _LINE_END.search(low)):
             is_true = self._expression().fullmatch(low) is not None
             return Outcomes(true=is_true, false=not is_true)
         prefix, rest = split_pattern(self.pattern)
@@ -272,8 +288,18 @@ class Like:
         return Outcomes(true=is_true, false=not whole)
 
     def mask(self, rows: Rows) -> pa.BooleanArray:
-        """Return the match of each row; null where the column is."""
-        return pc.match_like(rows.values(self.column), self.pattern)
+        """Return the match of each row; null where the column is. Raises RefusedError where readers disagree."""
+        values = rows.values(self.column)
+        if self._is_complex and pc.any(pc.match_substring_regex(values, _LINE_END.pattern)).as_py():
+            raise RefusedError(
+                f"Cannot filter rows by {self.column.name} LIKE {self.pattern!r}: a text has an end of a line, which "
+                "Hive 3.1 takes for no character: use patterns such as 'beginning%', '%end' and '%part%'"
+            )
+        return pc.match_like(values, self.pattern)
+
+    @property
+    def _is_complex(self) -> bool:
+        return is_complex_pattern(self.pattern)
 
     def _expression(self) -> re.Pattern[str]:
         signs = {"%": ".*", "_": "."}
@@ -377,6 +403,15 @@ def sort_key(column: ColumnOf, value: Any) -> Any:
     if value is None or not column.has_nan:
         return value
     return (1, 0.0) if math.isnan(value) else (0, value)
+
+
+_LINE_END = re.compile("[\n\r\u0085\u2028\u2029]")
+_PLAIN_PATTERN = re.compile(r"%?(?:\\[%_]|[^%_])*%?", re.DOTALL)
+
+
+def is_complex_pattern(pattern: str) -> bool:
+    """Return whether a pattern of LIKE is more than one text with a % before or after it, or both."""
+    return _PLAIN_PATTERN.fullmatch(pattern) is None
 
 
 _WILDCARD = re.compile(r"((?:\\[%_]|[^%_])*)(.*)", re.DOTALL)

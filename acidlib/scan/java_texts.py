@@ -25,7 +25,7 @@ _MOST_DIGITS = 38
 
 _REAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
 _NO_NUMBER = re.compile(r"[+-]?(?:NaN|Infinity)", re.ASCII)
-_HEXADECIMAL = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)", re.ASCII)
+_HEXADECIMAL = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?", re.ASCII)
 _DECIMAL = re.compile(r"([+-]?)0*([0-9]*)(?:\.([0-9]*))?(?:[eE](?:\+|(-))?0*([0-9]*))?", re.ASCII)
 _SIGNED = r"(?!-0+(?![0-9]))-?[0-9]"
 """The beginning of a number, which is no zero with a minus, in `java.time`."""
@@ -50,7 +50,7 @@ def java_real(text: str, kind: pa.DataType) -> float | None:
             return float(pa.scalar(number).cast(kind).as_py())
         except pa.ArrowInvalid:
             return float(number)  # larger than any number of the type, or as small as none
-    hexadecimal = _HEXADECIMAL.fullmatch(plain.rstrip("fFdD") if re.search("[pP].*[fFdD]$", plain) else plain)
+    hexadecimal = _HEXADECIMAL.fullmatch(plain)
     if hexadecimal is None:
         return None
     try:

@@ -31,6 +31,7 @@ from acidlib.scan.conditions import (
     all_of,
     any_of,
     for_values,
+    is_complex_pattern,
     is_one_of,
     split_pattern,
 )
@@ -57,10 +58,14 @@ class LiteralKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A value as int, Decimal, float, str, date, datetime (of an INSTANT in UTC), bool or None."""
+    """A value as int, Decimal, float, str, date, datetime (of an INSTANT in UTC), bool or None.
+
+    whole  the digits before the point of the type to which a number was cast; 0 without a cast
+    """
 
     kind: LiteralKind
     value: Any
+    whole: int = 0
 
 
 NULL = Literal(LiteralKind.NULL, None)
@@ -120,7 +125,12 @@ def compared(column: ColumnOf, operator: Operator, literal: Literal) -> Conditio
     _assert_comparable(column)
     if literal.kind is LiteralKind.NULL:
         return Constant(None)
-    return compared_at(column, operator, place_of(column, literal))
+    place = place_of(column, literal)
+    if column.is_char and column.characters is not None and len(place.value) > column.characters:
+        raise UnsupportedError(f"readers disagree on texts that are longer than column {column.name}, a CHAR")
+    if _has_digits(column) and literal.kind is LiteralKind.DECIMAL and _scale(literal) > _digits_of(column.type)[1]:
+        _assert_one_type(column, [literal])
+    return compared_at(column, operator, place)
 
 
 def compared_at(column: ColumnOf, operator: Operator, place: Place) -> Condition:
@@ -142,6 +152,68 @@ def same_or_both_null(column: ColumnOf, literal: Literal) -> Condition:
     return all_of((Not(IsNull(column)), compared(column, Operator.EQUAL, literal)))
 
 
+def between(column: ColumnOf, low: Literal, high: Literal) -> Condition:
+    """Return the condition of `column BETWEEN low AND high`; raises as `compared`."""
+    for literal in (low, high):
+        if literal.kind is LiteralKind.NULL:
+            raise UnsupportedError("readers disagree on BETWEEN with NULL")
+        _assert_padded_alike(column, literal)
+    if pa.types.is_integer(column.type) and LiteralKind.TEXT in (low.kind, high.kind):
+        raise UnsupportedError(
+            "readers disagree on texts in BETWEEN beside whole numbers: write numbers without quotes"
+        )
+    return all_of((compared(column, Operator.AT_LEAST, low), compared(column, Operator.AT_MOST, high)))
+
+
+def _assert_padded_alike(column: ColumnOf, literal: Literal) -> None:
+    if column.is_char and literal.kind is LiteralKind.TEXT and literal.value.endswith(" "):
+        raise UnsupportedError(
+            f"readers disagree on blanks at the end of {literal.value!r} and column {column.name}, a CHAR: leave it out"
+        )
+
+
+def _has_digits(column: ColumnOf) -> bool:
+    return bool(pa.types.is_integer(column.type) or pa.types.is_decimal(column.type))
+
+
+def _assert_one_type(column: ColumnOf, literals: Sequence[Literal]) -> None:
+    """Raise UnsupportedError where a column and numbers have no common type of so many digits: readers round them.
+
+    Source: Hive `HiveDecimalUtils`, `FunctionRegistry.getCommonClassForComparison`; Spark `DecimalPrecision`.
+    """
+    whole, scale = _digits_of(column.type)
+    for literal in literals:
+        if literal.kind in (LiteralKind.DECIMAL, LiteralKind.INTEGER):
+            whole = max(whole, literal.whole or whole_digits(literal.value))
+            scale = max(scale, _scale(literal))
+    if whole + scale > MOST_DIGITS:
+        raise UnsupportedError(
+            f"readers round, as column {column.name} and the numbers have {whole} digits before the point and {scale} "
+            f"after it, together more than {MOST_DIGITS}"
+        )
+
+
+def _scale(literal: Literal) -> int:
+    return max(0, -int(Decimal(literal.value).as_tuple().exponent))
+
+
+def _digits_of(kind: pa.DataType) -> tuple[int, int]:
+    """Return the digits of a DECIMAL or integer type before and after the point."""
+    return (kind.precision - kind.scale, kind.scale) if pa.types.is_decimal(kind) else (DIGITS[kind.bit_width], 0)
+
+
+DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}
+"""Of integer types by their bits, at most; of a BIGINT Spark takes one more than Hive."""
+
+
+def whole_digits(value: int | Decimal) -> int:
+    """Return the digits before the point of a literal's type: of a whole number those of INT, BIGINT or DECIMAL."""
+    if isinstance(value, int):
+        bits = next((bits for bits in (32, 64) if value.bit_length() < bits), None)
+        return DIGITS[bits] if bits else len(str(abs(value)))
+    return max(0, value.adjusted() + 1)
+
+
 def listed(column: ColumnOf, literals: Sequence[Literal]) -> Condition:
     """Return the condition of `column IN (literals)`; raises as `compared`, and where readers widen the list.
 
@@ -159,10 +231,28 @@ def listed(column: ColumnOf, literals: Sequence[Literal]) -> Condition:
                 raise UnsupportedError(
                     f"readers disagree on {literal.value!r} in a list: write TIMESTAMP {literal.value!r}"
                 )
-    least = min((limit for kind, limit in _EXACT_LIMITS.items() if kind in kinds), default=None)
-    if pa.types.is_integer(column.type) and least and any(abs(literal.value) >= least for literal in present):
-        raise UnsupportedError("readers round whole numbers beside a FLOAT or DOUBLE in a list: write decimals")
+    for literal in present:
+        _assert_padded_alike(column, literal)
+        if (
+            column.characters is not None
+            and literal.kind is LiteralKind.TEXT
+            and len(literal.value) > column.characters
+        ):
+            raise UnsupportedError(f"readers disagree on texts in a list that are longer than column {column.name}")
     places = [place_of(column, literal) for literal in present]
+    has_minus_zero = pa.types.is_floating(column.type) or kinds & _EXACT_LIMITS.keys()
+    if has_minus_zero and any(literal.value == 0 for literal in present):
+        raise UnsupportedError(f"readers disagree on 0 and -0.0 in a list, for column {column.name}: write = 0")
+    if pa.types.is_integer(column.type):
+        least = min((limit for kind, limit in _EXACT_LIMITS.items() if kind in kinds), default=None)
+        if least and any(abs(literal.value) >= least for literal in present):
+            raise UnsupportedError("readers round whole numbers beside a FLOAT or DOUBLE in a list: write decimals")
+        if present and not any(place.is_exact for place in places):
+            raise UnsupportedError(
+                f"readers disagree on nulls of column {column.name}, which can have no value of the list"
+            )
+    if _has_digits(column):
+        _assert_one_type(column, present)
     condition = is_one_of(column, [place.value for place in places if place.is_exact])
     return any_of((condition, Constant(None))) if len(present) < len(literals) else condition
 
@@ -186,6 +276,10 @@ def matched(column: ColumnOf, pattern: Literal) -> Condition:
         raise UnsupportedError(f"the pattern of LIKE is {pattern.kind.value}: write it in quotes")
     if re.search(r"\\(?![%_])", re.sub(r"\\[%_]", "", pattern.value)):
         raise UnsupportedError("readers disagree on a backslash before another sign than % and _ in a pattern of LIKE")
+    if max(pattern.value, default="") > "\uffff" and is_complex_pattern(pattern.value):
+        raise UnsupportedError(
+            "readers disagree on characters beyond U+FFFF in a pattern of LIKE: use 'beginning%', '%end' or '%part%'"
+        )
     prefix, rest = split_pattern(pattern.value)
     if column.is_char and (rest != "%" or prefix.endswith(" ")):
         raise UnsupportedError(

@@ -179,6 +179,7 @@ class _Result:
 
     def __init__(self, scan: Scan, split: Split) -> None:
         self.scan = scan
+        self._split = split
         self.partition = partition_scalars(scan, split)
         self._predicate = scan.predicate if scan.exact else None
         in_predicate = frozenset[str]() if self._predicate is None else self._predicate.columns
@@ -196,7 +197,13 @@ class _Result:
         if self._predicate is None:
             return None
         batch = _batch({**arrays, **constants(self.partition, self._predicate.columns, rows)}, rows)
-        passed = self._predicate.mask(batch).fill_null(False)
+        try:
+            passed = self._predicate.mask(batch).fill_null(False)
+        except RefusedError as error:
+            where = "" if self._split.partition is None else f"partition {self._split.partition} of "
+            raise RefusedError(
+                f"Cannot read {where}{self.scan.table} by {self._predicate.text!r}: {error.reason}"
+            ) from None
         return None if passed.true_count == rows else passed
 
     def rows(self, arrays: Mapping[str, pa.Array], rows: int) -> Iterator[pa.RecordBatch]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, time
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -22,12 +22,14 @@ from sqlglot.errors import SqlglotError
 from acidlib.errors import UsageError
 from acidlib.scan.conditions import ColumnOf, Columns, Condition, Constant, IsNull, Not, Operator, all_of, any_of
 from acidlib.scan.literals import (
+    DIGITS,
     MOST_DIGITS,
     NULL,
     Literal,
     LiteralKind,
     UnsupportedError,
     among_decimals,
+    between,
     compared,
     day_of,
     listed,
@@ -229,8 +231,7 @@ class _Parser:
         _assert_only(node, "this", "low", "high", "negate")
         column = self._column(_inner(node.this))
         low, high = (literal_of(_inner(node.args[name])) for name in ("low", "high"))
-        within = compared(column, Operator.AT_LEAST, low), compared(column, Operator.AT_MOST, high)
-        return _negated(node, all_of(within))
+        return _negated(node, between(column, low, high))
 
     def _like(self, node: exp.Like) -> Condition:
         _assert_only(node, *_SIDES, "negate")
@@ -274,7 +275,7 @@ def literal_of(node: Node) -> Literal:
         if isinstance(value, bool) or not isinstance(value, (int, Decimal, float)):
             raise UnsupportedError(f"{_sql(node)} is no number")
         # the minus of a Decimal rounds it to the digits of the current context
-        return Literal(literal.kind, value.copy_negate() if isinstance(value, Decimal) else -value)
+        return replace(literal, value=value.copy_negate() if isinstance(value, Decimal) else -value)
     if type(node) in (exp.Cast, exp.TryCast):
         if set(_stated(node)) - {"this", "to", "safe"}:
             raise _unknown(node)
@@ -339,7 +340,7 @@ def _cast_value(literal: Literal, name: str) -> Literal | None:
             return Literal(LiteralKind.DECIMAL, Decimal(value))
         bits = _INTEGER_BITS.get(name, 0)
         fits = bits and value == int(value) and -(2 ** (bits - 1)) <= value < 2 ** (bits - 1)
-        return Literal(LiteralKind.INTEGER, int(value)) if fits else None
+        return Literal(LiteralKind.INTEGER, int(value), whole=DIGITS[bits]) if fits else None
     if kind is LiteralKind.DATE and name == "TIMESTAMP":
         return Literal(LiteralKind.TIMESTAMP, datetime.combine(value, time.min))
     is_same = (kind, name) in ((LiteralKind.DATE, "DATE"), (LiteralKind.TIMESTAMP, "TIMESTAMP"))
@@ -354,7 +355,8 @@ def _fitting_decimal(literal: Literal, to: Node) -> Literal | None:
     precision, scale = (*map(int, numbers), *(10, 0)[len(numbers) :])  # a DECIMAL alone has ten digits
     if not 1 <= precision <= MOST_DIGITS or scale > precision:
         return None
-    return literal if among_decimals(pa.decimal128(precision, scale), literal.value).is_exact else None
+    place = among_decimals(pa.decimal128(precision, scale), literal.value)
+    return Literal(LiteralKind.DECIMAL, place.value, whole=precision - scale) if place.is_exact else None
 
 
 def unusable(text: str, reason: str) -> UsageError:

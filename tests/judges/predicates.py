@@ -1,6 +1,7 @@
 """Random conditions on a row, in Hive's SQL, and what each means: evaluated naively, in three-valued logic.
 
 Only the words of a text and its meaning are here; nothing parses. Values are those of ``values`` in canonical form.
+On these conditions Hive and Spark agree: others are in ``conformance/test_conditions.py``.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     ">=": lambda a, b: a >= b,
 }
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_LINE_END = re.compile("[\n\r\u0085\u2028\u2029]")
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 
 
@@ -159,14 +161,20 @@ def _of_column(rng: random.Random, name: str, kind: str, rows: Sequence[Row]) ->
     if kind == "boolean" and shape < 0.5:
         return Condition(spelt, value)
     if shape < 0.3:
-        return _in(rng, spelt, kind, value, [pick() for _ in range(rng.randint(1, 4))])
+        given = [pick() for _ in range(rng.randint(1, 4))]
+        if kind in ("float", "double"):
+            given = [one or 1.5 for one in given]  # 0 and -0.0
+        if kind in INTEGERS:
+            given.append(0)  # one has to be a value of the column
+        return _in(rng, spelt, kind, value, given)
     if shape < 0.42:
         low, high = pick(), pick()
         if rng.random() < 0.8 and high < low:
             low, high = high, low
         return _between(rng, spelt, kind, value, low, high)
     if shape < 0.55 and kind.startswith(("string", "varchar")):
-        return _like(rng, spelt, value, str(pick()))
+        has_ends = any(_LINE_END.search(row[key] or "") for row in rows)
+        return _like(rng, spelt, value, str(pick()), is_plain=has_ends)
     return _compared(rng, spelt, kind, value, pick())
 
 
@@ -215,10 +223,11 @@ def _between(rng: random.Random, spelt: str, kind: str, value: Callable[[Row], A
     return Condition(f"{spelt} {both}", truth)
 
 
-def _like(rng: random.Random, spelt: str, value: Callable[[Row], Any], given: str) -> Condition:
+def _like(rng: random.Random, spelt: str, value: Callable[[Row], Any], given: str, *, is_plain: bool) -> Condition:
     plain = re.sub(r"[%_\\']", "", given)[:20]
     cut = plain[: rng.randint(0, len(plain))]
-    pattern = rng.choice((f"{cut}%", f"%{cut[-2:]}", f"%{cut[:2]}%", f"{cut[:1]}_%", plain))
+    complex_pattern = plain if is_plain or cut[:1] > "\uffff" else f"{cut[:1]}_%"
+    pattern = rng.choice((f"{cut}%", f"%{cut[-2:]}", f"%{cut[:2]}%", complex_pattern, plain))
     wanted = re.compile("".join({"%": ".*", "_": "."}.get(c, re.escape(c)) for c in pattern), re.DOTALL)
 
     def truth(row: Row) -> Truth:
@@ -262,6 +271,9 @@ def _has_literal(value: Any, kind: str) -> bool:
         return _FIRST_DAY <= value // 86_400_000_000 <= _LAST_DAY
     if kind in INTEGERS:
         return -(2**63) < value < 2**63
+    if kind.startswith("decimal"):
+        precision, scale = map(int, kind[len("decimal(") : -1].split(","))
+        return bool(abs(value) < 10 ** (precision - scale))
     return True
 
 
@@ -274,8 +286,15 @@ def _near(rng: random.Random, value: Any, kind: str) -> Any:
         return value + rng.choice((-0.25, 1.0))
     if kind.startswith("decimal"):
         return value + rng.choice((-1, 1))
-    near = rng.choice((value[:-1], value + "a", value.upper()))
-    return near.rstrip(" ") if kind.startswith("char") else near
+    return _short(rng.choice((value[:-1], value + "a", value.upper())), kind)
+
+
+def _short(text: str, kind: str) -> str:
+    """As much of a text as a CHAR or VARCHAR can hold."""
+    if not kind.startswith(("char", "varchar")):
+        return text
+    text = text[: int(kind.partition("(")[2].rstrip(")"))]
+    return text.rstrip(" ") if kind.startswith("char") else text
 
 
 def _other(rng: random.Random, kind: str) -> Any:
@@ -286,5 +305,5 @@ def _other(rng: random.Random, kind: str) -> Any:
     if kind in ("float", "double"):
         return rng.choice((0.0, 1.5, -2.25))
     if kind.startswith("decimal"):
-        return Decimal(rng.choice(("0", "1", "-0.5"))) if not kind.endswith(",0)") else Decimal(1)
-    return rng.choice(("", "a", "m", "é", "it's", "back\\slash"))
+        return Decimal(0)
+    return _short(rng.choice(("", "a", "m", "é", "it's", "back\\slash")), kind)

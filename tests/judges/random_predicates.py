@@ -1,5 +1,7 @@
 """Random predicates in SQL, each with a plain evaluation in Python that knows nothing of how acidlib does it.
 
+They are such that Hive and Spark evaluate alike; those on which they differ are in `conformance/test_conditions.py`.
+
 Columns have a kind, as Hive writes it, and sample values, near which the literals lie. Values are Python's: bool, int,
 float, Decimal, str, date, datetime (of an "instant" with a zone).
 """
@@ -24,6 +26,12 @@ Literal = tuple[str, Any]
 INTEGERS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 ONLY_NULLS = "other"
 """The kind of a column that has only null tests."""
+
+_CHAR_LENGTH = 3
+_LINE_ENDS = frozenset("\n\r\x85\u2028\u2029")
+"""What Hive 3.1 takes for no character where a pattern is more than a text and a % before or after it."""
+_UNLIKE = frozenset("\U0001f600")
+"""What Hive and Spark do not find by such a pattern."""
 
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "=": lambda a, b: a == b,
@@ -108,7 +116,9 @@ def _leaf(rng: random.Random, columns: Mapping[str, Sampled]) -> Wanted:
     negated = rng.random() < 0.4
     word = "NOT " if negated else ""
     if form < 0.75:
-        return _between(name, f"{shown} {word}BETWEEN", kind, literal(), literal(), negated=negated)
+        is_whole = kind in INTEGERS  # texts beside them are read in different ways
+        low, high = (_listed_alike(columns[name], _literal(rng, columns[name], in_list=is_whole)) for _ in range(2))
+        return _between(name, f"{shown} {word}BETWEEN", kind, low, high, negated=negated)
     values = _list(rng, columns[name])
     return _in(name, f"{shown} {word}IN", kind, values, negated=negated)
 
@@ -154,10 +164,22 @@ def _between(name: str, begin: str, kind: str, low: Literal, high: Literal, *, n
 
 def _list(rng: random.Random, column: Sampled) -> list[Literal]:
     """Literals that readers may compare as one type: texts alone, and no FLOAT or DOUBLE beside whole numbers."""
-    literals = [_literal(rng, column, in_list=True) for _ in range(rng.randint(1, 4))]
+    literals = [_listed_alike(column, _literal(rng, column, in_list=True)) for _ in range(rng.randint(1, 4))]
+    if column.kind in INTEGERS:
+        literals.append(("0", 0))  # one has to be a value of the column
+    if column.kind in ("float", "double"):
+        literals = [("1", 1.0) if value == 0 else (text, value) for text, value in literals]
     if rng.random() < 0.15:
         literals.insert(rng.randrange(len(literals) + 1), ("NULL", None))
     return literals
+
+
+def _listed_alike(column: Sampled, literal: Literal) -> Literal:
+    """A literal that readers compare alike in lists and BETWEEN: of a CHAR without blanks at its end."""
+    if column.kind != "char":
+        return literal
+    value = literal[1].rstrip(" ")
+    return _quoted(value), value
 
 
 def _in(name: str, begin: str, kind: str, literals: list[Literal], *, negated: bool) -> Wanted:
@@ -179,6 +201,9 @@ def _like(rng: random.Random, name: str, shown: str, column: Sampled) -> Wanted:
         for _ in range(rng.randint(0, 3)):
             place = rng.randint(0, len(signs))
             signs[place : place + rng.randint(0, 4)] = [rng.choice((None, "one"))]
+    has_other_signs = any(set(map(str, signs)) & _UNLIKE or set(str(text)) & _LINE_ENDS for text in column.samples)
+    if has_other_signs and (None in signs[1:-1] or "one" in signs):
+        signs = [*(sign for sign in signs if sign not in (None, "one")), None]
     negated = rng.random() < 0.3
     sql = "".join(
         "%" if sign is None else "_" if sign == "one" else f"\\{sign}" if sign in "%_" else sign for sign in signs
@@ -234,10 +259,16 @@ def _literal(rng: random.Random, column: Sampled, *, in_list: bool = False) -> L
         return _decimal(rng, kind, sample)
     if kind in ("string", "char"):
         text = _text(rng, sample)
-        return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'", text
+        if kind == "char" and len(text.rstrip(" ")) > _CHAR_LENGTH:
+            text = text[:_CHAR_LENGTH]
+        return _quoted(text), text
     if kind == "date":
         return _date(rng, sample, in_list=in_list)
     return _timestamp(rng, sample, with_zone=kind == "instant", in_list=in_list)
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _integer(rng: random.Random, bits: int, sample: int | None, *, in_list: bool) -> Literal:
@@ -280,7 +311,7 @@ def _real(rng: random.Random, sample: float | None, *, single: bool) -> Literal:
 
 def _decimal(rng: random.Random, kind: str, sample: Decimal | None) -> Literal:
     precision, scale = (int(part) for part in kind[8:-1].split(","))
-    value = Decimal(rng.choice((0, 1, -1, 10 ** min(precision - scale, 30)))) if sample is None else sample
+    value = Decimal(rng.choice((0, 1, -1, 10 ** max(0, min(precision - scale - 1, 30))))) if sample is None else sample
     step = rng.choice((0, 0, 1, -1))
     text = f"{value:f}"
     if step and precision < 30:

@@ -422,6 +422,19 @@ def test_partition_keys_are_tested_too(tmp_path: Path) -> None:
         assert read_all(scan, splits, Stores()).column("a").to_pylist() == seen
 
 
+def test_a_text_on_which_readers_disagree_is_refused_with_its_partition(tmp_path: Path) -> None:
+    delta(tmp_path, 5)
+    keys = (TableColumn(name="ds", type="string"),)
+    splits = splits_of(tmp_path, partition="ds=x%0Ay")
+    assert read_all(scan_of("a", predicate=where("ds like 'x%'"), partition_keys=keys), splits, Stores()).num_rows == 5
+    for text in ("ds like 'x_y'", "ds not like 'x_y'"):
+        with pytest.raises(RefusedError) as refused:
+            read_all(scan_of("a", predicate=where(text), partition_keys=keys), splits, Stores())
+        assert str(refused.value).startswith(
+            f"Cannot read partition ds=x%0Ay of t by {text!r}: a text has an end of a "
+        )
+
+
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
