@@ -25,7 +25,7 @@ from acidlib.scan.arrays import arrow_type
 from acidlib.scan.java_texts import DAY_MICROS, JAVA_BLANKS, java_day, java_decimal, java_moment, java_real
 from acidlib.scan.literals import timestamp_text
 from acidlib.scan.splits import Scan, Split
-from acidlib.scan.times import time_in_zone
+from acidlib.scan.time_zones import time_in_zone
 
 _WHOLE = re.compile(r"[+-]?\d+")
 _BITS = {Kind.BYTE: 8, Kind.SHORT: 16, Kind.INT: 32, Kind.LONG: 64}

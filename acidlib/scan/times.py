@@ -8,12 +8,7 @@ for days of the Julian calendar, unless the footer says otherwise, and keeps yea
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from functools import cache, cached_property
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 
@@ -21,6 +16,7 @@ from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.names import Generation
 from acidlib.orc.columns import Column, Longs
 from acidlib.orc.proto import GREGORIAN_START_DAYS, Calendar
+from acidlib.scan.time_zones import time_zone
 
 _DAY, _MICROS = 86_400, 1_000_000
 _DAY_NANOS = _DAY * 1_000_000_000
@@ -32,20 +28,10 @@ _FIRST_JULIAN = -719_164
 """0001-01-01 of the Julian calendar."""
 _FIRST_DAY = -719_162
 """0001-01-01 of the Gregorian calendar."""
-_FIRST_SECOND = -2_208_988_800
-"""Of 1900 in UTC."""
-_LOCAL_TIMES = -5_364_662_400
-"""Of 1800, when every place had its local mean time."""
-_YEAR_2037 = 2_114_380_800
-"""Its start: a year of which all zones know when they have daylight saving time."""
 JULIAN_DAY_OF_1970 = 2_440_588
 """The Julian day number of 1970-01-01."""
 _MOST_SECONDS = 1 << 42
 """Of any timestamp, as microseconds need 64 bits."""
-_FIXED = re.compile(r"(?:GMT|UTC)([+-])(\d{1,2})(?::?(\d\d))?", re.ASCII)
-_UTC_NAMES = frozenset({"", "UTC", "Etc/UTC", "GMT", "Z"})
-_YEARS_2400 = 13_569_465_600, 146_097 * _DAY
-"""Seconds of 2400-01-01, and of 400 years, after which days of the week and leap years are the same again."""
 
 
 @dataclass(frozen=True)
@@ -73,22 +59,17 @@ class StoredTimes:
         stored, nanos = column.values, _nanoseconds(column.secondary)
         if len(stored) and (int(stored.min()) < -_MOST_SECONDS or int(stored.max()) > _MOST_SECONDS):
             raise CorruptError("a timestamp is outside of the years that any reader knows")
-        zone = None if instant else self._zone
-        seconds = stored + (_BASE if zone is None else _BASE - _midnight_offset(zone, 2015))
+        zone = None if instant else time_zone(self.zone)
+        seconds = stored + (_BASE if zone is None else _BASE - zone.midnight_offset(2015))
         # whole seconds were rounded towards zero; a fraction below a millisecond was not seen (ORC-763)
         seconds = seconds - ((seconds < 0) & (nanos > 999_999))
         if zone is not None:
-            seconds = seconds + _offsets(zone, seconds, _java_offset)
+            seconds = seconds + zone.time_zone_offsets(seconds)
         if self.julian and len(seconds):
             days = seconds // _DAY
             seconds = seconds + (self.days(days) - days) * _DAY
         moments: Longs = seconds * _MICROS + nanos // 1000
         return moments
-
-    @cached_property
-    def _zone(self) -> tzinfo | None:
-        """The zone of the writer, None for UTC."""
-        return None if self.zone in _UTC_NAMES else _time_zone(self.zone)
 
 
 def gregorian_days(days: Longs) -> Longs:
@@ -132,8 +113,9 @@ def instants_on_clocks(moments: Longs, zone: str, *, julian: bool, legacy: bool)
 
     if not legacy:
         seconds = shifted(seconds)
-    if zone not in _UTC_NAMES:
-        seconds = seconds + _offsets(_time_zone(zone), seconds, _java_offset if legacy else _offset)
+    rules = time_zone(zone)
+    if rules is not None:
+        seconds = seconds + (rules.time_zone_offsets(seconds) if legacy else rules.offsets(seconds))
     if legacy:
         seconds = shifted(seconds)
     on_clocks: Longs = seconds * _MICROS + micros
@@ -157,72 +139,3 @@ def _nanoseconds(stored: Longs) -> Longs:
     if len(nanos) and (int(nanos.min()) < 0 or int(nanos.max()) > 999_999_999):
         raise CorruptError("nanoseconds of a timestamp are no fraction of a second")
     return nanos
-
-
-@cache
-def _time_zone(name: str) -> tzinfo:
-    """Return a time zone of Java by its name."""
-    fixed = _FIXED.fullmatch(name)
-    if fixed is not None:
-        offset = timedelta(hours=int(fixed[2]), minutes=int(fixed[3] or 0))
-        return timezone(-offset if fixed[1] == "-" else offset)
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError):
-        raise RefusedError(f"the time zone {name} of its timestamps is not known") from None
-
-
-def _offsets(zone: tzinfo, seconds: Longs, offset: Callable[[tzinfo, int], int]) -> Longs:
-    """Return seconds to be added to instants for a clock of the zone; the zone is asked once for each day."""
-    days, numbers = np.unique(seconds // _DAY, return_inverse=True)
-    bounds = [[offset(zone, day * _DAY), offset(zone, (day + 1) * _DAY - 1)] for day in days.tolist()]
-    first: Longs
-    last: Longs
-    first, last = np.array(bounds, dtype=np.int64).reshape(-1, 2).T[:, numbers]
-    changed = first != last
-    if changed.any():
-        first[changed] = [offset(zone, second) for second in seconds[changed].tolist()]
-    return first
-
-
-def _java_offset(zone: tzinfo, second: int) -> int:
-    """Return the offset of a zone from UTC at an instant, in seconds, by `java.util.TimeZone`.
-
-    Before 1900 that is today's, without daylight saving time (`sun.util.calendar.ZoneInfo`).
-    """
-    if second < _FIRST_SECOND:
-        return min(_offset(zone, _YEAR_2037 + half_month * 15 * _DAY) for half_month in range(24))
-    return _offset(zone, second)
-
-
-def _offset(zone: tzinfo, second: int) -> int:
-    """Return the offset of a zone from UTC at an instant, in seconds, by `java.time` and the time zone database."""
-    start, cycle = _YEARS_2400
-    second = max(second, _LOCAL_TIMES)
-    moment = datetime.fromtimestamp(second if second < start else start + (second - start) % cycle, UTC)
-    offset = moment.astimezone(zone).utcoffset()
-    return 0 if offset is None else int(offset.total_seconds())
-
-
-def _midnight_offset(zone: tzinfo, year: int) -> int:
-    """Return the offset of a zone at the first midnight of a year on its clocks."""
-    offset = datetime(year, 1, 1, tzinfo=zone).utcoffset()
-    return 0 if offset is None else int(offset.total_seconds())
-
-
-def time_in_zone(moment: datetime, zone: str) -> datetime:
-    """Return a time on clocks of a zone with this zone, by `java.time`.
-
-    A time that they skip is as much later as they are put forward; of one that they show twice it is the first.
-
-    zone  "Z", an offset as +01:00, or a name
-
-    Raises RefusedError for a name that is not known, and for years that are not between 1 and 9999.
-    """
-    if zone in _UTC_NAMES:
-        return moment.replace(tzinfo=UTC)
-    named = _time_zone(f"UTC{zone}" if zone[0] in "+-" else zone)
-    try:
-        return moment.replace(tzinfo=named).astimezone(UTC).astimezone(named)
-    except OverflowError:
-        raise RefusedError(f"{moment} {zone} is not in the years 1 to 9999 in UTC") from None
