@@ -1,7 +1,8 @@
-"""Signs of life for all claims and locks of a process: by few threads, and by more only while servers do not answer.
+"""Signs of life for all claims, locks and transactions of a process, by few threads.
 
-A run may hold a thousand places. A renewal that waits for a store in vain must not delay the others: when a due renewal
-has waited `PATIENCE_SECONDS` for busy threads, twice as many may work, and so on.
+A run may hold a thousand places: each claim is a renewal, and all heartbeats to a metastore are one. A renewal that
+waits for a server in vain must not delay the others: when a due renewal has waited `PATIENCE_SECONDS` for busy threads,
+twice as many may work, and so on.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class LeaseRenewer:
     def _ensure_watcher(self) -> None:
         """Start a thread that waits for the next due renewal, if there is one and no thread waits."""
         if self._due and self._threads == self._busy:
-            threading.Thread(target=self._work, name="acidlib-claims", daemon=True).start()
+            threading.Thread(target=self._work, name="acidlib-renewal", daemon=True).start()
             self._threads += 1
 
     def _work(self) -> None:

@@ -1,4 +1,4 @@
-"""Heartbeats: a thread that keeps the transactions and locks of a run alive, and notices when one of them is lost.
+"""Heartbeats: they keep the transactions and locks of a run alive, and show when one of them is lost.
 
 The metastore aborts a transaction, and drops a lock without a transaction, after its timeout without a heartbeat (Hive
 `AcidHouseKeeperService`). A heartbeat that arrives while it looks for dead ones may come too late, hence an interval of
@@ -18,6 +18,7 @@ from itertools import count
 from acidlib.errors import AcidError, ConflictError, DefectError, RefusedError, RetryError
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.options import ConnectionOptions
+from acidlib.renewal import RENEWER, LeaseRenewer
 
 RETRIES_PER_TIMEOUT = 30
 LONGEST_RETRY_SECONDS = 5.0
@@ -118,9 +119,9 @@ def reason_of(error: BaseException) -> str:
 
 
 class Heartbeater:
-    """Sends the heartbeats of all leases from one daemon thread over one connection of its own.
+    """Sends the heartbeats of all leases over one connection of its own, as one of the renewals of this process.
 
-    Use it as a context manager. Thread and connection are made when first needed. The heartbeat that has been due for
+    Use it as a context manager. The connection is made when first needed. The heartbeat that has been due for
     longest is sent first. A failed one is tried again after all others that are due, so that a heartbeat which hangs
     delays the others by the limit of one call at most. Transactions whose ids are a range get one heartbeat together:
     the lock of a transaction lives with it (Hive `TxnHandler`), and needs none.
@@ -133,6 +134,7 @@ class Heartbeater:
         interval_seconds: float,
         timeout_seconds: float,
         clock: Clock,
+        renewer: LeaseRenewer = RENEWER,
     ) -> None:
         """Send nothing yet.
 
@@ -159,8 +161,9 @@ class Heartbeater:
         self._entry: dict[Lease, int] = {}
         """The number of the entry of each lease that counts."""
         self._by_txn: dict[int, Lease] = {}
-        self._wake = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._renewer = renewer
+        self._is_renewed = False
+        self._beating = threading.Lock()
         self._ended: str | None = None
 
     def register(self, *, txn_id: int | None, lock_id: int | None, name: str, since: float | None = None) -> Lease:
@@ -185,36 +188,34 @@ class Heartbeater:
             self._put(lease, since + self._interval)
             if txn_id is not None:
                 self._by_txn[txn_id] = lease
-            if self._thread is None:
-                self._start_thread()
-        self._wake.set()
+            if not self._is_renewed:
+                self._is_renewed = True
+                self._renew()
         return lease
 
-    def _start_thread(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="acidlib-heartbeat", daemon=True)
-        self._thread.start()
+    def _renew(self) -> None:
+        self._renewer.add(self._beat_all, self._retry)
 
-    def _run(self) -> None:
-        """Send heartbeats until the end; then all leases are lost."""
-        kind: type[AcidError] = RetryError
-        try:
-            while True:
-                self._wake.clear()
-                if self._ended is not None:
-                    return
-                wait = self.send_due()
-                if wait != 0:
-                    self._wake.wait(wait)
-        except BaseException as error:
-            kind = DefectError
+    def _beat_all(self) -> bool:
+        """Send all heartbeats that are due, and return whether there will be more."""
+        with self._beating:
+            try:
+                while self._ended is None and self.send_due() == 0:
+                    pass
+            except BaseException as error:
+                self._end(DefectError, f"its heartbeats ended by an unexpected {type(error).__name__}: {error}")
             with self._mutex:
-                self._ended = f"its heartbeats ended by an unexpected {type(error).__name__}: {error}"
-        finally:
-            self._disconnect()
-            with self._mutex:
-                lost, self._due, self._entry, self._by_txn = [*self._entry], [], {}, {}
-            for lease in lost:
-                lease.mark_lost(kind, self._ended or "")
+                self._is_renewed = bool(self._entry)
+                return self._is_renewed
+
+    def _end(self, kind: type[AcidError], reason: str) -> None:
+        """Send no more heartbeats: all leases are lost."""
+        with self._mutex:
+            self._ended = self._ended or reason
+            lost, self._due, self._entry, self._by_txn = [*self._entry], [], {}, {}
+        for lease in lost:
+            lease.mark_lost(kind, self._ended)
+        self._disconnect()
 
     def send_due(self) -> float | None:
         """Send a due heartbeat and return 0; else return the seconds until the next is due, None without any lease."""
@@ -324,12 +325,13 @@ class Heartbeater:
                 connection.close()
 
     def close(self) -> None:
-        """End the thread and its connection. Leases that are still registered are lost."""
+        """End the heartbeats and their connection. Leases that are still registered are lost."""
         with self._mutex:
             self._ended = self._ended or "its heartbeats were ended"
-        self._wake.set()
-        if self._thread is not None:
-            self._thread.join(self.timeout_seconds)
+        self._renewer.remove(self._beat_all)
+        if self._beating.acquire(timeout=self.timeout_seconds):  # a call may be under way
+            self._beating.release()
+        self._end(RetryError, self._ended)
 
     def __enter__(self) -> Heartbeater:
         return self

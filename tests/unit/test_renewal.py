@@ -49,7 +49,7 @@ class Threads:
 
     @staticmethod
     def _now() -> set[threading.Thread]:
-        return {thread for thread in threading.enumerate() if thread.name == "acidlib-claims"}
+        return {thread for thread in threading.enumerate() if thread.name == "acidlib-renewal"}
 
 
 def test_few_threads_serve_many_and_end_with_them() -> None:

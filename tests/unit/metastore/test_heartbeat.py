@@ -1,4 +1,4 @@
-"""Heartbeats: their order and pauses by a clock the test sets, the fence, and the thread that never dies silently."""
+"""Heartbeats: their order and pauses by a clock the test sets, the fence, and an end that is never silent."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ class Connection:
 
 
 class Stepped(Heartbeater):
-    """A heartbeater without a thread."""
+    """A heartbeater that no thread calls."""
 
-    def _start_thread(self) -> None:
+    def _renew(self) -> None:
         pass
 
 
@@ -321,7 +321,7 @@ def test_an_interval_above_half_of_the_timeout_is_refused(interval: float) -> No
         Heartbeater(Connection(), interval_seconds=interval, timeout_seconds=300, clock=Clock())
 
 
-# --- the thread -------------------------------------------------------------------------------------------------------
+# --- renewed by this process ------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -350,34 +350,40 @@ def raises(beat: Lease, kind: type[AcidError]) -> bool:
     return False
 
 
-def heartbeat_threads() -> int:
-    return sum(thread.name == "acidlib-heartbeat" for thread in threading.enumerate())
-
-
-def test_one_thread_and_one_connection_when_first_needed(beats: Heartbeater, connection: Connection) -> None:
-    before = heartbeat_threads()
+def test_one_connection_when_needed_and_the_threads_of_all_renewals(beats: Heartbeater, connection: Connection) -> None:
+    before = {thread.name for thread in threading.enumerate()}
     assert connection.opened == 0
     registered = [beats.register(txn_id=one, lock_id=None, name="x") for one in range(50)]
     wait_for(lambda: len(connection.beats) > 200)
     assert set(connection.beats) == set(range(50))
-    assert heartbeat_threads() == before + 1
+    assert {thread.name for thread in threading.enumerate()} <= before | {"acidlib-renewal"}
     assert connection.opened == 1
     for beat in registered:
         beat.assert_alive()
 
 
-def test_what_is_registered_late_while_the_thread_waits_is_beaten_at_once(connection: Connection) -> None:
-    with Heartbeater(connection, interval_seconds=1000, timeout_seconds=3000, clock=time.monotonic) as beats:
-        beats.register(txn_id=1, lock_id=None, name="x", since=beats.clock() - 1000)
+def test_what_is_registered_late_is_beaten_soon(connection: Connection) -> None:
+    with Heartbeater(connection, interval_seconds=10, timeout_seconds=30, clock=time.monotonic) as beats:
+        beats.register(txn_id=1, lock_id=None, name="x", since=beats.clock() - 10)
         wait_for(lambda: connection.beats == [1])
         beats.register(txn_id=3, lock_id=None, name="z")
-        beats.register(txn_id=2, lock_id=None, name="y", since=beats.clock() - 1000)
+        beats.register(txn_id=2, lock_id=None, name="y", since=beats.clock() - 10)
         wait_for(lambda: connection.beats == [1, 2])
 
 
+def test_after_its_last_lease_a_heartbeater_goes_on_with_the_next(connection: Connection) -> None:
+    with Heartbeater(connection, interval_seconds=0.02, timeout_seconds=30, clock=time.monotonic) as beats:
+        first = beats.register(txn_id=1, lock_id=None, name="x")
+        wait_for(lambda: connection.beats != [])
+        first.stop()
+        wait_for(lambda: not beats._is_renewed)
+        beats.register(txn_id=2, lock_id=None, name="y")
+        wait_for(lambda: 2 in connection.beats)
+
+
 def test_the_end_closes_the_connection_and_fences_what_is_left(connection: Connection) -> None:
-    beats = Heartbeater(connection, interval_seconds=1000, timeout_seconds=3000, clock=time.monotonic)
-    beat = beats.register(txn_id=1, lock_id=None, name="transaction 1", since=beats.clock() - 1000)
+    beats = Heartbeater(connection, interval_seconds=10, timeout_seconds=30, clock=time.monotonic)
+    beat = beats.register(txn_id=1, lock_id=None, name="transaction 1", since=beats.clock() - 10)
     wait_for(lambda: connection.beats == [1])
     began = time.monotonic()
     beats.close()
@@ -390,7 +396,7 @@ def test_the_end_closes_the_connection_and_fences_what_is_left(connection: Conne
         beats.register(txn_id=2, lock_id=None, name="transaction 2")
 
 
-def test_a_thread_that_dies_is_told_at_once(connection: Connection) -> None:
+def test_an_unexpected_end_is_told_at_once(connection: Connection) -> None:
     def die(_: int | None) -> None:
         raise SystemExit("out of here")
 
