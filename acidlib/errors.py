@@ -42,6 +42,10 @@ class RefusedError(AcidError):
     kind = "refused"
 
 
+class OverMemoryError(RefusedError):
+    """An input takes more memory once it is decoded than may be used."""
+
+
 class UsageError(RefusedError):
     """The command line is wrong, or contradicts the place or the data it names: it has to be changed."""
 

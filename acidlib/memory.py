@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from acidlib.errors import RefusedError
+from acidlib.errors import OverMemoryError
 
 TASK_MEMORY = "acidlib.task.memory"
 """The name of the setting that states `Memory.limit`."""
@@ -30,13 +30,16 @@ class Memory:
         return f"decoded it takes at least {needed:,} bytes of memory, and {TASK_MEMORY} is {self.limit:,}"
 
     def require(self, needed: int, what: str) -> None:
-        """Raise RefusedError for `what`, such as a file, if decoding it takes more than the limit."""
+        """Raise OverMemoryError for `what`, such as a file, if decoding it takes more than the limit."""
         if (reason := self.excess(needed)) is not None:
-            raise RefusedError(f"Cannot read {what}: {reason}")
+            raise OverMemoryError(f"Cannot read {what}: {reason}")
 
 
 DEFAULT_MEMORY = Memory(2 << 30)
 """What the setting states unless it is set."""
+
+DRIVER_MEMORY = Memory(64 << 20)
+"""Of a tail that the driver of many places reads by itself, in one of its threads; tasks read larger ones."""
 
 
 class Room:
@@ -47,7 +50,7 @@ class Room:
         self._taken = 0
 
     def take(self, size: int) -> None:
-        """Count bytes before they are allocated. Raises RefusedError, with the reason alone, if they are too many."""
+        """Count bytes before they are allocated. Raises OverMemoryError, with the reason alone, for too many."""
         self._taken += size
         if (reason := self._memory.excess(self._taken)) is not None:
-            raise RefusedError(reason)
+            raise OverMemoryError(reason)

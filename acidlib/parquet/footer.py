@@ -19,7 +19,9 @@ from acidlib.parquet.thrift_compact import DamageError, Kind, Shape, Struct, Val
 MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"
 MOST_FOOTER = 64 << 20
-"""Bytes of the largest footer that is read: decoded, it takes about ten times as much memory."""
+"""Bytes of the largest footer that is read."""
+_DECODED = 10
+"""Bytes of memory that a byte of a footer takes once it is decoded."""
 
 _FIRST_READ = 64 * 1024
 _TRAILER = 4 + len(MAGIC)
@@ -234,6 +236,7 @@ def read_footer(source: SourceFile) -> Footer:
     data_end = source.length - _TRAILER - footer_size
     if not footer_size or data_end < len(MAGIC):
         raise CorruptError(f"Cannot read {where}: a footer of {footer_size} bytes does not lie inside it")
+    source.memory.require(_DECODED * footer_size, f"the footer of {where}")
     if footer_size > MOST_FOOTER:
         raise RefusedError(f"Cannot read {where}: its footer has {footer_size} bytes, more than {MOST_FOOTER}")
     is_read = footer_size + _TRAILER <= size

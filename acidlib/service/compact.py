@@ -36,7 +36,7 @@ from acidlib.report.results import CompactionResult, Outcome, Verification, outc
 from acidlib.service.attempts import fingerprint
 from acidlib.service.backend import Backend, CompactionHold, finish_claimed
 from acidlib.service.places import ListedPlace
-from acidlib.service.plan import collect_results, file_task, files_to_make, filled_directories, prepare
+from acidlib.service.plan import collect_results, file_task, files_to_make, filled_directories, prepare, with_tails
 from acidlib.service.run_queue import CompactionRun, Job, unstarted_result
 from acidlib.service.schedule import run_tasks
 from acidlib.service.services import Services
@@ -140,7 +140,7 @@ class PlaceCompaction:
         request = self._backend.quarantining_request(place.target, place.listing)
         if (reason := self._verifier.refusal_reason(request, place.target)) is not None:
             return self._quarantined(reason)
-        inputs = self._inputs_of(place)
+        inputs = await self._inputs_of(place)
         if isinstance(inputs, Refusal):
             return self._refused(inputs)
         self._results = await self._make(await self._files_to_make(place, inputs), None)
@@ -214,7 +214,7 @@ class PlaceCompaction:
         reason, self._verification, share = await self._verifier.lift_quarantine(hold, place)
         if reason is not None:
             return self._quarantined(reason)
-        inputs = self._inputs_of(place)
+        inputs = await self._inputs_of(place)
         if isinstance(inputs, Refusal):
             return self._only_clean(hold, place, inputs) or self._refused(inputs)
         if inputs.kind is CompactionType.REBALANCE and needs_empty_write_id(place.state):
@@ -256,15 +256,20 @@ class PlaceCompaction:
             services.progress.note(line, place=str(target.ref))
         return target.listed(list_location(services.fs(location), location, missing=RefusedError))
 
-    def _inputs_of(self, place: ListedPlace) -> CompactionInputs | Refusal:
+    async def _inputs_of(self, place: ListedPlace) -> CompactionInputs | Refusal:
         services = self._services
         limit = LONG_MAX if self._no_lock_granted else services.settings.integer("acidlib.minor.as.major.bytes")
-        inputs = prepare(
+        inputs = await with_tails(
             services.stores,
-            place,
-            self.job.request.type,
-            minor_as_major_bytes=limit,
-            automatic=self._initiators_reason is not None,
+            place.target.location,
+            lambda tails: prepare(
+                services.stores,
+                place,
+                self.job.request.type,
+                tails=tails,
+                minor_as_major_bytes=limit,
+                automatic=self._initiators_reason is not None,
+            ),
         )
         if isinstance(inputs, CompactionInputs):
             self._inputs = inputs

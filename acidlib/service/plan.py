@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from typing import cast
+from typing import TypeVar, cast
 
 from acidlib.config.settings import Settings
-from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError
+from acidlib.errors import AcidError, ConflictError, CorruptError, OverMemoryError, RefusedError
+from acidlib.memory import DRIVER_MEMORY
 from acidlib.model.location import Location
 from acidlib.model.names import SIDE_FILE_SUFFIX, Generation
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import DataFile, FileForm, RewriteSettings, Unit, UnitResult
 from acidlib.orc.proto import MAGIC
-from acidlib.orc.schema import is_acid, parse_row_type
+from acidlib.orc.schema import parse_row_type
 from acidlib.planning.inputs import CompactionInputs, InputDirectory, Publication, Refusal, compaction_inputs
 from acidlib.planning.units import (
     compaction_units,
@@ -35,20 +36,72 @@ from acidlib.service.schedule import Subtask, run_tasks
 from acidlib.service.services import Task
 from acidlib.service.tasks import (
     AnyUnit,
+    TailFacts,
     find_runs_task,
     join_parts_task,
     look_task,
     plan_bucket_task,
     run_part_task,
     run_unit_task,
+    tail_task,
 )
 from acidlib.stores.filesystem import FileSystem
 from acidlib.stores.listing import flush_length
 from acidlib.stores.store import Attempt, Stage, StagedDirectory
 from acidlib.stores.stores import Stores
 
+Planned = TypeVar("Planned")
+
 _FORMATS = {b"PAR1": "Parquet", b"Obj\x01": "Avro", b"SEQ": "a sequence file", b"RCF": "RCFile"}
 """Formats by the first bytes of their files."""
+
+
+class LargeTailError(AcidError):
+    """The tail of a file is too large for the driver: a task reads it."""
+
+    kind = "retry"
+
+    def __init__(self, file: DataFile) -> None:
+        """Name the file."""
+        super().__init__(f"Cannot read {file.path} in the driver: its tail is large, and a task reads it")
+        self.file = file
+
+
+class Tails:
+    """The tails of files of a place, as far as a plan needs them.
+
+    known  facts of large tails that tasks have read, by the paths of their files; None: there are no tasks
+    """
+
+    def __init__(self, files: InputFiles, known: Mapping[str, TailFacts] | None = None) -> None:
+        self.files = files
+        self._known = known
+
+    @classmethod
+    def in_driver(cls, stores: Stores, location: Location, known: Mapping[str, TailFacts]) -> Tails:
+        """Return tails of which the small ones alone are read here."""
+        least = min(stores.memory, DRIVER_MEMORY, key=lambda memory: memory.limit)
+        return cls(InputFiles(location, replace(stores, memory=least).data(location)), known)
+
+    def of(self, file: DataFile) -> TailFacts:
+        """Return the facts of a file. Raises LargeTailError, and as `read_tail` does."""
+        if self._known is None:
+            return TailFacts.of(self.files.tail(file))
+        try:
+            return self._known.get(file.path) or TailFacts.of(self.files.tail(file))
+        except OverMemoryError:
+            raise LargeTailError(file) from None
+
+
+async def with_tails(stores: Stores, location: Location, plan: Callable[[Tails], Planned]) -> Planned:
+    """Return what `plan` makes of the tails of a place, after tasks have read the large ones that it needs."""
+    known: dict[str, TailFacts] = {}
+    while True:
+        try:
+            return plan(Tails.in_driver(stores, location, known))
+        except LargeTailError as error:
+            file = error.file
+        (known[file.path],) = await run_tasks(Task(partial(tail_task, stores, location, file), 0, "look"))
 
 
 def prepare(
@@ -56,6 +109,7 @@ def prepare(
     place: ListedPlace,
     kind: CompactionType,
     *,
+    tails: Tails | None = None,
     minor_as_major_bytes: int,
     automatic: bool,
 ) -> CompactionInputs | Refusal:
@@ -65,7 +119,8 @@ def prepare(
 
     automatic  the initiator asks, not the operator
 
-    Raises RefusedError for a place that cannot be compacted until its owner changes it.
+    Raises RefusedError for a place that cannot be compacted until its owner changes it, LargeTailError for a tail that
+    a task has to read.
     """
     target = place.target
     if kind is CompactionType.REBALANCE:
@@ -73,7 +128,8 @@ def prepare(
     columns = None if target.is_insert_only else target.row_type()
     if columns is not None:
         parse_row_type(columns, where=str(target.ref))  # refuses types before anything is read
-    interpretation, files = target.interpretation, InputFiles(target.location, stores.data(target.location))
+    interpretation = target.interpretation
+    tails = tails or Tails.in_driver(stores, target.location, {})
     inputs = compaction_inputs(
         place.state,
         place.listing,
@@ -87,13 +143,13 @@ def prepare(
         automatic=automatic,
     )
     if isinstance(inputs, Refusal):
-        unproven = inputs.cleaning_only and not (target.is_insert_only or _holds_events(place, files))
+        unproven = inputs.cleaning_only and not (target.is_insert_only or _holds_events(place, tails))
         return replace(inputs, cleaning_only=False) if unproven else inputs
     if target.is_insert_only:
         return inputs
     directories = with_logical_lengths(stores.fs(target.location), target.location, inputs.directories)
-    prove_full_acid(target, directories, files)
-    schema = schema_file(directories, lambda file: columns is not None or files.tail(file).rows > 0)
+    prove_full_acid(target, directories, tails)
+    schema = schema_file(directories, lambda file: columns is not None or tails.of(file).rows > 0)
     return replace(inputs, directories=directories, schema=schema)
 
 
@@ -139,27 +195,29 @@ def with_logical_lengths(
     )
 
 
-def _holds_events(place: ListedPlace, files: InputFiles) -> bool:
+def _holds_events(place: ListedPlace, tails: Tails) -> bool:
     """Return whether a file proves that the table is full ACID, or the caller says so; else nothing may be removed."""
     if place.target.interpretation.table_kind == FULL:
         return True
     for file in place.listing.files:
         if file.length and file.name.startswith("bucket_") and not file.name.endswith(SIDE_FILE_SUFFIX):
             try:
-                return is_acid(files.tail(DataFile(path=file.path, directory="", length=file.length, bucket=0)).root)
+                return tails.of(DataFile(path=file.path, directory="", length=file.length, bucket=0)).acid
+            except LargeTailError:
+                raise
             except AcidError:
                 return False
     return False
 
 
-def prove_full_acid(target: Target, directories: Sequence[InputDirectory], place: InputFiles) -> None:
+def prove_full_acid(target: Target, directories: Sequence[InputDirectory], tails: Tails) -> None:
     """Raise RefusedError unless the files are proven to hold ACID events: those of an insert-only table hold none."""
     cannot = f"Cannot read {target.ref}:"
     instead = "if the table is insert-only, give --table-kind insert-only"
     files = [file for directory in directories for file in directory.files]
     for file in files:
         if file.form is FileForm.EVENTS and file.length and not file.aborted:
-            if is_acid(place.tail(file).root):
+            if tails.of(file).acid:
                 return
             raise RefusedError(f"{cannot} {file.path} has no ACID columns; {instead}")
     if files and target.interpretation.table_kind != FULL:
@@ -168,7 +226,7 @@ def prove_full_acid(target: Target, directories: Sequence[InputDirectory], place
     if first is None:
         return
     # the caller says full ACID, and such rows are in ORC files only
-    with closing(place.open(first)) as source:
+    with closing(tails.files.open(first)) as source:
         head = source.read(0, min(first.length, 4))
     other_format = next((name for magic, name in _FORMATS.items() if head.startswith(magic)), None)
     if other_format is not None:

@@ -43,7 +43,7 @@ from acidlib.service.environment import Environment
 from acidlib.service.in_process import usable_processes
 from acidlib.service.open import connect, heartbeater
 from acidlib.service.places import FULL, INSERT_ONLY, Interpretation, TableFacts, Target
-from acidlib.service.plan import prove_full_acid, with_logical_lengths
+from acidlib.service.plan import Tails, prove_full_acid, with_logical_lengths
 from acidlib.service.services import WORKER_PREFIX, Task, in_threads, step_seconds, value_or_raise
 from acidlib.service.surroundings.hive4 import MIN_HISTORY
 from acidlib.service.task_processes import TaskProcesses
@@ -641,7 +641,7 @@ def _require_full_acid(stores: Stores, newest_first: Sequence[_Listed]) -> None:
     for place in newest_first:
         if any(directory.files for directory in place.directories):
             files = InputFiles(place.target.location, stores.data(place.target.location))
-            prove_full_acid(place.target, place.directories, files)
+            prove_full_acid(place.target, place.directories, Tails(files))
             return
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 from acidlib.errors import AcidError, DefectError
 from acidlib.model.location import Location
 from acidlib.model.units import DataFile, JoinFacts, JoinUnit, JoinWay, Unit, UnitResult
+from acidlib.orc.reader import Tail
+from acidlib.orc.schema import is_acid
 from acidlib.rewrite.bucket import BucketPlan, PartResult, join_parts, plan_bucket, run_part, run_unit
 from acidlib.rewrite.deletes import event_buckets
 from acidlib.rewrite.inputs import InputFiles
@@ -21,6 +23,27 @@ from acidlib.verify.files import require_reader
 from acidlib.verify.tally import BucketView, PlainView, Tally, buckets_of_deletes, tally_of, tally_of_plain
 
 AnyUnit = Unit | JoinUnit | RebalanceUnit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TailFacts:
+    """The facts in the tail of an ORC file by which a compaction is planned.
+
+    acid  its rows have ACID columns
+    """
+
+    acid: bool
+    rows: int
+
+    @classmethod
+    def of(cls, tail: Tail) -> TailFacts:
+        """Return the facts of a tail."""
+        return cls(acid=is_acid(tail.root), rows=tail.rows)
+
+
+def tail_task(stores: Stores, location: Location, file: DataFile, _: str) -> TailFacts:
+    """Read the tail of a file that is too large for the driver."""
+    return TailFacts.of(InputFiles(location, stores.data(location)).tail(file))
 
 
 def look_task(

@@ -25,10 +25,9 @@ from acidlib.planning.inputs import CompactionInputs, InputDirectory, directorie
 from acidlib.planning.results import chosen_buckets, parse_verify_share, quarantine_reason, shows_unverified
 from acidlib.planning.units import delete_files, row_files, schema_file
 from acidlib.report.results import Verification
-from acidlib.rewrite.inputs import InputFiles
 from acidlib.service.backend import CompactionHold
 from acidlib.service.places import ListedPlace, Target
-from acidlib.service.plan import with_logical_lengths
+from acidlib.service.plan import Tails, with_logical_lengths, with_tails
 from acidlib.service.schedule import run_tasks
 from acidlib.service.services import Services, Task
 from acidlib.service.tasks import AnyUnit, delete_buckets_task, reader_task, tally_task
@@ -93,7 +92,9 @@ def result_to_verify(
     )
 
 
-def _unverified_result(services: Services, place: ListedPlace, published: tuple[str, ...]) -> ResultToVerify:
+def _unverified_result(
+    services: Services, place: ListedPlace, published: tuple[str, ...], tails: Tails
+) -> ResultToVerify:
     """Return the result that a dead run published at a full ACID place and did not verify; `place` is as it is now."""
     location, stores = place.target.location, services.stores
     before = place.target.listed(place.listing.without(published))
@@ -101,12 +102,11 @@ def _unverified_result(services: Services, place: ListedPlace, published: tuple[
     kind = CompactionType.MAJOR if is_base else CompactionType.MINOR
     inputs = directories_read(before.state, before.listing, kind, insert_only=False)
     inputs = with_logical_lengths(stores.fs(location), location, inputs)
-    files = InputFiles(location, stores.data(location))
     return ResultToVerify(
         place=before,
         inputs=inputs,
         kind=kind,
-        schema=schema_file(inputs, lambda file: files.tail(file).rows > 0),
+        schema=schema_file(inputs, lambda file: tails.of(file).rows > 0),
         ways={},
         directories=published,
     )
@@ -162,7 +162,11 @@ class Verifier:
             return None, None, 1.0
         directories = request.facts.unverified or ()
         hold.will_verify(directories)
-        result = _unverified_result(self._services, place, directories)
+        result = await with_tails(
+            self._services.stores,
+            place.target.location,
+            lambda tails: _unverified_result(self._services, place, directories, tails),
+        )
         verification = await self.compare(result, request.id, share)
         note = f"the result of request {request.id}, whose run had ended before that, is verified"
         self._services.progress.note(note, place=str(hold.target.ref))

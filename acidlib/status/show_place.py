@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from acidlib.errors import AcidError, RefusedError, known_error
+from acidlib.errors import AcidError, OverMemoryError, RefusedError, known_error
+from acidlib.memory import DRIVER_MEMORY
 from acidlib.model.names import LONG_MAX, side_file_name
 from acidlib.orc.reader import read_tail
 from acidlib.parquet.footer import read_footer
@@ -79,10 +81,13 @@ def _unknown(target: Target, error: str | None) -> dict[str, Any]:
 
 
 def _rows(services: Services, place: ListedPlace, paths: Sequence[str]) -> dict[str, _Rows]:
-    """Return the rows of each file, None where its format does not say, or the error that kept it from being read."""
+    """Return the rows of each file, or the error that kept it from being read.
+
+    None where its format does not say, or its tail is too large to be read for this.
+    """
     location = place.target.location
     lengths = {file.path: file.length for file in place.listing.files}
-    data, fs = services.stores.data(location), services.fs(location)
+    data, fs = replace(services.stores, memory=DRIVER_MEMORY).data(location), services.fs(location)
 
     def rows_of(path: str) -> int | None:
         length = lengths[path]
@@ -93,10 +98,13 @@ def _rows(services: Services, place: ListedPlace, paths: Sequence[str]) -> dict[
             return 0
         with closing(data.open(f"{location}/{path}", length)) as source:
             start = source.read(0, min(len(_PARQUET), length))
-            if start == _PARQUET:
-                return read_footer(source).rows
-            if start.startswith(_ORC) or not place.target.is_insert_only:
-                return read_tail(source).rows
+            try:
+                if start == _PARQUET:
+                    return read_footer(source).rows
+                if start.startswith(_ORC) or not place.target.is_insert_only:
+                    return read_tail(source).rows
+            except OverMemoryError:
+                return None
         return None
 
     return dict(zip(paths, in_threads(rows_of, paths, seconds=step_seconds(services.settings)), strict=True))
