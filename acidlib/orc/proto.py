@@ -188,10 +188,19 @@ def _declared() -> Any:
 
 
 _POOL = _declared()
+_CLASSES: dict[str, Any] = {
+    name: message_factory.GetMessageClass(_POOL.FindMessageTypeByName(f"{_PACKAGE}.{name}")) for name in _MESSAGES
+}
+"""The class of each message, kept as long as the process, also of those that are only parts of others.
+
+A class that nothing else holds is garbage to protobuf (upb), which makes it anew at the next use, and knows it by a table
+without references. Threads that make one at the same time leave two entries there, of which one outlives its class: the
+process then dies by SIGSEGV at a message of it.
+"""
 
 
 def _message(name: str) -> Any:
-    return message_factory.GetMessageClass(_POOL.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
+    return _CLASSES[name]
 
 
 ColumnStatistics: Any = _message("ColumnStatistics")
