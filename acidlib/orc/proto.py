@@ -193,9 +193,9 @@ _CLASSES: dict[str, Any] = {
 }
 """The class of each message, kept as long as the process, also of those that are only parts of others.
 
-A class that nothing else holds is garbage to protobuf (upb), which makes it anew at the next use, and knows it by a table
-without references. Threads that make one at the same time leave two entries there, of which one outlives its class: the
-process then dies by SIGSEGV at a message of it.
+A class that nothing else holds is garbage to protobuf (upb), which makes it anew at the next use, and knows it by a
+table without references. Threads that make one at the same time leave two entries there, of which one outlives its
+class: the process then dies by SIGSEGV at a message of it.
 """
 
 
