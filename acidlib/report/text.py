@@ -55,11 +55,15 @@ def json_characters(line: str) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]], *, right: Iterable[int] = ()) -> list[str]:
-    """Return lines of columns that are two blanks apart; those numbered in `right` are aligned to the right."""
-    widths = [max(cell_len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    """Return lines of columns that are two blanks apart, each cell as `one_line` has it.
+
+    right  the numbers of columns that are aligned to the right
+    """
+    cleaned = [[one_line(cell) for cell in row] for row in rows]
+    widths = [max(cell_len(cell) for cell in column) for column in zip(*cleaned, strict=True)]
     to_right = frozenset(right)
     lines = []
-    for row in rows:
+    for row in cleaned:
         gaps = [" " * (width - cell_len(cell)) for width, cell in zip(widths, row, strict=True)]
         cells = [
             gap + cell if i in to_right else cell + gap for i, (gap, cell) in enumerate(zip(gaps, row, strict=True))
@@ -75,7 +79,8 @@ def fitted(rows: Sequence[Sequence[str]], *, right: Iterable[int] = (), indent: 
     if max(map(cell_len, lines), default=0) <= WIDTH:
         return lines
     others = aligned([row[1:] for row in rows], right=[i - 1 for i in to_right])
-    return [f"{indent}{row[0]}".rstrip() + f"\n{indent}  {rest}" for row, rest in zip(rows, others, strict=True)]
+    firsts = [f"{indent}{one_line(row[0])}".rstrip() for row in rows]
+    return [f"{first}\n{indent}  {rest}" for first, rest in zip(firsts, others, strict=True)]
 
 
 def wrapped(text: str, indent: str = "", hanging: str | None = None) -> list[str]:

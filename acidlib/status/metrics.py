@@ -15,7 +15,7 @@ from typing import Any
 from acidlib.errors import RefusedError, RetryError
 from acidlib.planning.health import Level
 from acidlib.report.html import require_writable
-from acidlib.report.text import Entry
+from acidlib.report.text import Entry, json_characters
 
 Sample = tuple[tuple[str, ...], float | None]
 """The values of the labels, and the value."""
@@ -61,7 +61,8 @@ def write_metrics(status: Entry, path: str) -> None:
             continue
         gauge = Gauge(metric.name, metric.help, labelnames=metric.labels, registry=registry)
         for labels, value in samples:
-            (gauge.labels(*labels) if labels else gauge).set(value)
+            # names of tables may hold what a terminal interprets, or no UTF-8 can write
+            (gauge.labels(*map(json_characters, labels)) if labels else gauge).set(value)
     try:
         write_to_textfile(path, registry)
     except OSError as error:

@@ -33,7 +33,7 @@ OF_OTHERS = {
     "spark-submit": {
         *("--master", "--conf", "--deploy-mode", "--executor-memory", "--num-executors", "--queue"),
         *("--packages", "--jars", "--archives", "--driver-java-options", "--driver-class-path"),
-        *("--principal", "--keytab"),
+        *("--principal", "--keytab", "--properties-file"),
     },
     "bench": {
         "--deleted",

@@ -24,6 +24,7 @@ from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.tables import TableRef
 from acidlib.planning.health import FindingKind, PlaceFigures, StatusSnapshot, Transaction, status_of
+from acidlib.report.text import status_text
 from acidlib.service.machine import Machine
 from acidlib.status.look import limits_of, status_document
 from acidlib.status.metrics import METRICS, write_metrics
@@ -82,6 +83,18 @@ def test_what_is_not_known_has_no_sample(tmp_path: Path) -> None:
     names = {name for name, _ in found}
     assert not [name for name in names if "transaction" in name or "blockers" in name or "deltas" in name]
     assert not {"acidlib_places", "acidlib_obsolete_bytes", "acidlib_aborted_write_ids"} & names
+
+
+def test_names_hold_nothing_that_a_terminal_interprets(tmp_path: Path) -> None:
+    evil = TableRef("db", "t\x1b]0;pwned\x07\nERROR\udcff")
+    figures = PlaceFigures(ref=evil, location="/w", deltas=3, ratio=0.5, obsolete_bytes=10)
+    snapshot = replace(SNAPSHOT, aborted={evil: 4}, places=(figures,))
+    written(tmp_path / "m.prom", snapshot, tables=9)
+    document = status_document(status_of(snapshot, limits_of(default_settings())), Generation.HIVE4)
+    for text in ((tmp_path / "m.prom").read_text(), status_text(document)):
+        assert "pwned" in text
+        assert all(char.isprintable() for char in text.replace("\n", ""))
+        assert "\nERROR" not in text
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
