@@ -7,7 +7,7 @@ an error is a value.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from acidlib.admission import OF_THIS_PROCESS, THREADS, AdaptiveLimit
 from acidlib.config.settings import Settings
 from acidlib.errors import AcidError, HangingError, RetryError, UnknownOutcomeError, known_error
 from acidlib.model.location import Location
-from acidlib.report.progress import Progress
+from acidlib.report.progress import WARNING, Progress
 from acidlib.service.stopping import STOPPING
 from acidlib.stores.filesystem import FileSystem
 from acidlib.stores.store import Claim, Store
@@ -77,6 +77,11 @@ class Services:
             claim.release()
             raise
         return claim
+
+    def warn(self, lines: Iterable[str]) -> None:
+        """Show events that an operator has to know of, also where only problems are mailed."""
+        for line in lines:
+            self.progress.note(line, level=WARNING)
 
     @property
     def initiator_id(self) -> str:

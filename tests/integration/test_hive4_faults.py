@@ -589,6 +589,7 @@ def test_a_killed_run_is_ended_by_a_later_one(
     else:
         assert [txn for txn in lake.hms.open_txns_info() if txn.state == "open"] == []
         (note,) = [note for note in again.document["notes"] if "its run is dead" in note]
+        assert f"warning: {note}" in again.err, "which cron mails"
         ended = next(row for row in lake.of(made) if row.state.label == "refused")
         assert "its run is dead" in (ended.error_message or "")
         if kind == "rebalance":  # its number of buckets is not known

@@ -370,7 +370,11 @@ def test_a_run_that_is_alive_is_not_taken_for_dead(
 
     def looked_at(*given, **more):
         ahead = SimpleNamespace(
-            clock=lambda: time.time() + 700, settings=default_settings(), stores=Stores(), store=out_of_reach
+            clock=lambda: time.time() + 700,
+            settings=default_settings(),
+            stores=Stores(),
+            store=out_of_reach,
+            warn=lambda _: None,
         )
         notes.extend(Hive4Backend(ahead, lake.hms, None).recover())
         return real(*given, **more)

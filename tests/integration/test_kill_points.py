@@ -199,6 +199,7 @@ def test_killed_while_it_drains_the_queue(jobs: Jobs, tmp_path: Path, point: str
     ran = jobs.good("major_compact")
     assert ran.states == ["ready for cleaning"]
     assert "was given back: its run is dead" in ran.document["notes"][0]
+    assert f"warning: {ran.document['notes'][0]}" in ran.err, "which cron mails"
     assert read(place) == rows
 
 

@@ -36,7 +36,7 @@ def recover(
     *,
     whereabouts: Callable[[TableRef], Target],
 ) -> list[str]:
-    """End the requests among these that nothing else will end, and queue them again; return a note about each.
+    """End the requests among these that nothing else will end, and queue them again; warn of each, and return that.
 
     rows         as the metastore has them now
     txns         as they were before the rows were read
@@ -56,6 +56,7 @@ def recover(
         else:
             if how is not None:
                 notes.append(f"{it} {how}: {problem}")
+    services.warn(notes)
     return notes
 
 

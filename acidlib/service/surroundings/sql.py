@@ -93,6 +93,7 @@ class SqlBackend(Backend):
                 notes.append(f"request {row.id} for {row.ref} could not be given back: {answer}")
             elif answer:
                 notes.append(f"request {row.id} for {row.ref} was given back: its run is dead")
+        self.services.warn(notes)
         return notes
 
     def _give_back_if_dead(self, row: CompactionRequest) -> bool:
