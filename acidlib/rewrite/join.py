@@ -15,6 +15,7 @@ from isal import igzip_lib
 
 from acidlib.datafiles import DataFiles, SinkFile, SourceFile
 from acidlib.errors import CorruptError, RefusedError
+from acidlib.model.text_codecs import BZIP2, GZIP, codec_ending
 from acidlib.model.units import (
     DataFile,
     JoinFacts,
@@ -34,7 +35,6 @@ from acidlib.orc.writer import EncodedColumn, FileOptions, OrcWriter, encode_col
 from acidlib.parquet.footer import MAGIC as PARQUET_MAGIC
 from acidlib.parquet.footer import read_footer
 from acidlib.parquet.join import MOST_JOINED_FOOTER, MOST_ROW_GROUPS, check_joined, join_files
-from acidlib.planning.units import extension
 from acidlib.rewrite.bucket import container_difference
 from acidlib.rewrite.inputs import InputFiles, OpenInput, open_inputs
 from acidlib.rewrite.keys import StripeKeys
@@ -50,10 +50,7 @@ from acidlib.rewrite.output import (
 )
 from acidlib.rewrite.recode import copy_unchanged, group_bounds
 
-PLAIN = frozenset({"", ".txt", ".csv", ".tsv", ".json", ".log", ".text"})
-"""Extensions that no codec has. A file with an unknown extension may be of a codec that was added to Hadoop."""
-
-JOINED_CODECS = frozenset({".gz", ".bz2"})
+JOINED_CODECS = frozenset({GZIP, BZIP2})
 """Codecs whose streams may follow one another in a file, by their own definition and as Hadoop reads them."""
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -66,8 +63,10 @@ _DAMAGE: tuple[type[Exception], ...] = (
 )
 
 
-def join_facts(file: DataFile, ways: frozenset[JoinWay], files: InputFiles) -> JoinFacts:
+def join_facts(file: DataFile, ways: frozenset[JoinWay], files: InputFiles, codecs: str = "") -> JoinFacts:
     """Return how a file may be joined with others, in one of the `ways` that its table allows.
+
+    codecs  of text that Hadoop has beside its own (`text_codecs.CODECS`)
 
     Raises CorruptError for a damaged ORC or Parquet file, RefusedError for one with ACID columns.
     """
@@ -78,7 +77,7 @@ def join_facts(file: DataFile, ways: frozenset[JoinWay], files: InputFiles) -> J
         if JoinWay.ROW_GROUPS in ways and (len(ways) == 1 or start == PARQUET_MAGIC):
             return _parquet(source)
         if JoinWay.LINES in ways:
-            return _text(source)
+            return _text(source, codecs)
         return JoinFacts(way=JoinWay.WHOLE, reason="files of this format are not joined")
 
 
@@ -112,12 +111,15 @@ def _parquet(source: SourceFile) -> JoinFacts:
     return JoinFacts(way=JoinWay.ROW_GROUPS, group_key=group_key, reason=reason, share=min(share, 1.0))
 
 
-def _text(source: SourceFile) -> JoinFacts:
-    suffix = extension(source.name)
-    if suffix in JOINED_CODECS:
-        return JoinFacts(way=JoinWay.LINES, group_key=suffix, reason=f"compressed as {suffix}")
-    if suffix not in PLAIN:
-        return JoinFacts(way=JoinWay.WHOLE, reason=f"text compressed as {suffix} is not joined")
+def _text(source: SourceFile, codecs: str) -> JoinFacts:
+    try:
+        ending = codec_ending(source.name, codecs)
+    except RefusedError as error:
+        return JoinFacts(way=JoinWay.WHOLE, reason=str(error))
+    if ending in JOINED_CODECS:
+        return JoinFacts(way=JoinWay.LINES, group_key=ending, reason=f"compressed as {ending}")
+    if ending:
+        return JoinFacts(way=JoinWay.WHOLE, reason=f"text compressed as {ending} is not joined")
     if source.read(0, min(len(BYTE_ORDER_MARK), source.length)) == BYTE_ORDER_MARK:
         # readers take it off the beginning of a file only
         return JoinFacts(way=JoinWay.WHOLE, reason="it begins with a byte order mark")
@@ -258,11 +260,11 @@ def join_text(inputs: tuple[DataFile, ...], files: InputFiles, sink: SinkFile) -
     """
     for file in inputs:
         with closing(files.open(file)) as source:
-            suffix, newline = extension(source.name), b"\n"
-            if suffix == ".gz":
+            ending, newline = codec_ending(source.name, ""), b"\n"
+            if ending == GZIP:
                 newline = gzip.compress(newline, mtime=0)
                 last = _last_inflated(source, partial(igzip_lib.IgzipDecompressor, flag=igzip_lib.DECOMP_GZIP))
-            elif suffix == ".bz2":
+            elif ending == BZIP2:
                 newline = bz2.compress(newline)
                 last = _last_inflated(source, bz2.BZ2Decompressor)
             else:

@@ -66,16 +66,21 @@ def format_of(scan: Scan, source: SourceFile) -> PlainFormat:
     )
 
 
-def read_plain(scan: Scan, split: Split, names: tuple[str, ...], source: SourceFile) -> Iterator[pa.RecordBatch]:
+def read_plain(
+    scan: Scan, split: Split, names: tuple[str, ...], source: SourceFile, codecs: str
+) -> Iterator[pa.RecordBatch]:
     """Yield columns of the rows of a split of an open Parquet or text file, in the order of their names.
 
     Rows that the predicate of the scan excludes by statistics may be left out, and no others.
 
+    codecs  that Hadoop has beside its own (`text_codecs.CODECS`)
+
     Raises CorruptError for a damaged file, RefusedError for one that cannot be read, with its path.
     """
     row = parse_row_type(scan.row_type, where=scan.table)
-    read = _parquet if format_of(scan, source) is PlainFormat.PARQUET else _text
-    for rows, arrays in read(scan, row, split, source, names):
+    is_parquet = format_of(scan, source) is PlainFormat.PARQUET
+    parts = _parquet(scan, row, split, source, names) if is_parquet else _text(scan, row, split, source, names, codecs)
+    for rows, arrays in parts:
         if names:
             yield pa.RecordBatch.from_arrays([arrays[name] for name in names], names=list(names))
         else:
@@ -133,9 +138,10 @@ def _text(
     split: Split,
     source: SourceFile,
     names: tuple[str, ...],
+    codecs: str,
 ) -> Iterator[tuple[int, dict[str, pa.Array]]]:
     """Yield the columns of the lines of a split."""
     form = TextFormat.of(scan.table, scan.serde, scan.properties)
     columns = TextColumns(form, row, names, generation=split.generation, where=source.name)
-    for lines in split_of_lines(source, split.file.path, form, split.start, split.end):
+    for lines in split_of_lines(source, split.file.path, form, split.start, split.end, codecs):
         yield from columns.batches(lines)

@@ -21,6 +21,7 @@ from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.location import Location
 from acidlib.model.names import Generation
 from acidlib.model.snapshots import all_committed
+from acidlib.model.text_codecs import CODECS
 from acidlib.model.units import DataFile, FileForm, KeyRange, encode_bucket
 from acidlib.orc.columns import Mask
 from acidlib.orc.reader import StripeReader
@@ -114,7 +115,8 @@ class SplitReader:
         with closing(files.open(file)) as source:
             if scan.insert_only and format_of(scan, source) is not PlainFormat.ORC:
                 names = result.names_in_file
-                for batch in read_plain(scan, split, names, source):
+                codecs = self._stores.configuration.get(CODECS, "")
+                for batch in read_plain(scan, split, names, source, codecs):
                     yield from result.rows(dict(zip(names, batch.columns, strict=True)), batch.num_rows)
             else:
                 yield from self._orc_rows(split, source, result, files)

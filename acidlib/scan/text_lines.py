@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
-from pathlib import PurePosixPath
 from typing import Any, cast
 
 import numpy as np
@@ -26,6 +25,7 @@ from numpy.typing import NDArray
 from acidlib.datafiles import SourceFile
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.names import Generation
+from acidlib.model.text_codecs import codec_ending
 from acidlib.orc.columns import Bytes, Longs
 from acidlib.orc.kernels.vectors import gather_bytes
 from acidlib.orc.proto import Kind
@@ -41,9 +41,6 @@ _LINE_BYTES, _LINE_OBJECT = 8, 40
 _MOST_LINES, _MOST_VALUES = 1 << 20, 1 << 22
 """Lines that are made columns of at a time, and fields of them."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_PLAIN = frozenset({"", ".txt", ".csv", ".tsv", ".log", ".text"})
-"""Endings of names that no codec has."""
-
 _CODECS: dict[str, Callable[[], Any]] = {
     ".gz": partial(igzip_lib.IgzipDecompressor, flag=igzip_lib.DECOMP_GZIP),
     ".deflate": partial(igzip_lib.IgzipDecompressor, flag=igzip_lib.DECOMP_ZLIB),
@@ -124,21 +121,25 @@ def _lines(table: str, name: str, properties: Mapping[str, str]) -> int:
 # --- the lines of a split ---------------------------------------------------------------------------------------------
 
 
-def split_of_lines(source: SourceFile, path: str, form: TextFormat, start: int, end: int) -> Iterator[bytes]:
+def split_of_lines(
+    source: SourceFile, path: str, form: TextFormat, start: int, end: int, codecs: str = ""
+) -> Iterator[bytes]:
     """Yield the lines of a split of a file in pieces of whole lines, each with LF at its end.
 
     A line is of the split in whose bytes the end of the line before it lies, as in Hadoop. A compressed file is read as
     a whole by its first split, and so is one of a table whose files have a header or footer.
 
+    codecs  that Hadoop has beside its own (`text_codecs.CODECS`)
+
     Raises RefusedError for a codec that is not known, CorruptError for damage.
     """
-    suffix = PurePosixPath(path).suffix.lower()
-    if suffix in _PLAIN or suffix.lstrip(".").isdigit():
-        stream = None
-    elif suffix in _CODECS:
-        stream = _CODECS[suffix]
-    else:
-        raise RefusedError(f"Cannot read {source.name}: files that end with {suffix} are not known to be text")
+    try:
+        ending = codec_ending(path, codecs)
+    except RefusedError as error:
+        raise RefusedError(f"Cannot read {source.name}: {error}") from None
+    if ending and ending not in _CODECS:
+        raise RefusedError(f"Cannot read {source.name}: text compressed as {ending} is not read")
+    stream = _CODECS.get(ending)
     is_whole = stream is not None or form.header or form.footer
     if start == end or (is_whole and start > 0):
         return

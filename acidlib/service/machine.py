@@ -12,6 +12,7 @@ from typing import Any
 from acidlib.config.settings import Layer
 from acidlib.memory import TASK_MEMORY, Memory
 from acidlib.metastore.kerberos import keep_logged_in
+from acidlib.model.text_codecs import CODECS
 from acidlib.processes import signed
 from acidlib.report.progress import WARNING, Progress
 from acidlib.service.environment import Environment
@@ -96,9 +97,9 @@ class Run:
 
 _STORES = (
     *("fs.defaultFS", "fs.hdfs.impl", "fs.permissions.umask-mode", "fs.s3a.", "fs.viewfs.mounttable.", "dfs."),
-    "hadoop.security.",
+    *("hadoop.security.", CODECS),
 )
-"""Prefixes of the properties that stores need; no others are sent to tasks."""
+"""Prefixes of the properties that stores and the reading of text need; no others are sent to tasks."""
 
 
 def stores_of(environment: Environment, machine: Machine, *, is_check: bool = False) -> Stores:

@@ -9,6 +9,7 @@ from time import perf_counter
 
 from acidlib.errors import AcidError, DefectError
 from acidlib.model.location import Location
+from acidlib.model.text_codecs import CODECS
 from acidlib.model.units import DataFile, JoinFacts, JoinUnit, JoinWay, Unit, UnitResult
 from acidlib.orc.reader import Tail
 from acidlib.orc.schema import is_acid
@@ -54,7 +55,11 @@ def look_task(
     Return the buckets of the delete events in it; or, if it is of an insert-only table, how to join it in some `ways`.
     """
     place = InputFiles(location, stores.data(location))
-    return event_buckets(file, place) if ways is None else join_facts(file, ways, place)
+    return (
+        event_buckets(file, place)
+        if ways is None
+        else join_facts(file, ways, place, stores.configuration.get(CODECS, ""))
+    )
 
 
 def run_unit_task(unit: AnyUnit, staging: str | None, stores: Stores, attempt: str) -> UnitResult:

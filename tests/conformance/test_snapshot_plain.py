@@ -7,6 +7,7 @@ import gzip
 import random
 import re
 import struct
+import zlib
 from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
@@ -22,14 +23,19 @@ from judges import merge
 from judges.fixtures import Fixture, fixtures
 from judges.hive_plain import PARQUET, TEXT, hive_plain
 from judges.hive_text import HIVE3, HIVE4, render
+from located import at
 from snapshots import arrow_type, canonical, schema_of, splits_of
 
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.tables import ORC_INPUT_FORMAT
+from acidlib.model.units import DataFile, JoinWay
 from acidlib.planning.units import PARQUET_INPUT_FORMAT, TEXT_INPUT_FORMAT
+from acidlib.rewrite.inputs import InputFiles
+from acidlib.rewrite.join import join_facts
 from acidlib.scan.predicate import parse_predicate
-from acidlib.scan.read import read_all
+from acidlib.scan.read import read_table
 from acidlib.scan.splits import Scan
+from acidlib.stores.renaming.local import LocalDataFiles
 from acidlib.stores.stores import Stores
 
 FORMATS = {"parquet": PARQUET_INPUT_FORMAT, "textfile": TEXT_INPUT_FORMAT}
@@ -73,7 +79,7 @@ def test_the_snapshot_has_the_rows_of_hive(table: Fixture, layer: str, split_byt
     for place in merge.partitions(location):
         parts = [part.partition("=")[2] for part in place.relative_to(location).parts]
         splits = splits_of(scan, place, table.write_ids, generation=table.generation, split_bytes=split_bytes)
-        for row in read_all(scan, splits, Stores()).to_pylist():
+        for row in read_table(scan, splits, Stores()).to_pylist():
             kinds = {name: pyorc.TypeDescription.from_string(text) for name, text in types.items()}
             cells = [render(canonical(row[name], kind), kind, style) for name, kind in kinds.items()]
             texts["\t".join(cells + parts)] += 1
@@ -162,7 +168,7 @@ def rows_read(
     scan = scan_of(types, input_format, **options)
     splits = splits_of(scan, location, generation=generation, split_bytes=split_bytes)
     kinds = {name: pyorc.TypeDescription.from_string(text) for name, text in types.items()}
-    read = read_all(scan, splits, Stores()).to_pylist(maps_as_pydicts=None)
+    read = read_table(scan, splits, Stores()).to_pylist(maps_as_pydicts=None)
     return [tuple(canonical(row[name], kind) for name, kind in kinds.items()) for row in read]
 
 
@@ -219,6 +225,42 @@ def test_random_lines_are_split_as_hive_splits_them(case: str, generation: int, 
                 location, types, TEXT_INPUT_FORMAT, generation, split_bytes=split_bytes, properties=properties
             )
             assert ours == hive, content
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("generation", [3, 4])
+def test_the_codec_of_text_is_that_of_its_name(generation: int, tmp_path: Path) -> None:
+    """Letter case included: what no codec of Hadoop ends with is plain text, and joined as such."""
+    names = [
+        "0.gz",
+        "0.csv.gz",
+        "0.GZ",
+        "0.gz.bak",
+        "0gz",
+        "0.bz2",
+        "0.Bz2",
+        "0.deflate",
+        "0.dat",
+        "0.json",
+        "0.parquet",
+    ]
+    for number, name in enumerate(names):
+        packing = {"gz": gzip.compress, "bz2": bz2.compress, "deflate": zlib.compress}.get(
+            name.rpartition(".")[2], bytes
+        )
+        location = written(tmp_path / str(number), name, packing(b"1\n22\n"))
+        directory = location / "delta_0000001_0000001_0000"
+        hive = hive_plain(generation).rows(directory, {"x": "string"}, TEXT)
+        assert rows_read(location, {"x": "string"}, TEXT_INPUT_FORMAT, generation) == hive == [("s:1",), ("s:22",)]
+        place = InputFiles(at(directory), LocalDataFiles())
+        file = DataFile(path=name, directory="", length=(directory / name).stat().st_size, bucket=0)
+        facts = join_facts(file, frozenset({JoinWay.LINES}), place)
+        ending = name[name.rindex(".") :] if packing is not bytes else ""
+        assert (facts.way, facts.group_key) == (JoinWay.LINES, ending) or ending == ".deflate"
+        with_codec = join_facts(
+            file, frozenset({JoinWay.LINES}), place, "org.apache.hadoop.io.compress.GzipCodec, a.XCodec"
+        )
+        assert with_codec == facts if ending or "." not in name else with_codec.way is JoinWay.WHOLE
 
 
 def test_header_and_footer_lines_are_no_rows(tmp_path: Path) -> None:
@@ -442,7 +484,7 @@ def read_scan_refused(location: Path, types: Mapping[str, str]) -> None:
         insert_only=True,
         input_format=PARQUET_INPUT_FORMAT,
     )
-    read_all(scan, splits_of(scan, location), Stores())
+    read_table(scan, splits_of(scan, location), Stores())
 
 
 def test_row_groups_are_left_out_by_statistics(tmp_path: Path) -> None:
@@ -474,7 +516,7 @@ def test_other_formats_are_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(RefusedError, match=re.escape(reason)):
             rows_read(location, {"x": "int"}, input_format, 3, **options)
-    with pytest.raises(RefusedError, match=r"files that end with \.snappy are not known to be text"):
+    with pytest.raises(RefusedError, match=r"text compressed as \.snappy is not read"):
         rows_read(written(tmp_path / "2", "000000_0.snappy", b"x"), {"x": "int"}, TEXT_INPUT_FORMAT, 3)
     with pytest.raises(RefusedError, match=r"column x of .* values of type list<int> are not read from text"):
         rows_read(location, {"x": "array<int>"}, TEXT_INPUT_FORMAT, 3)

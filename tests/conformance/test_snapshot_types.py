@@ -17,7 +17,7 @@ from long_runs import amount
 from snapshots import arrow_type, canonical, schema_of, splits_of
 
 from acidlib.errors import RefusedError
-from acidlib.scan.read import read_all
+from acidlib.scan.read import read_table
 from acidlib.scan.splits import Scan
 from acidlib.stores.stores import Stores
 from conformance.test_conversions import HIVE_CHANGES, REFUSED, drawn, schema
@@ -56,7 +56,7 @@ def ours(location: Path, text: str, generation: int) -> list[tuple[Any, ...]]:
         columns=tuple(kind.fields),
         schema=schema_of([(name, arrow_type(field)) for name, field in kind.fields.items()]),
     )
-    read = read_all(scan, splits_of(scan, location, generation=generation), Stores()).to_pylist(maps_as_pydicts=None)
+    read = read_table(scan, splits_of(scan, location, generation=generation), Stores()).to_pylist(maps_as_pydicts=None)
     return [tuple(canonical(row[name], field) for name, field in kind.fields.items()) for row in read]
 
 
@@ -157,7 +157,7 @@ def test_other_changes_are_refused_only_where_the_column_is_read(case: str, tmp_
         columns=("id",),
         schema=schema_of([("id", arrow_type(kinds["id"]))]),
     )
-    assert read_all(scan, splits_of(scan, tmp_path), Stores()).to_pylist() == [{"id": 5}]
+    assert read_table(scan, splits_of(scan, tmp_path), Stores()).to_pylist() == [{"id": 5}]
 
 
 @pytest.mark.parametrize("has_statistics", [True, False], ids=["statistics", "decoded"])

@@ -16,7 +16,7 @@ from acidlib.rewrite.inputs import InputFiles
 from acidlib.rewrite.keys import Keys
 from acidlib.scan import deletes
 from acidlib.scan.deletes import DeletedKeys, joined
-from acidlib.scan.read import read_all
+from acidlib.scan.read import read_table
 from acidlib.scan.splits import Scan, Split
 from acidlib.stores.renaming.local import LocalDataFiles
 
@@ -87,7 +87,7 @@ def test_a_small_file_is_read_once_for_all_splits_of_a_task(place: Path) -> None
     files = CountedFiles()
     splits = splits_of(SCAN, place)
     assert len(splits) == 4
-    assert read_all(SCAN, splits, opened_by(files)).num_rows == 80 - 4
+    assert read_table(SCAN, splits, opened_by(files)).num_rows == 80 - 4
     opened = {path: count for path, count in files.opens.items() if "delete_delta" in path and "bucket_00000" in path}
     assert len(opened) == 3
     assert set(opened.values()) == {2}  # once for each bucket
@@ -105,7 +105,7 @@ def test_what_is_kept_is_bounded(place: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(deletes, "MOST_KEYS", 2)
     files = CountedFiles()
     splits = splits_of(SCAN, place)
-    assert read_all(SCAN, splits, opened_by(files)).num_rows == 80 - 4
+    assert read_table(SCAN, splits, opened_by(files)).num_rows == 80 - 4
     opens = [count for path, count in files.opens.items() if "delete_delta" in path]
     assert max(opens) > 2
 

@@ -20,7 +20,7 @@ from acidlib.model.names import Generation
 from acidlib.model.tables import TableColumn
 from acidlib.scan import read
 from acidlib.scan.predicate import Predicate, parse_predicate
-from acidlib.scan.read import read_all, read_split
+from acidlib.scan.read import read_split, read_table
 from acidlib.scan.splits import Scan, Split
 from acidlib.stores.stores import Stores
 
@@ -40,11 +40,11 @@ def splits_of(path: Path, *args: Any, row_ids: bool = False, **values: Any) -> t
 
 def numbers(splits: Sequence[Split], stores: Stores | None = None) -> list[int]:
     """The values of column a, in the order of the splits."""
-    return list(read_all(scan_of("a"), splits, stores or Stores()).column("a").to_pylist())
+    return list(read_table(scan_of("a"), splits, stores or Stores()).column("a").to_pylist())
 
 
 def row_ids(splits: Sequence[Split]) -> list[tuple[int, int, int, int]]:
-    table = read_all(scan_of("a", row_ids=True), splits, Stores())
+    table = read_table(scan_of("a", row_ids=True), splits, Stores())
     return [(*row["row__id"].values(), row["a"]) for row in table.to_pylist()]
 
 
@@ -151,7 +151,7 @@ def test_a_table_without_rows_has_the_schema(tmp_path: Path) -> None:
     delta(tmp_path, 3)
     deleted(tmp_path, 2, 0, 1, 2)
     scan = scan_of("a", row_ids=True)
-    table = read_all(scan, splits_of(tmp_path), Stores())
+    table = read_table(scan, splits_of(tmp_path), Stores())
     assert table.num_rows == 0
     assert table.schema == scan.schema
 
@@ -160,11 +160,11 @@ def test_threads_read_in_the_order_of_the_splits(tmp_path: Path, monkeypatch: py
     delta(tmp_path, 100)
     splits = splits_of(tmp_path, split_bytes=1)
     monkeypatch.setattr(read, "packed", lambda splits: [[split] for split in splits])
-    table = read_all(scan_of("a"), splits, Stores(), threads=4)
+    table = read_table(scan_of("a"), splits, Stores(), threads=4)
     assert table.column("a").to_pylist() == list(range(100))
     (tmp_path / splits[0].file.path).unlink()
     with pytest.raises(CorruptError, match="bucket_00000"):
-        read_all(scan_of("a"), splits, Stores(), threads=4)
+        read_table(scan_of("a"), splits, Stores(), threads=4)
 
 
 # --- deletes ----------------------------------------------------------------------------------------------------------
@@ -319,22 +319,22 @@ def test_bytes_of_other_columns_are_not_read(
 ) -> None:
     monkeypatch.setattr("acidlib.scan.source.joined_ranges", lambda ranges: sorted(ranges))
     files = Reads()
-    table = read_all(scan_of(*columns), splits_of(large.parents[1]), opened_by(files))
+    table = read_table(scan_of(*columns), splits_of(large.parents[1]), opened_by(files))
     assert table.num_rows == 40_000
     assert files.columns_read(large) == chosen
 
 
 def test_keys_are_read_where_they_are_asked_for_or_deletes_may_hit_them(large: Path) -> None:
     location, files = large.parents[1], Reads()
-    read_all(scan_of(row_ids=True), splits_of(location), opened_by(files))
+    read_table(scan_of(row_ids=True), splits_of(location), opened_by(files))
     assert files.columns_read(large) == KEY
     deleted(location, 2, 5_000_000)
     files = Reads()
-    assert read_all(scan_of(), splits_of(location), opened_by(files)).num_rows == 40_000
+    assert read_table(scan_of(), splits_of(location), opened_by(files)).num_rows == 40_000
     assert files.columns_read(large) == set()
     deleted(location, 3, 25_000)
     files = Reads()
-    assert read_all(scan_of(), splits_of(location), opened_by(files)).num_rows == 39_999
+    assert read_table(scan_of(), splits_of(location), opened_by(files)).num_rows == 39_999
     assert files.columns_read(large) == KEY
 
 
@@ -362,7 +362,7 @@ def test_files_are_closed(tmp_path: Path) -> None:
     delta(tmp_path, 30)
     deleted(tmp_path, 2, 4)
     files = Reads()
-    read_all(scan_of("a", row_ids=True), splits_of(tmp_path), opened_by(files))
+    read_table(scan_of("a", row_ids=True), splits_of(tmp_path), opened_by(files))
     assert files.opens
     assert files.opened == []
 
@@ -374,7 +374,7 @@ def test_partition_keys_are_columns_in_the_order_asked_for(tmp_path: Path) -> No
     delta(tmp_path, 2)
     keys = (TableColumn(name="ds", type="string"), TableColumn(name="hr", type="string"))
     splits = splits_of(tmp_path, partition="ds=a%2Fb/hr=07")
-    table = read_all(scan_of("hr", "a", "ds", partition_keys=keys), splits, Stores())
+    table = read_table(scan_of("hr", "a", "ds", partition_keys=keys), splits, Stores())
     assert table.to_pylist() == [{"hr": "07", "a": number, "ds": "a/b"} for number in (0, 1)]
 
 
@@ -389,7 +389,7 @@ def test_rows_that_pass_are_read_by_columns_that_are_not_in_the_result(tmp_path:
     delta(tmp_path, 30)
     deleted(tmp_path, 2, 12, 25)
     scan = scan_of("s", predicate=where("a in (3, 12, 13, 29)"), row_ids=True)
-    table = read_all(scan, splits_of(tmp_path), Stores())
+    table = read_table(scan, splits_of(tmp_path), Stores())
     assert table.to_pylist() == [
         {"row__id": {"writeid": 1, "bucketid": B0, "rowid": row}, "s": f"row {row}"} for row in (3, 13, 29)
     ]
@@ -399,17 +399,17 @@ def test_an_inexact_scan_leaves_out_whole_stripes_alone(tmp_path: Path) -> None:
     delta(tmp_path, 30)
     for exact, seen in ((True, [13]), (False, list(range(10, 20)))):
         scan = scan_of("a", predicate=where("a = 13"), exact=exact)
-        assert read_all(scan, splits_of(tmp_path), Stores()).column("a").to_pylist() == seen
+        assert read_table(scan, splits_of(tmp_path), Stores()).column("a").to_pylist() == seen
 
 
 def test_other_columns_are_not_read_where_no_row_passes(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("acidlib.scan.source.joined_ranges", lambda ranges: sorted(ranges))
     files = Reads()
     scan = scan_of("s", predicate=where("a = 50002 and a <> 50002"))
-    assert read_all(scan, splits_of(large.parents[1]), opened_by(files)).num_rows == 0
+    assert read_table(scan, splits_of(large.parents[1]), opened_by(files)).num_rows == 0
     assert files.columns_read(large) == {A}
     scan = scan_of("s", predicate=where("a > 1000000"))
-    assert read_all(scan, splits_of(large.parents[1]), opened_by(files := Reads())).num_rows == 0
+    assert read_table(scan, splits_of(large.parents[1]), opened_by(files := Reads())).num_rows == 0
     assert files.columns_read(large) == set()
 
 
@@ -419,17 +419,19 @@ def test_partition_keys_are_tested_too(tmp_path: Path) -> None:
     splits = splits_of(tmp_path, partition="ds=x")
     for text, seen in (("ds = 'x' and a > 2", [3, 4]), ("ds = 'y' or a = 0", [0]), ("ds is null", [])):
         scan = scan_of("a", predicate=where(text), partition_keys=keys)
-        assert read_all(scan, splits, Stores()).column("a").to_pylist() == seen
+        assert read_table(scan, splits, Stores()).column("a").to_pylist() == seen
 
 
 def test_a_text_on_which_readers_disagree_is_refused_with_its_partition(tmp_path: Path) -> None:
     delta(tmp_path, 5)
     keys = (TableColumn(name="ds", type="string"),)
     splits = splits_of(tmp_path, partition="ds=x%0Ay")
-    assert read_all(scan_of("a", predicate=where("ds like 'x%'"), partition_keys=keys), splits, Stores()).num_rows == 5
+    assert (
+        read_table(scan_of("a", predicate=where("ds like 'x%'"), partition_keys=keys), splits, Stores()).num_rows == 5
+    )
     for text in ("ds like 'x_y'", "ds not like 'x_y'"):
         with pytest.raises(RefusedError) as refused:
-            read_all(scan_of("a", predicate=where(text), partition_keys=keys), splits, Stores())
+            read_table(scan_of("a", predicate=where(text), partition_keys=keys), splits, Stores())
         assert str(refused.value).startswith(
             f"Cannot read partition ds=x%0Ay of t by {text!r}: a text has an end of a "
         )
@@ -469,13 +471,13 @@ def test_a_later_file_of_the_same_columns_is_named(tmp_path: Path) -> None:
     path.write_bytes(data)
     scan = scan_of("s")
     with pytest.raises(CorruptError, match=rf"Cannot read column \d in stripe 0 of {path}: "):
-        read_all(scan, splits_of(tmp_path), Stores())
+        read_table(scan, splits_of(tmp_path), Stores())
 
 
 def test_without_statistics_only_operations_are_read_where_keys_do_not_matter(large: Path) -> None:
     large.write_bytes(without_stride(large.read_bytes()))
     files = Reads()
-    assert read_all(scan_of(), splits_of(large.parents[1]), opened_by(files)).num_rows == 40_000
+    assert read_table(scan_of(), splits_of(large.parents[1]), opened_by(files)).num_rows == 40_000
     assert files.columns_read(large) == {1}
 
 

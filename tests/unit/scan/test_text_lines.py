@@ -54,7 +54,10 @@ def test_every_line_is_of_one_split(parts: int) -> None:
         assert lines_of(data, parts=parts) == (lines if lines[-1] else lines[:-1]), data
 
 
-@pytest.mark.parametrize(("name", "packed"), [("0.gz", gzip.compress), ("0.BZ2", bz2.compress), ("000000_0.1", bytes)])
+@pytest.mark.parametrize(
+    ("name", "packed"),
+    [("0.gz", gzip.compress), ("0.x.bz2", bz2.compress), ("000000_0.1", bytes), ("0.x-y", bytes), ("0.GZ", bytes)],
+)
 def test_compressed_files_are_read_by_their_first_split(name: str, packed: type[bytes]) -> None:
     assert lines_of(packed(b"1\n2") + packed(b"\n3\n"), name, parts=3) == [b"1", b"2", b"3"]
 
@@ -64,7 +67,7 @@ def test_damage_and_unknown_codecs() -> None:
         lines_of(gzip.compress(b"1\n" * 99)[:-3], "0.gz")
     with pytest.raises(CorruptError, match="Cannot read f: "):
         lines_of(b"no gzip at all", "0.gz")
-    with pytest.raises(RefusedError, match=r"Cannot read f: files that end with \.lzo are not known to be text"):
+    with pytest.raises(RefusedError, match=r"Cannot read f: text compressed as \.lzo is not read"):
         lines_of(b"1\n", "0.lzo")
 
 
