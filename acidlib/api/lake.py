@@ -36,6 +36,7 @@ from acidlib.api.arguments import (
 from acidlib.api.caller import Caller, Shown
 from acidlib.config.settings import Layer
 from acidlib.errors import UsageError
+from acidlib.masking import masked
 from acidlib.model.location import Location
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
@@ -183,7 +184,7 @@ class Lake:
     def __repr__(self) -> str:
         directories = self._directories
         where = directories.location or directories.warehouse or ", ".join(self._environment.metastore)
-        return f"<Lake: {where or 'the queue alone'}>"
+        return masked(f"<Lake: {where or 'the queue alone'}>")
 
     @contextmanager
     def _call(self, job: str, *, progress: Shown = None, spark: Any = None) -> Iterator[_Call]:

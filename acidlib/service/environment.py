@@ -64,7 +64,7 @@ class Environment:
     queue_url: str = field(repr=False)
     is_queue_named: bool = True
     is_placed: bool = False
-    metastore: tuple[str, ...] = ()
+    metastore: tuple[str, ...] = field(default=(), repr=False)
     names_metastore: bool = False
     token: str | None = field(default=None, repr=False)
     jvm: Callable[[], tuple[Any, Any]] | None = field(default=None, compare=False, repr=False)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pickle
 import time
+from pathlib import Path
 
 import pytest
+from servers.settings import write_site
 
+import acidlib
 from acidlib.errors import RefusedError
 from acidlib.masking import is_secret, masked
 from acidlib.model.location import parse_location
@@ -82,3 +85,10 @@ def test_the_time_is_linear(piece: str) -> None:
     before = time.process_time()
     masked(piece * (1_000_000 // len(piece)) + "@://.=")
     assert time.process_time() - before < 5
+
+
+def test_a_lake_shows_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_site(tmp_path / "hive-site.xml", {"hive.metastore.uris": "thrift://user:S3CRET@h:1"})
+    monkeypatch.setenv("HIVE_CONF_DIR", str(tmp_path))
+    for lake in (acidlib.connect(), acidlib.connect("none", queue="postgresql://u:S3CRET@h/d")):
+        assert "S3CRET" not in repr(lake) + repr(lake._environment)
