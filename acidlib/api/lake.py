@@ -752,7 +752,7 @@ class Lake:
                 assert table is not None
                 place = TableRef(*table.lower().split(".", 1))
                 if selection.warehouse is not None:
-                    place = location_in(stores, selection.warehouse, place)
+                    place = location_in(environment, stores, selection.warehouse, place)
             return open_snapshot(
                 environment,
                 stores,

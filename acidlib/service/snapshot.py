@@ -48,7 +48,7 @@ from acidlib.service.services import WORKER_PREFIX, Task, in_threads, step_secon
 from acidlib.service.surroundings.hive4 import MIN_HISTORY
 from acidlib.service.task_processes import TaskProcesses
 from acidlib.service.wanted import Wanted, may_match, scan_of, unreadable_reason, wanted_partitions
-from acidlib.stores.discover import TableLocation, discover_location, discover_warehouse, named_at
+from acidlib.stores.discover import Each, TableLocation, discover_location, discover_warehouse, named_at
 from acidlib.stores.listing import list_location
 from acidlib.stores.store import STAGING_PREFIX
 from acidlib.stores.stores import Stores
@@ -345,9 +345,9 @@ def open_snapshot(
         )
 
 
-def location_in(stores: Stores, warehouse: Location, ref: TableRef) -> Location:
+def location_in(environment: Environment, stores: Stores, warehouse: Location, ref: TableRef) -> Location:
     """Return where a table lies in a directory of tables; MissingError or RefusedError where there is none."""
-    tables, skipped = discover_warehouse(stores.fs(warehouse), warehouse)
+    tables, skipped = discover_warehouse(stores.fs(warehouse), warehouse, each=_in_threads(environment))
     for table in tables:
         if table.ref == ref:
             return table.location
@@ -519,6 +519,10 @@ def _listed_all(
     return [*map(value_or_raise, in_threads(listed, targets, seconds=step_seconds(environment.settings)))]
 
 
+def _in_threads(environment: Environment) -> Each:
+    return partial(in_threads, seconds=step_seconds(environment.settings))
+
+
 def _whole_listing(stores: Stores, target: Target, pause: Callable[[float], None]) -> Listing:
     """List a place while no publication in several steps is half done there, of a run that works or that has died."""
     location, fs = target.location, stores.fs(target.location)
@@ -568,7 +572,8 @@ def _of_location(
     pause: Callable[[float], None],
 ) -> Snapshot:
     """Open a snapshot of a table or partition by its directories."""
-    table = _discovered(stores, location, pause, is_stated=interpretation.table_kind is not None)
+    is_stated = interpretation.table_kind is not None
+    table = _discovered(stores, location, pause, is_stated=is_stated, each=_in_threads(environment))
     if interpretation.write_ids is not None:
         interpretation.write_ids.require_of(table.ref)
     locations = {None if name is None else name.path: place for name, place in table.partitions}
@@ -605,7 +610,7 @@ def _of_location(
 
 
 def _discovered(
-    stores: Stores, location: Location, pause: Callable[[float], None], *, is_stated: bool
+    stores: Stores, location: Location, pause: Callable[[float], None], *, is_stated: bool, each: Each
 ) -> TableLocation:
     """Return the table at a location; a directory that a cleaner removes meanwhile is no error.
 
@@ -614,7 +619,7 @@ def _discovered(
     """
     for _ in range(_TRIES):
         try:
-            return discover_location(stores.fs(location), location, is_stated=is_stated)
+            return discover_location(stores.fs(location), location, is_stated=is_stated, each=each)
         except ConflictError:
             pause(_PAUSE_SECONDS)
     raise ConflictError(f"Cannot read {location}: directories in it are removed faster than they can be listed")

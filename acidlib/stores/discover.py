@@ -6,17 +6,19 @@ directories. Skipped directories are returned with the reason.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import takewhile
+from typing import Protocol, TypeVar
 
-from acidlib.admission import OF_THIS_PROCESS, THREADS
 from acidlib.errors import AcidError, MissingError, RefusedError, known_error
 from acidlib.model.location import Location
 from acidlib.model.names import is_acid_directory_name, is_hidden
 from acidlib.model.tables import PartitionName, TableRef, is_partition_directory
 from acidlib.stores.filesystem import MAX_DEPTH, TOO_DEEP, FileSystem
+
+Value = TypeVar("Value")
 
 DEFAULT_DATABASE = "default"
 _DATABASE_SUFFIX = ".db"
@@ -58,28 +60,51 @@ class _Content:
         return not (self.has_acid or self.has_files or self.levels or self.others or self.links)
 
 
-def discover_warehouse(fs: FileSystem, root: Location) -> tuple[tuple[TableLocation, ...], Skipped]:
+class Each(Protocol):
+    """Looks at directories, perhaps at many together, and returns the value or error of each."""
+
+    def __call__(self, look: Callable[[Location], Value], places: Sequence[Location], /) -> Sequence[Value | AcidError]:
+        """Call `look` for each directory."""
+
+
+def one_by_one(look: Callable[[Location], Value], places: Sequence[Location]) -> Sequence[Value | AcidError]:
+    """Look at one directory after the other, in the caller's thread."""
+
+    def answer(place: Location) -> Value | AcidError:
+        try:
+            return look(place)
+        except Exception as error:
+            return known_error(error, f"list {place}")
+
+    return [*map(answer, places)]
+
+
+def discover_warehouse(
+    fs: FileSystem, root: Location, *, each: Each = one_by_one
+) -> tuple[tuple[TableLocation, ...], Skipped]:
     """Return the tables of `<root>/<database>.db/<table>` and `<root>/<table>` (of the database `default`).
 
     A directory that cannot be listed is skipped with its reason, so that it does not hide the others. Raises
     `RefusedError` when the root itself is not a directory, or is a table.
     """
-    tables: list[TableLocation] = []
+    look = partial(_content, fs)
     skipped: Skipped = {}
-    for path in _subdirectories(fs, root, skipped):
-        if is_acid_directory_name(path.name) or is_partition_directory(path.name):
-            skipped[path] = _PART
-            continue
-        if not path.name.lower().endswith(_DATABASE_SUFFIX):
-            _take(fs, path, tables, skipped)
-            continue
-        try:
-            below = _subdirectories(fs, path, skipped)
-        except Exception as error:
-            skipped[path] = str(known_error(error, f"look for tables in {path}"))
-            continue
-        for table in below:
-            _take(fs, table, tables, skipped)
+    (top,) = _subdirectories([root], each(look, [root]), skipped).values()
+    if isinstance(top, AcidError):
+        raise top
+    parts = [path for path in top if is_acid_directory_name(path.name) or is_partition_directory(path.name)]
+    skipped |= dict.fromkeys(parts, _PART)
+    databases = [path for path in top if path not in skipped and path.name.lower().endswith(_DATABASE_SUFFIX)]
+    below = _subdirectories(databases, each(look, databases), skipped)
+    skipped |= {path: str(error) for path, error in below.items() if isinstance(error, AcidError)}
+    candidates: list[Location] = []
+    for path in top:
+        inside = below.get(path, [path])
+        if path not in skipped and not isinstance(inside, AcidError):
+            candidates += inside
+    tables: list[TableLocation] = []
+    for path, content in zip(candidates, each(look, candidates), strict=True):
+        _take(fs, path, content, each, tables, skipped)
     part = next((location for location, reason in skipped.items() if reason == _PART), None)
     if part is not None and not tables:
         raise RefusedError(f"Cannot look for tables in {root}: {part}: {_PART}; --location names a table")
@@ -87,7 +112,12 @@ def discover_warehouse(fs: FileSystem, root: Location) -> tuple[tuple[TableLocat
 
 
 def discover_location(
-    fs: FileSystem, location: Location, *, may_be_empty: bool = False, is_stated: bool = False
+    fs: FileSystem,
+    location: Location,
+    *,
+    may_be_empty: bool = False,
+    is_stated: bool = False,
+    each: Each = one_by_one,
 ) -> TableLocation:
     """Return one table, or one partition of a table, at a location that the caller names.
 
@@ -102,15 +132,22 @@ def discover_location(
     is_stated     it and its partitions may hold original files alone: the caller states that it is a transactional
                   table, as one is that was made transactional and has not been written to since
     """
-    content = _content(fs, location, missing=RefusedError if fs.exists(str(location)) else MissingError)
+
+    def named(location: Location) -> _Content:
+        return _content(fs, location, missing=RefusedError if fs.exists(str(location)) else MissingError)
+
+    (content,) = each(named, [location])
+    if isinstance(content, AcidError):
+        raise content
     is_place = content.has_acid or (may_be_empty and content.is_empty)
     if not is_place and not (is_stated and content.has_files and not is_acid_directory_name(location.name)):
         if content.levels:
             table_or_reason: TableLocation | str = _partitioned(
-                fs, location, content, {}, may_be_empty=may_be_empty, is_stated=is_stated
+                fs, location, content, each, {}, may_be_empty=may_be_empty, is_stated=is_stated
             )
         elif content.has_files or content.others or content.links:
-            table_or_reason = _NOT_PROVEN if content.has_files else _tables_below(fs, location, content) or _NOTHING
+            below = None if content.has_files else _tables_below(fs, location, content, each) or _NOTHING
+            table_or_reason = below or _NOT_PROVEN
         else:
             raise MissingError(f"Cannot read {location}: it is empty")
         if isinstance(table_or_reason, TableLocation):
@@ -119,42 +156,46 @@ def discover_location(
     values: list[str] = []
     table = location
     while not table.parent.is_root and is_partition_directory(table.name):
-        try:
-            if not _content(fs, table.parent).levels:
-                break
-        except AcidError:
-            pass  # a parent that may not be listed says nothing against the partition's name
+        (parent,) = each(partial(_content, fs), [table.parent])
+        # a parent that may not be listed says nothing against the partition's name
+        if isinstance(parent, _Content) and not parent.levels:
+            break
         values.insert(0, table.name)
         table = table.parent
     name = PartitionName.parse("/".join(values)) if values else None
     return TableLocation(ref=_named(table), location=table, partitions=((name, location),))
 
 
-def _tables_below(fs: FileSystem, location: Location, content: _Content) -> str | None:
+def _tables_below(fs: FileSystem, location: Location, content: _Content, each: Each) -> str | None:
     """Return that a directory holds tables, or databases, and what to name instead; None for any other directory."""
     databases = [name for name in content.others if name.lower().endswith(_DATABASE_SUFFIX)]
     if databases:
         return f"it is a directory of databases, such as {databases[0]}; name a table, or use --warehouse and --table"
     for name in content.others:
-        try:
-            below = _content(fs, location.child(name))
-        except AcidError:
-            continue
-        if below.has_acid or below.levels:
+        (below,) = each(partial(_content, fs), [location.child(name)])
+        if isinstance(below, _Content) and (below.has_acid or below.levels):
             return f"it is a directory of tables, such as {name}; name one of them, or use --warehouse and --table"
     return None
 
 
-def _take(fs: FileSystem, path: Location, tables: list[TableLocation], skipped: Skipped) -> None:
+def _take(
+    fs: FileSystem,
+    path: Location,
+    content: _Content | AcidError,
+    each: Each,
+    tables: list[TableLocation],
+    skipped: Skipped,
+) -> None:
     """Add the table at a path to the tables, or the path to the skipped directories."""
     try:
-        content = _content(fs, path)
+        if isinstance(content, AcidError):
+            raise content
         if content.has_acid:
             tables.append(TableLocation(ref=_named(path), location=path, partitions=((None, path),)))
             return
         table_or_reason: TableLocation | str = _NOT_PROVEN if content.has_files else _NOTHING
         if content.levels:
-            table_or_reason = _partitioned(fs, path, content, skipped)
+            table_or_reason = _partitioned(fs, path, content, each, skipped)
     except Exception as error:
         table_or_reason = str(known_error(error, f"read {path}"))
     if isinstance(table_or_reason, TableLocation):
@@ -167,6 +208,7 @@ def _partitioned(
     fs: FileSystem,
     path: Location,
     content: _Content,
+    each: Each,
     skipped: Skipped,
     *,
     may_be_empty: bool = False,
@@ -174,20 +216,7 @@ def _partitioned(
 ) -> TableLocation | str:
     """Return a partitioned table, or why the directory is none."""
     leaves: list[tuple[tuple[str, ...], _Content | AcidError]] = []
-
-    def look(below: Location) -> _Content | AcidError:
-        with OF_THIS_PROCESS:
-            try:
-                return _content(fs, below)
-            except Exception as error:
-                return known_error(error, f"list {below}")
-
-    with ThreadPoolExecutor(THREADS, thread_name_prefix="acidlib-discover") as threads:
-        try:
-            _walk_levels(lambda places: threads.map(look, places), path, (), content, leaves, skipped)
-        except BaseException:
-            threads.shutdown(wait=False, cancel_futures=True)
-            raise
+    _walk_levels(lambda places: each(partial(_content, fs), places), path, (), content, leaves, skipped)
     known = [(values, leaf) for values, leaf in leaves if isinstance(leaf, _Content)]
     errors = {values: leaf for values, leaf in leaves if isinstance(leaf, AcidError)}
     filled = [values for values, leaf in known if not leaf.is_empty]
@@ -218,7 +247,7 @@ def _keys(values: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _walk_levels(
-    look: Callable[[Sequence[Location]], Iterator[_Content | AcidError]],
+    look: Callable[[Sequence[Location]], Sequence[_Content | AcidError]],
     root: Location,
     values: tuple[str, ...],
     content: _Content,
@@ -259,10 +288,18 @@ def _content(fs: FileSystem, path: Location, *, missing: type[AcidError] = Refus
     )
 
 
-def _subdirectories(fs: FileSystem, path: Location, skipped: Skipped) -> list[Location]:
-    content = _content(fs, path)
-    skipped |= {path.child(name): "it is a symbolic link" for name in content.links}
-    return [path.child(name) for name in sorted((*content.levels, *content.others))]
+def _subdirectories(
+    paths: Sequence[Location], contents: Sequence[_Content | AcidError], skipped: Skipped
+) -> dict[Location, list[Location] | AcidError]:
+    """Return the directories in each path, or why they are not known; add links to the skipped directories."""
+    inside: dict[Location, list[Location] | AcidError] = {}
+    for path, content in zip(paths, contents, strict=True):
+        if isinstance(content, AcidError):
+            inside[path] = content
+            continue
+        skipped |= {path.child(name): "it is a symbolic link" for name in content.links}
+        inside[path] = [path.child(name) for name in sorted((*content.levels, *content.others))]
+    return inside
 
 
 def named_at(path: Location) -> TableRef:

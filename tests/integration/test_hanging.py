@@ -40,7 +40,7 @@ CASES = [
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    return fixture("hive3/b_part", tmp_path / "db.db" / "b_part")
+    return fixture("hive3/b_part", tmp_path / "wh" / "db.db" / "b_part")
 
 
 class Pipe:
@@ -117,6 +117,16 @@ def test_the_others_are_done(
     pipe.answer()
     assert visible(table / BAD) == before_answer, "a run that was left changes nothing any more"
     assert merge.read(table / BAD, strict=False) == rows
+
+
+def test_of_tables_the_others_are_found(jobs: Jobs, table: Path, monkeypatch: pytest.MonkeyPatch, pipe: Pipe) -> None:
+    fixture("hive3/a_crud", table.parent / "a_crud")
+    monkeypatch.setattr("integration.test_hanging.BAD", "b_part")
+    hang_at(monkeypatch, "stores.discover:_content", pipe)
+    ran = jobs.good("initiator", "--warehouse", table.parent.parent, *RUN, "--yes", *BRIEF)
+    assert [entry["table"] for entry in ran.document["decisions"]] == ["a_crud"]
+    (note,) = (note for note in ran.document["notes"] if "b_part is skipped" in note)
+    assert "there has been no answer for" in note
 
 
 STUCK = """

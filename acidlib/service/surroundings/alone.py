@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import partial
 
 from acidlib.errors import AcidError, ConflictError, MissingError, RefusedError, UsageError
 from acidlib.model.listing import Listing
@@ -19,7 +20,7 @@ from acidlib.service.clean import ListedRequest, NothingToCleanError
 from acidlib.service.listing import list_places
 from acidlib.service.places import Interpretation, ListedPlace, Target, request_of, target_of
 from acidlib.service.selection import CleanerOptions, Selected, Selection
-from acidlib.service.services import Services
+from acidlib.service.services import Services, in_threads, step_seconds
 from acidlib.service.surroundings.sql import SqlBackend, SqlCleaning, SqlHold, with_figures
 from acidlib.stores.discover import TableLocation, discover_location, discover_warehouse, named_at
 from acidlib.stores.listing import identity_file_in, is_still_there
@@ -44,9 +45,11 @@ def select_targets(
     named.
     """
     notes: list[str] = []
+    each = partial(in_threads, seconds=step_seconds(services.settings))
     if selection.location is not None:
         try:
-            only = discover_location(services.fs(selection.location), selection.location, may_be_empty=may_be_empty)
+            fs = services.fs(selection.location)
+            only = discover_location(fs, selection.location, may_be_empty=may_be_empty, each=each)
         except MissingError as error:
             return Selected(targets=(), notes=(str(error) if known else selection.missing_note(error),))
         if interpretation.write_ids is not None:
@@ -55,7 +58,7 @@ def select_targets(
     else:
         if selection.warehouse is None:
             raise UsageError("Cannot choose tables: no directory is named in which to look for them")
-        tables, skipped = discover_warehouse(services.fs(selection.warehouse), selection.warehouse)
+        tables, skipped = discover_warehouse(services.fs(selection.warehouse), selection.warehouse, each=each)
         for location, reason in skipped.items():
             name = str(named_at(location))
             if selection.names_table(name):
