@@ -25,6 +25,9 @@ LONGEST_RETRY_SECONDS = 5.0
 CALLS_PER_TIMEOUT = 8
 FEWEST_TOGETHER, MOST_TOGETHER = 8, 1000
 """Transactions that get one heartbeat together: a range in which none is another's, between two multiples."""
+_ENDED_BETWEEN = 8
+"""Ended transactions of ours that may lie between two of a range; for them the server does nothing, but looks."""
+_ENDED_KEPT = 20_000
 
 Clock = Callable[[], float]
 
@@ -161,6 +164,9 @@ class Heartbeater:
         self._entry: dict[Lease, int] = {}
         """The number of the entry of each lease that counts."""
         self._by_txn: dict[int, Lease] = {}
+        self._ended_txns: set[int] = set()
+        """Transactions of ours that have ended; those below all others are forgotten at times."""
+        self._forget_at = _ENDED_KEPT
         self._renewer = renewer
         self._is_renewed = False
         self._beating = threading.Lock()
@@ -247,8 +253,14 @@ class Heartbeater:
 
     def _forget(self, lease: Lease) -> None:
         self._entry.pop(lease, None)
-        if lease.txn_id is not None and self._by_txn.get(lease.txn_id) is lease:
-            del self._by_txn[lease.txn_id]
+        if lease.txn_id is None or self._by_txn.get(lease.txn_id) is not lease:
+            return
+        del self._by_txn[lease.txn_id]
+        self._ended_txns.add(lease.txn_id)
+        if len(self._ended_txns) > self._forget_at:
+            lowest = min(self._by_txn, default=lease.txn_id)
+            self._ended_txns = {txn_id for txn_id in self._ended_txns if txn_id > lowest}
+            self._forget_at = max(_ENDED_KEPT, 2 * len(self._ended_txns))
 
     def _together(self, lease: Lease) -> list[Lease]:
         """Return the leases that get their heartbeat together with this one, in the order of their transactions."""
@@ -257,11 +269,18 @@ class Heartbeater:
         leases, start = deque([lease]), lease.txn_id - lease.txn_id % MOST_TOGETHER
         with self._mutex:
             for step, add, end in ((-1, leases.appendleft, start - 1), (1, leases.append, start + MOST_TOGETHER)):
+                ended = 0
                 for txn_id in range(lease.txn_id + step, end, step):
                     other = self._by_txn.get(txn_id)
-                    if other is None or other.stopped or other.is_alone:
+                    if other is not None and not (other.stopped or other.is_alone):
+                        add(other)
+                        ended = 0
+                    elif (txn_id in self._ended_txns or (other is not None and other.stopped)) and (
+                        ended < _ENDED_BETWEEN
+                    ):
+                        ended += 1
+                    else:
                         break
-                    add(other)
         return [*leases] if len(leases) >= FEWEST_TOGETHER else [lease]
 
     def _send(self, lease: Lease) -> None:

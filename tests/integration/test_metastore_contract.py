@@ -508,14 +508,20 @@ def test_a_request_and_its_duplicate(hms: Hms, database: str, table: str, partit
 
 @HIVE3_AND_4
 def test_a_heartbeat_of_a_range_keeps_each_of_its_transactions_alive(hms: Hms, txns: list[int]) -> None:
-    numbers = [opened(hms, txns) for _ in range(3)]
+    """Also where some between them have ended."""
+    first, aborted, committed, last = numbers = [opened(hms, txns) for _ in range(4)]
 
-    def heard() -> list[int]:
-        return [txn.heartbeat_ms or 0 for txn in hms.open_txns_info() if txn.id in numbers]
+    def heard() -> dict[int, int]:
+        return {txn.id: txn.heartbeat_ms or 0 for txn in hms.open_txns_info() if txn.id in (first, last)}
 
     before = heard()
-    assert not set(numbers) & set(hms.heartbeat_range(numbers[0], numbers[-1]))
-    assert all(now > then for now, then in zip(heard(), before, strict=True))
+    assert not set(numbers) & set(hms.heartbeat_range(first, last))
+    between = heard()
+    hms.abort_txn(aborted, TxnType.DEFAULT)
+    hms.commit_txn(committed, TxnType.DEFAULT)
+    assert {aborted, committed} <= set(hms.heartbeat_range(first, last))
+    after = heard()
+    assert all(before[txn] < between[txn] < after[txn] for txn in (first, last))
 
 
 @HIVE4

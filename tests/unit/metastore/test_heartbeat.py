@@ -259,13 +259,27 @@ def test_a_range_of_transactions_gets_one_heartbeat_and_never_that_of_another() 
     for one in (*range(100, 120), *range(121, 125), *range(126, 134)):
         bench.add(one)
     lock = bench.add(lock_id=7)
-    bench.add(120).stop()
     bench.run(0)
     assert sorted(bench.connection.ranges) == [(100, 119), (126, 133)]
     assert sorted(bench.connection.beats) == sorted([7, *range(100, 120), *range(121, 125), *range(126, 134)])
     bench.run(INTERVAL)
     assert len(bench.connection.ranges) == 4
     lock.assert_alive()
+
+
+def test_a_range_goes_over_transactions_of_its_own_that_have_ended() -> None:
+    """Places end in any order; for what has ended a heartbeat does nothing."""
+    bench = Bench()
+    leases = [bench.add(one) for one in range(1, 200)]
+    for number, lease in enumerate(leases):
+        if number % 3 or 80 < number < 95:
+            lease.stop()
+    for _ in range(3):
+        bench.run(INTERVAL)
+        assert bench.connection.ranges[-2:] == [(1, 79), (97, 199)]
+        assert len(bench.connection.ranges) == len(bench.connection.beats) // (79 + 103) * 2
+    for lease in leases[::3]:
+        lease.assert_alive()
 
 
 def test_of_many_transactions_there_are_few_calls() -> None:
@@ -295,7 +309,7 @@ def test_one_of_a_range_that_is_lost_and_one_that_fails_cost_no_other() -> None:
     with pytest.raises(RetryError, match="its row is locked"):
         leases[12].assert_alive()
     # those about which nothing is wrong go together again
-    assert bench.connection.ranges[-1] == (4, 11)
+    assert bench.connection.ranges[-1] == (0, 11)
 
 
 def test_a_lease_registered_while_a_heartbeat_is_sent_is_kept_alive_though_it_is_due_earlier() -> None:
