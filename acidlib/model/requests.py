@@ -330,6 +330,17 @@ _LABELS = {
 _COMMIT_NOTE = re.compile(r"acid:(\d+):(\d+)", re.ASCII)
 
 
+_BUCKET_NOTE = re.compile(r"acid:buckets:(\d+)", re.ASCII)
+
+
+def bucket_note(buckets: int | None) -> str:
+    """Return the text that records the stated number of buckets of a rebalance, which Hive 4 tells its worker alone.
+
+    It is stored as the id of the request's job until the commit is noted there: see `commit_note`.
+    """
+    return f"acid:buckets:{buckets or 0}"
+
+
 def commit_note(next_txn_id: int, commit_ms: int) -> str:
     """Return the text that records the commit of a rebalance, which Hive 4 itself does not record.
 
@@ -384,6 +395,12 @@ class CompactionRequest:
         if match is None or self.type is not CompactionType.REBALANCE:
             return None
         return int(match[1]), int(match[2])
+
+    @property
+    def noted_buckets(self) -> int | None:
+        """The number of the `bucket_note` of a rebalance, 0 where none was stated; None without the note."""
+        match = _BUCKET_NOTE.fullmatch(self.hadoop_job_id or "")
+        return None if match is None else int(match[1])
 
     def require_understood(self, action: str, *facts: str) -> None:
         """Raise RefusedError, "Cannot `action` ...", where one of the named facts (any, if none is named) is stored and

@@ -26,6 +26,7 @@ from acidlib.model.requests import (
     Enqueued,
     RequestFacts,
     State,
+    bucket_note,
     message_with_facts,
 )
 from acidlib.model.snapshots import ValidTxnList
@@ -385,6 +386,9 @@ class Hive4Hold(CompactionHold):
                 f"Cannot compact {request.ref}: {kind} is not done by this engine, only by Hive's own "
                 "worker; give this engine a pool of its own"
             )
+        if rebalances:
+            # for the run that queues it again, should this one die
+            self._hms.set_job_id(request, bucket_note(request.bucket_count))
         txn = self._txn = begin_compaction(
             self._hms,
             self._backend.beats,

@@ -193,7 +193,9 @@ class _Request:
             return "was ended"
         hms.mark_refused(replace(now, error_message=f"{problem} (given back)"))
         if row.type is CompactionType.REBALANCE:
-            return "was ended, and has to be requested again, as no call tells its number of buckets and its order"
+            if now.noted_buckets is None:
+                return "was ended, and has to be requested again, as no call tells its number of buckets and its order"
+            now = replace(now, bucket_count=now.noted_buckets or None)
         if BY_INITIATOR in (row.initiator_id or ""):
             now = replace(now, facts=RequestFacts(reason=f"queued again for request {row.id}: {problem}"))
         return f"was ended, and {queue_again(hms, now)}"

@@ -17,7 +17,7 @@ from unit.metastore.compactors import AWAY
 
 from acidlib.errors import MissingError
 from acidlib.metastore.transactions import LockComponent, LockType, TxnType
-from acidlib.model.requests import CompactionRequest, CompactionType, Enqueued, State
+from acidlib.model.requests import CompactionRequest, CompactionType, Enqueued, State, bucket_note
 from acidlib.model.tables import TableRef
 from acidlib.processes import process_identity, signed
 from acidlib.service.services import Services
@@ -182,6 +182,13 @@ def test_what_a_named_run_queued_for_itself_ends_with_it(services: Services) -> 
     worked = Metastore(row(DEAD, pool=PRIVATE))
     assert recovered(services, worked) == ["request 7 for d.t.p=1 was ended: its run is dead"]
     assert (worked.ended, worked.queued) == (["its run is dead"], [])
+
+
+@pytest.mark.parametrize("buckets", [None, 3])
+def test_a_rebalance_is_queued_again_with_its_number_of_buckets(services: Services, buckets: int | None) -> None:
+    hms = Metastore(row(DEAD, type=CompactionType.REBALANCE, hadoop_job_id=bucket_note(buckets)))
+    recovered(services, hms)
+    assert [again.bucket_count for again in hms.queued] == [buckets]
 
 
 def test_a_rebalance_is_not_queued_again_with_another_number_of_buckets(services: Services) -> None:
