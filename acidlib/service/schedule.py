@@ -75,6 +75,8 @@ _ALONE = 64
 _STEPS_AHEAD = 2
 """Steps that may wait for each thread of the driver before another workflow is begun."""
 _WAITING_SECONDS = 1.0
+_JOB_SECONDS = 60.0
+"""How long a run that is stopped waits for the ends of jobs that it has cancelled."""
 
 
 class Scheduler(Generic[Result]):
@@ -408,12 +410,12 @@ class DriverThreads:
     def give_up(self, cancel: Callable[[], None]) -> None:
         """Begin nothing more, and wait for steps and jobs that were begun; `cancel` ends running jobs.
 
-        A step that hangs is not waited for.
+        A step that hangs is not waited for, nor a job that does not end.
         """
         for pool in (self._jobs, self._steps):
             pool.shutdown(wait=False, cancel_futures=True)
-        for pool in (self._jobs, self._steps):
-            pool.stop(min(self.seconds, STOP_SECONDS), self.seconds, cancel)
+        self._jobs.stop(self.seconds, _JOB_SECONDS, cancel)
+        self._steps.stop(min(self.seconds, STOP_SECONDS), self.seconds, cancel)
 
 
 class _CallersThread(DriverThreads):

@@ -17,7 +17,6 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -28,6 +27,7 @@ from typing import Any, Self
 from acidlib.errors import AcidError, RetryError
 from acidlib.service import task_process
 from acidlib.service.services import Task, attempt
+from acidlib.waiting import STOP_SECONDS, Threads
 
 _LONGEST_STATUS = 64
 _TRIES = 2
@@ -41,7 +41,7 @@ class TaskProcesses:
     """
 
     def __init__(self, number: int) -> None:
-        self._threads = ThreadPoolExecutor(number, "acidlib-task")  # each waits for a process
+        self._threads = Threads(number, "acidlib-task")  # each waits for a process
         self._lock = Lock()
         self._idle: list[TaskProcess] = []
         self._busy: set[TaskProcess] = set()
@@ -110,7 +110,8 @@ class TaskProcesses:
     ) -> None:
         if error is not None:
             self.cancel()
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        # a process that is killed while a file system does not answer goes on until it does
+        self._threads.stop(STOP_SECONDS, STOP_SECONDS)
         while self._idle:
             self._idle.pop().close()
 

@@ -20,7 +20,7 @@ from acidlib.model.snapshots import ValidTxnList
 from acidlib.model.tables import TableRef
 from acidlib.processes import has_ended, signer_has_ended
 from acidlib.service.places import Target
-from acidlib.service.services import WORKER_PREFIX, Services
+from acidlib.service.services import WORKER_PREFIX, Services, in_threads, step_seconds
 from acidlib.stores.store import STALE_SECONDS
 
 RUN_IS_DEAD = "its run is dead"
@@ -43,19 +43,21 @@ def recover(
     whereabouts  returns the place of a request, by its names
     """
     notes = []
+
+    def end(row: CompactionRequest) -> str | None:
+        request = _Request(services, hms, row)
+        problem = request.problem(txns, whereabouts)
+        how = None if problem is None else request.end(problem)
+        return None if how is None else f"{how}: {problem}"
+
     for row in rows:
         if row.state not in (State.INITIATED, State.WORKING, State.READY_FOR_CLEANING):
             continue
-        it = f"request {row.id} for {row.ref}"
-        try:
-            request = _Request(services, hms, row)
-            problem = request.problem(txns, whereabouts)
-            how = None if problem is None else request.end(problem)
-        except AcidError as error:
-            notes.append(f"{it} could not be ended: {error}")
-        else:
-            if how is not None:
-                notes.append(f"{it} {how}: {problem}")
+        (answer,) = in_threads(end, [row], seconds=step_seconds(services.settings))  # its file system may hang
+        if isinstance(answer, AcidError):
+            answer = f"could not be ended: {answer}"
+        if answer is not None:
+            notes.append(f"request {row.id} for {row.ref} {answer}")
     services.warn(notes)
     return notes
 
