@@ -43,7 +43,10 @@ def fuse_mount(root: Path) -> Iterator[Path]:
     try:
         assert os.path.ismount(above)
         (above / "probe").mkdir()
-        if local._renameat2(f"{above}/probe", f"{above}/probed") not in local._UNSUPPORTED:
+        directory = os.open(above, os.O_RDONLY)
+        is_unknown = local._renameat2(directory, "probe", directory, "probed") in local._UNSUPPORTED
+        os.close(directory)
+        if not is_unknown:
             pytest.skip("this FUSE knows the flag")
         (above / "probe").rmdir()
         yield above

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from multiprocessing import Pipe
 from typing import Any, Protocol
 
@@ -351,7 +350,11 @@ def takes_over(
             publishes(opened, held, place, "second", LATER)
             gone = tuple(name for name in visible(seen(opened, place)) if name not in LATER)
             assert not remove_paths(
-                opened.fs, place, gone, remove=partial(opened.store.remove, place), before_each=held.assert_mine
+                opened.fs,
+                place,
+                gone,
+                remove=lambda item: opened.store.remove(place, item.path, identity=item.identity),
+                before_each=held.assert_mine,
             ).failed
         else:
             publishes(opened, held, place, "second", layout)

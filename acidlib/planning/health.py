@@ -87,6 +87,7 @@ class FindingKind(enum.Enum):
     CLAIM_LEFT = "claim left behind"
     STAGING_LEFT = "staging left behind"
     REMOVAL_LEFT = "removal left behind"
+    NOT_OBEYED = "not obeyed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +146,7 @@ class PlaceFigures:
     unfinished       number of publications that a run has begun and not finished
     claim_left_by    owner of a claim whose run counts as dead
     staging, removed  names of directories that dead runs may have left behind
+    not_obeyed       why a claim or staging directory at the place counts for nothing
     problem          why the place could not be listed or judged, as a kind and a sentence
     """
 
@@ -167,6 +169,7 @@ class PlaceFigures:
     claim_left_by: str | None = None
     staging: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
+    not_obeyed: str | None = None
     problem: tuple[FindingKind, str] | None = None
 
 
@@ -657,6 +660,8 @@ def _place_findings(place: PlaceFigures, limits: Limits) -> Iterator[Finding]:
     if place.removed:
         reason = f"{place.removed[0]} was hidden from readers by a cleaner that has ended; the next one removes it"
         yield Finding(FindingKind.REMOVAL_LEFT, reason)
+    if place.not_obeyed is not None:
+        yield Finding(FindingKind.NOT_OBEYED, place.not_obeyed)
 
 
 def _tables(seen: StatusSnapshot, findings: Sequence[Finding]) -> Iterator[TableFigures]:

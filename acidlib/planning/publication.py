@@ -14,7 +14,9 @@ def unexplained(recorded: Iterable[str], inputs: Iterable[str]) -> str | None:
 
     A delta covers the write ids of its inputs. A base has at most their highest one, or is made of original files.
     """
-    ranges = []
+    ranges, inputs = [], tuple(inputs)
+    if not inputs:
+        return "it names no input"
     for path in inputs:
         parsed = parse_directory(path.partition("/")[0], Generation.HIVE4)
         if parsed is not None:

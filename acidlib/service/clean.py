@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from acidlib.admission import THREADS
-from acidlib.errors import AcidError, BusyError, ConflictError, RefusedError, RetryError, known_error
+from acidlib.errors import AcidError, BusyError, ConflictError, RefusedError, ReplacedError, RetryError, known_error
 from acidlib.model.listing import Listing
 from acidlib.model.location import LOCAL, Location
 from acidlib.model.requests import CompactionRequest
@@ -420,8 +420,11 @@ class _RequestCleaning:
                 break
             location = target.location
             self._result = replace(_nothing_yet(request), location=str(location), state=Outcome.READY_FOR_CLEANING)
-            if self._services.fs(location).exists(str(location)):
-                return request, target, True
+            try:
+                if self._services.fs(location).exists(str(location)):
+                    return request, target, True
+            except ReplacedError as error:
+                raise NothingToCleanError("the table was restored or re-created: another directory is there") from error
         return request, target, False
 
     def _clean_place(self, request: CompactionRequest, target: Target) -> _Steps:

@@ -250,7 +250,9 @@ class PlaceCompaction:
             interpretation = replace(
                 target.interpretation, write_ids=known.write_ids, generation=known.generation, txns=known.txns
             )
-            return replace(before, target=replace(target, interpretation=interpretation))
+            return replace(
+                before, target=replace(target, location=before.listing.location, interpretation=interpretation)
+            )
         store, location = services.store(target.location), target.location
         for line in finish_claimed(store, location, hold.exclusive):
             services.progress.note(line, place=str(target.ref))

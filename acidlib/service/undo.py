@@ -105,7 +105,8 @@ def _undo(services: Services, backend: SqlBackend, request: CompactionRequest, u
         with hold.exclusive():
             plan = _plan(services, backend, now, target)
             stage = store.stage(location, unique=services.unique(), owner=services.worker_id, now=services.clock())
-            stage.take_back(plan.result, aside=_aside(now), inputs=plan.read, last_check=hold.assert_mine)
+            inputs = (*plan.read, *plan.originals)
+            stage.take_back(plan.result, aside=_aside(now), inputs=inputs, last_check=hold.assert_mine)
         _note(services, backend, now, reason)
         return _with_plan(result, now, plan, reason)
 

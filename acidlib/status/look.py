@@ -347,7 +347,7 @@ def _figures(services: Services, attempts: Attempts, place: ListedPlace, of_requ
                 due = None  # obsolete directories await cleaning
             else:
                 refused = refusal.reason
-    is_alive, left_by, unfinished = _claim(services, place)
+    is_alive, left_by, unfinished, not_obeyed = _claim(services, place)
     left_behind: list[str] = []
     if not is_alive and State.WORKING not in of_requests:
         left_behind = sorted(path for path in place.listing.directories if "/" not in path)
@@ -374,23 +374,30 @@ def _figures(services: Services, attempts: Attempts, place: ListedPlace, of_requ
         claim_left_by=left_by,
         staging=tuple(name for name in left_behind if name.startswith(STAGING_PREFIX)),
         removed=tuple(name for name in left_behind if name.startswith(OUT_OF_SIGHT)),
+        not_obeyed=not_obeyed,
     )
 
 
-def _claim(services: Services, place: ListedPlace) -> tuple[bool, str | None, int]:
-    """Return if a live run holds the place, the owner of a stale claim, and the number of unfinished publications."""
+def _claim(services: Services, place: ListedPlace) -> tuple[bool, str | None, int, str | None]:
+    """Return if a live run holds the place, the owner of a stale claim, and the number of unfinished publications.
+
+    Last, why a claim or staging directory there counts for nothing.
+    """
     if not (place.is_claimed or place.holds_staging):
-        return False, None, 0
+        return False, None, 0, None
     location = place.target.location
     try:
         store = services.store(location)
         holder = store.holder(location, now=services.clock())
         unfinished = len(store.unfinished(location)) if place.holds_staging else 0
+        not_obeyed = store.not_obeyed_reason(location)
+    except RefusedError as error:
+        return True, None, 0, str(error)  # a claim that no run leaves
     except AcidError:
-        return True, None, 0  # a place that is out of reach from here proves nothing
+        return True, None, 0, None  # a place that is out of reach from here proves nothing
     if holder is None:
-        return False, None, unfinished
-    return not holder.is_stale, holder.owner if holder.is_stale else None, unfinished
+        return False, None, unfinished, not_obeyed
+    return not holder.is_stale, holder.owner if holder.is_stale else None, unfinished, not_obeyed
 
 
 def status_document(status: Status, generation: Generation) -> dict[str, Any]:

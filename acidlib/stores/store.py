@@ -340,6 +340,10 @@ class Store(ABC):
     def stage(self, location: Location, *, unique: str, owner: str, now: float) -> Stage:
         """Begin a stage at a place; `unique` is a text that no other run uses. ConflictError when one has it."""
 
+    def not_obeyed_reason(self, location: Location) -> str | None:  # noqa: ARG002 - for stores with owners
+        """Return why a claim or staging directory at a place, of another user, counts for nothing; None without one."""
+        return None
+
     @abstractmethod
     def unfinished(self, location: Location) -> tuple[str, ...]:
         """Return the paths of stages at a place whose publication was begun and not finished."""

@@ -62,7 +62,7 @@ def small(tmp_path: Path) -> Path:
 
 def moved_aside(stores: Stores, place: Location, *paths: str) -> RemovalReport:
     trash = stores.store(place).trash(place, "now")
-    return remove_paths(stores.fs(place), place, paths, remove=trash)
+    return remove_paths(stores.fs(place), place, paths, remove=lambda item: trash(item.path))
 
 
 def contents(root: Path) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from functools import partial
 
-from acidlib.errors import AcidError, ConflictError, MissingError, RefusedError, UsageError
+from acidlib.errors import AcidError, ConflictError, MissingError, RefusedError, ReplacedError, UsageError
 from acidlib.model.listing import Listing
 from acidlib.model.location import Location
 from acidlib.model.requests import NO_FACTS, UNVERIFIED, CompactionRequest, CompactionType, RequestFacts, State
@@ -196,15 +196,19 @@ class StandaloneHold(SqlHold):
         that name. Where the directory above it is gone as well, a mount may be missing, and the claim fails.
         """
         target = self.target
-        if self._backend.is_dropped(target):
-            raise RefusedError(
-                f"Cannot compact {target.ref}: {target.location} does not exist any more; if it was moved, have the "
-                "initiator look where it lies now"
+        try:
+            if self._backend.is_dropped(target):
+                raise RefusedError(
+                    f"Cannot compact {target.ref}: {target.location} does not exist any more; if it was moved, have "
+                    "the initiator look where it lies now"
+                )
+            super().begin()
+            is_the_same = is_still_there(
+                self._services.fs(target.location), target.location, self.request.facts.identity_file or ""
             )
-        super().begin()
-        if not is_still_there(
-            self._services.fs(target.location), target.location, self.request.facts.identity_file or ""
-        ):
+        except ReplacedError:
+            is_the_same = False
+        if not is_the_same:
             raise RefusedError(
                 f"Cannot compact {target.ref}: the table was re-created, or the files that the request was "
                 "made for were compacted and cleaned since; the initiator queues it again where that is due"

@@ -304,6 +304,9 @@ class LocalFileSystem(RenameFileSystem):
 
     def list_directory(self, path: str, *, missing: type[AcidError] = CorruptError) -> tuple[Entry, ...]:
         entries = []
+        if path == self._tree.path:
+            with raising_acid_errors("list", path, missing=missing):
+                self._tree.status(path)  # a place that is not where it was is not listed
         with (
             raising_acid_errors("list", path, missing=missing),
             closing(self._tree.open(path, os.O_RDONLY | os.O_DIRECTORY)) as handle,
@@ -362,7 +365,8 @@ class LocalFileSystem(RenameFileSystem):
 
     def inherit(self, path: str, like: str, *, owner: bool = True) -> None:
         with raising_acid_errors("change the rights of", path):
-            model = self._tree.status(like)
+            with closing(self._tree.open(like, os.O_RDONLY)) as handle:
+                model = os.fstat(handle)
             for below in (*(f"{path}/{entry.path}" for entry in self.list_tree(path, enter_hidden=True)), path):
                 with closing(self._tree.open(below, os.O_RDONLY)) as handle:
                     self._inherit(handle, model, owner=owner)

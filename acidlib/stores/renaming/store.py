@@ -48,6 +48,7 @@ from acidlib.stores.filesystem import FileSystem, Pace, RenameFileSystem, requir
 from acidlib.stores.renaming.claims import claim, read_claim, renamed
 from acidlib.stores.store import (
     ATTEMPTS,
+    CLAIM,
     OUT_OF_SIGHT,
     PUBLISH_RECORD,
     REVOKED,
@@ -376,6 +377,17 @@ class RenameStore(Store):
         for entry in self.fs.list_directory(str(location), missing=ConflictError):
             if entry.is_directory and entry.is_ours and entry.name.startswith(STAGING_PREFIX):
                 yield f"{location}/{entry.name}"
+
+    def not_obeyed_reason(self, location: Location) -> str | None:
+        for entry in self.fs.list_directory(str(location), missing=ConflictError):
+            path = f"{location}/{entry.name}"
+            is_meant_for_us = entry.name == CLAIM or (
+                entry.name.startswith(STAGING_PREFIX)  # as Hive's compactor names its own, without these files
+                and any(self.fs.exists(f"{path}/{name}") for name in (STAGING_MARKER, PUBLISH_RECORD))
+            )
+            if is_meant_for_us and not entry.is_ours:
+                return f"{entry.name} belongs to another user: it is left alone, and keeps the name if it is a claim"
+        return None
 
     def _has_record(self, staging: str) -> bool:
         try:

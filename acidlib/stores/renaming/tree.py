@@ -50,8 +50,8 @@ class LocalTree:
     root      the trusted part of the path: the place itself, or a directory above it
     identity  of the directory, see `identity_of`; empty where it is not known yet
 
-    Threads may share it. An operation on the place itself looks whether its path still names that directory, and raises
-    ReplacedError where it does not; one on anything below reaches the directory that was opened, wherever it is now.
+    Threads may share it. All work is done in the directory that was opened, wherever it is now; `status` of the place
+    itself looks whether its path still names that directory, and raises ReplacedError where it does not.
     """
 
     __slots__ = ("__weakref__", "_handle", "_lock", "_owners", "identity", "path", "root")
@@ -77,7 +77,13 @@ class LocalTree:
         with self._lock:
             if self._handle >= 0:
                 return self._handle
-        opened = self.open(self.path, _DIRECTORY)
+        with self._above(self.path) as (above, relative):
+            opened = _open_below(above, relative, _DIRECTORY)
+        try:
+            self._require_same(os.fstat(opened))
+        except BaseException:
+            os.close(opened)
+            raise
         with self._lock:
             if self._handle < 0:
                 self._handle = opened
@@ -99,15 +105,10 @@ class LocalTree:
 
         OSError as of open(2): ELOOP at a symbolic link.
         """
-        with self._above(path) as (above, relative):
-            opened = _open_below(above, relative, flags | os.O_NONBLOCK, mode)
         if path == self.path:
-            try:
-                self._require_same(os.fstat(opened))
-            except BaseException:
-                os.close(opened)
-                raise
-        return opened
+            return _open_below(self.handle, ".", flags)
+        with self._above(path) as (above, relative):
+            return _open_below(above, relative, flags | os.O_NONBLOCK, mode)
 
     def status(self, path: str) -> os.stat_result:
         """Return the status of a file, directory or symbolic link; OSError as of lstat(2)."""
