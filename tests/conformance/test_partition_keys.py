@@ -144,7 +144,7 @@ KEYS = {
     **dict.fromkeys(("date", "timestamp", "timestamp with local time zone"), TIMES),
     **dict.fromkeys(("string", "char(3)", "varchar(3)", "binary"), TEXTS),
 }
-REFUSED = {"date": 16, "timestamp": 18, "timestamp with local time zone": 30}
+REFUSED = {"date": 11, "timestamp": 11, "timestamp with local time zone": 27}
 """The most texts of a type that are refused: more would be a value that is not read any more."""
 
 
