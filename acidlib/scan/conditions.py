@@ -356,6 +356,21 @@ class Or:
         return reduce(pc.or_kleene, (part.mask(rows) for part in self.parts))
 
 
+def selects_alike(
+    condition: Condition, first: Mapping[str, Bounds], second: Mapping[str, Bounds], *, is_negated: bool = False
+) -> bool:
+    """Return whether a condition surely selects the same rows within each of two bounds of single values.
+
+    Whether it is true depends only on the parts that are true, or below a NOT false: null and false are the same there.
+    """
+    if isinstance(condition, Not):
+        return selects_alike(condition.part, first, second, is_negated=not is_negated)
+    if isinstance(condition, (And, Or)):
+        return all(selects_alike(part, first, second, is_negated=is_negated) for part in condition.parts)
+    before, after = condition.outcomes(first), condition.outcomes(second)
+    return before.false == after.false if is_negated else before.true == after.true
+
+
 def for_values(column: ColumnOf, *, value: bool) -> Condition:
     """Return the condition that has this value for every row, but null where the column is."""
     if value:

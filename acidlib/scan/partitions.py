@@ -19,6 +19,7 @@ import pyarrow as pa
 from acidlib.errors import RefusedError
 from acidlib.model.names import Generation
 from acidlib.model.tables import DEFAULT_PARTITION, PartitionName
+from acidlib.orc.columns import STRING_KINDS
 from acidlib.orc.proto import Kind
 from acidlib.orc.schema import TypeNode, parse_row_type
 from acidlib.scan.arrays import arrow_type
@@ -226,6 +227,22 @@ def key_values(
             raise RefusedError(
                 f"Cannot read partition {partition} of {scan.table}: of {name}, a {types[name].upper()}, {error}"
             ) from None
+    return values
+
+
+def compared_without_value(scan: Scan, partition: str, names: Iterable[str]) -> dict[str, Any]:
+    """Return what Hive 4.0.1 compares of keys with one of these names in a partition without their values.
+
+    They are texts, and BOOLEAN: the name `__HIVE_DEFAULT_PARTITION__`, or what that is of the type. Others are null.
+    """
+    types = {key.name.lower(): key.type for key in scan.partition_keys}
+    texts = {name.lower(): text for name, text in PartitionName.parse(partition).pairs}
+    values = {}
+    for name in sorted(types.keys() & frozenset(names)):
+        node = _key_type(types[name])
+        if texts[name] == DEFAULT_PARTITION and node.kind in (*STRING_KINDS, Kind.BOOLEAN, Kind.BINARY):
+            read = _READERS.get(node.kind)
+            values[name] = DEFAULT_PARTITION if read is None else read(DEFAULT_PARTITION, node, Generation.HIVE4)
     return values
 
 

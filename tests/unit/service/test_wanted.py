@@ -175,3 +175,39 @@ def test_keys_of_other_types_are_compared_as_their_values() -> None:
     ):
         key = TableColumn(name="k", type=kind)
         assert may_match(scan_of("db.t", "struct<id:int>", (key,), Wanted(where=where)), f"k={text}", Generation.HIVE3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "where", "is_alike"),
+    [
+        ("string", "k = 'a'", True),
+        ("string", "k in ('a', 'b') or id = 1", True),
+        ("string", "k like 'a%' and id = 1", True),
+        ("string", "k <> 'a'", False),
+        ("string", "k <> 'a' or id = 1", False),
+        ("string", "not (id = 1 and k <> 'a')", True),
+        ("string", "not (id = 1 and k = 'a')", False),
+        ("string", "k > 'A'", False),
+        ("string", "k is null", False),
+        ("varchar(3)", "k = '__H'", False),
+        ("char(3)", "k < 'A'", True),
+        ("boolean", "k", False),
+        ("boolean", "not k", True),
+        ("binary", "k is null", False),
+        ("int", "k is null", True),
+        ("int", "k <> 1", True),
+        ("date", "not (k = '2026-01-01')", True),
+    ],
+)
+def test_rows_without_a_value_of_a_key_that_hive_takes_for_a_text(kind: str, where: str, is_alike: bool) -> None:
+    key = TableColumn(name="k", type=kind)
+    name = "k=__HIVE_DEFAULT_PARTITION__"
+    conditioned = scan_of("db.t", "struct<id:int>", (key,), Wanted(where=where))
+    if is_alike:
+        may_match(conditioned, name, Generation.HIVE4)
+    else:
+        with pytest.raises(
+            RefusedError, match=f"Cannot read partition {name} of db.t by .*: its rows have no value of a key"
+        ):
+            may_match(conditioned, name, Generation.HIVE4)
+    may_match(scan_of("db.t", "struct<id:int>", (key,), Wanted(where=where, exact=False)), name, Generation.HIVE4)
