@@ -60,8 +60,8 @@ def usable_processes() -> int:
 class InProcessRunner:
     """Runs tasks in processes of this one, until the run has more input than `most_bytes`; from then on, on Spark.
 
-    No task runs in the process of the program itself: a fault in a library that tasks use, or the lack of memory, would
-    end the program, and in threads at a time such libraries have damaged each other's memory.
+    No task runs in the process of the program itself, which a fault in a library that tasks use, or the lack of memory,
+    would end.
 
     start_spark  makes the runner on Spark
     processes    tasks that run at the same time here

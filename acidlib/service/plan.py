@@ -101,7 +101,9 @@ async def with_tails(stores: Stores, location: Location, plan: Callable[[Tails],
             return plan(Tails.in_driver(stores, location, known))
         except LargeTailError as error:
             file = error.file
-        (known[file.path],) = await run_tasks(Task(partial(tail_task, stores, location, file), 0, "look"))
+        (known[file.path],) = await run_tasks(
+            Task(partial(tail_task, stores, location, file), 0, "look", f"{location}/{file.path}")
+        )
 
 
 def prepare(

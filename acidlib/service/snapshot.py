@@ -63,8 +63,6 @@ NO_LOCK = (
     "nothing keeps a cleaner away from this snapshot: without a metastore there are no locks; read it within the "
     "retention of the cleaner (acidlib.retention)"
 )
-_READING = threading.Lock()
-"""Held by the thread of this process that decodes rows: in several at a time kernels and codecs are not safe."""
 _TRIES = 20
 _PAUSE_SECONDS = 0.25
 
@@ -141,32 +139,22 @@ class Snapshot:
         self.assert_held()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield all rows in the order of the splits; errors as of `read_split` and `guarded`.
+        """Yield all rows, read in the calling thread, in the order of the splits.
 
-        They are read in the calling thread; while another thread of this process reads, in a process of tasks.
+        Errors as of `read_split` and `guarded`.
         """
         for group in packed(self.splits):
-            if _READING.acquire(blocking=False):
-                try:
-                    yield from self.guarded(read_splits(self.scan, group, self.stores))
-                finally:
-                    _READING.release()
-            else:
-                yield from self.guarded(batch for table in self._tables([group]) for batch in table.to_batches())
+            yield from self.guarded(read_splits(self.scan, group, self.stores))
 
     def to_arrow(self) -> pa.Table:
         """Return all rows as one table; errors as of `batches`.
 
-        They are read in processes of tasks, several at a time; a single task's in the calling thread, unless another
-        thread of this process reads.
+        They are read in processes of tasks, several at a time; those of a single task in the calling thread.
         """
-        groups = packed(self.splits) or ((),)
-        if len(groups) > 1 or not _READING.acquire(blocking=False):
+        groups = packed(self.splits)
+        if len(groups) > 1:
             return pa.concat_tables(self.guarded(self._tables(groups)))
-        try:
-            (table,) = self.guarded(read_table(self.scan, group, self.stores) for group in groups)
-        finally:
-            _READING.release()
+        (table,) = self.guarded(read_table(self.scan, splits, self.stores) for splits in (self.splits,))
         return table
 
     def _tables(self, groups: Sequence[Sequence[Split]]) -> Iterator[pa.Table]:

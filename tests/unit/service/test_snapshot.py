@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -224,19 +223,6 @@ def test_the_rows_of_several_tasks_are_read_in_processes(days: Site, monkeypatch
         file.write_bytes(b"ORC" + bytes(file.stat().st_size - 3))
         with pytest.raises(CorruptError, match=r"Cannot read \S+/ds=2/\S+/bucket_00000: "):
             opened.to_arrow()
-
-
-def test_one_thread_of_a_process_decodes_rows_and_others_have_processes_for_it(plain: Site) -> None:
-    with plain.open() as opened:
-        reading = opened.batches()
-        first = next(reading)
-        with ThreadPoolExecutor(1) as other:
-            assert list(other.submit(lambda: list(opened.batches())).result()) == [first, *reading]
-            assert snapshots._READING.acquire(blocking=False), "it is free again"
-            try:
-                assert other.submit(opened.to_arrow).result() == pa.Table.from_batches([first])
-            finally:
-                snapshots._READING.release()
 
 
 def test_what_is_committed_is_asked_for_after_the_lock_and_before_the_listing(
