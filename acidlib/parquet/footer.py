@@ -214,6 +214,13 @@ class Footer:
         return self.length - _TRAILER - self.size
 
 
+def require_memory(source: SourceFile) -> None:
+    """Raise OverMemoryError for a footer that takes too much memory, before another reader decodes it."""
+    if source.length >= _TRAILER:
+        stated = int.from_bytes(source.read(source.length - _TRAILER, 4), "little")
+        source.memory.require(_DECODED * min(stated, source.length), f"the footer of {source.name}")
+
+
 def read_footer(source: SourceFile) -> Footer:
     """Read and check the footer of a file.
 

@@ -16,6 +16,7 @@ from acidlib.errors import RefusedError
 from acidlib.model.tables import ORC_INPUT_FORMAT
 from acidlib.orc.proto import MAGIC as ORC_MAGIC
 from acidlib.orc.schema import TypeNode, parse_row_type
+from acidlib.parquet.footer import require_memory
 from acidlib.planning.units import PARQUET_INPUT_FORMAT, TEXT_INPUT_FORMAT
 from acidlib.scan.parquet_columns import INDEX_ACCESS, ParquetColumns
 from acidlib.scan.parquet_int96 import columns_with_int96, with_int96_as_bytes
@@ -95,6 +96,7 @@ def _parquet(
     names: tuple[str, ...],
 ) -> Iterator[tuple[int, dict[str, pa.Array]]]:
     """Yield the columns of the row groups whose first byte lies in a split."""
+    require_memory(source)
     stream = ArrowStream(source)
     with stream.raising_acid_errors(source.name):
         file = pq.ParquetFile(arrow_file(stream), page_checksum_verification=True)

@@ -22,6 +22,7 @@ from acidlib.orc.columns import Column
 from acidlib.orc.compression import compress
 from acidlib.orc.proto import Compression, Kind
 from acidlib.orc.reader import StripeReader, read_tail
+from acidlib.parquet.footer import read_footer, require_memory
 from acidlib.rewrite.deletes import read_deletes
 from acidlib.rewrite.inputs import open_inputs
 from acidlib.scan.text_lines import TextFormat, split_of_lines
@@ -196,3 +197,15 @@ def test_a_line_and_the_last_lines_of_a_file_are_bounded() -> None:
         pieces(long, Memory(64 * MEBIBYTE))
     with pytest.raises(RefusedError, match=r"the last 999,999,999 lines of /t/000000_0.gz: .*acidlib\.task\.memory"):
         pieces(b"a\n" * MEBIBYTE, Memory(16 * MEBIBYTE), **{"skip.footer.line.count": "999999999"})
+
+
+# --- Parquet ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_footer_of_parquet_is_refused_before_it_is_decoded() -> None:
+    data = bytes(MEBIBYTE) + MEBIBYTE.to_bytes(4, "little") + b"PAR1"
+    source = MemorySource(b"PAR1" + data, memory=Memory(10 * MEBIBYTE - 1))
+    for read in (read_footer, require_memory):
+        with pytest.raises(RefusedError, match="the footer of /t/file: decoded it takes at least 10,485,760 bytes"):
+            read(source)
+    require_memory(MemorySource(data, memory=Memory(10 * MEBIBYTE)))
