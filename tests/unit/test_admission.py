@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import hashlib
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from acidlib.admission import THREADS, AdaptiveLimit, next_limit
+from acidlib.errors import HangingError
+from acidlib.waiting import Threads, asking
 
 
 @pytest.mark.parametrize(
@@ -94,3 +98,43 @@ def test_a_piece_that_fails_lets_the_next_in() -> None:
     with pytest.raises(OSError, match="broken"), machine.admission:
         raise OSError("broken")
     machine.work(1, busy=1.3)
+
+
+def test_other_threads_of_the_process_do_not_count() -> None:
+    admission, end = AdaptiveLimit(), threading.Event()
+
+    def compute() -> None:
+        data = bytes(1 << 20)
+        while not end.is_set():
+            hashlib.sha256(data)  # beside the others, as Spark's client or a library of a notebook
+
+    others = [threading.Thread(target=compute) for _ in range(3)]
+    for thread in others:
+        thread.start()
+    for _ in range(4):
+        with admission:
+            time.sleep(0.11)
+    end.set()
+    for thread in others:
+        thread.join()
+    assert admission._admitted == THREADS
+
+
+def test_a_thread_that_was_left_takes_no_room() -> None:
+    machine, answer = Machine(), threading.Event()
+    machine.work(10, busy=1.3)
+
+    def hang() -> None:
+        with machine.admission, asking("list", "/t"):
+            answer.wait(60)
+
+    with Threads(1, "one") as pool:
+        left = pool.submit(hang)
+        while not pool._running or not next(iter(pool._running.values())).asked:
+            time.sleep(0.01)
+        pool.give_up_hanging(0)
+        assert isinstance(left.exception(), HangingError)
+    assert len(machine.admission._inside) == 1
+    machine.work(1, busy=1.3)
+    assert not machine.admission._inside
+    answer.set()

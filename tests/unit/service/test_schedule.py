@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 from runners import LocalRunner, ThreadRunner
 
-from acidlib.errors import ConflictError, RetryError
+from acidlib.errors import ConflictError, HangingError, RetryError
 from acidlib.planning.units import SMALL_BYTES
 from acidlib.service.schedule import Scheduler, Workflow, run_tasks
 from acidlib.service.services import Task
 from acidlib.service.stopping import STOPPING
+from acidlib.waiting import asking
 
 SECONDS = 20
 
@@ -50,9 +51,15 @@ class Doubled:
     def give_back(self) -> None:
         self.log.append(f"{self.name} given back")
 
+    def left(self, error: HangingError) -> int:
+        self.log.append(str(error))
+        return -1
 
-def scheduler(runner: Any, limit: int = 4) -> Scheduler[int]:
-    return Scheduler(runner, limit=lambda slots: limit if slots else 1, name=lambda workflows: f"doubling {workflows}")
+
+def scheduler(runner: Any, limit: int = 4, **more: Any) -> Scheduler[int]:
+    return Scheduler(
+        runner, limit=lambda slots: limit if slots else 1, name=lambda workflows: f"doubling {workflows}", **more
+    )
 
 
 def test_without_slots_one_is_done_after_the_other() -> None:
@@ -75,6 +82,40 @@ def test_what_takes_long_delays_itself_alone(in_the_driver: bool) -> None:
     assert sorted(next(results) for _ in range(39)) == [2 * number for number in range(1, 40)]
     go.set()
     assert len(list(results)) == 1
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_step_that_hangs_is_left(is_stopped: bool) -> None:
+    """It has a result, the others are done, and a stop does not wait for it, whatever it waits for."""
+    log: list[str] = []
+    begun, answer = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        begun.set()
+        if is_stopped:
+            answer.wait(SECONDS)
+        else:
+            with asking("list", "/t"):
+                answer.wait(SECONDS)
+
+    runner = scheduler(ThreadRunner(), seconds=0.5)
+    results = runner.run(iter([Doubled(0, before=hang, log=log), *(Doubled(number) for number in range(1, 20))]))
+    found = [next(results) for _ in range(19)]
+    assert begun.wait(SECONDS)
+    if is_stopped:
+        results.close()
+        found += runner.late_results()
+    else:
+        found += results
+    assert sorted(found) == [-1, *(2 * number for number in range(1, 20))]
+    doing = "go on" if is_stopped else "list /t"
+    assert log[1].startswith(f"Cannot {doing}: there has been no answer for")
+    assert log[1:] == log[1:2]
+    answer.set()
+    for thread in threading.enumerate():
+        if thread.name == "acidlib-place":
+            thread.join(SECONDS)
+    assert log[2:] == ["p0 closed"], "what was left is given back once it is answered"
 
 
 def test_no_more_are_begun_than_may_be_under_way() -> None:
