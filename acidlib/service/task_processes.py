@@ -108,8 +108,7 @@ class TaskProcesses:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is not None:
-            self.cancel()
+        self.cancel()  # what still runs is not waited for by anything
         # a process that is killed while a file system does not answer goes on until it does
         self._threads.stop(STOP_SECONDS, STOP_SECONDS)
         while self._idle:
