@@ -135,6 +135,7 @@ def test_a_thread_that_was_left_takes_no_room() -> None:
         pool.give_up_hanging(0)
         assert isinstance(left.exception(), HangingError)
     assert len(machine.admission._inside) == 1
+    machine.now += 0.5
     machine.work(1, busy=1.3)
     assert not machine.admission._inside
     answer.set()
