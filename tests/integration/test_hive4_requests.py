@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -382,6 +383,29 @@ def test_a_run_that_is_alive_is_not_taken_for_dead(
     monkeypatch.setattr(compact, "prepare", looked_at)
     assert service("major_compact").states == ["ready for cleaning"]
     assert notes == []
+
+
+def test_what_a_dead_worker_of_hive_holds_past_its_timeout_is_done(lake: Lake, service: Service) -> None:
+    """Hive's own initiator, which would give it back, is off. Should the worker live, it can end nothing any more."""
+    made = lake.table("held")
+    number = lake.request(made)
+    taken = lake.hms.find_next_compaction("hive-node7-9", "4.0.1", None)
+    assert taken is not None
+    txn = lake.hms.open_txn(TxnType.COMPACTION, "hive-node7-9")
+    lake.hms.update_compactor_state(replace(taken, highest_write_id=3, run_as="root"), txn)
+    ran = service.good("major_compact")
+    assert (ran.compactions, lake.states(made)) == ([], ["working"])
+    two_days_ago = int(time.time() * 1000) - 2 * 86_400_000
+    lake.sql('update "COMPACTION_QUEUE" set "CQ_START" = %s where "CQ_ID" = %s', two_days_ago, number)
+    ran = service.good("major_compact")
+    assert ran.states == ["ready for cleaning"]
+    held = f"request {number} for {made.full} was ended, and queued again as request {ran.compactions[0]['id']}: "
+    assert ran.document["notes"][0].startswith(f"{held}hive-node7-9 has held it for longer than")
+    assert lake.hms.open_txns().is_txn_aborted(txn)
+    with pytest.raises(RetryError):
+        lake.hms.mark_compacted(taken)
+    assert sorted(lake.states(made)) == ["ready for cleaning", "refused"]
+    lake.check(made)
 
 
 def test_a_place_that_cannot_be_given_back_costs_no_report(

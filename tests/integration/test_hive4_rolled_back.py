@@ -469,6 +469,13 @@ def test_in_a_database_of_derby(
             metastore.start()
             forgetful = Service(jobs=Jobs(queue_url=metastore.database_url), uri=metastore.uri)
             with Lake(metastore) as lake:
+                # its tables' properties cannot be compared
+                compared = [lake.table("first"), lake.table("second")]
+                ran = Service(jobs=service.jobs, uri=metastore.uri).good("major_compact", "--table", "lake.*")
+                reasons = [str(entry["statistics"]["reason"]) for entry in ran.compactions]
+                assert "Cannot update parameter with JDO" in reasons[0]
+                assert f"the metastore's database cannot compare, as {compared[0].full} showed" in reasons[1]
+                assert ran.err.count("the database of this metastore cannot compare") == 1
                 one, dynamic = lake.table("one", ABORTED), lake.table("dynamic", partitions=["1", "2"])
                 roll_back(lake, write_to(lake, dynamic, *(place.location for place in dynamic.places))[0])
                 found = cleaned(forgetful, one, dynamic)
