@@ -396,7 +396,7 @@ KEYS: tuple[Key, ...] = (
         name="acidlib.step.timeout",
         default="10m",
         meaning="How long a run waits for one answer of a local disk, a mount or HDFS. Then it goes on with the other "
-        "tables and partitions, and ends without this one, which has failed.",
+        "tables and partitions, and ends without this one, which has failed. 0: as long as it takes.",
     ),
     _count(
         name="acidlib.places.in.flight",

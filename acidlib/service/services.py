@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from queue import Empty, SimpleQueue
 from threading import Event
 from typing import Any, Protocol, TypeVar
@@ -183,7 +184,7 @@ STEP_TIMEOUT = "acidlib.step.timeout"
 
 def step_seconds(settings: Settings) -> float:
     """Return how long a run waits for one answer of a file system."""
-    return settings.integer(STEP_TIMEOUT) / 1000
+    return settings.integer(STEP_TIMEOUT) / 1000 or inf
 
 
 def as_done(
