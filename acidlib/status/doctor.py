@@ -102,8 +102,7 @@ def checks(
         try:
             with connect(environment) as hms:
                 generation = hms.generation
-                version = "3.1" if generation is Generation.HIVE3 else "4"
-                yield Check("metastore", State.OK, f"Hive {version} at {', '.join(environment.metastore)}")
+                yield metastore_check(hms, environment.metastore)
                 yield _or_unchecked("Hive's compactor", lambda: compactor_check(hms))
                 yield _or_unchecked("clock", lambda: clock_check(hms, clock))
                 if warehouse := hms.config_value(WAREHOUSE, "").strip():
@@ -176,6 +175,17 @@ def _or_unchecked(name: str, check: Callable[[], Check]) -> Check:
         return check()
     except AcidError as error:
         return Check(name, State.UNCHECKED, str(error))
+
+
+def metastore_check(hms: Hms, uris: Sequence[str]) -> Check:
+    """Check that a metastore that answers has the calls of a compactor, which some forks lack."""
+    version = "3.1" if hms.generation is Generation.HIVE3 else "4"
+    try:
+        hms.require_compactor_calls()
+    except RefusedError as error:
+        return Check("metastore", State.WRONG, str(error), "see docs/hive4.md about forks")
+    fork = f", as version {hms.version or 'unknown'} of a fork" if hms.may_be_fork else ""
+    return Check("metastore", State.OK, f"Hive {version} at {', '.join(uris)}{fork}")
 
 
 def compactor_check(hms: Hms) -> Check:

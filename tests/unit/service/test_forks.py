@@ -15,13 +15,15 @@ from thriftpy2.thrift import TApplicationException
 
 from acidlib.errors import ConflictError, RefusedError
 from acidlib.metastore.options import ConnectionOptions
-from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.model.requests import CompactionRequest, CompactionType
+from acidlib.model.requests import State as RequestState
 from acidlib.model.tables import TableRef
 from acidlib.service.open import open_backend, open_cleaning
 from acidlib.service.places import Interpretation, Target
 from acidlib.service.selection import CleanerOptions, Selection
 from acidlib.service.services import Services
 from acidlib.service.surroundings.hive4 import Hive4Backend
+from acidlib.status.doctor import State, metastore_check
 
 FORK = "3.1.3000.7.1.8.0-801"
 OF_WORKERS = ("find_next_compact2", "update_compactor_state", "mark_compacted", "mark_failed", "mark_cleaned")
@@ -200,6 +202,15 @@ def test_an_initiator_puts_nothing_into_a_pool_that_is_none(services: Services, 
         assert (server.queue, server.ended) == ([], [("aborted", 1, None)])
 
 
+def test_doctor_tells_a_fork_and_what_it_lacks() -> None:
+    with Fork(pools=True) as server, connected(server) as hms:
+        well = metastore_check(hms, [server.uri])
+        assert (well.state, well.found) == (State.OK, f"Hive 4 at {server.uri}, as version {FORK} of a fork")
+        server.lack("mark_cleaned")
+        check = metastore_check(hms, [server.uri])
+        assert (check.state, "it lacks mark_cleaned; " in check.found) == (State.WRONG, True)
+
+
 @pytest.mark.parametrize("version", [FORK, "4.0.1"])
 def test_a_metastore_that_has_all_is_used(services: Services, tmp_path: Path, version: str) -> None:
     """Apache's own is asked for none of its calls: each would be an error in its log."""
@@ -208,7 +219,7 @@ def test_a_metastore_that_has_all_is_used(services: Services, tmp_path: Path, ve
         server.others_request()
         for number in (2, 3):
             taken = queue.submit(place(tmp_path), CompactionType.MAJOR)
-            assert (taken.id, taken.state) == (number, State.WORKING)
+            assert (taken.id, taken.state) == (number, RequestState.WORKING)
         assert server.calls.count("show_compact") == 1, "once a run is enough"
         assert [row["state"] for row in server.queue] == ["initiated", "working", "working"]
 
