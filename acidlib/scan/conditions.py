@@ -357,18 +357,58 @@ class Or:
 
 
 def selects_alike(
-    condition: Condition, first: Mapping[str, Bounds], second: Mapping[str, Bounds], *, is_negated: bool = False
+    condition: Condition, first: Mapping[str, Bounds], other: Condition, second: Mapping[str, Bounds]
 ) -> bool:
-    """Return whether a condition surely selects the same rows within each of two bounds of single values.
+    """Return whether two conditions of the same form select the same rows, each within bounds of single values.
 
-    Whether it is true depends only on the parts that are true, or below a NOT false: null and false are the same there.
+    Whether they are true depends only on the parts that are true, or below a NOT false: there null is like false.
+    """
+    return _alike(condition, first, other, second, is_negated=False)
+
+
+def _alike(
+    condition: Condition,
+    first: Mapping[str, Bounds],
+    other: Condition,
+    second: Mapping[str, Bounds],
+    *,
+    is_negated: bool,
+) -> bool:
+    if isinstance(condition, Not) and isinstance(other, Not):
+        return _alike(condition.part, first, other.part, second, is_negated=not is_negated)
+    if isinstance(condition, (And, Or)) and isinstance(other, (And, Or)):
+        pairs = zip(condition.parts, other.parts, strict=True)
+        return all(_alike(part, first, like, second, is_negated=is_negated) for part, like in pairs)
+    before, after = condition.outcomes(first), other.outcomes(second)
+    return before.false == after.false if is_negated else before.true == after.true
+
+
+def as_texts(condition: Condition, text_of: Mapping[str, Callable[[Any], str]]) -> Condition:
+    """Return a condition that compares some columns, by their lower-case names, as texts, but integers only by `=`.
+
+    The bounds of their texts are those of the names that `text_column` returns.
     """
     if isinstance(condition, Not):
-        return selects_alike(condition.part, first, second, is_negated=not is_negated)
+        return Not(as_texts(condition.part, text_of))
     if isinstance(condition, (And, Or)):
-        return all(selects_alike(part, first, second, is_negated=is_negated) for part in condition.parts)
-    before, after = condition.outcomes(first), condition.outcomes(second)
-    return before.false == after.false if is_negated else before.true == after.true
+        return type(condition)(tuple(as_texts(part, text_of) for part in condition.parts))
+    if not isinstance(condition, (IsNull, Comparison, IsIn, Like)) or condition.column.name not in text_of:
+        return condition
+    column, text = text_column(condition.column.name), text_of[condition.column.name]
+    if isinstance(condition, IsNull):
+        return IsNull(column)
+    if isinstance(condition, Like):
+        return Like(column, condition.pattern)
+    if isinstance(condition, IsIn):
+        return IsIn(column, tuple(sorted(map(text, condition.values))))
+    if pa.types.is_integer(condition.column.type) and condition.operator is not Operator.EQUAL:
+        return condition
+    return Comparison(column, condition.operator, text(condition.value))
+
+
+def text_column(name: str) -> ColumnOf:
+    """Return the column of the texts of a column."""
+    return ColumnOf(f"text of {name}", pa.string())
 
 
 def for_values(column: ColumnOf, *, value: bool) -> Condition:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from calendar import monthrange
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -23,8 +23,11 @@ from acidlib.orc.columns import STRING_KINDS
 from acidlib.orc.proto import Kind
 from acidlib.orc.schema import TypeNode, parse_row_type
 from acidlib.scan.arrays import arrow_type
+from acidlib.scan.conditions import as_texts, selects_alike, text_column
 from acidlib.scan.java_texts import DAY_MICROS, JAVA_BLANKS, java_day, java_decimal, java_moment, java_real
 from acidlib.scan.literals import timestamp_text
+from acidlib.scan.predicate import Predicate
+from acidlib.scan.pruning import partition_bounds
 from acidlib.scan.splits import Scan, Split
 from acidlib.scan.time_zones import time_in_zone
 
@@ -195,66 +198,71 @@ _READERS: dict[Kind, Callable[[str, TypeNode, Generation], Any]] = {
 }
 
 
-_COMPARED_AS_TEXTS: dict[Kind, Callable[[Any, TypeNode], str]] = {
-    **dict.fromkeys(_BITS, lambda value, _: str(value)),
-    Kind.DATE: lambda value, _: value.isoformat(),
-    Kind.TIMESTAMP: lambda value, _: timestamp_text(value),
-    Kind.CHAR: lambda value, node: value.ljust(node.maximum_length),
-    Kind.VARCHAR: lambda value, _: value,
+_COMPARED_AS_TEXTS: dict[Kind, Callable[[TypeNode], Callable[[Any], str]]] = {
+    **dict.fromkeys(_BITS, lambda _: str),
+    Kind.DATE: lambda _: date.isoformat,
+    Kind.TIMESTAMP: lambda _: timestamp_text,
+    Kind.CHAR: lambda node: lambda value: value.ljust(node.maximum_length),
+    Kind.VARCHAR: lambda _: str,
 }
 """The text of a value, by which Hive's metastore leaves partitions out; keys of other types Hive compares as values."""
 
 
-def key_values(
-    scan: Scan, partition: str, generation: Generation, names: Iterable[str], *, for_condition: bool = False
-) -> dict[str, Any]:
+def key_values(scan: Scan, partition: str, generation: Generation, names: Iterable[str]) -> dict[str, Any]:
     """Return the values of the partition keys with one of these lower-case names, by them.
 
-    partition      its name, as `k=v/k2=v2`
-    for_condition  the values are compared: as Hive compares some as texts and some as values, these must not differ
+    partition  its name, as `k=v/k2=v2`
 
-    Raises RefusedError as `partition_value`, and for a text that is not the one of its value; both with the partition.
+    Raises RefusedError as `partition_value`, with the partition.
     """
-    types = {key.name.lower(): key.type for key in scan.partition_keys}
-    texts = {name.lower(): text for name, text in PartitionName.parse(partition).pairs}
     values = {}
-    for name in sorted(types.keys() & frozenset(names)):
+    for name, text, hive_type in _keys(scan, partition, names):
         try:
-            values[name] = partition_value(texts[name], types[name], generation)
-            if for_condition:
-                _assert_same(texts[name], values[name], _key_type(types[name]))
+            values[name] = partition_value(text, hive_type, generation)
         except RefusedError as error:
             raise RefusedError(
-                f"Cannot read partition {partition} of {scan.table}: of {name}, a {types[name].upper()}, {error}"
+                f"Cannot read partition {partition} of {scan.table}: of {name}, a {hive_type.upper()}, {error}"
             ) from None
     return values
 
 
-def compared_without_value(scan: Scan, partition: str, names: Iterable[str]) -> dict[str, Any]:
-    """Return what Hive 4.0.1 compares of keys with one of these names in a partition without their values.
-
-    They are texts, and BOOLEAN: the name `__HIVE_DEFAULT_PARTITION__`, or what that is of the type. Others are null.
-    """
+def _keys(scan: Scan, partition: str, names: Iterable[str]) -> Iterator[tuple[str, str, str]]:
+    """Yield the lower-case name, the text and Hive's type of the keys with one of some names."""
     types = {key.name.lower(): key.type for key in scan.partition_keys}
     texts = {name.lower(): text for name, text in PartitionName.parse(partition).pairs}
-    values = {}
     for name in sorted(types.keys() & frozenset(names)):
-        node = _key_type(types[name])
-        if texts[name] == DEFAULT_PARTITION and node.kind in (*STRING_KINDS, Kind.BOOLEAN, Kind.BINARY):
-            read = _READERS.get(node.kind)
-            values[name] = DEFAULT_PARTITION if read is None else read(DEFAULT_PARTITION, node, Generation.HIVE4)
-    return values
+        yield name, texts[name], types[name]
 
 
-def _assert_same(text: str, value: Any, node: TypeNode) -> None:
-    text_of = _COMPARED_AS_TEXTS.get(node.kind)
-    if text_of is None or text == DEFAULT_PARTITION:
-        return
-    usual = None if value is None else text_of(value, node)
-    if usual != text:
+def assert_compared_alike(scan: Scan, partition: str, values: Mapping[str, Any], predicate: Predicate) -> None:
+    """Raise RefusedError where a predicate selects other rows by the values of a partition's keys than by their texts.
+
+    Hive 4.0.1 compares now these, now those. In a partition without a value of a key it compares the name
+    `__HIVE_DEFAULT_PARTITION__`, or what that is of the type, if the type is a text, BOOLEAN or BINARY.
+    """
+    compared: dict[str, Any] = dict(values)
+    text_of: dict[str, Callable[[Any], str]] = {}
+    for name, text, hive_type in _keys(scan, partition, values):
+        node = _key_type(hive_type)
+        if text == DEFAULT_PARTITION:
+            if node.kind in (*STRING_KINDS, Kind.BOOLEAN, Kind.BINARY):
+                read = _READERS.get(node.kind)
+                compared[name] = text if read is None else read(text, node, Generation.HIVE4)
+        elif node.kind in _COMPARED_AS_TEXTS:
+            as_text = _COMPARED_AS_TEXTS[node.kind](node)
+            if values[name] is None or as_text(values[name]) != text:
+                text_of[name] = as_text
+                compared[text_column(name).name] = text
+    is_alike = selects_alike(
+        predicate.condition,
+        partition_bounds(values),
+        as_texts(predicate.condition, text_of),
+        partition_bounds(compared),
+    )
+    if not is_alike:
         raise RefusedError(
-            f"Hive compares the text {text!r} in some conditions, and its value {usual!r} in others: leave the "
-            "partition out by patterns of partitions, or the key out of the condition"
+            f"Cannot read partition {partition} of {scan.table} by {predicate.text!r}: Hive compares the text of a key "
+            "in some conditions, and its value in others: leave the partition out by patterns of partitions"
         )
 
 

@@ -21,8 +21,7 @@ from acidlib.model.tables import (
 )
 from acidlib.orc.schema import TypeNode, hive_type, parse_row_type
 from acidlib.scan.arrays import arrow_type
-from acidlib.scan.conditions import selects_alike
-from acidlib.scan.partitions import compared_without_value, key_values
+from acidlib.scan.partitions import assert_compared_alike, key_values
 from acidlib.scan.predicate import HIVE_TYPE, parse_predicate, pushed
 from acidlib.scan.pruning import partition_bounds
 from acidlib.scan.splits import ROW_ID, Scan
@@ -185,16 +184,7 @@ def may_match(scan: Scan, partition: str | None, generation: Generation) -> bool
     """
     if scan.predicate is None or partition is None:
         return True
-    # what Spark tests again, it compares as values
-    values = key_values(scan, partition, generation, scan.predicate.columns, for_condition=scan.exact)
-    if not values:
-        return True
-    bounds = partition_bounds(values)
-    if scan.exact:
-        compared = partition_bounds({**values, **compared_without_value(scan, partition, scan.predicate.columns)})
-        if not selects_alike(scan.predicate.condition, bounds, compared):
-            raise RefusedError(
-                f"Cannot read partition {partition} of {scan.table} by {scan.predicate.text!r}: its rows have no value "
-                "of a key, which is null to Spark and mostly a text to Hive: leave it out by patterns of partitions"
-            )
-    return bool(scan.predicate.may_match(bounds))
+    values = key_values(scan, partition, generation, scan.predicate.columns)
+    if scan.exact:  # what Spark tests again, it compares as values
+        assert_compared_alike(scan, partition, values, scan.predicate)
+    return not values or bool(scan.predicate.may_match(partition_bounds(values)))
