@@ -49,19 +49,14 @@ def limited(services: Services, files_per_second: int, **more: Any) -> DeleteRat
     return DeleteRateLimiter(replace(services, settings=settings), **more)
 
 
-def test_all_threads_together_keep_the_pace(services: Services) -> None:
+def test_all_threads_together_keep_the_pace(services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many threads there are: each file has its time, and there is no burst."""
-    pace, removed = limited(services, 100).pace, []
-    assert pace is not None
-
-    def remove(_: int) -> None:
-        pace(1)
-        removed.append(time.monotonic())
-
+    limiter, waits = limited(services, 100, clock=lambda: 7.0), list[float]()
+    monkeypatch.setattr(limiter._stopped, "wait", waits.append)
+    assert limiter.pace is not None
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(remove, range(31)))
-    assert removed[-1] - removed[0] >= 0.29
-    assert all(later - earlier >= 0.09 for earlier, later in zip(removed, removed[10:], strict=False))
+        list(pool.map(limiter.pace, [1] * 31))
+    assert sorted(waits) == pytest.approx([number / 100 for number in range(31)])
 
 
 def test_the_files_of_one_directory_keep_the_pace_and_an_interrupt_wakes_what_waits(
