@@ -20,7 +20,7 @@ from acidlib.model.names import Generation
 from acidlib.model.tables import TableColumn
 from acidlib.scan import read
 from acidlib.scan.predicate import Predicate, parse_predicate
-from acidlib.scan.read import read_split, read_table
+from acidlib.scan.read import read_split, read_stream, read_table
 from acidlib.scan.splits import Scan, Split
 from acidlib.stores.stores import Stores
 
@@ -156,15 +156,16 @@ def test_a_table_without_rows_has_the_schema(tmp_path: Path) -> None:
     assert table.schema == scan.schema
 
 
-def test_threads_read_in_the_order_of_the_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_process_has_them_as_a_stream_in_the_order_of_the_splits(tmp_path: Path) -> None:
     delta(tmp_path, 100)
-    splits = splits_of(tmp_path, split_bytes=1)
-    monkeypatch.setattr(read, "packed", lambda splits: [[split] for split in splits])
-    table = read_table(scan_of("a"), splits, Stores(), threads=4)
+    splits, scan = splits_of(tmp_path, split_bytes=1), scan_of("a", row_ids=True)
+    assert len(splits) > 1
+    table = pa.ipc.open_stream(read_stream(scan, splits, Stores(), "attempt")).read_all()
     assert table.column("a").to_pylist() == list(range(100))
+    assert table == read_table(scan, splits, Stores())
     (tmp_path / splits[0].file.path).unlink()
     with pytest.raises(CorruptError, match="bucket_00000"):
-        read_table(scan_of("a"), splits, Stores(), threads=4)
+        read_stream(scan, splits, Stores(), "attempt")
 
 
 # --- deletes ----------------------------------------------------------------------------------------------------------
