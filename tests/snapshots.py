@@ -40,7 +40,7 @@ def splits_of(
     ids = ValidWriteIdList.parse(write_ids) if write_ids else all_committed(None)
     listing = list_location(stores.fs(location), location)
     state = acid_state(listing, ids, generation=hive, ignore_empty_files=True)
-    directories = directories_read(state, listing, CompactionType.MAJOR, insert_only=scan.insert_only)
+    directories = directories_read(state, listing, CompactionType.MAJOR, generation=hive, insert_only=scan.insert_only)
     return place_splits(
         scan,
         with_logical_lengths(stores.fs(location), location, directories),

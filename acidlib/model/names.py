@@ -179,6 +179,19 @@ def side_file_name(data_file: str) -> str:
     return data_file + SIDE_FILE_SUFFIX
 
 
+def may_have_side_files(name: BaseDir | DeltaDir | None, generation: Generation) -> bool:
+    """Return whether readers look for side files in a directory (None: that of original files).
+
+    Hive 3.1 does in each (`AcidUtils.getLogicalLength`); Hive 4 only in a delta of rows, of several write ids, that no
+    compactor made (`ParsedDeltaLight.mayContainSideFile`), and reads other files to their end.
+    """
+    if generation is Generation.HIVE3:
+        return True
+    if not isinstance(name, DeltaDir):
+        return False
+    return name.min_write_id != name.max_write_id and not name.is_delete and name.visibility_txn <= 0
+
+
 def _visibility(txn: int) -> str:
     return f"_v{txn:07d}" if txn > 0 else ""
 

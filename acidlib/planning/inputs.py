@@ -46,6 +46,7 @@ from acidlib.model.names import (
     OriginalFile,
     is_hidden,
     is_side_file,
+    may_have_side_files,
     parse_directory,
     parse_file,
     side_file_name,
@@ -257,7 +258,7 @@ def compaction_inputs(
         kind=actual_kind,
         requested=kind,
         reason=why,
-        directories=directories_read(state, listing, actual_kind, insert_only=insert_only),
+        directories=directories_read(state, listing, actual_kind, generation=generation, insert_only=insert_only),
         outputs=outputs,
         publication=publication,
         min_write_id=min((name.min_write_id for name in names), default=None),
@@ -342,13 +343,13 @@ def _outputs(state: AcidState, kind: CompactionType, visibility_txn: int) -> tup
 
 
 def directories_read(
-    state: AcidState, listing: Listing, kind: CompactionType, *, insert_only: bool
+    state: AcidState, listing: Listing, kind: CompactionType, *, generation: Generation, insert_only: bool
 ) -> tuple[InputDirectory, ...]:
     """Return the directories that a compaction reads in this state; raises as `compaction_inputs`.
 
     A major compaction reads everything that a reader reads.
     """
-    files = _ListedFiles(listing, insert_only=insert_only)
+    files = _ListedFiles(listing, generation=generation, insert_only=insert_only)
     directories = []
     if kind.makes_base and state.base is not None:
         directories.append(files.directory(Role.BASE, state.base.path, state.base.name))
@@ -363,7 +364,8 @@ def directories_read(
 class _ListedFiles:
     """The files of a listing, by directory and by path, from which input directories are made."""
 
-    def __init__(self, listing: Listing, *, insert_only: bool) -> None:
+    def __init__(self, listing: Listing, *, generation: Generation, insert_only: bool) -> None:
+        self._generation = generation
         self._insert_only = insert_only
         self._listing = listing
         self._by_directory = listing.by_directory()
@@ -422,7 +424,10 @@ class _ListedFiles:
         if name is not None:
             write_id = max(name.write_id, 0) if isinstance(name, BaseDir) else name.min_write_id
         for file in listed:
-            side = None if self._insert_only else self._by_path.get(side_file_name(file.path))
+            has_side = not self._insert_only and (
+                directory.wholly_aborted or may_have_side_files(name, self._generation)
+            )
+            side = self._by_path.get(side_file_name(file.path)) if has_side else None
             if file.length == 0 and side is None:
                 empty.append(file.path)
                 continue

@@ -493,7 +493,9 @@ def _listed(stores: Stores, target: Target, pause: Callable[[float], None]) -> _
     state = acid_state(
         listing, write_ids, generation=generation, txns=target.interpretation.txns, ignore_empty_files=True
     )
-    directories = directories_read(state, listing, CompactionType.MAJOR, insert_only=target.is_insert_only)
+    directories = directories_read(
+        state, listing, CompactionType.MAJOR, generation=generation, insert_only=target.is_insert_only
+    )
     if not target.is_insert_only:
         fs = stores.fs(target.location)
         directories = with_logical_lengths(fs, target.location, directories, may_grow=True)

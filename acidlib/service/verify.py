@@ -100,7 +100,7 @@ def _unverified_result(
     before = place.target.listed(place.listing.without(published))
     is_base = any(isinstance(parse_directory(name, place.generation), BaseDir) for name in published)
     kind = CompactionType.MAJOR if is_base else CompactionType.MINOR
-    inputs = directories_read(before.state, before.listing, kind, insert_only=False)
+    inputs = directories_read(before.state, before.listing, kind, generation=place.generation, insert_only=False)
     inputs = with_logical_lengths(stores.fs(location), location, inputs)
     return ResultToVerify(
         place=before,
@@ -205,7 +205,9 @@ async def _compare(
 ) -> Verification:
     location = result.place.target.location
     now = _place_with_result(services, result)
-    read = directories_read(now.state, now.listing, result.kind, insert_only=now.target.is_insert_only)
+    read = directories_read(
+        now.state, now.listing, result.kind, generation=now.generation, insert_only=now.target.is_insert_only
+    )
     after = with_logical_lengths(services.fs(location), location, read)
     verification = replace(verification, now=_labels(after))
     if (reason := _not_read_reason(result, now)) is not None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from acidlib.errors import AcidError, OverMemoryError, RefusedError, known_error
 from acidlib.memory import DRIVER_MEMORY
-from acidlib.model.names import LONG_MAX, side_file_name
+from acidlib.model.names import LONG_MAX, may_have_side_files, parse_directory, side_file_name
 from acidlib.orc.reader import read_tail
 from acidlib.parquet.footer import read_footer
 from acidlib.planning.state import PlacePart, ReaderRole, acid_state, place_parts
@@ -92,7 +92,8 @@ def _rows(services: Services, place: ListedPlace, paths: Sequence[str]) -> dict[
     def rows_of(path: str) -> int | None:
         length = lengths[path]
         side = side_file_name(path)
-        if side in lengths:  # a streaming writer has it open, or died
+        directory = parse_directory(path.partition("/")[0], place.generation)
+        if side in lengths and may_have_side_files(directory, place.generation):  # a streaming writer's
             length = flush_length(fs, f"{location}/{side}", length)
         if not length:
             return 0

@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyorc
 import pytest
 from integration.harness import Jobs, visible
-from judges import arrow_rows, hive_text, merge
+from judges import arrow_rows, hive_text, merge, tables
 from judges.fixtures import Fixture, fixtures
+from judges.hive_reader import JudgeError, hive_reader
 from pyorc import TypeKind
 from snapshot_reads import read_arrow
 
@@ -205,3 +206,26 @@ def test_every_older_snapshot_is_what_the_naive_reader_sees(name: str, tmp_path:
         assert arrow_rows.alike(arrow_rows.keyed_rows(found), columns) == arrow_rows.alike(expected, columns), text
         seen.add(repr(expected))
     assert len(seen) >= 4
+
+
+@pytest.mark.live
+@pytest.mark.parametrize(("name", "rows"), [("delta_0000001_0000001_0000", 3), ("delta_0000001_0000002", None)])
+def test_hive_4_looks_for_side_files_in_deltas_of_several_write_ids_alone(
+    name: str, rows: int | None, tmp_path: Path
+) -> None:
+    """A length of 0: Hive 4 reads a delta of one write id to its end, and none of another (its reader fails there)."""
+    location = tmp_path / "t"
+    events = [
+        event for write_id in {1, int(name.split("_")[2])} for event in tables.inserts(write_id, [(write_id,)] * 3)
+    ]
+    tables.write_dir(location, name, "struct<id:int>", events)
+    (location / name / "bucket_00000_flush_length").write_bytes(bytes(8))
+    if rows is None:
+        with pytest.raises(JudgeError):
+            hive_reader(4).rows(location, {"id": "int"})
+    else:
+        assert len(hive_reader(4).rows(location, {"id": "int"})) == rows
+    read = acidlib.directory(
+        location, all_committed=True, hive_version=4, table_kind="full", columns="id int"
+    ).to_arrow()
+    assert read.num_rows == (rows or 0)

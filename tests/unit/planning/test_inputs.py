@@ -170,6 +170,24 @@ def test_loaded_files_get_the_ids_of_their_directory() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("directory", "generation", "counts"),
+    [
+        ("delta_5_5_0", HIVE3, True),
+        ("base_5", HIVE3, True),
+        ("delta_4_5", HIVE4, True),
+        ("delta_5_5_0", HIVE4, False),
+        ("delta_5_5", HIVE4, False),
+        ("base_5", HIVE4, False),
+        ("delta_4_5_v12", HIVE4, False),
+    ],
+)
+def test_where_a_side_file_counts(directory: str, generation: Generation, counts: bool) -> None:
+    what = listing(f"{directory}/bucket_00000", f"{directory}/bucket_00000_flush_length", "delta_6_6_0/bucket_00000")
+    (file,) = inputs(what, MAJOR, generation).directories[0].files
+    assert (file.flush_length is not None) is counts
+
+
 def test_side_files_and_files_without_bytes() -> None:
     what = listing(
         "delta_1_5/bucket_00000",
