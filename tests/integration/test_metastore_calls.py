@@ -56,7 +56,7 @@ HIVE4: dict[str, dict[str, Numbers]] = {
     "compaction of the queue": TAKEN_4 | {"show_compact": (3, 0, 3), "get_partitions_by_names_req": (0, 1, 1)},
     "compaction by name": TAKEN_4
     | {
-        "show_compact": (2, 0, 3),
+        "show_compact": (3, 0, 3),
         "get_all_tables": (1, 0, 0),
         "fetch_partition_names_req": (0, 1, 0),
         "get_partitions_by_names_req": (0, 1, 1),
