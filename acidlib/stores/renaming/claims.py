@@ -104,8 +104,6 @@ def _try_to_claim(fs: RenameFileSystem, location: Location, owner: str, token: s
     own = f"{path}.{token}"
     fs.make_directory(own)
     try:
-        if seen is not None:
-            _require_ours(fs, path)
         now = fs.entry(own).modified  # made after the look: a claim that was renewed since has another generation
         if seen is not None and seen.holder is not None and not seen.holder.is_stale(now):
             raise BusyError(
@@ -114,6 +112,8 @@ def _try_to_claim(fs: RenameFileSystem, location: Location, owner: str, token: s
             )
         record = ClaimRecord(owner=owner, token=token, start=now, beat=now, process=process_identity())
         fs.create(f"{own}/{token}.json", record.encode(), durable=False)
+        if seen is not None:
+            _require_ours(fs, path)  # now it is known to whom our files belong there
         if seen is not None and seen.holder is not None:
             return _take_over(fs, path, token, seen.generation, seen.holder.token)
         if seen is not None:

@@ -217,8 +217,8 @@ _TRIES = 8
 """Tries of one call, ever further apart: a name node that starts again may take connections and drop them."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 """Seconds between two tries; each is twice the one before."""
-_USERS: dict[NameNode, set[str]] = {}
-"""The owners of what this process has made, by name node, which alone knows whom a login is taken for.
+_USERS: dict[NameNode, str] = {}
+"""The owner of what this process has made, by name node, which alone knows whom a login is taken for.
 
 While it has made nothing there it changes nothing either, as every change at a place begins with a claim.
 """
@@ -445,11 +445,11 @@ class HdfsFileSystem(RenameFileSystem):
                     waiting.append(self._node.outside(status.path))
 
     def _entry(self, status: FileStatus) -> Entry:
-        users = _USERS.get(self._node)
+        user = _USERS.get(self._node)
         return Entry(
             path=_name(status),
             is_directory=status.isdir,
-            is_ours=users is None or status.owner in users,
+            is_ours=user is None or status.owner == user,
             length=0 if status.isdir else status.length,
             modified=status.modification_time / 1000,
         )
@@ -473,8 +473,13 @@ class HdfsFileSystem(RenameFileSystem):
                 raise
 
     def _rename_own(self, source: str, target: str) -> None:
-        """Rename a file or directory that this process has just made, and note its owner."""
-        _USERS.setdefault(self._node, set()).add(self._rename(source, target).owner)
+        """Rename a file or directory that this process has just made; ConflictError if it is not that any more.
+
+        Its owner is noted the first time. Others may exchange a name at any moment, so all have to have one owner.
+        """
+        owner = self._rename(source, target).owner
+        if owner != _USERS.setdefault(self._node, owner):
+            raise ConflictError(f"Cannot use {target}: {owner} has put something else there while it was made")
 
     def _rename(self, source: str, target: str) -> FileStatus:
         """Rename, and return the status from before."""

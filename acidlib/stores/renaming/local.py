@@ -360,8 +360,6 @@ class LocalFileSystem(RenameFileSystem):
     def make_directory(self, path: str) -> None:
         with raising_acid_errors("create", path), self._tree.parent(path) as (parent, name):
             os.mkdir(name, dir_fd=parent)
-            with suppress(FileNotFoundError):
-                self._tree.made(os.stat(name, dir_fd=parent, follow_symlinks=False))
 
     def inherit(self, path: str, like: str, *, owner: bool = True) -> None:
         with raising_acid_errors("change the rights of", path):

@@ -134,7 +134,11 @@ class LocalTree:
         return status.st_uid in self._owners
 
     def made(self, status: os.stat_result) -> None:
-        """Note that this process has just made a file: a mount may give files to another user than their maker."""
+        """Note the status of a file that this process has just made and not closed since.
+
+        A mount may give files to another user than their maker. A status by name would be no proof, as others may have
+        exchanged it.
+        """
         self._owners.add(status.st_uid)
 
     @contextmanager
