@@ -23,6 +23,7 @@ Value = TypeVar("Value")
 DEFAULT_DATABASE = "default"
 _DATABASE_SUFFIX = ".db"
 _SOFT_DELETE_SUFFIX = re.compile(r"(.+)\.v[0-9]+")
+_LINK = "it is a symbolic link"
 _NOT_PROVEN = "it holds original files only, which do not prove that the table is transactional"
 _PART = "it is a part of a table, not a table"
 _NOTHING = "neither it nor a partition below it holds a base_, delta_ or delete_delta_ directory"
@@ -52,12 +53,12 @@ class _Content:
     has_files: bool
     levels: tuple[str, ...]  # names of k=v directories, if this directory is a partition level's parent
     others: tuple[str, ...]
-    links: tuple[str, ...]
+    unusable: tuple[tuple[str, str], ...]  # names that are links, pipes or not UTF-8, with the reasons
 
     @property
     def is_empty(self) -> bool:
         """Readers see nothing in it."""
-        return not (self.has_acid or self.has_files or self.levels or self.others or self.links)
+        return not (self.has_acid or self.has_files or self.levels or self.others or self.unusable)
 
 
 class Each(Protocol):
@@ -145,7 +146,7 @@ def discover_location(
             table_or_reason: TableLocation | str = _partitioned(
                 fs, location, content, each, {}, may_be_empty=may_be_empty, is_stated=is_stated
             )
-        elif content.has_files or content.others or content.links:
+        elif content.has_files or content.others or content.unusable:
             below = None if content.has_files else _tables_below(fs, location, content, each) or _NOTHING
             table_or_reason = below or _NOT_PROVEN
         else:
@@ -256,8 +257,7 @@ def _walk_levels(
 ) -> None:
     """Gather the partitions. One that cannot be listed, or has just gone, is reported where it is listed again."""
     here = root.child("/".join(values)) if values else root
-    for name in content.links:
-        skipped[here.child(name)] = "it is a symbolic link"
+    skipped |= {here.child(name): reason for name, reason in content.unusable}
     if not content.levels:
         leaves.append((values, content))
         return
@@ -275,16 +275,16 @@ def _walk_levels(
 
 def _content(fs: FileSystem, path: Location, *, missing: type[AcidError] = RefusedError) -> _Content:
     entries = [entry for entry in fs.list_directory(str(path), missing=missing) if not is_hidden(entry.name)]
-    directories = [entry.name for entry in entries if entry.is_directory]
+    directories = [entry.name for entry in entries if entry.is_directory and not entry.problem]
     has_acid = any(is_acid_directory_name(name) for name in directories)
-    has_files = any(not entry.is_directory and not entry.is_symlink for entry in entries)
+    has_files = any(not (entry.is_directory or entry.is_symlink or entry.problem) for entry in entries)
     levels = () if has_acid or has_files else tuple(filter(is_partition_directory, directories))
     return _Content(
         has_acid=has_acid,
         has_files=has_files,
         levels=levels,
         others=tuple(name for name in directories if name not in levels),
-        links=tuple(entry.name for entry in entries if entry.is_symlink),
+        unusable=tuple((entry.name, entry.problem or _LINK) for entry in entries if entry.problem or entry.is_symlink),
     )
 
 
@@ -297,7 +297,7 @@ def _subdirectories(
         if isinstance(content, AcidError):
             inside[path] = content
             continue
-        skipped |= {path.child(name): "it is a symbolic link" for name in content.links}
+        skipped |= {path.child(name): reason for name, reason in content.unusable}
         inside[path] = [path.child(name) for name in sorted((*content.levels, *content.others))]
     return inside
 

@@ -41,6 +41,7 @@ class Entry:
 
     path      relative to the listed directory, with forward slashes
     is_ours   the user of this process owns it; true of everything in a store without owners
+    problem   why it can be no part of a table: it is a pipe, say, or its name is not UTF-8; empty for what can
     length    in bytes
     modified  in seconds since the epoch
     """
@@ -49,6 +50,7 @@ class Entry:
     is_directory: bool
     is_symlink: bool = False
     is_ours: bool = True
+    problem: str = ""
     length: int
     modified: float
 
@@ -104,8 +106,8 @@ class FileSystem(Protocol):
         """Return everything below a directory, sorted by path.
 
         Without `enter_hidden`, hidden directories below the root (a leading `_` or `.`) are named but not entered and
-        hidden symbolic links are left out. Any other symbolic link is refused, and more than `MAX_DEPTH` directories
-        below one another. A directory that vanishes meanwhile raises `ConflictError`.
+        hidden symbolic links and pipes are left out. Any other one is refused, and so are more than `MAX_DEPTH`
+        directories below one another. A directory that vanishes meanwhile raises `ConflictError`.
         """
 
     def read(self, path: str, *, missing: type[AcidError] = CorruptError) -> bytes:
@@ -149,6 +151,10 @@ class RenameFileSystem(FileSystem):
                         f"Cannot list {path}: {prefix}{entry.path} is a symbolic link, and its target is not part "
                         "of the table; have a metastore name the target, or remove the link"
                     )
+                if entry.problem:
+                    if hidden:
+                        continue
+                    raise RefusedError(f"Cannot list {path}/{prefix}{entry.path!r}: {entry.problem}")
                 below, is_directory = prefix + entry.path, entry.is_directory
                 entries.append(replace(entry, path=below))
                 if is_directory and not hidden:

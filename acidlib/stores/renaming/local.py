@@ -286,8 +286,10 @@ class LocalFileSystem(RenameFileSystem):
 
     def entry(self, path: str, *, missing: type[AcidError] = CorruptError) -> Entry:
         with raising_acid_errors("look at", path, missing=missing):
-            directory, _, name = path.rpartition("/")
-            return self._entry(directory, name, self._tree.status(path))
+            entry = self._entry(path.rpartition("/")[2], self._tree.status(path))
+            if entry.problem:
+                raise RefusedError(f"Cannot look at {path}: {entry.problem}")
+            return entry
 
     def identity(self, path: str, *, missing: type[AcidError] = CorruptError) -> str:
         with raising_acid_errors("look at", path, missing=missing):
@@ -314,7 +316,7 @@ class LocalFileSystem(RenameFileSystem):
         ):
             for item in items:
                 try:
-                    entries.append(self._entry(path, item.name, item.stat(follow_symlinks=False)))
+                    entries.append(self._entry(item.name, item.stat(follow_symlinks=False)))
                 except FileNotFoundError as error:  # removed since the directory was read
                     raise ConflictError(f"Cannot list {path}: {item.name} vanished while it was listed") from error
         return tuple(sorted(entries, key=attrgetter("path")))
@@ -442,20 +444,20 @@ class LocalFileSystem(RenameFileSystem):
             except (FileNotFoundError, NotADirectoryError):
                 return None
 
-    def _entry(self, directory: str, name: str, status: os.stat_result) -> Entry:
-        kind = stat.S_IFMT(status.st_mode)
+    def _entry(self, name: str, status: os.stat_result) -> Entry:
+        kind, problem = stat.S_IFMT(status.st_mode), ""
         if kind not in _KINDS:
-            raise RefusedError(f"Cannot list {directory}/{name}: it is neither a file nor a directory")
+            problem = "it is neither a file nor a directory"
         try:
             name.encode()
-        except UnicodeEncodeError as error:
-            path = os.fsencode(f"{directory}/{name}")
-            raise RefusedError(f"Cannot list {path!r}: that name is not UTF-8") from error
+        except UnicodeEncodeError:
+            problem = "that name is not UTF-8"
         return Entry(
             path=name,
             is_directory=kind == stat.S_IFDIR,
             is_symlink=kind == stat.S_IFLNK,
             is_ours=self._tree.is_ours(status),
+            problem=problem,
             length=status.st_size if kind == stat.S_IFREG else 0,
             modified=status.st_mtime,
         )

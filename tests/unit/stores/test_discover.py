@@ -1,5 +1,6 @@
 """Tables and partitions by the directories of a warehouse."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -154,3 +155,13 @@ def test_a_partition_that_cannot_be_listed_hides_no_other(
     else:
         with pytest.raises(RetryError, match=f"{closed.split()[0]}: the permission is missing"):
             discover_location(FS, at(f"{tmp_path}/t"))
+
+
+def test_a_pipe_or_an_odd_name_hides_no_table_beside_it(tmp_path: Path) -> None:
+    put(tmp_path, "t/delta_1_1/bucket_00000", "db.db/u/delta_1_1/bucket_00000")
+    for folder in (tmp_path, tmp_path / "db.db"):
+        os.mkfifo(folder / "pipe")
+        os.mkdir(os.fsencode(folder) + b"/odd\xff")  # noqa: PTH102 - a name that is not UTF-8
+    tables, skipped = discover_warehouse(FS, at(tmp_path))
+    assert sorted(str(table.ref) for table in tables) == ["db.u", "default.t"]
+    assert sorted(skipped.values()) == ["it is neither a file nor a directory"] * 2 + ["that name is not UTF-8"] * 2
