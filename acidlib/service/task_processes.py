@@ -147,7 +147,9 @@ class TaskProcess:
 
     def is_alive(self) -> bool:
         """Return whether the process has not ended yet."""
-        return not select.select([self._life], [], [], 0)[0]
+        poll = select.poll()  # select(2) counts to 1,024 descriptors only
+        poll.register(self._life, select.POLLIN)
+        return not poll.poll(0)
 
     def kill(self) -> None:
         """End the process at once, also under its task, for which nothing waits any more."""

@@ -293,6 +293,8 @@ class LocalFileSystem(RenameFileSystem):
 
     def identity(self, path: str, *, missing: type[AcidError] = CorruptError) -> str:
         with raising_acid_errors("look at", path, missing=missing):
+            if path == self._tree.path and self._tree.handle >= 0:
+                return self._tree.identity
             return identity_of(self._tree.status(path))
 
     def owner(self, path: str) -> str | None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import resource
 import stat
 import threading
 import weakref
@@ -41,6 +42,7 @@ class _OpenHow(ctypes.Structure):
 
 _syscall = ctypes.CDLL(None, use_errno=True).syscall
 _syscall.restype = ctypes.c_long
+_syscall.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.POINTER(_OpenHow), ctypes.c_size_t)
 
 
 class LocalTree:
@@ -48,7 +50,7 @@ class LocalTree:
 
     path      of the place, absolute and normal
     root      the trusted part of the path: the place itself, or a directory above it
-    identity  of the directory, see `identity_of`; empty where it is not known yet
+    identity  of the directory, see `identity_of`; empty until it is known, at the latest once it is open
 
     Threads may share it. All work is done in the directory that was opened, wherever it is now; `status` of the place
     itself looks whether its path still names that directory, and raises ReplacedError where it does not.
@@ -77,16 +79,15 @@ class LocalTree:
         with self._lock:
             if self._handle >= 0:
                 return self._handle
-        with self._above(self.path) as (above, relative):
-            opened = _open_below(above, relative, _DIRECTORY)
+        opened = self._open(self.path, _DIRECTORY)
         try:
-            self._require_same(os.fstat(opened))
+            self._require_same(status := os.fstat(opened))
         except BaseException:
             os.close(opened)
             raise
         with self._lock:
             if self._handle < 0:
-                self._handle = opened
+                self._handle, self.identity = opened, identity_of(status)
                 return opened
         os.close(opened)  # another thread was faster
         return self.handle
@@ -94,11 +95,8 @@ class LocalTree:
     def may_be(self, identity: str) -> bool:
         """Tell whether this is the place of an identity, and take that for its own if none is known of it yet."""
         with self._lock:
-            if self._handle >= 0:
-                known = identity_of(os.fstat(self._handle))
-            else:
-                known = self.identity = self.identity or identity
-        return not identity or is_same(known, identity)
+            self.identity = self.identity or identity
+        return not identity or is_same(self.identity, identity)
 
     def open(self, path: str, flags: int, mode: int = 0o666) -> int:
         """Open a file or directory and return its descriptor; a pipe is opened without waiting for its other end.
@@ -107,8 +105,7 @@ class LocalTree:
         """
         if path == self.path:
             return _open_below(self.handle, ".", flags)
-        with self._above(path) as (above, relative):
-            return _open_below(above, relative, flags | os.O_NONBLOCK, mode)
+        return self._open(path, flags | os.O_NONBLOCK, mode)
 
     def status(self, path: str) -> os.stat_result:
         """Return the status of a file, directory or symbolic link; OSError as of lstat(2)."""
@@ -118,16 +115,17 @@ class LocalTree:
             self._require_same(status)
         return status
 
-    @contextmanager
-    def parent(self, path: str) -> Iterator[tuple[int, str]]:
-        """Yield a descriptor of the directory in which a path lies, and the path's name there."""
-        with self._above(path) as (above, relative):
-            directory, _, name = relative.rpartition("/")
-            if not directory:
-                yield above, name
-                return
-            with closing(_open_below(above, directory, _DIRECTORY)) as parent:
-                yield parent, name
+    def parent(self, path: str) -> NameInDirectory:
+        """Return the directory in which a path lies, and the path's name there."""
+        above, relative, is_new = self._above(path)
+        directory, _, name = relative.rpartition("/")
+        if not directory:
+            return NameInDirectory(above, name, keep=not is_new)
+        try:
+            return NameInDirectory(_open_below(above, directory, _DIRECTORY), name, keep=False)
+        finally:
+            if is_new:
+                os.close(above)
 
     def is_ours(self, status: os.stat_result) -> bool:
         """Tell whether a file belongs to this process's user, or to the one whom its new files belong to there."""
@@ -141,28 +139,31 @@ class LocalTree:
         """
         self._owners.add(status.st_uid)
 
-    @contextmanager
-    def _above(self, path: str) -> Iterator[tuple[int, str]]:
-        """Yield a descriptor to begin at, and the path relative to it; RefusedError for a path of another place."""
+    def _open(self, path: str, flags: int, mode: int = 0) -> int:
+        above, relative, is_new = self._above(path)
+        try:
+            return _open_below(above, relative, flags, mode)
+        finally:
+            if is_new:
+                os.close(above)
+
+    def _above(self, path: str) -> tuple[int, str, bool]:
+        """Return a descriptor to begin at, the path relative to it, and whether it is new, for the caller to close.
+
+        RefusedError for a path of another place.
+        """
         if (relative := _below(path, self.path)) is not None:
-            yield self.handle, relative
-        elif (relative := _below(path, self.root)) is not None:
-            with closing(_open_trusted(self.root)) as root:
-                yield root, relative
-        elif f"{self.root}/".startswith(f"{path.rstrip('/')}/"):  # the root, or a directory above it
+            return self.handle, relative, False
+        if (relative := _below(path, self.root)) is not None:
+            return _open_trusted(self.root), relative, True
+        if f"{self.root}/".startswith(f"{path.rstrip('/')}/"):  # the root, or a directory above it
             directory, _, name = path.rpartition("/")
-            with closing(_open_trusted(directory or "/")) as above:
-                yield above, name or "."
-        else:
-            raise RefusedError(f"Cannot touch {path}: it does not lie below {self.root}")
+            return _open_trusted(directory or "/"), name or ".", True
+        raise RefusedError(f"Cannot touch {path}: it does not lie below {self.root}")
 
     def _require_same(self, status: os.stat_result) -> None:
         """Raise ReplacedError unless a status is that of the directory that this place is known to be."""
-        known = self.identity
-        with self._lock:
-            if self._handle >= 0:
-                known = identity_of(os.fstat(self._handle))
-        if known and not is_same(known, identity_of(status)):
+        if self.identity and not is_same(self.identity, identity_of(status)):
             raise ReplacedError(
                 f"Cannot go on in {self.path}: another directory has that name now than when the place was looked at "
                 "before"
@@ -186,10 +187,21 @@ class OpenTrees:
         """Return the place at a location, opened or not."""
         key = location.path, location.root
         with self._lock:
+            _allow_descriptors(len(self._trees))
             tree = self._trees.get(key)
             if tree is None or not tree.may_be(location.identity):
                 tree = self._trees[key] = LocalTree(location)
             return tree
+
+
+def _allow_descriptors(places: int) -> None:
+    """Let this process open as many files as the system allows it, once many places are in use at a time.
+
+    A program may often open 1,024 files only, for the sake of old ones that could not count further (select(2)).
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 4 * places > soft and soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def identity_of(status: os.stat_result) -> str:
@@ -238,18 +250,15 @@ def _open_below(above: int, relative: str, flags: int, mode: int = 0) -> int:
 
 
 def _openat2(above: int, relative: str, flags: int, mode: int, resolve: int) -> int:
+    how = _how(flags, mode, resolve)
+    return int(_syscall(_OPENAT2, above, os.fsencode(relative), how, ctypes.sizeof(how)))
+
+
+@cache
+def _how(flags: int, mode: int, resolve: int) -> _OpenHow:
     # a link at the end is an error, too; the call takes no flag that it would ignore
     ignored = os.O_NOFOLLOW | (os.O_NONBLOCK if flags & os.O_PATH else 0)
-    how = _OpenHow(flags & ~ignored, mode, resolve)
-    return int(
-        _syscall(
-            ctypes.c_long(_OPENAT2),
-            ctypes.c_int(above),
-            ctypes.c_char_p(os.fsencode(relative)),
-            ctypes.byref(how),
-            ctypes.c_size_t(ctypes.sizeof(how)),
-        )
-    )
+    return _OpenHow(flags & ~ignored, mode, resolve)
 
 
 @cache
@@ -307,3 +316,22 @@ class closing:  # noqa: N801 - used as a function; a generator would take longer
 
     def __exit__(self, *_: object) -> None:
         os.close(self._handle)
+
+
+class NameInDirectory:
+    """For a block, a descriptor of a directory and a name in it.
+
+    keep  the descriptor is that of the place, and stays open
+    """
+
+    __slots__ = ("_directory", "_keep", "_name")
+
+    def __init__(self, directory: int, name: str, *, keep: bool) -> None:
+        self._directory, self._name, self._keep = directory, name, keep
+
+    def __enter__(self) -> tuple[int, str]:
+        return self._directory, self._name
+
+    def __exit__(self, *_: object) -> None:
+        if not self._keep:
+            os.close(self._directory)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import pickle
+import resource
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -162,6 +163,20 @@ def test_while_a_place_is_held_all_work_goes_through_one_descriptor(place: Locat
         os.fstat(handle)
     assert trees.of(place) is not None
     assert isinstance(pickle.loads(pickle.dumps(trees)), OpenTrees)
+
+
+def test_many_places_in_use_are_more_files_than_a_program_may_open(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    trees, held = OpenTrees(), []
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+        for number in range(300):
+            (tmp_path / str(number)).mkdir()
+            held.append(trees.of(local_location(f"{tmp_path}/{number}")))
+            assert held[-1].handle >= 0
+    finally:
+        del held
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_threads_open_a_place_once(place: Location) -> None:
