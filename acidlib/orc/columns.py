@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from acidlib.memory import Room
 from acidlib.orc.kernels.vectors import filter_bytes, filter_values, gather_bytes, is_ascending, rank_strings
 from acidlib.orc.proto import Kind
 
@@ -88,6 +89,14 @@ class Column:
         """The number of present values."""
         return self.slots if self.present is None else int(np.count_nonzero(self.present))
 
+    @property
+    def size(self) -> int:
+        """The bytes of memory that it takes, with all below it."""
+        arrays = [self.present, self.values, self.high, self.secondary, self.lengths, self.data]
+        if self.dictionary is not None:
+            arrays += [self.dictionary.offsets, self.dictionary.data]
+        return sum(array.nbytes for array in arrays if array is not None) + sum(child.size for child in self.children)
+
 
 def offsets_of(lengths: Sequence[int] | NDArray[Any]) -> Longs:
     """Return the offsets at which values of these lengths begin, one after the other, and the end of the last value."""
@@ -165,8 +174,12 @@ def reorder_column(column: Column, order: Longs) -> Column:
     return out
 
 
-def concat_columns(columns: Sequence[Column]) -> Column:
-    """Return the slots of several columns of one type, one after the other."""
+def concat_columns(columns: Sequence[Column], room: Room) -> Column:
+    """Return the slots of several columns of one type, one after the other.
+
+    Raises OverMemoryError, with the reason alone, where strings of dictionaries that have to be repeated at each slot
+    take more than the room: one long string may stand for any number of them.
+    """
     columns = [column for column in columns if column.slots] or list(columns[:1])
     if len(columns) == 1:
         return columns[0]
@@ -187,6 +200,9 @@ def concat_columns(columns: Sequence[Column]) -> Column:
             firsts = offsets_of([dictionary.entries for dictionary in dictionaries])[:-1]
             out.values = np.concatenate([part.values + first for part, first in zip(valued, firsts, strict=True)])
         elif valued:
+            for dictionary, column in ((column.dictionary, column) for column in valued):
+                if dictionary is not None:
+                    room.take(int(np.diff(dictionary.offsets)[column.values].sum()))
             direct = [as_direct(column) for column in valued]
             out.lengths = _join([column.lengths for column in direct])
             out.data = _join([column.data for column in direct])
@@ -198,7 +214,7 @@ def concat_columns(columns: Sequence[Column]) -> Column:
     if any(column.high is not None for column in columns):
         out.high = np.concatenate([column.high_words for column in columns])
     children = zip(*(column.children for column in columns), strict=True)
-    out.children = tuple(concat_columns(parts) for parts in children)
+    out.children = tuple(concat_columns(parts, room) for parts in children)
     return out
 
 

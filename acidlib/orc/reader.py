@@ -295,7 +295,7 @@ class StripeReader:
     def __init__(self, source: SourceFile, tail: Tail, number: int) -> None:
         self.source = source
         self.tail = tail
-        self._memory = source.memory
+        self.memory = source.memory
         self.number = number
         self.stripe: Stripe = tail.stripes[number]
         self.where = f"stripe {number} of {tail.name}"
@@ -381,11 +381,11 @@ class StripeReader:
 
     def _message(self, message: Any, data: bytes, name: str) -> Any:
         tail = self.tail
-        return parsed(message, inflated_message(data, tail.compression, tail.block_size, name, self._memory), name)
+        return parsed(message, inflated_message(data, tail.compression, tail.block_size, name, self.memory), name)
 
     def _read(self, offset: int, length: int, name: str) -> bytes:
         """Return bytes of the file, whose length is only stated."""
-        self._memory.require(length, name)
+        self.memory.require(length, name)
         return self.source.read(offset, length)
 
     def require_memory(self, width: int) -> None:
@@ -394,9 +394,9 @@ class StripeReader:
         CorruptError for a number of rows that the stripe does not hold.
         """
         needed = width * self.stripe.rows
-        if self._memory.excess(needed) is not None:
+        if self.memory.excess(needed) is not None:
             self.prove_rows()
-            self._memory.require(needed, f"the {self.stripe.rows:,} rows of {self.where}")
+            self.memory.require(needed, f"the {self.stripe.rows:,} rows of {self.where}")
 
     def prove_rows(self) -> None:
         """Decode the smallest of the root's columns that has bytes. CorruptError unless it has the footer's rows.
@@ -413,7 +413,7 @@ class StripeReader:
 
     def column(self, node: TypeNode, slots: int) -> Column:
         """Return one column with all below it, of the file's own type."""
-        return self._column(node, slots, Room(self._memory))
+        return self._column(node, slots, Room(self.memory))
 
     def _column(self, node: TypeNode, slots: int, room: Room) -> Column:
         try:
@@ -547,7 +547,7 @@ class StripeReader:
             return np.zeros(0, dtype=np.uint8)
         tail, name = self.tail, f"its {kind.name} stream"
         data = self._read(offset, length, name)
-        return decompress(data, tail.compression, tail.block_size, name=name, memory=self._memory)
+        return decompress(data, tail.compression, tail.block_size, name=name, memory=self.memory)
 
 
 def null_column(node: TypeNode, slots: int) -> Column:

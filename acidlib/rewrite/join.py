@@ -25,7 +25,6 @@ from acidlib.model.units import (
     StripeFacts,
     UnitResult,
 )
-from acidlib.orc.columns import concat_columns
 from acidlib.orc.proto import MAGIC as ORC_MAGIC
 from acidlib.orc.proto import Calendar
 from acidlib.orc.reader import StripeReader, read_tail
@@ -48,7 +47,7 @@ from acidlib.rewrite.output import (
     removed_on_error,
     result_of_actions,
 )
-from acidlib.rewrite.recode import copy_unchanged, group_bounds
+from acidlib.rewrite.recode import copy_unchanged, group_bounds, joined
 
 JOINED_CODECS = frozenset({GZIP, BZIP2})
 """Codecs whose streams may follow one another in a file, by their own definition and as Hadoop reads them."""
@@ -190,10 +189,10 @@ def _recode(writer: OrcWriter, inputs: Sequence[OpenInput], stripes: Sequence[St
     root = writer.options.root
     columns: list[EncodedColumn] = []
     for node in (replace(root, children=()), *root.children):
-        parts = [reader.column(node, reader.stripe.rows) for reader in readers]
-        if node.column == root.column and any(part.present is not None for part in parts):
+        column = joined((reader.column(node, reader.stripe.rows) for reader in readers), readers)
+        if node.column == root.column and column.present is not None:
             raise CorruptError(f"Cannot read {readers[0].where}: rows of a file without ACID columns are null")
-        columns += encode_column(concat_columns(parts), node, bounds, writer.options, timezone)
+        columns += encode_column(column, node, bounds, writer.options, timezone)
     writer.write_stripe(columns, rows=rows, timezone=timezone)
 
 

@@ -8,15 +8,17 @@ added, dropped or moved, costs a copy.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from acidlib.errors import OverMemoryError
+from acidlib.memory import Room
 from acidlib.orc.columns import Column, Longs, Mask, concat_columns, filter_column, offsets_of, reorder_column
 from acidlib.orc.kernels.vectors import filter_values
 from acidlib.orc.proto import Kind
-from acidlib.orc.reader import null_column
+from acidlib.orc.reader import StripeReader, null_column
 from acidlib.orc.schema import ROW_COLUMN
 from acidlib.orc.statistics import copied_statistics, stripe_statistics_are_true
 from acidlib.orc.writer import CopiedColumn, EncodedColumn, FileOptions, OrcWriter, encode_column
@@ -61,7 +63,8 @@ def encode_rows(
         row_present.append(present)
         kept = present if present is None or part.keep is None else filter_values(present, part.keep)
         structs.append(Column(kind=Kind.STRUCT, slots=len(part.keys), present=kept))
-    row = concat_columns(structs)
+    readers = [part.stripe.file.stripe(part.stripe.number) for part in parts]
+    row = joined(structs, readers)
     if row.present is not None and row.present.all():
         row.present = None
     value_order = order
@@ -73,13 +76,30 @@ def encode_rows(
     encoded += encode_column(row, replace(row_node, children=()), bounds, options, timezone)
     child_bounds = bounds if row.present is None else offsets_of(row.present)[bounds]
     for position in range(len(row_node.children)):
-        column = concat_columns(
-            [_user_column(part, position, present) for part, present in zip(parts, row_present, strict=True)]
+        column = joined(
+            (_user_column(part, position, present) for part, present in zip(parts, row_present, strict=True)), readers
         )
         if value_order is not None:
             column = reorder_column(column, value_order)
         encoded += encode_column(column, row_node.children[position], child_bounds, options, timezone)
     return encoded
+
+
+def joined(columns: Iterable[Column], stripes: Sequence[StripeReader]) -> Column:
+    """Return the slots of a column of several stripes; OverMemoryError if they take too much memory together.
+
+    columns  of each stripe, decoded when they are taken
+    """
+    room, parts = Room(stripes[0].memory), list[Column]()
+    try:
+        for column in columns:
+            room.take(column.size)
+            parts.append(column)
+        return concat_columns(parts, room)
+    except OverMemoryError as error:
+        raise OverMemoryError(
+            f"Cannot join the rows of {stripes[0].where} and of {len(stripes) - 1} more: {error}"
+        ) from None
 
 
 def _join_keys(parts: Sequence[KeptRows]) -> Keys:

@@ -13,7 +13,7 @@ import numpy as np
 
 from acidlib.datafiles import SourceFile
 from acidlib.errors import DefectError
-from acidlib.memory import DEFAULT_MEMORY
+from acidlib.memory import DEFAULT_MEMORY, Room
 from acidlib.model.names import Generation
 from acidlib.orc.alignment import convert
 from acidlib.orc.bloom import filter_size
@@ -105,7 +105,7 @@ def main() -> None:
     for node, before in zip(nodes, columns, strict=True):
         after = reader.column(node, _ROWS)
         _compare(node, before, after)
-        filter_column(concat_columns([after, before]), np.concatenate((keep, keep)))
+        filter_column(concat_columns([after, before], Room(DEFAULT_MEMORY)), np.concatenate((keep, keep)))
     _compile_conversions()
     keys = Keys.sequence(1, 536870912, 0, _ROWS)
     if not keys.ascending() or int(np.count_nonzero(keys.matches(keys.select(keep)))) != int(keep.sum()):

@@ -25,6 +25,7 @@ from acidlib.orc.reader import StripeReader, read_tail
 from acidlib.parquet.footer import read_footer, require_memory
 from acidlib.rewrite.deletes import read_deletes
 from acidlib.rewrite.inputs import open_inputs
+from acidlib.rewrite.recode import joined
 from acidlib.scan.text_lines import TextFormat, split_of_lines
 from acidlib.stores.renaming.local import LocalDataFiles
 
@@ -141,6 +142,21 @@ def test_a_number_of_rows_that_a_file_does_not_hold_is_damage_not_size() -> None
         stripe(with_footer(lie, codec=Compression.NONE)).require_memory(48)
     with pytest.raises(RefusedError, match="the 1,000,000 rows of stripe 0 of /t/file: decoded it takes at least 48,0"):
         stripe(CONSTANT, Memory(47 * ROWS)).require_memory(48)
+
+
+def test_stripes_that_are_joined_are_held_together() -> None:
+    readers = [stripe(CONSTANT, Memory(40 * ROWS)) for _ in range(3)]
+    text = readers[0].tail.root.children[2]
+
+    def columns(count: int) -> Column:
+        return joined((reader.column(text, ROWS) for reader in readers[:count]), readers[:count])
+
+    assert columns(2).size == 2 * 18 * ROWS
+    reason = (
+        r"Cannot join the rows of stripe 0 of /t/file and of 2 more: decoded it takes .*acidlib\.task\.memory is 40,"
+    )
+    with pytest.raises(RefusedError, match=reason):
+        columns(3)
 
 
 def test_what_is_held_together_is_counted_together() -> None:

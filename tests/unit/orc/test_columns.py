@@ -11,6 +11,8 @@ import pytest
 from judges import tables, values
 from orc_memory import file_options, longs, octets, root_column, tree, written
 
+from acidlib.errors import OverMemoryError
+from acidlib.memory import DEFAULT_MEMORY, Memory, Room
 from acidlib.orc.columns import (
     KEY_THRESHOLD,
     Column,
@@ -24,6 +26,7 @@ from acidlib.orc.columns import (
 from acidlib.orc.proto import Kind
 from acidlib.orc.reader import null_column
 
+ROOM = Room(DEFAULT_MEMORY)
 WIDE = str(1 << 100)
 CASES: dict[str, list[Any]] = {
     "boolean": [True, None, False, False, True, None],
@@ -106,7 +109,7 @@ def test_joining_columns_is_joining_their_rows(kind: str) -> None:
     parts = [rows[:3], rows[3:], rows[:1]]
     columns = [column_of(kind, part, dictionary) for part, dictionary in zip(parts, (1.0, 1.0, 0.0), strict=True)]
     nothing = null_column(tree(f"struct<a:{kind}>"), 0)
-    joined = concat_columns([nothing, columns[0], nothing, *columns[1:]])
+    joined = concat_columns([nothing, columns[0], nothing, *columns[1:]], ROOM)
     assert joined.slots == 7
     assert read(joined, kind) == wanted(kind, [row for part in parts for row in part])
 
@@ -121,7 +124,7 @@ def test_columns_of_nulls_join_with_any_other(kind: str) -> None:
         ([there, nothing], [*rows, None, None]),
         ([nothing, nothing], [None] * 4),
     ):
-        child = concat_columns(parts)
+        child = concat_columns(parts, ROOM)
         root = Column(kind=Kind.STRUCT, slots=child.slots, children=(child,))
         assert read(root, kind) == wanted(kind, expected)
 
@@ -145,15 +148,18 @@ def test_nulls_of_a_union_take_no_place_among_its_values() -> None:
 
 
 def test_dictionaries_join_as_one_and_a_direct_part_makes_all_direct() -> None:
-    both = concat_columns([strings([b"b", b"a"], [0, 1]), strings([b"a", b"cc"], [1, 1, 0])])
+    both = concat_columns([strings([b"b", b"a"], [0, 1]), strings([b"a", b"cc"], [1, 1, 0])], ROOM)
     assert both.dictionary is not None
     assert both.dictionary.entries == 4
     direct = as_direct(both)
     assert (direct.dictionary, direct.slots) == (None, 5)
     assert (bytes(direct.data), direct.lengths.tolist()) == (b"bacccca", [1, 1, 2, 2, 1])
-    mixed = concat_columns([both, strings([b"zz"], None)])
+    mixed = concat_columns([both, strings([b"zz"], None)], ROOM)
     assert mixed.dictionary is None
     assert bytes(mixed.data) == b"baccccazz"
+    concat_columns([both, strings([b"zz"], None)], Room(Memory(7)))
+    with pytest.raises(OverMemoryError, match="at least 7 bytes"):
+        concat_columns([both, strings([b"zz"], None)], Room(Memory(6)))
 
 
 def words_of(dictionary: Dictionary) -> list[bytes]:
