@@ -302,6 +302,13 @@ def _subdirectories(
     return inside
 
 
+def table_above(warehouse: Location, path: Location) -> Location:
+    """Return the directory of a table, right below a warehouse or a database in it, that a path is or lies below."""
+    parts = path.path[len(warehouse.path.rstrip("/")) + 1 :].split("/")
+    is_in_database = parts[0].lower().endswith(_DATABASE_SUFFIX)
+    return warehouse.child("/".join(parts[: 1 + is_in_database]))
+
+
 def named_at(path: Location) -> TableRef:
     """Return the names of the table or partition at a path, by the path alone."""
     values = list(takewhile(is_partition_directory, reversed(path.path.split("/"))))[::-1]

@@ -31,6 +31,8 @@ from acidlib.stores.store import STAGING_PREFIX
 
 _LONG = struct.Struct(">q")
 _VANISHINGS = 2 * TRIES_TO_CLAIM
+_MOST_VANISHINGS = 10 * _VANISHINGS
+"""Of any names: without an end each writer of a table could keep a run at it, by making and removing files."""
 _FORMATS = frozenset({"compacted", "truncated", "dropped"})
 
 UNFINISHED_FORMAT = "publishing"
@@ -46,8 +48,8 @@ def list_location(
     is done there. Hidden directories are named but not entered: a run at work in its staging directory does not disturb
     the listing. The `_metadata_acid` of bases is read. When a directory is removed meanwhile, by a cleaner, everything
     is listed again, since this listing would mix two states. Raises `missing` when the location is not there,
-    `ConflictError` for a directory that is named and never there, `RefusedError` for a symbolic link below it,
-    `CorruptError` for a damaged `_metadata_acid`.
+    `ConflictError` for a directory that is named and never there, or where names vanish without end, `RefusedError` for
+    a symbolic link below it, `CorruptError` for a damaged `_metadata_acid`.
 
     `CorruptError`, too, for a base from which a dead run keeps readers until all of it is there, or else, with
     `without_unfinished`, that base is left out: for a first look, by a run that finishes it before it lists again.
@@ -84,7 +86,7 @@ def _listed(
             # a directory that was removed is not named again, but a run that tries to claim the place makes and removes
             # the same one a few times
             vanished[str(error)] += 1
-            if vanished[str(error)] == _VANISHINGS:
+            if vanished[str(error)] == _VANISHINGS or vanished.total() == _MOST_VANISHINGS:
                 raise
 
 

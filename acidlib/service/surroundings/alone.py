@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 
 from acidlib.errors import AcidError, ConflictError, MissingError, RefusedError, ReplacedError, UsageError
@@ -22,9 +23,19 @@ from acidlib.service.places import Interpretation, ListedPlace, Target, request_
 from acidlib.service.selection import CleanerOptions, Selected, Selection
 from acidlib.service.services import Services, in_threads, step_seconds
 from acidlib.service.surroundings.sql import SqlBackend, SqlCleaning, SqlHold, with_figures
-from acidlib.stores.discover import TableLocation, discover_location, discover_warehouse, named_at
+from acidlib.stores.discover import (
+    Skipped,
+    TableLocation,
+    discover_location,
+    discover_warehouse,
+    named_at,
+    table_above,
+)
 from acidlib.stores.listing import identity_file_in, is_still_there
 from acidlib.wording import human_bytes, plural
+
+_MOST_SKIPPED = 10
+"""Notes on what is skipped in one table."""
 
 
 def select_targets(
@@ -59,11 +70,7 @@ def select_targets(
         if selection.warehouse is None:
             raise UsageError("Cannot choose tables: no directory is named in which to look for them")
         tables, skipped = discover_warehouse(services.fs(selection.warehouse), selection.warehouse, each=each)
-        for location, reason in skipped.items():
-            name = str(named_at(location))
-            if selection.names_table(name):
-                raise RefusedError(f"Cannot read {name}: {reason}")
-            notes.append(f"{location} is skipped: {reason}")
+        notes += _skipped_notes(selection, selection.warehouse, skipped)
     chosen = [table for table in tables if selection.wants_table(table.ref)]
     notes += selection.missing_table_notes([*(table.ref for table in chosen), *known], "no ACID table there")
     targets = [
@@ -79,6 +86,28 @@ def select_targets(
     if selection.partitions and chosen and not (targets or known):
         notes.append(selection.missing_partitions_note([table.ref for table in chosen]))
     return Selected(targets=tuple(targets), notes=tuple(notes))
+
+
+def _skipped_notes(selection: Selection, warehouse: Location, skipped: Skipped) -> Iterator[str]:
+    """Yield notes on skipped directories, for each table on a few of those in it.
+
+    Any user who may write to a table can make any number of them in it, of any name. Raises RefusedError where a
+    directory is skipped whose name is that of a table that is named.
+    """
+    inside = Counter[Location]()
+    for location, reason in skipped.items():
+        table = table_above(warehouse, location)
+        if location == table:
+            name = str(named_at(location))
+            if selection.names_table(name):
+                raise RefusedError(f"Cannot read {name}: {reason}")
+        else:
+            inside[table] += 1
+        if inside[table] <= _MOST_SKIPPED:
+            yield f"{location} is skipped: {reason}"
+    for table, count in inside.items():
+        if count > _MOST_SKIPPED:
+            yield f"{plural(count - _MOST_SKIPPED, 'more path is', 'more paths are')} skipped in {table}"
 
 
 class StandaloneBackend(SqlBackend):

@@ -152,6 +152,19 @@ def test_what_is_passed_over_is_told(services: Services, warehouse: Path) -> Non
     assert [note for note in notes if note.startswith(f"{warehouse}/files is skipped: ")]
 
 
+def test_what_lies_in_a_table_hides_no_other_one_and_is_told_in_short(services: Services, warehouse: Path) -> None:
+    for number in range(30):
+        (warehouse / f"Logs/ds=2026-01-01/{number}").symlink_to("nowhere")
+    (warehouse / "Logs/other").symlink_to("nowhere")
+    assert names(services, warehouse=at(warehouse), tables=("default.other",)) == ["default.other"]
+    notes = select_targets(services, Selection(warehouse=at(warehouse)), ALL).notes
+    assert len([note for note in notes if f"{warehouse}/Logs/" in note]) == 10
+    assert f"21 more paths are skipped in {warehouse}/Logs" in notes
+    (warehouse / "third").symlink_to("nowhere")
+    with pytest.raises(RefusedError, match=r"Cannot read default\.third: it is a symbolic link"):
+        names(services, warehouse=at(warehouse), tables=("default.third",))
+
+
 def test_a_location_is_one_table_or_one_partition(services: Services, warehouse: Path) -> None:
     assert names(services, location=at(warehouse / "other")) == ["default.other"]
     assert names(services, location=at(warehouse / "Logs")) == LOGS

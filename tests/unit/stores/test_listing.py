@@ -112,6 +112,21 @@ def test_a_directory_that_comes_and_goes_does_not_end_the_listing(tmp_path: Path
     assert list_location(Trying(), at(tmp_path)).top_directories() == ("delta_1_1",)
 
 
+def test_names_that_come_and_go_without_end_are_a_conflict(tmp_path: Path) -> None:
+    put(tmp_path, "delta_1_1/bucket_00000")
+
+    class Busy(LocalFileSystem):
+        seen = 0
+
+        def list_directory(self, path: str, *, missing: type[AcidError] = CorruptError) -> tuple[Entry, ...]:
+            self.seen += 1
+            raise ConflictError(f"Cannot list {path}: file_{self.seen} vanished while it was listed")
+
+    fs = Busy()
+    with pytest.raises(ConflictError, match="file_100 vanished"):
+        list_location(fs, at(tmp_path))
+
+
 def test_a_directory_that_is_named_and_never_there_is_a_conflict(tmp_path: Path) -> None:
     put(tmp_path, "delta_1_1/bucket_00000", "delta_2_2/bucket_00000")
 
