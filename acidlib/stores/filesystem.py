@@ -31,6 +31,9 @@ MAX_CONTROL_FILE_BYTES = 8 << 20
 MAX_DEPTH = 64
 """Directories below one another in a place. Hive makes a few."""
 
+MAX_ENTRIES = 1_000_000
+"""Files and directories in a place. A listing takes up to two kilobytes of memory for each."""
+
 TOO_DEEP = f"more than {MAX_DEPTH} directories lie below one another there, which no table has"
 NO_REGULAR_FILE = "it is not a regular file"
 
@@ -100,14 +103,15 @@ class FileSystem(Protocol):
         """Return the name of the user who owns the path; None when the file system does not know it."""
 
     def list_directory(self, path: str, *, missing: type[AcidError] = CorruptError) -> tuple[Entry, ...]:
-        """Return the entries of one directory, sorted by name."""
+        """Return the entries of one directory, sorted by name; `RefusedError` for more than `MAX_ENTRIES`."""
 
     def list_tree(self, path: str, *, enter_hidden: bool, missing: type[AcidError] = CorruptError) -> tuple[Entry, ...]:
         """Return everything below a directory, sorted by path.
 
         Without `enter_hidden`, hidden directories below the root (a leading `_` or `.`) are named but not entered and
         hidden symbolic links and pipes are left out. Any other one is refused, and so are more than `MAX_DEPTH`
-        directories below one another. A directory that vanishes meanwhile raises `ConflictError`.
+        directories below one another and more than `MAX_ENTRIES` names. A directory that vanishes meanwhile raises
+        `ConflictError`.
         """
 
     def read(self, path: str, *, missing: type[AcidError] = CorruptError) -> bytes:
@@ -161,6 +165,7 @@ class RenameFileSystem(FileSystem):
                     if below.count("/") >= MAX_DEPTH:
                         raise RefusedError(f"Cannot list {path}: {TOO_DEEP}")
                     waiting.append(f"{below}/")
+            require_few(path, len(entries))
         return tuple(sorted(entries, key=lambda entry: entry.path))
 
     @abstractmethod
@@ -234,6 +239,14 @@ def require_small(path: str, size: int) -> None:
     if size > MAX_CONTROL_FILE_BYTES:
         raise CorruptError(
             f"Cannot read {path}: it has more than {MAX_CONTROL_FILE_BYTES} bytes, the most that such a file can have"
+        )
+
+
+def require_few(path: str, count: int) -> None:
+    """Raise RefusedError for more files and directories than are listed; to call before there are many more."""
+    if count > MAX_ENTRIES:
+        raise RefusedError(
+            f"Cannot list {path}: more than {MAX_ENTRIES:,} files and directories lie there, the most that are listed"
         )
 
 

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from hdfs_native import TrashNotEnabledError
@@ -22,11 +23,13 @@ from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError,
 from acidlib.memory import DEFAULT_MEMORY, Memory
 from acidlib.model.location import Location
 from acidlib.stores.filesystem import (
+    MAX_ENTRIES,
     Entry,
     Pace,
     RenameFileSystem,
     UnreachableServers,
     beside,
+    require_few,
     require_small,
     safe_parts,
 )
@@ -431,7 +434,8 @@ class HdfsFileSystem(RenameFileSystem):
     def _statuses(self, path: str, missing: type[AcidError]) -> list[FileStatus]:
         inside = self._node.inside(path)
         with raising_acid_errors("list", path, missing=missing):
-            statuses = self._ask(lambda: list(self._client.list_status(inside)))
+            statuses = self._ask(lambda: list(islice(self._client.list_status(inside), MAX_ENTRIES + 1)))
+        require_few(path, len(statuses))
         if [status.path for status in statuses] == [inside]:  # its answer for a file
             raise missing(f"Cannot list {path}: it is not a directory")
         return sorted(statuses, key=_name)

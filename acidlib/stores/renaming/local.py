@@ -33,6 +33,7 @@ from acidlib.stores.filesystem import (
     as_acid_error,
     beside,
     raising_acid_errors,
+    require_few,
     require_measured,
     require_small,
     safe_parts,
@@ -321,6 +322,7 @@ class LocalFileSystem(RenameFileSystem):
                     entries.append(self._entry(item.name, item.stat(follow_symlinks=False)))
                 except FileNotFoundError as error:  # removed since the directory was read
                     raise ConflictError(f"Cannot list {path}: {item.name} vanished while it was listed") from error
+                require_few(path, len(entries))
         return tuple(sorted(entries, key=attrgetter("path")))
 
     def read(self, path: str, *, missing: type[AcidError] = CorruptError) -> bytes:

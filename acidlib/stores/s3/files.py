@@ -37,7 +37,7 @@ from acidlib.datafiles import SinkFile, SourceFile
 from acidlib.errors import AcidError, ConflictError, CorruptError, DefectError, RefusedError, RetryError
 from acidlib.memory import DEFAULT_MEMORY, Memory
 from acidlib.model.uploads import Part, StagedUpload
-from acidlib.stores.filesystem import Entry, Pace, safe_parts
+from acidlib.stores.filesystem import MAX_DEPTH, TOO_DEEP, Entry, Pace, require_few, safe_parts
 from acidlib.stores.s3.client import (
     CONFLICT_PAUSES,
     CONFLICT_TRIES,
@@ -99,6 +99,7 @@ class S3FileSystem:
                 is_there = True
                 if name := _relative(item["Key"], prefix):
                     entries.append(_entry(name, item["Size"], item["LastModified"]))
+            require_few(path, len(entries))
         if not (is_there or entries):
             raise missing(f"Cannot list {path}: there is no object below it")
         return tuple(sorted(entries, key=lambda entry: entry.path))
@@ -119,6 +120,9 @@ class S3FileSystem:
                 if not enter_hidden and parent.startswith(("_", ".")):
                     is_entered = False
                     break
+            if is_entered and len(parents) > MAX_DEPTH:
+                raise RefusedError(f"Cannot list {path}: {TOO_DEEP}")
+            require_few(path, len(entries) + len(directories))
             if name and is_entered:  # without a name it is the stand-in for an empty directory
                 entries.append(_entry(relative, item["Size"], item["LastModified"]))
         if not is_there:

@@ -22,7 +22,7 @@ files of deltas: these are refused.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -276,14 +276,16 @@ def read_staging_record(bucket: Bucket, staging: str) -> StagingRecord | None:
     return None if marker is None else StagingRecord.decode(staging, marker.data, marker.version)
 
 
-def staging_records(bucket: Bucket, location: Location) -> tuple[StagingRecord, ...]:
-    """Return the records of all staging directories at a place, in the order of names."""
-    records = (
-        read_staging_record(bucket, f"{location}/{entry.name}")
-        for entry in S3FileSystem(bucket).list_directory(str(location), missing=ConflictError)
-        if entry.is_directory and entry.name.startswith(STAGING_PREFIX)
-    )
-    return tuple(record for record in records if record is not None)
+def staging_records(bucket: Bucket, location: Location) -> Iterator[StagingRecord]:
+    """Yield the records of all staging directories at a place, in the order of names.
+
+    One after the other: each user who may write there can make any number, of megabytes each.
+    """
+    for entry in S3FileSystem(bucket).list_directory(str(location), missing=ConflictError):
+        if entry.is_directory and entry.name.startswith(STAGING_PREFIX):
+            record = read_staging_record(bucket, f"{location}/{entry.name}")
+            if record is not None:
+                yield record
 
 
 def change_state(
@@ -753,13 +755,11 @@ class S3Store(Store):
     def unfinished(self, location: Location) -> tuple[str, ...]:
         return tuple(staging for staging, _ in self._unfinished(location))
 
-    def _unfinished(self, location: Location) -> list[tuple[str, UploadPublication]]:
-        """Return the publications that are recorded to become visible, with their staging directories."""
-        return [
-            (record.staging, record.publication)
-            for record in staging_records(self._bucket, location)
-            if record.publication is not None and not record.publication.hidden
-        ]
+    def _unfinished(self, location: Location) -> Iterator[tuple[str, UploadPublication]]:
+        """Yield the publications that are recorded to become visible, with their staging directories."""
+        for record in staging_records(self._bucket, location):
+            if record.publication is not None and not record.publication.hidden:
+                yield record.staging, record.publication
 
     def roll_forward(self, location: Location, *, visible_only: bool = False) -> tuple[str, ...]:
         """Finish every publication that any earlier run recorded at a place and did not complete.

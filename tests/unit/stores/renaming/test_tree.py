@@ -15,6 +15,7 @@ import pytest
 import acidlib
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, ReplacedError
 from acidlib.model.location import Location, local_location
+from acidlib.stores import filesystem
 from acidlib.stores.filesystem import MAX_CONTROL_FILE_BYTES, MAX_DEPTH
 from acidlib.stores.renaming import tree
 from acidlib.stores.renaming.local import LocalDataFiles, LocalFileSystem
@@ -235,6 +236,18 @@ def test_trees_are_walked_to_a_depth(place: Location) -> None:
         fs.list_tree(place.path, enter_hidden=True)
     fs.remove_tree(place.path, "delta_1_1")
     assert [entry.path for entry in fs.list_directory(place.path)] == ["file"]
+
+
+def test_so_many_names_are_listed_and_no_more(place: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+    fs = LocalFileSystem(LocalTree(place))
+    put(Path(place.path), *(f"delta_1_1/{number}" for number in range(3)), *(f"d/{number}" for number in range(3)))
+    monkeypatch.setattr(filesystem, "MAX_ENTRIES", 4)
+    assert len(fs.list_directory(f"{place}/delta_1_1")) == 4
+    with pytest.raises(RefusedError, match="more than 4 files and directories lie there"):
+        fs.list_tree(place.path, enter_hidden=True)
+    put(Path(place.path), "delta_1_1/one more")
+    with pytest.raises(RefusedError, match=f"Cannot list {place}/delta_1_1: more than 4"):
+        fs.list_directory(f"{place}/delta_1_1")
 
 
 def test_a_tree_that_is_too_deep_is_not_removed(place: Location) -> None:

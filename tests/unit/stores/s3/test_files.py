@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import pickle
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from acidlib.errors import DefectError, RefusedError
 from acidlib.model.uploads import Part, StagedUpload
+from acidlib.stores import filesystem
+from acidlib.stores.filesystem import MAX_DEPTH
 from acidlib.stores.s3.client import Bucket, bucket_options
-from acidlib.stores.s3.files import S3DataFiles, S3Sink, upload_list_path
+from acidlib.stores.s3.files import S3DataFiles, S3FileSystem, S3Sink, upload_list_path
 
 BUCKET = Bucket(bucket_options("b", {}))
 STAGING = "s3a://b/t/p=_tmp_1/_tmp_run"
@@ -28,6 +32,37 @@ def test_the_path_of_an_output_is_that_of_one_upload(monkeypatch: pytest.MonkeyP
     pickle.loads(pickle.dumps(data)).create(path)  # another task has not planned it
     assert begun == [(upload, STAGING), (None, STAGING), (None, STAGING)]
     assert upload_list_path(STAGING, upload) == (f"{STAGING}/_acidlib_staging.upload.run.0-a.base_5.bucket_00000")
+
+
+class Holding(Bucket):
+    """A bucket in which a place has objects of these names."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__(BUCKET.options)
+        self._names = names
+
+    @property
+    def client(self) -> Any:
+        return self
+
+    def list_objects_v2(self, **_: Any) -> dict[str, Any]:
+        now = datetime.now(UTC)
+        return {"Contents": [{"Key": f"t/{name}", "Size": 0, "LastModified": now} for name in self._names]}
+
+
+def test_a_place_is_listed_as_far_as_a_table_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    deepest, too_deep = "d/" * MAX_DEPTH + "f", "d/" * (MAX_DEPTH + 1) + "f"
+    entries = S3FileSystem(Holding(deepest, f"_hidden/{too_deep}")).list_tree("s3a://b/t", enter_hidden=False)
+    assert len(entries) == MAX_DEPTH + 2
+    with pytest.raises(RefusedError, match="more than 64 directories"):
+        S3FileSystem(Holding(too_deep)).list_tree("s3a://b/t", enter_hidden=False)
+    monkeypatch.setattr(filesystem, "MAX_ENTRIES", 4)
+    assert len(S3FileSystem(Holding(*"abcd")).list_tree("s3a://b/t", enter_hidden=False)) == 4
+    for fs in (S3FileSystem(Holding(*"abcdef")), S3FileSystem(Holding("a/f", "b/f", "c/f"))):
+        with pytest.raises(RefusedError, match="more than 4 files and directories"):
+            fs.list_tree("s3a://b/t", enter_hidden=False)
+    with pytest.raises(RefusedError, match="more than 4 files and directories"):
+        S3FileSystem(Holding(*"abcde")).list_directory("s3a://b/t")
 
 
 @pytest.mark.parametrize("path", ["s3a://b/t/base_5/f", "s3a://b/t/_tmp_run", "s3a://b/t/p=_tmp_1/f"])
