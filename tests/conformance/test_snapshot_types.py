@@ -79,7 +79,7 @@ def of_java(java: JavaOrc, location: Path, text: str, rows: Sequence[Any], **opt
 
 @GENERATIONS
 @pytest.mark.parametrize("proleptic", [pytest.param(True, id="proleptic"), pytest.param(False, id="hybrid")])
-@pytest.mark.parametrize("zone", ["UTC", "America/Los_Angeles", "Asia/Shanghai", "America/Sao_Paulo", "GMT+05:30"])
+@pytest.mark.parametrize("zone", ["UTC", "America/Los_Angeles", "Asia/Shanghai", "Australia/Sydney", "GMT+05:30"])
 def test_times_of_writers_in_any_zone(
     zone: str, proleptic: bool, generation: int, java: JavaOrc, tmp_path: Path
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 from integration.children import killed_at
 from integration.harness import AROUND, Jobs, Ran
 from judges.acid_dirs import MAX, ReaderError, directory_state
+from located import at
 
 from acidlib.model.names import Generation
 from acidlib.model.snapshots import ValidWriteIdList
@@ -192,7 +193,7 @@ class Maintenance:
         path = history.path(place)
         known = tuple(number for number in history.table.aborted if number <= mark)
         if path.is_dir():
-            listing = list_location(LocalFileSystem(), location)
+            listing = list_location(LocalFileSystem(), at(location))
             ids = ValidWriteIdList.parse(history.now.text)
             generation = Generation(history.generation)
             still = aborted_present(

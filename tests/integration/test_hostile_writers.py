@@ -81,7 +81,7 @@ def files_in_it(place: Path, victim: Path, choice: random.Random) -> None:
     exchange(path, link)
 
 
-def forged(place: Path, victim: Path, choice: random.Random) -> None:
+def forged(place: Path, victim: Path, _: random.Random) -> None:
     """A record of a publication, whose directory is exchanged with a link to the other table's base."""
     staging = place / "_tmp_forged"
     if not os.path.lexists(staging):
@@ -92,7 +92,6 @@ def forged(place: Path, victim: Path, choice: random.Random) -> None:
         )
         (staging / "_link").symlink_to(victim / "base_0000001")
     exchange(staging / "base_0000009", staging / "_link")
-    above_the_place(place, victim, choice)
 
 
 ATTACKS: dict[str, Attack] = {

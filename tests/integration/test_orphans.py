@@ -144,4 +144,4 @@ def test_no_faster_than_allowed(jobs: Jobs, part: Path, monkeypatch: pytest.Monk
     rate = ("--set", "acidlib.cleaner.files.per.second=20")
     start = time.monotonic()
     jobs.good("cleaner", "--orphans", "--location", part, "--delete", *rate)
-    assert time.monotonic() - start >= 3 / 20
+    assert time.monotonic() - start >= 2 / 20  # from the first file to the last of three

@@ -36,7 +36,7 @@ from acidlib.service.places import ListedPlace, Target
 from acidlib.service.selection import Selected, Selection
 from acidlib.service.services import Services
 from acidlib.service.statistics import StatisticsUpdater
-from acidlib.service.surroundings.catalog import Catalog, require_unchanged, run_as_user
+from acidlib.service.surroundings.catalog import Catalog, GoneError, require_unchanged, run_as_user
 from acidlib.service.surroundings.sql import SqlBackend, SqlHold, with_figures
 
 _BUSY = (State.INITIATED, State.WORKING)
@@ -260,7 +260,13 @@ class Hive3Hold(SqlHold):
             lock.assert_alive()
         super().assert_mine()
         self._backend.require_no_compactor(self.request, self.doing)
-        require_unchanged(self.target, self._backend.catalog.whereabouts(self.request.ref), self.doing)
+        try:
+            now = self._backend.catalog.whereabouts(self.request.ref)
+        except GoneError as error:
+            raise ConflictError(
+                f"Cannot {self.doing} {self.target.ref}: it was renamed or dropped meanwhile"
+            ) from error
+        require_unchanged(self.target, now, self.doing)
 
     def close(self) -> None:
         """Release claim and locks."""

@@ -103,6 +103,7 @@ PLACES: dict[FindingKind, dict[str, Any]] = {
     FindingKind.CLAIM_LEFT: {"claim_left_by": "acidlib-host-run"},
     FindingKind.STAGING_LEFT: {"staging": ("_tmp_1.revoked",)},
     FindingKind.REMOVAL_LEFT: {"removed": ("_acidlib_removed.1.base_1",)},
+    FindingKind.NOT_OBEYED: {"not_obeyed": "_acidlib_claim belongs to another user"},
 }
 
 
