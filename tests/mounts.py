@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import subprocess
 from collections.abc import Iterator
@@ -28,6 +29,12 @@ def refuse_flag_for_good() -> None:
     refuse_flag(pytest.MonkeyPatch())
 
 
+def unmount(path: Path) -> None:
+    """Take a mount away, also from under a descriptor that an error of this process still holds."""
+    gc.collect()  # an error and the frames that it came through hold each other
+    subprocess.run(["umount", "--lazy", path], check=True)
+
+
 @contextmanager
 def fuse_mount(root: Path) -> Iterator[Path]:
     """A mount of FUSE below a directory; skips where none can be had."""
@@ -51,4 +58,4 @@ def fuse_mount(root: Path) -> Iterator[Path]:
         (above / "probe").rmdir()
         yield above
     finally:
-        subprocess.run(["umount", above], check=True)
+        unmount(above)

@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 from judges import merge, tables
 from judges.values import open_orc
+from mounts import unmount
 
 from acidlib.service import compact
 from acidlib.service.environment import QUEUE_IN_A_FILE
@@ -533,7 +534,7 @@ def test_a_disk_that_is_really_full(jobs: Jobs, tmp_path: Path) -> None:
         assert jobs.good("major_compact", *NAMED, place).states == ["ready for cleaning"]
         assert merge.read(place, strict=True) == rows
     finally:
-        subprocess.run(["umount", disk], check=True)
+        unmount(disk)
 
 
 def test_one_partition_does_not_stop_the_others(jobs: Jobs, tmp_path: Path) -> None:

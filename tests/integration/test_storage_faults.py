@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from judges import merge
+from mounts import unmount
 
 from acidlib.service import compact
 from acidlib.stores.renaming.store import RenameStage, RenameStore
@@ -40,7 +41,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     try:
         yield path
     finally:
-        subprocess.run(["umount", path], check=True)
+        unmount(path)
 
 
 def fill(disk: Path, pages: int) -> None:
