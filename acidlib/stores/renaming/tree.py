@@ -26,6 +26,7 @@ from functools import cache
 from acidlib.errors import RefusedError, ReplacedError
 from acidlib.model.location import Location, local_location
 from acidlib.processes import boot
+from acidlib.stores.filesystem import safe_parts
 
 _PATH = os.O_PATH | os.O_CLOEXEC
 _DIRECTORY = _PATH | os.O_DIRECTORY
@@ -187,9 +188,9 @@ class OpenTrees:
         """Return the place at a location, opened or not."""
         key = location.path, location.root
         with self._lock:
-            _allow_descriptors(len(self._trees))
             tree = self._trees.get(key)
             if tree is None or not tree.may_be(location.identity):
+                _allow_descriptors(len(self._trees))
                 tree = self._trees[key] = LocalTree(location)
             return tree
 
@@ -224,11 +225,7 @@ def _below(path: str, directory: str) -> str | None:
     prefix = directory if directory.endswith("/") else f"{directory}/"
     if path == directory or not path.startswith(prefix):
         return None
-    relative = path[len(prefix) :].rstrip("/")
-    parts = relative.split("/")
-    if any(part in ("", ".", "..") or "\0" in part for part in parts):
-        raise RefusedError(f"Cannot touch {path!r}: it does not name a path below {directory}")
-    return relative
+    return "/".join(safe_parts(directory, path[len(prefix) :].rstrip("/")))
 
 
 def _open_trusted(path: str) -> int:
