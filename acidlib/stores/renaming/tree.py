@@ -63,35 +63,25 @@ class LocalTree:
         self.path = location.path
         self.root = location.root or location.path
         self.identity = location.identity
-        self._handle = -1
+        self._handle: _Descriptor | None = None
         self._lock = threading.Lock()
         self._owners = {os.geteuid()}
 
     def __reduce__(self) -> tuple[type[LocalTree], tuple[Location]]:
         return LocalTree, (local_location(self.path, root=self.root, identity=self.identity),)
 
-    def __del__(self) -> None:
-        if self._handle >= 0:
-            os.close(self._handle)
-
     @property
     def handle(self) -> int:
         """The descriptor of the place, good as long as this object is; an OSError where it cannot be opened."""
         with self._lock:
-            if self._handle >= 0:
-                return self._handle
-        opened = self._open(self.path, _DIRECTORY)
-        try:
-            self._require_same(status := os.fstat(opened))
-        except BaseException:
-            os.close(opened)
-            raise
+            if self._handle is not None:
+                return self._handle.number
+        opened = _Descriptor(self._open(self.path, _DIRECTORY))
+        self._require_same(status := os.fstat(opened.number))
         with self._lock:
-            if self._handle < 0:
+            if self._handle is None:  # else another thread was faster
                 self._handle, self.identity = opened, identity_of(status)
-                return opened
-        os.close(opened)  # another thread was faster
-        return self.handle
+            return self._handle.number
 
     def may_be(self, identity: str) -> bool:
         """Tell whether this is the place of an identity, and take that for its own if none is known of it yet."""
@@ -169,6 +159,22 @@ class LocalTree:
                 f"Cannot go on in {self.path}: another directory has that name now than when the place was looked at "
                 "before"
             )
+
+
+class _Descriptor:
+    """A descriptor that is closed when nothing holds this object any more.
+
+    A place has no `__del__` of its own: while one runs, a weak reference still gives the object out, and another thread
+    would work in a directory that is closed, or in whatever has got its number since.
+    """
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        os.close(self.number)
 
 
 class OpenTrees:
@@ -278,9 +284,8 @@ def _descended(above: int, parts: list[str]) -> Iterator[int]:
     handle = os.dup(above)
     try:
         for part in parts:
-            following = _open_step(handle, part, _DIRECTORY, 0)
-            os.close(handle)
-            handle = following
+            handle, above = _open_step(handle, part, _DIRECTORY, 0), handle
+            os.close(above)
         yield handle
     finally:
         os.close(handle)

@@ -166,6 +166,21 @@ def test_while_a_place_is_held_all_work_goes_through_one_descriptor(place: Locat
     assert isinstance(pickle.loads(pickle.dumps(trees)), OpenTrees)
 
 
+def test_a_place_that_is_just_given_up_is_opened_anew(place: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+    trees, close, found = OpenTrees(), os.close, []
+
+    def another_thread_asks(number: int) -> None:
+        close(number)
+        if not found:
+            found.append(trees.of(place))
+
+    held = trees.of(place)
+    before = held.handle
+    monkeypatch.setattr(os, "close", another_thread_asks)
+    del held
+    assert os.fstat(found[0].handle).st_ino == Path(place.path).stat().st_ino, before
+
+
 def test_many_places_in_use_are_more_files_than_a_program_may_open(tmp_path: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     trees, held = OpenTrees(), []
