@@ -17,6 +17,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import io
+import itertools
 import sys
 import tempfile
 import threading
@@ -111,7 +112,7 @@ def _file(code: types.CodeType) -> str:
 def _turns_back(files: list[str]) -> int:
     left: set[str] = set()
     turns = 0
-    for before, file in zip(files, files[1:], strict=False):
+    for before, file in itertools.pairwise(files):
         if file != before:
             left.add(before)
             turns += file in left
