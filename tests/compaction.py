@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeVar, cast
 from located import at
 
 from acidlib.config.settings import Layer, Settings, default_settings
+from acidlib.memory import DEFAULT_MEMORY, Memory
 from acidlib.model.location import Location
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionType
@@ -195,7 +196,12 @@ def compact_directory(
 
 
 def join_plain_files(
-    files: Sequence[Path], made: Path, *, settings: RewriteSettings, generation: Generation = Generation.HIVE4
+    files: Sequence[Path],
+    made: Path,
+    *,
+    settings: RewriteSettings,
+    generation: Generation = Generation.HIVE4,
+    memory: Memory = DEFAULT_MEMORY,
 ) -> UnitResult:
     """Joins the ORC files of an insert-only table into the file `made`, in the order given."""
     inputs = tuple(
@@ -218,7 +224,7 @@ def join_plain_files(
         generation=generation,
         settings=settings,
     )
-    return run_join(unit, LocalDataFiles(), str(made))
+    return run_join(unit, LocalDataFiles(memory=memory), str(made))
 
 
 def bucket_files(location: Path | str, directories: tuple[str, ...] | list[str]) -> list[Path]:

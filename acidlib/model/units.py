@@ -251,6 +251,7 @@ class StripeFacts:
     no_copy         why the stripe may not be copied, or None
     column_changes  changes of a copy's columns ("row ids that are added", ...), or None
     first           the first row, where only a part of the stripe is an input
+    decoded         bytes of memory that its largest column takes, about
     """
 
     file: int
@@ -263,6 +264,7 @@ class StripeFacts:
     no_copy: str | None
     column_changes: str | None = None
     first: int = 0
+    decoded: int = 0
 
     @property
     def kept(self) -> int:

@@ -72,6 +72,31 @@ def stripe_statistics_are_true(tail: Tail, number: int) -> bool:
     return bool(columns[0].HasField("number_of_values") and columns[0].number_of_values == tail.stripes[number].rows)
 
 
+_VALUE_BYTES = {
+    **dict.fromkeys((Kind.BOOLEAN, Kind.UNION), 1),
+    **dict.fromkeys(TIMESTAMP_KINDS, 16),
+    Kind.DECIMAL: 24,
+    Kind.STRUCT: 0,
+}
+"""Of `Column` for a value of a kind, without its text or elements; 8 for other kinds."""
+
+
+def decoded_size(node: TypeNode, statistics: Sequence[Any]) -> int:
+    """Return about how many bytes a stripe's column takes with all below it once it is decoded, by true statistics.
+
+    Texts are counted at each value, as a dictionary may not keep them. Nulls are not counted.
+    """
+    stats = statistics[node.column]
+    size = int(stats.number_of_values) * (1 + _VALUE_BYTES.get(node.kind, 8))
+    if node.kind in STRING_KINDS:
+        size += max(0, stats.string_statistics.sum)
+    elif node.kind is Kind.BINARY:
+        size += max(0, stats.binary_statistics.sum)
+    for child in node.children:
+        size += decoded_size(child, statistics)
+    return size
+
+
 def integer_range(stats: Any) -> tuple[int, int] | None:
     """Return minimum and maximum of an integer column's statistics, or None unless it has both."""
     typed = stats.int_statistics

@@ -228,15 +228,20 @@ def extension(path: str) -> str:
     return dot + rest if dot else ""
 
 
-def plan_stripes(stripes: Sequence[StripeFacts], settings: RewriteSettings) -> tuple[StripeAction, ...]:
+def plan_stripes(
+    stripes: Sequence[StripeFacts], settings: RewriteSettings, *, most_decoded: int = 1 << 63
+) -> tuple[StripeAction, ...]:
     """Return actions in the order of the stripes, which is the order of their keys.
 
     A stripe is copied unless there is a reason against it. Others are rewritten, joined with their neighbours up to the
     stripe size and `MOST_JOINED_ROWS`; a small stripe that could be copied joins such a group, or other small stripes.
+
+    most_decoded  bytes of memory of a column of stripes that are joined: texts that repeat are next to no bytes in a
+                  file
     """
     actions: list[StripeAction] = []
     rewritten: list[StripeFacts] = []
-    size = rows = 0
+    size = rows = decoded = 0
     for stripe in stripes:
         if stripe.kept == 0:
             actions.append(StripeAction(copy=False, stripes=(stripe,), reason="no row of it is left"))
@@ -245,15 +250,20 @@ def plan_stripes(stripes: Sequence[StripeFacts], settings: RewriteSettings) -> t
             actions.append(StripeAction(copy=True, stripes=(stripe,), reason=_unchanged(stripe)))
             rewritten = []
         else:
-            fits = size + stripe.length <= settings.stripe_bytes and rows + stripe.rows <= MOST_JOINED_ROWS
+            fits = (
+                size + stripe.length <= settings.stripe_bytes
+                and rows + stripe.rows <= MOST_JOINED_ROWS
+                and decoded + stripe.decoded <= most_decoded
+            )
             if rewritten and not (fits and rewritten[0].timezone == stripe.timezone):
                 actions += _close(rewritten)
                 rewritten = []
             if not rewritten:
-                size = rows = 0
+                size = rows = decoded = 0
             rewritten.append(stripe)
             size += stripe.length
             rows += stripe.rows
+            decoded += stripe.decoded
     actions += _close(rewritten)
     # a group closes only after the emptied stripes that lie between its members
     place = {stripe: number for number, stripe in enumerate(stripes)}

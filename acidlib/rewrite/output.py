@@ -21,9 +21,11 @@ from acidlib.model.units import (
     UnitResult,
 )
 from acidlib.orc.bloom import filter_size, size_of
+from acidlib.orc.columns import STRING_KINDS
 from acidlib.orc.proto import Calendar, Compression, Kind, StreamKind
-from acidlib.orc.reader import CPP_WRITER, JAVA_WRITER, ORC_14, ORC_135, ORC_517, StripeReader, Tail
+from acidlib.orc.reader import CPP_WRITER, JAVA_WRITER, MAX_SLOTS, ORC_14, ORC_135, ORC_517, StripeReader, Tail
 from acidlib.orc.schema import TypeNode, row_struct
+from acidlib.orc.statistics import decoded_size, stripe_statistics_are_true
 from acidlib.orc.writer import FileOptions
 from acidlib.planning.units import plan_stripes
 from acidlib.points import Point, reach
@@ -157,8 +159,40 @@ def input_stripe(
         timezone=reader.timezone if has_timestamps else "UTC",
         no_copy=no_copy,
         column_changes=changes,
+        decoded=_largest_column(keys, reader),
     )
     return InputStripe(keys=keys, facts=facts, filters=input_filters(reader, columns))
+
+
+_VALUE = 8
+"""Bytes of a decoded number."""
+_LONGEST_TEXT = 48
+"""Bytes of the text of a number, day or DECIMAL that a column is converted to, with some to spare."""
+
+
+def _largest_column(keys: StripeKeys, reader: StripeReader) -> int:
+    """Return about how many bytes of memory the largest of a stripe's columns takes, as the result has it.
+
+    Without true statistics, which alone tell how long the texts of dictionaries are together, a column has at least
+    the bytes of its streams.
+    """
+    file, rows = keys.file, keys.rows
+    nodes = file.row.children
+    if not stripe_statistics_are_true(file.tail, keys.number):
+        streams = (reader.streams(node.column, index=False) for top in nodes for node in top.walk())
+        return _VALUE * rows + max((length for own in streams for _, _, length in own), default=0)
+    statistics = file.tail.stripe_statistics[keys.number]
+    if file.aligned is None:
+        return max((decoded_size(node, statistics) for node in nodes), default=0) + rows
+    sizes = []
+    for part in file.aligned.children:
+        size = 0 if part.source is None else decoded_size(part.source, statistics)
+        for below in part.walk():
+            if below.source is not None and below.converted is not None and below.target.kind in STRING_KINDS:
+                length = max(_LONGEST_TEXT, below.target.maximum_length)
+                size += length * statistics[below.source.column].number_of_values
+        sizes.append(size)
+    return max(sizes, default=0) + rows
 
 
 def input_filters(reader: StripeReader, columns: Mapping[int, int]) -> Filters:
@@ -177,7 +211,9 @@ def plan_actions(
 ) -> tuple[tuple[StripeAction, ...], FileOptions]:
     """Return the actions on the stripes, and the result's options with the sizes of its bloom filters."""
     facts, filtered = plan_filters(stripes, options.root, settings)
-    actions = plan_stripes(facts, settings)
+    # a column of stripes that are joined is held twice, in parts and whole; a reader counts its bytes in 31 bits
+    memory = min((stripe.file.source.memory.limit for stripe in stripes), default=0)
+    actions = plan_stripes(facts, settings, most_decoded=min(memory, MAX_SLOTS) // 2)
     return actions, replace(options, filters=filter_sizes(stripes, filtered, actions, options, generation, settings))
 
 

@@ -381,6 +381,7 @@ class _ChosenRows:
             first=start,
             rows=rows,
             length=max(1, whole.length * rows // whole.rows),
+            decoded=whole.decoded * rows // whole.rows,
             deleted=rows - live - aborted,
             aborted=aborted,
             no_copy=whole.no_copy if rows == whole.rows else "a part of a stripe",

@@ -102,11 +102,11 @@ def move_position(orc: o.OrcFile, stripe: int, column: int, group: int, *, place
     return change_index(orc, stripe, column, group, change)
 
 
-def _shift_integer(statistics: bytes, field: int, by: int) -> bytes:
+def _shift_integer(statistics: bytes, field: int, by: int, kind: int = 2) -> bytes:
     message = o.parse(statistics)
-    typed = o.parse(o.one(message, 2))
+    typed = o.parse(o.one(message, kind))
     typed[field] = [_zigzag(o.signed(o.one(typed, field)) + by)]
-    return o.encode({**message, 2: [o.encode(typed)]})
+    return o.encode({**message, kind: [o.encode(typed)]})
 
 
 def shift_group_statistic(
@@ -120,11 +120,13 @@ def shift_group_statistic(
     return change_index(orc, stripe, column, group, change)
 
 
-def shift_stripe_statistic(orc: o.OrcFile, stripe: int, column: int, *, field: int = 1, by: int = 3) -> bytes:
-    """An integer statistic of a stripe off by ``by``."""
+def shift_stripe_statistic(
+    orc: o.OrcFile, stripe: int, column: int, *, field: int = 1, by: int = 3, kind: int = 2
+) -> bytes:
+    """A statistic of a stripe off by ``by`` (kinds: 2 of integers, 4 of strings)."""
     stripes: list[Any] = list(orc.metadata[1])
     columns = list(o.parse(stripes[stripe])[1])
-    columns[column] = _shift_integer(columns[column], field, by)
+    columns[column] = _shift_integer(columns[column], field, by, kind)
     stripes[stripe] = o.encode({1: columns})
     return o.with_tail(orc, orc.footer, {**orc.metadata, 1: stripes})
 

@@ -296,6 +296,18 @@ def test_a_joined_stripe_has_not_too_many_rows() -> None:
     ]
 
 
+def test_a_joined_stripe_takes_not_too_much_memory() -> None:
+    """Texts that repeat are next to no bytes, and each still takes memory."""
+
+    def joined(*decoded: int) -> list[tuple[str, list[int]]]:
+        stripes = [stripe(number, SMALL, decoded=size) for number, size in enumerate(decoded)]
+        return shape(plan_stripes(stripes, JOINING, most_decoded=100))
+
+    assert joined(40, 60) == [("rewrite", [0, 1])]
+    assert joined(40, 61, 39) == [("copy", [0]), ("rewrite", [1, 2])]
+    assert joined(101, 1, 99, 1) == [("copy", [0]), ("rewrite", [1, 2]), ("copy", [3])]
+
+
 def test_sizes_are_counted_from_where_a_group_begins() -> None:
     parts = [stripe(n, 400, no_copy="other") for n in range(5)]
     assert in_short(*parts) == [("rewrite", [0, 1]), ("rewrite", [2, 3]), ("rewrite", [4])]
