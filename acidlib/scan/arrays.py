@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.orc.columns import Column, Longs, Mask, offsets_of
+from acidlib.orc.columns import Column, Longs, Mask, as_direct, offsets_of
 from acidlib.orc.proto import Kind
 from acidlib.orc.schema import TypeNode
 from acidlib.scan.times import StoredTimes
@@ -149,8 +149,7 @@ def spread_array(array: pa.Array, present: Mask | None) -> pa.Array:
 def offsets_buffer(lengths: Longs, present: Mask | None) -> pa.Buffer:
     """Return the offsets of lists, maps or bytes in their slots; RefusedError for more than Arrow can count."""
     offsets = offsets_of(_spread(lengths, present))
-    if offsets[-1] > _MOST_BYTES:
-        raise RefusedError(f"{offsets[-1]} values or bytes in one stripe are more than an Arrow array can hold")
+    _require_countable(int(offsets[-1]), "values or bytes")
     return pa.py_buffer(offsets.astype(np.int32))
 
 
@@ -165,6 +164,11 @@ def _in_range(values: Longs, kind: Kind) -> Longs:
 def _texts(column: Column, kind: Kind) -> pa.Array:
     binary = pa.binary()
     dictionary = column.dictionary
+    if dictionary is not None and max(int(dictionary.offsets[-1]), dictionary.entries) > _MOST_BYTES:
+        # entries that no kept row has need not fit
+        lengths = np.diff(dictionary.offsets)[column.values]
+        _require_countable(int(lengths.sum()), "bytes of text")
+        column, dictionary = as_direct(column), None
     if dictionary is None:
         buffers = [
             validity(column.present),
@@ -182,10 +186,13 @@ def _texts(column: Column, kind: Kind) -> pa.Array:
     )
     numbers = pa.py_buffer(_spread(column.values, column.present).astype(np.int32))
     indices = pa.Array.from_buffers(pa.int32(), column.slots, [validity(column.present), numbers])
-    lengths = pc.sum(pc.take(pc.binary_length(entries), indices)).as_py() or 0
-    if lengths > _MOST_BYTES:
-        raise RefusedError(f"{lengths} bytes of text in one stripe are more than an Arrow array can hold")
+    _require_countable(pc.sum(pc.take(pc.binary_length(entries), indices)).as_py() or 0, "bytes of text")
     return entries.take(indices)
+
+
+def _require_countable(number: int, what: str) -> None:
+    if number > _MOST_BYTES:
+        raise RefusedError(f"{number} {what} in one stripe are more than an Arrow array can hold")
 
 
 def readable_texts(array: pa.Array, kind: Kind) -> pa.Array:

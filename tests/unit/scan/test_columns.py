@@ -13,7 +13,7 @@ import pytest
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.names import Generation
 from acidlib.model.units import ColumnMatching
-from acidlib.orc.columns import Column
+from acidlib.orc.columns import Column, Dictionary
 from acidlib.orc.proto import Kind
 from acidlib.orc.schema import TypeNode, parse_row_type
 from acidlib.scan.arrays import arrow_array, readable_texts
@@ -22,6 +22,7 @@ from acidlib.scan.partitions import partition_value
 from acidlib.scan.times import StoredTimes
 
 DEFAULT = "__HIVE_DEFAULT_PARTITION__"
+MOST = (1 << 31) - 1
 
 
 def node(text: str) -> TypeNode:
@@ -125,6 +126,29 @@ def test_a_value_that_is_none_of_its_type_is_damage() -> None:
     column = Column(kind=Kind.SHORT, slots=2, values=np.array([1, 40_000], dtype=np.int64))
     with pytest.raises(CorruptError, match="its value 40000 is no short"):
         arrow_array(column, node("smallint"), StoredTimes("UTC", julian=False))
+
+
+def words(entries: list[int], present: list[bool] | None = None) -> Column:
+    """Texts of a dictionary of three entries: 2 GiB of zeros, of which no page is touched, `a` and `bcd`."""
+    data = np.zeros(MOST + 4, dtype=np.uint8)
+    data[MOST:] = np.frombuffer(b"abcd", dtype=np.uint8)
+    return Column(
+        kind=Kind.STRING,
+        slots=len(present or entries),
+        present=None if present is None else np.array(present),
+        values=np.array(entries),
+        dictionary=Dictionary(offsets=np.array([0, MOST, MOST + 1, MOST + 4]), data=data),
+    )
+
+
+def test_a_dictionary_may_be_larger_than_an_array_if_the_texts_of_the_rows_are_not() -> None:
+    times = StoredTimes("UTC", julian=False)
+    array = arrow_array(words([2, 1, 2], [True, False, True, True]), node("string"), times)
+    array.validate(full=True)
+    assert array.to_pylist() == ["bcd", None, "a", "bcd"]
+    assert arrow_array(words([1]), node("char(3)"), times).to_pylist() == ["a"]
+    with pytest.raises(RefusedError, match=f"^{MOST + 1} bytes of text in one stripe are more than an Arrow array"):
+        arrow_array(words([0, 1]), node("string"), times)
 
 
 @pytest.mark.parametrize(
