@@ -30,23 +30,22 @@ from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionType
 from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList, ValidWriteIdList
 from acidlib.model.tables import Database, Partition, Table, TableColumn, TableRef, row_type
-from acidlib.model.units import DataFile
-from acidlib.orc.schema import hive_type, row_struct
+from acidlib.orc.schema import hive_type
 from acidlib.planning.inputs import InputDirectory, directories_read
 from acidlib.planning.state import acid_state
 from acidlib.planning.stated_write_ids import StatedWriteIds, directory_ids, side_files, signs_of_aborts
 from acidlib.planning.units import TEXT_INPUT_FORMAT, schema_file
-from acidlib.rewrite.inputs import InputFiles
 from acidlib.scan.read import read_splits, read_stream, read_table
 from acidlib.scan.splits import Scan, Split, packed, place_splits
 from acidlib.service.environment import Environment
 from acidlib.service.in_process import usable_processes
 from acidlib.service.open import connect, heartbeater
 from acidlib.service.places import FULL, INSERT_ONLY, Interpretation, TableFacts, Target
-from acidlib.service.plan import Tails, prove_full_acid, with_logical_lengths
+from acidlib.service.plan import LargeTailError, Tails, prove_full_acid, with_logical_lengths
 from acidlib.service.services import WORKER_PREFIX, Task, in_threads, step_seconds, value_or_raise
 from acidlib.service.surroundings.hive4 import MIN_HISTORY
 from acidlib.service.task_processes import TaskProcesses
+from acidlib.service.tasks import TailFacts, tail_task
 from acidlib.service.wanted import Wanted, may_match, scan_of, unreadable_reason, wanted_partitions
 from acidlib.stores.discover import Each, TableLocation, discover_location, discover_warehouse, named_at
 from acidlib.stores.listing import list_location
@@ -635,19 +634,31 @@ def _require_full_acid(stores: Stores, newest_first: Sequence[_Listed]) -> None:
     """Raise RefusedError unless the newest files prove that the table is full ACID."""
     for place in newest_first:
         if any(directory.files for directory in place.directories):
-            files = InputFiles(place.target.location, stores.data(place.target.location))
-            prove_full_acid(place.target, place.directories, Tails(files))
+            _with_tails(stores, place.target.location, partial(prove_full_acid, place.target, place.directories))
             return
+
+
+def _with_tails(stores: Stores, location: Location, plan: Callable[[Tails], Item]) -> Item:
+    """Return what `plan` makes of the tails of a place, after a process of tasks has read the large ones it needs."""
+    known: dict[str, TailFacts] = {}
+    while True:
+        try:
+            return plan(Tails.in_driver(stores, location, known))
+        except LargeTailError as error:
+            file = error.file
+        path = f"{location}/{file.path}"
+        task = Task(partial(tail_task, stores, location, file), 0, "look", path)
+        with TaskProcesses(1) as processes:
+            ((answer,),) = processes.run([[task]], group=f"the look at {path}")
+        known[file.path] = value_or_raise(answer)
 
 
 def _row_of_files(stores: Stores, table: TableRef, newest_first: Sequence[_Listed]) -> str:
     """Return the columns of the newest file with rows, or else of the newest file; mostly one footer is read."""
     otherwise = None
     for place in newest_first:
-        files = InputFiles(place.target.location, stores.data(place.target.location))
         try:
-            file = schema_file(place.directories, partial(_has_rows, files))
-            tail = None if file is None else files.tail(file)
+            tail = _with_tails(stores, place.target.location, partial(_schema_tail, place.directories))
         except CorruptError as error:
             if place.target.is_insert_only:
                 raise UsageError(
@@ -655,7 +666,7 @@ def _row_of_files(stores: Stores, table: TableRef, newest_first: Sequence[_Liste
                 ) from error
             raise
         if tail is not None:
-            row = hive_type(row_struct(tail.root))
+            row = hive_type(tail.row)
             if tail.rows:
                 return row
             otherwise = otherwise or row
@@ -664,8 +675,9 @@ def _row_of_files(stores: Stores, table: TableRef, newest_first: Sequence[_Liste
     return otherwise
 
 
-def _has_rows(files: InputFiles, file: DataFile) -> bool:
-    return files.tail(file).rows > 0
+def _schema_tail(directories: Sequence[InputDirectory], tails: Tails) -> TailFacts | None:
+    file = schema_file(directories, lambda file: tails.of(file).rows > 0)
+    return None if file is None else tails.of(file)
 
 
 def _signs_of_aborts(listed: Sequence[_Listed], *, is_whole: bool) -> list[str]:

@@ -12,7 +12,7 @@ from acidlib.model.location import Location
 from acidlib.model.text_codecs import CODECS
 from acidlib.model.units import DataFile, JoinFacts, JoinUnit, JoinWay, Unit, UnitResult
 from acidlib.orc.reader import Tail
-from acidlib.orc.schema import is_acid
+from acidlib.orc.schema import TypeNode, is_acid, row_struct
 from acidlib.rewrite.bucket import BucketPlan, PartResult, join_parts, plan_bucket, run_part, run_unit
 from acidlib.rewrite.deletes import event_buckets
 from acidlib.rewrite.inputs import InputFiles
@@ -28,22 +28,24 @@ AnyUnit = Unit | JoinUnit | RebalanceUnit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TailFacts:
-    """The facts in the tail of an ORC file by which a compaction is planned.
+    """The facts in the tail of an ORC file by which a compaction or a snapshot is planned.
 
     acid  its rows have ACID columns
+    row   the user's columns
     """
 
     acid: bool
     rows: int
+    row: TypeNode
 
     @classmethod
     def of(cls, tail: Tail) -> TailFacts:
         """Return the facts of a tail."""
-        return cls(acid=is_acid(tail.root), rows=tail.rows)
+        return cls(acid=is_acid(tail.root), rows=tail.rows, row=row_struct(tail.root))
 
 
 def tail_task(stores: Stores, location: Location, file: DataFile, _: str) -> TailFacts:
-    """Read the tail of a file that is too large for the driver."""
+    """Read the tail of a file that is too large for the driver, or for a program."""
     return TailFacts.of(InputFiles(location, stores.data(location)).tail(file))
 
 

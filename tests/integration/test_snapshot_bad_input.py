@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import shutil
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conformance.hive_tables import FIXTURES
-from judges import merge, tables
+from judges import merge, mutants, tables
 from judges import orc_tail as o
 
 import acidlib
+from acidlib.memory import DRIVER_MEMORY
 from integration.harness import tree
 
 COLUMNS = "struct<id:int,v:string>"
@@ -234,3 +236,25 @@ def test_a_file_whose_column_cannot_become_the_tables(crud: Path) -> None:
     line = refusal(acidlib.RefusedError, table.to_arrow)
     assert all(part in line for part in (str(crud), "id", "int", "date"))
     assert table.to_arrow(columns=["value"]).num_rows == 4
+
+
+def test_a_large_tail_that_states_the_columns_is_read_in_a_process_of_tasks(tmp_path: Path) -> None:
+    """The program takes none of its memory, and a tail beyond that of a task is refused."""
+    location = tmp_path / "t"
+    tables.write_dir(location, tables.delta_name(1, 1), COLUMNS, tables.inserts(1, [(1, "one")]))
+    (path,) = location.glob("delta_*/bucket_00000")
+    filler = {"filler": bytes(DRIVER_MEMORY.limit // 8)}
+    path.write_bytes(mutants.with_user_metadata(o.read_orc(path.read_bytes()), filler))
+    for kind in (None, "full"):
+        tracemalloc.start()
+        try:
+            with acidlib.directory(location, all_committed=True, table_kind=kind).snapshot() as snapshot:
+                assert snapshot.scan.schema.names == ["id", "v"]
+            assert tracemalloc.get_traced_memory()[1] < len(filler["filler"]) // 2
+        finally:
+            tracemalloc.stop()
+    small = {"acidlib.task.memory": "1m"}
+    table = acidlib.directory(location, all_committed=True, settings=small)
+    line = refusal(acidlib.RefusedError, table.snapshot)
+    assert f"Cannot read the tail of {path}" in line
+    assert "acidlib.task.memory is 1,048,576" in line
