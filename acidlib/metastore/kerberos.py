@@ -62,7 +62,7 @@ class KerberosFailure(Exception):  # noqa: N818 - callers turn it into an error 
 
 
 class GssapiClient:
-    """A login and the protection of the messages after it, with the interface of pure-sasl's client."""
+    """A login and the protection of the messages after it."""
 
     def __init__(self, options: SaslOptions, host: str) -> None:
         """Find the tickets, including that for the service.

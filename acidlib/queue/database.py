@@ -33,13 +33,12 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt
 
 from acidlib.errors import ConflictError, RefusedError, RetryError, UnknownOutcomeError, UsageError
 from acidlib.masking import MASK, is_secret
-from acidlib.queue.derby import DerbyDialect
 
 PASSWORD = "acidlib.queue.password"  # noqa: S105 - the name under which it is kept
 HIVES_PASSWORD = "javax.jdo.option.ConnectionPassword"  # noqa: S105 - the same
 HIVES_USER = "javax.jdo.option.ConnectionUserName"
 
-SQLITE, POSTGRESQL, DERBY = "sqlite", "postgresql", DerbyDialect.name
+SQLITE, POSTGRESQL = "sqlite", "postgresql"
 MYSQL = ("mysql", "mariadb")
 SUPPORTED = (SQLITE, POSTGRESQL, *MYSQL)
 
@@ -95,8 +94,7 @@ class Database:
     The messages of its errors have one line and no secrets.
     """
 
-    def __init__(self, url: str, jvm: Callable[[], Any] | None = None) -> None:
-        """`jvm` returns py4j's view of a JVM: for a metastore in Derby, which only Java can read and has no queue."""
+    def __init__(self, url: str) -> None:
         try:
             parsed = make_url(url)
         except (ArgumentError, ValueError):
@@ -115,14 +113,12 @@ class Database:
         given = [parsed.password, *(value for name, value in parsed.query.items() if is_secret(name))]
         values = [str(value) for value in given if value]
         self._secrets = [text for value in values for text in (value, quote(value), quote_plus(value))]
-        self._engine = self._open(parsed, jvm)
+        self._engine = self._open(parsed)
         # SQLite lets one connection write and has the others poll: threads of this process wait in turn instead
         self._writing: AbstractContextManager[object] = threading.Lock() if self.dialect == SQLITE else nullcontext()
 
-    def _open(self, url: URL, jvm: Callable[[], Any] | None) -> Engine:
+    def _open(self, url: URL) -> Engine:
         kind = url.get_backend_name()
-        if kind == DERBY and jvm is not None:
-            return create_engine(url, connect_args={"jvm": jvm}, pool_pre_ping=True)
         options: dict[str, Any]
         if kind == SQLITE:
             options = {"connect_args": {"timeout": _BUSY_SECONDS}}
@@ -199,17 +195,14 @@ class Database:
 
     @property
     def dialect(self) -> str:
-        """The kind of database, one of `SUPPORTED` or `DERBY`."""
+        """The kind of database, one of `SUPPORTED`."""
         return self._engine.dialect.name
 
     def now_ms(self, connection: Connection) -> int:
         """Return the database's clock in epoch milliseconds, in any time zone; MySQL's has whole seconds, as in Hive.
 
-        For Derby it is the clock of this machine: Derby's has no time zone. Source: Hive `TxnHandler.getDbTime`.
+        Source: Hive `TxnHandler.getDbTime`.
         """
-        if self.dialect == DERBY:
-            jdbc: Any = connection.connection.dbapi_connection
-            return int(jdbc.now_ms())
         now: ColumnElement[int]
         if self.dialect == POSTGRESQL:
             now = cast(func.floor(extract("epoch", func.clock_timestamp()) * 1000), BigInteger)

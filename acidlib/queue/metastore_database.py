@@ -11,10 +11,9 @@ The user needs rights to the tables of the methods that are called, no others. S
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -35,7 +34,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from acidlib.errors import ConflictError, RefusedError
 from acidlib.model.tables import TableRef
 from acidlib.planning.clean import NotedWrite
-from acidlib.queue.database import DENIED, DERBY, SQLITE, Database, chunks, is_among
+from acidlib.queue.database import DENIED, SQLITE, Database, chunks, is_among
 from acidlib.queue.tables import TXN_COMPONENTS, TXNS, ReflectedTables, metastore_table
 
 _OPEN, _ROLLED_BACK = "o", "a"
@@ -71,9 +70,9 @@ class Owner:
 class MetastoreDatabase:
     """A database that may be a metastore's; the first method that reads it connects."""
 
-    def __init__(self, url: str, jvm: Callable[[], Any] | None = None) -> None:
+    def __init__(self, url: str) -> None:
         """Take the parameters of `Database`, and raise its errors."""
-        self._database = Database(url, jvm)
+        self._database = Database(url)
         self.shown = self._database.shown
         self._reflected: dict[str, Table | None] = {}
 
@@ -260,12 +259,7 @@ class MetastoreDatabase:
         self._database.write("forget rolled back transactions in", work)
 
     def has_parameters(self) -> bool:
-        """Return whether this database has a metastore's parameters and can change them; RetryError without an answer.
-
-        Derby stores them as texts that it cannot compare: a concurrent change would be overwritten without notice.
-        """
-        if self._database.dialect == DERBY:
-            return False
+        """Return whether this database has a metastore's parameters; RetryError without an answer."""
         templates = (_DBS, _TBLS, _PARTITIONS, _TABLE_PARAMS, _PARTITION_PARAMS)
         with self._database.reading("look for tables in") as connection:
             return all(self._find(connection, template) is not None for template in templates)

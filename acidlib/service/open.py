@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from acidlib.errors import RefusedError
 from acidlib.metastore.heartbeat import Heartbeater, heartbeat_options
@@ -168,13 +167,7 @@ def metastore_database(where: Environment) -> Iterator[MetastoreDatabase | None]
     if not where.is_queue_named:
         yield None
         return
-
-    def jvm() -> Any:
-        if where.jvm is None:
-            raise RefusedError("Cannot open the metastore's database: only the driver, with Spark's JVM, can do so")
-        return where.jvm()[0]
-
-    with closing(MetastoreDatabase(_queue_url(where), jvm)) as database:
+    with closing(MetastoreDatabase(_queue_url(where))) as database:
         yield database
 
 

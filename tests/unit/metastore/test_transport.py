@@ -176,6 +176,7 @@ def test_what_cannot_be_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     )
     missing = str(tmp_path / "missing")
     assert f"the password file {missing} cannot be read" in use(password=None, password_file=missing)
+    assert "has a NUL" in use(username="joe\0anna")
 
 
 ASKING = answer("401 Unauthorized", "", "WWW-Authenticate: Negotiate")
