@@ -18,11 +18,12 @@ DATA = LocalDataFiles()
 
 @dataclass(frozen=True)
 class Joined:
-    """A result: its rows and row groups, and the sizes of what was copied of its inputs as it was."""
+    """A result: its rows and row groups, the sizes of what was copied of its inputs, and why indexes were not."""
 
     rows: int
     row_groups: int
     copies: tuple[int, ...]
+    left_out: tuple[str, ...] = ()
 
     @property
     def bytes_copied(self) -> int:
@@ -55,20 +56,29 @@ def join(target: Path, paths: Sequence[Path], *, check: bool = True) -> Joined:
     sink = DATA.create(str(target))
     counting = CountingSink(sink)
     try:
-        join_files(counting, footers, DATA)
+        carried = join_files(counting, footers, DATA)
     except BaseException:
         sink.abort()
         raise
     sink.close()
     if check:
-        prove(target, paths)
+        _prove(target, carried)
     found = footer_of(target) if check else footers[0]
-    return Joined(rows=found.rows, row_groups=len(found.row_groups), copies=tuple(counting.copies))
+    return Joined(
+        rows=found.rows,
+        row_groups=len(found.row_groups),
+        copies=tuple(counting.copies),
+        left_out=tuple(footer.left_out for footer in carried if footer.left_out),
+    )
 
 
 def prove(target: Path, paths: Sequence[Path]) -> Footer:
+    return _prove(target, [footer_of(path) for path in paths])
+
+
+def _prove(target: Path, footers: Sequence[Footer]) -> Footer:
     with closing(DATA.open(str(target), target.stat().st_size)) as source:
-        return check_joined(source, [footer_of(path) for path in paths])
+        return check_joined(source, footers)
 
 
 def metadata_bytes(data: bytes) -> bytes:

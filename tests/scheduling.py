@@ -39,6 +39,7 @@ READERS = (
     *("conformance/test_columns_of_files", "conformance/test_conversions", "integration/test_columns_random"),
     *("property/test_snapshot_random", "conformance/test_hive_pruning", "conformance/test_snapshot_types"),
     *("conformance/test_snapshot_plain", "integration/test_columns_by_name", "tooling/test_judges_hive"),
+    "conformance/test_parquet_joined",
 )
 """Those that Hive's readers judge, of which a process starts a JVM for each release (judges/hive_reader.py)."""
 GROUPS = {f"{HERE}{name}.py": group for group, names in TOGETHER.items() for name in names}
@@ -46,7 +47,7 @@ GROUPS |= {f"tests/{name}.py": "Hive's readers" for name in READERS}
 LONG = (
     *("conformance/test_odd_sizes", "conformance/test_store_races", "property/test_histories"),
     *("conformance/test_types", "property/test_compaction_property", "integration/test_zombies"),
-    *("conformance/test_java_written", "integration/test_installation", "conformance/test_parquet_joined"),
+    *("conformance/test_java_written", "integration/test_installation"),
     *("unit/stores/renaming/test_claims", "conformance/test_output_files", "conformance/test_odd_files"),
     *("integration/test_kill_points", "integration/test_damaged_input", "conformance/test_snapshot_hive"),
 )

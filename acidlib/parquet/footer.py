@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, cast
 
 from acidlib.datafiles import SourceFile
@@ -84,6 +84,14 @@ class File:
     COLUMN_ORDERS = 7
     ENCRYPTION = 8
     SIGNING_KEY = 9
+
+
+CHUNK_INDEXES = frozenset(
+    {Column.OFFSET_INDEX, Column.OFFSET_INDEX_LENGTH, Column.COLUMN_INDEX, Column.COLUMN_INDEX_LENGTH}
+)
+"""Fields of `ColumnChunk` about its page index."""
+CHUNK_FILTERS = frozenset({Metadata.BLOOM_FILTER, Metadata.BLOOM_FILTER_LENGTH})
+"""Fields of `ColumnMetaData` about its bloom filter."""
 
 
 def _kinds(*kinds: Kind) -> dict[int, Kind]:
@@ -188,6 +196,7 @@ class Footer:
     key_values  the key-value metadata, sorted; it holds Hive's time zone and calendar of INT96 and DATE
     row_groups  those with rows
     alone       the reason why the file can only be copied as a whole, else ""
+    left_out    why bloom filters or page indexes of it are left out of a result, else ""
     """
 
     name: str
@@ -198,6 +207,7 @@ class Footer:
     rows: int
     row_groups: tuple[RowGroup, ...]
     alone: str
+    left_out: str = ""
 
     @property
     def identity(self) -> tuple[Value | tuple[tuple[bytes, bytes | None], ...] | None, ...]:
@@ -333,7 +343,7 @@ def _chunk(column: Struct, data_end: int, length: int, where: str) -> Chunk:
         *((Column.COLUMN_INDEX, Column.COLUMN_INDEX_LENGTH) if not column_index.size else ()),
         *((Column.OFFSET_INDEX, Column.OFFSET_INDEX_LENGTH) if not offset_index.size else ()),
     }
-    filters = () if has_bloom else (Metadata.BLOOM_FILTER, Metadata.BLOOM_FILTER_LENGTH)
+    filters = () if has_bloom else CHUNK_FILTERS
     return Chunk(
         struct={
             **{field: value for field, value in column.items() if field not in absent},
@@ -346,6 +356,25 @@ def _chunk(column: Struct, data_end: int, length: int, where: str) -> Chunk:
         alone=""
         if index_page <= 0 or start <= index_page < pages.end
         else f"an index page of it at {index_page} does not lie in the column's pages",
+    )
+
+
+def without_indexes(chunk: Chunk, *, pages: bool = True, bloom_filter: bool = True) -> Chunk:
+    """Return a chunk as if it had no page index, no bloom filter, or neither.
+
+    A column index is of no use without the offset index.
+    """
+    struct, metadata = chunk.struct, chunk.metadata
+    if pages:
+        struct = {field: value for field, value in struct.items() if field not in CHUNK_INDEXES}
+    if bloom_filter:
+        metadata = {field: value for field, value in metadata.items() if field not in CHUNK_FILTERS}
+    return replace(
+        chunk,
+        struct={**struct, Column.METADATA: metadata},
+        column_index=Region() if pages else chunk.column_index,
+        offset_index=Region() if pages else chunk.offset_index,
+        bloom_filter=0 if bloom_filter else chunk.bloom_filter,
     )
 
 

@@ -3,20 +3,25 @@
 The pages of every row group are copied as they are, and the new footer has their new offsets. Layout of the result:
 row groups, then for each input its bloom filters, column indexes and offset indexes, then the footer. Bytes that no
 footer refers to are left out, and so are row groups without rows: older versions in Java, Hive 3.1's among them, fail
-on such a row group between others (PARQUET-2219).
+on such a row group between others (PARQUET-2219). So are bloom filters and page indexes that cannot be understood:
+readers do without them (parquet-mr `BloomFilterReader`, `ColumnIndexStoreImpl`), or do not read them, as Hive 3.1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from typing import TypeAlias, cast
+from dataclasses import replace
+from itertools import islice
+from typing import NamedTuple, TypeAlias, cast
 
 from acidlib.datafiles import DataFiles, RangeCopier, SinkFile, SourceFile
 from acidlib.errors import CorruptError, DefectError, RefusedError
 from acidlib.parquet.footer import (
     BITSET_SIZE,
     BLOOM_FILTER_HEADER,
+    CHUNK_FILTERS,
+    CHUNK_INDEXES,
     FILE,
     MAGIC,
     OFFSET_INDEX,
@@ -32,6 +37,7 @@ from acidlib.parquet.footer import (
     Region,
     RowGroup,
     read_footer,
+    without_indexes,
 )
 from acidlib.parquet.thrift_compact import DamageError, Struct, decode, encode
 
@@ -41,6 +47,8 @@ MOST_JOINED_FOOTER = 32 << 20
 """Bytes of the footers of files that are joined: every reader holds the whole footer of the result."""
 _MOST_HEADER = 256
 """Bytes to read for a bloom filter's header, which has no stated length; today it has less than 20."""
+_DECODED_INDEX = 100
+"""Bytes of memory that a byte of an offset index takes: the least page of seven bytes is two structs."""
 _MOST_ROWS = (1 << 63) - 1
 
 _PAGES = (Metadata.DATA_PAGE, Metadata.DICTIONARY_PAGE, Metadata.INDEX_PAGE)
@@ -71,17 +79,18 @@ def _text(value: object) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else "none"
 
 
-def join_files(sink: SinkFile, footers: Sequence[Footer], data: DataFiles) -> None:
+def join_files(sink: SinkFile, footers: Sequence[Footer], data: DataFiles) -> list[Footer]:
     """Write the rows of some files, in their order, as one file; a single file is copied byte for byte.
 
     The files are opened by the name and length of their footers, one at a time. The caller closes the sink, then
-    proves the result with `check_joined`. Raises RefusedError for files that differ (`differences`), CorruptError when
-    an index of an input is damaged.
+    proves the result with `check_joined`. Raises RefusedError for files that differ (`differences`).
+
+    Return the footers without the indexes that are left out, each with the first reason.
     """
     if len(footers) == 1:
         with closing(data.open(footers[0].name, footers[0].length)) as source:
             sink.copy(source, 0, source.length)
-        return
+        return [*footers]
     for footer in footers[1:]:
         if reasons := differences(footers[0], footer):
             raise RefusedError(f"Cannot join {footer.name} with {footers[0].name}: they differ in {'; '.join(reasons)}")
@@ -100,12 +109,14 @@ def join_files(sink: SinkFile, footers: Sequence[Footer], data: DataFiles) -> No
             copier = RangeCopier(sink)
             moved.append([part for group in footer.row_groups for part in _copy_group(copier, source, group, groups)])
             copier.flush()
-    for footer, parts in zip(footers, moved, strict=True):
+    carried = [*footers]
+    for number, (footer, parts) in enumerate(zip(footers, moved, strict=True)):
         if any(chunk.bloom_filter or chunk.column_index.size or chunk.offset_index.size for chunk, _ in parts):
             with closing(data.open(footer.name, footer.length)) as source:
-                _copy_indexes(sink, source, footer, parts)
+                carried[number] = _copy_indexes(sink, source, footer, parts)
     end = encode({**footers[0].struct, File.ROWS: rows, File.ROW_GROUPS: groups}, FILE)
     sink.write(end + len(end).to_bytes(4, "little") + MAGIC)
+    return carried
 
 
 def _copy_group(copier: RangeCopier, source: SourceFile, group: RowGroup, groups: list[Struct]) -> list[_Moved]:
@@ -140,81 +151,122 @@ def _shifted(metadata: Struct, shift: int) -> Struct:
     return metadata | {field: offset + shift for field, offset in offsets.items() if offset > 0}
 
 
-def _copy_indexes(sink: SinkFile, source: SourceFile, footer: Footer, parts: Sequence[_Moved]) -> None:
-    """Append the bloom filters and page indexes of an input, and set their offsets.
+class _Sound(NamedTuple):
+    """A chunk with the indexes that are carried: the region of its bloom filter, its offset index as it is to be."""
 
-    Raises CorruptError if together they are larger than the file: chunks that share an index get a copy each, and a
-    damaged footer must not turn a small file into a large one.
-    """
-    blooms = [bloom_filter(source, footer, chunk) for chunk, _ in parts]
-    total = sum(region.size for region in blooms)
-    total += sum(chunk.column_index.size + chunk.offset_index.size for chunk, _ in parts)
-    if total > footer.length:
-        raise CorruptError(f"Cannot read {source.name}: {total} bytes of indexes do not lie in it")
+    chunk: Chunk
+    bloom_filter: Region
+    offset_index: bytes
+
+
+def _copy_indexes(sink: SinkFile, source: SourceFile, footer: Footer, parts: Sequence[_Moved]) -> Footer:
+    """Append the bloom filters and page indexes of an input, and set their offsets; return what is carried of it."""
+    sound, left_out = _sound_indexes(source, footer, parts)
     copier = RangeCopier(sink)
-    for region, (_, struct) in zip(blooms, parts, strict=True):
-        if region.size:
-            cast(Struct, struct[Column.METADATA])[Metadata.BLOOM_FILTER] = copier.place(
-                source, region.start, region.size
-            )
-    for chunk, struct in parts:
-        if chunk.column_index.size:
-            struct[Column.COLUMN_INDEX] = copier.place(source, *chunk.column_index)
+    for one, (_, struct) in zip(sound, parts, strict=True):
+        metadata = cast(Struct, struct[Column.METADATA])
+        for field in CHUNK_INDEXES - one.chunk.struct.keys():
+            struct.pop(field, None)
+        for field in CHUNK_FILTERS - one.chunk.metadata.keys():
+            metadata.pop(field, None)
+        if one.bloom_filter.size:
+            metadata[Metadata.BLOOM_FILTER] = copier.place(source, *one.bloom_filter)
+    for one, (_, struct) in zip(sound, parts, strict=True):
+        if one.chunk.column_index.size:
+            struct[Column.COLUMN_INDEX] = copier.place(source, *one.chunk.column_index)
     copier.flush()
-    for chunk, struct in parts:
-        if chunk.offset_index.size:
-            first = cast(int, cast(Struct, struct[Column.METADATA])[Metadata.DATA_PAGE])
-            index = moved_offset_index(source, chunk, first - cast(int, chunk.metadata[Metadata.DATA_PAGE]))
+    for one, (_, struct) in zip(sound, parts, strict=True):
+        if one.offset_index:
             struct[Column.OFFSET_INDEX] = sink.position
-            struct[Column.OFFSET_INDEX_LENGTH] = len(index)
-            sink.write(index)
+            struct[Column.OFFSET_INDEX_LENGTH] = len(one.offset_index)
+            sink.write(one.offset_index)
+    chunks = iter([one.chunk for one in sound])
+    groups = [replace(group, chunks=tuple(islice(chunks, len(group.chunks)))) for group in footer.row_groups]
+    return replace(footer, row_groups=tuple(groups), left_out=left_out)
+
+
+def _sound_indexes(source: SourceFile, footer: Footer, parts: Sequence[_Moved]) -> tuple[list[_Sound], str]:
+    """Return each chunk of an input with the indexes that are carried, and why others are left out.
+
+    None is carried if together they are larger than the file: chunks that share an index get a copy each, and a damaged
+    footer must not turn a small file into a large one.
+    """
+    faults: list[str] = []
+    filtered: list[tuple[Chunk, Region]] = []
+    for chunk, _ in parts:
+        try:
+            filtered.append((chunk, bloom_filter(source, footer, chunk)))
+        except DamageError as damage:
+            faults.append(str(damage))
+            filtered.append((without_indexes(chunk, pages=False), Region()))
+    held = sum(chunk.offset_index.size for chunk, _ in filtered)
+    total = held + sum(region.size + chunk.column_index.size for chunk, region in filtered)
+    excess = source.memory.excess(held)
+    if total > footer.length or excess is not None:
+        fault = (
+            f"{total} bytes of indexes do not lie in it" if total > footer.length else f"its offset indexes: {excess}"
+        )
+        return [_Sound(without_indexes(chunk), Region(), b"") for chunk, _ in parts], fault
+    sound = []
+    for (chunk, region), (_, struct) in zip(filtered, parts, strict=True):
+        index = b""
+        try:
+            if chunk.offset_index.size:
+                first = cast(int, cast(Struct, struct[Column.METADATA])[Metadata.DATA_PAGE])
+                index = moved_offset_index(source, chunk, first - cast(int, chunk.metadata[Metadata.DATA_PAGE]))
+            sound.append(_Sound(chunk, region, index))
+        except DamageError as damage:
+            faults.append(str(damage))
+            sound.append(_Sound(without_indexes(chunk, bloom_filter=False), region, b""))
+    return sound, faults[0] if faults else ""
 
 
 def bloom_filter(source: SourceFile, footer: Footer, chunk: Chunk) -> Region:
-    """Return the header and bitset of a chunk's bloom filter (BloomFilter.md). Raises CorruptError if they are damaged.
+    """Return the header and bitset of a chunk's bloom filter (BloomFilter.md). Raises DamageError if they are damaged.
 
     The length is the header's, which every reader uses; `bloom_filter_length` is younger than bloom filters, and has to
     be the same where it is stated.
     """
     if not chunk.bloom_filter:
         return Region()
-    where = f"the bloom filter at {chunk.bloom_filter} of {source.name}"
+    where = f"the bloom filter at {chunk.bloom_filter}"
     limit = footer.data_end - chunk.bloom_filter
+    data = source.read(chunk.bloom_filter, min(_MOST_HEADER, limit))
     try:
-        header, length, _ = decode(source.read(chunk.bloom_filter, min(_MOST_HEADER, limit)), BLOOM_FILTER_HEADER)
+        header, length, _ = decode(data, BLOOM_FILTER_HEADER)
     except DamageError as damage:
-        raise CorruptError(f"Cannot read {where}: {damage}") from None
+        raise DamageError(f"{where} cannot be read: {damage}") from None
     bits = cast(int, header[BITSET_SIZE])
     size = length + bits
     stated = cast(int, chunk.metadata.get(Metadata.BLOOM_FILTER_LENGTH, size))
     if bits <= 0 or size > limit or size != stated:
-        raise CorruptError(f"Cannot read {where}: it has {bits} bytes of bits, and {stated} bytes by the footer")
+        raise DamageError(f"{where} has {bits} bytes of bits, and {stated} bytes by the footer")
     return Region(start=chunk.bloom_filter, size=size)
 
 
 def moved_offset_index(source: SourceFile, chunk: Chunk, shift: int) -> bytes:
     """Return a chunk's offset index for its pages `shift` bytes further on.
 
-    Raises CorruptError for pages outside the chunk, RefusedError for unknown fields: they could hold offsets in the
-    file.
+    Raises DamageError for one that is damaged or takes too much memory, for pages outside the chunk, and for unknown
+    fields: they could hold offsets in the file.
     """
-    where = f"the offset index at {chunk.offset_index.start} of {source.name}"
+    where = f"the offset index at {chunk.offset_index.start}"
+    if (excess := source.memory.excess(_DECODED_INDEX * chunk.offset_index.size)) is not None:
+        raise DamageError(f"{where} cannot be read: {excess}")
     data = source.read(chunk.offset_index.start, chunk.offset_index.size)
     try:
         index, length, unknown = decode(data, OFFSET_INDEX)
     except DamageError as damage:
-        raise CorruptError(f"Cannot read {where}: {damage}") from None
+        raise DamageError(f"{where} cannot be read: {damage}") from None
     if length != len(data):
-        raise CorruptError(f"Cannot read {where}: {len(data) - length} bytes follow it")
+        raise DamageError(f"{where} cannot be read: {len(data) - length} bytes follow it")
     if unknown:
-        raise RefusedError(f"Cannot read {where}: it has unknown fields ({', '.join(unknown)})")
+        raise DamageError(f"{where} has unknown fields ({', '.join(unknown)})")
     pages = []
     for page in cast("list[Struct]", index[PAGE_LOCATIONS]):
         offset, size = cast(int, page[PAGE_OFFSET]), cast(int, page[PAGE_SIZE])
         if offset < chunk.pages.start or size <= 0 or offset + size > chunk.pages.end:
-            raise CorruptError(
-                f"Cannot read {where}: a page of {size} bytes at {offset} does not lie in the column's pages"
-            )
+            raise DamageError(f"{where} has a page of {size} bytes at {offset}, which does not lie in the column's")
         pages.append({**page, PAGE_OFFSET: offset + shift})
     return encode({**index, PAGE_LOCATIONS: pages}, OFFSET_INDEX)
 
@@ -222,13 +274,15 @@ def moved_offset_index(source: SourceFile, chunk: Chunk, shift: int) -> bytes:
 def check_joined(source: SourceFile, footers: Sequence[Footer]) -> Footer:
     """Read a result back, prove that it describes its rows as the inputs do, and return its footer.
 
+    footers  of the inputs, as `join_files` returns them
+
     Every row group has to equal that of its input but for offsets. Every offset must have the same distance from the
     start of its pages, every index must lie inside the file and refer to these pages. Raises DefectError otherwise.
     """
     try:
         written = read_footer(source)
         problem = _problem(source, written, footers)
-    except (CorruptError, RefusedError) as error:
+    except (CorruptError, RefusedError, DamageError) as error:
         raise DefectError(f"Cannot use {source.name}: it was written wrong: {error}") from error
     if problem:
         raise DefectError(f"Cannot use {source.name}: it was written wrong: {problem}")

@@ -214,10 +214,11 @@ def _run_parquet(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResul
     if path is None:
         return result
     with new_file(data, path) as sink:
-        join_files(sink, footers, data)
+        footers = join_files(sink, footers, data)
     with removed_on_error(sink), closing(data.open(path, sink.position)) as source:
         check_joined(source, footers)
-    return replace(result, path=path, length=sink.position)
+    notes = (f"{one.name}: indexes are left out, for {one.left_out}" for one in footers if one.left_out)
+    return replace(result, path=path, length=sink.position, notes=tuple(notes))
 
 
 def _run_bytes(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResult:

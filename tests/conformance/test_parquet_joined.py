@@ -7,7 +7,7 @@ than all may be left to read. Faults put into a result on purpose show that both
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from judges.fixtures import Fixture, fixtures
+from judges.hive_plain import PARQUET, hive_plain
 from judges.java_parquet import JavaParquet, shared
 from judges.java_process import JudgeError
 from parquet_joining import columns, edit, footer_of, join
 
 from acidlib.errors import RefusedError
 from acidlib.parquet import join as join_module
+from acidlib.parquet.footer import Chunk
 from acidlib.parquet.join import differences
 
 TABLES = {fixture.name: fixture for fixture in fixtures(insert_only=True) if "parquet" in fixture.name}
@@ -193,6 +195,47 @@ def test_java_skips_no_row_group_beside_an_empty_one(java: JavaParquet, tmp_path
     join(tmp_path / "joined", paths)
     assert java.rows(tmp_path / "joined") == ["id: 1; ", "id: 2; ", "id: 3; "]
     assert pq.read_metadata(tmp_path / "joined").num_row_groups == 2
+
+
+# --- damaged indexes --------------------------------------------------------------------------------------------------
+
+
+def damaged(path: Path, places: Callable[[Chunk], Sequence[tuple[int, int]]]) -> None:
+    """Overwrite ranges of the file that belong to its chunks."""
+    data = bytearray(path.read_bytes())
+    for chunk in (chunk for group in footer_of(path).row_groups for chunk in group.chunks):
+        for start, size in places(chunk):
+            data[start : start + size] = bytes([255]) * size
+    path.write_bytes(data)
+
+
+DAMAGE: dict[str, tuple[str, Callable[[Chunk], Sequence[tuple[int, int]]]]] = {
+    "bloom filters": ("bloom", lambda chunk: [(chunk.bloom_filter, 16)] if chunk.bloom_filter else []),
+    "offset indexes": ("pages", lambda chunk: [chunk.offset_index]),
+    "column indexes": ("pages", lambda chunk: [chunk.column_index]),
+}
+
+
+@pytest.mark.java
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_files_whose_indexes_cannot_be_read_are_joined_without(
+    kind: str, java: JavaParquet, written: Callable[..., list[Path]], tmp_path: Path
+) -> None:
+    """Both Hives read all rows of such a file, and so they do of the result; Java searches it without the index."""
+    mode, places = DAMAGE[kind]
+    paths, target = written(), tmp_path / "joined"
+    damaged(paths[1], places)
+    rows = {generation: [row for path in paths for row in hive_rows(generation, path)] for generation in (3, 4)}
+    joined = join(target, paths)
+    assert [len(found) for found in (*rows.values(), joined.left_out)] == [1240, 1240, kind != "column indexes"]
+    assert {generation: hive_rows(generation, target) for generation in rows} == rows
+    assert lost(java, target, mode, range(0, 1240, 59)) == []
+    # what is sound is of use still
+    assert java.find(target, mode, "id", 10 * 20).left < 1240
+
+
+def hive_rows(generation: int, path: Path) -> list[tuple[Any, ...]]:
+    return hive_plain(generation).rows(path, {"id": "bigint", "name": "string"}, PARQUET)
 
 
 # --- faults ---------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,11 @@ import pytest
 from parquet_joining import DATA, Joined, columns, edit, footer_of, join, prove
 
 from acidlib.errors import CorruptError, DefectError, RefusedError
+from acidlib.memory import Memory
 from acidlib.parquet.footer import FILE, OFFSET_INDEX, Footer
 from acidlib.parquet.join import differences, join_files
 from acidlib.parquet.thrift_compact import decode, encode
+from acidlib.stores.renaming.local import LocalDataFiles
 
 SCHEMA = pa.schema(
     [
@@ -351,30 +354,52 @@ def test_bytes_between_pages_are_left_behind(make: Callable[..., list[Path]], tm
     assert same(pq.read_table(tmp_path / "joined"), pa.concat_tables([pq.read_table(path)] * 2))
 
 
+PAGES, BLOOMS = {"has_column_index", "has_offset_index"}, {"bloom_filter_length"}
+
+
 def _first(change: Callable[[Any], None]) -> Callable[[Any], None]:
     return lambda struct: change(columns(struct)[0])
 
 
-INDEX_DAMAGE: dict[str, tuple[str, Callable[[Any], None]]] = {
-    "an offset index cut short": ("the offset index at", _first(lambda c: c.update({5: c[5] - 1}))),
-    "an offset index and more": ("bytes follow it", _first(lambda c: c.update({5: c[5] + 1}))),
+INDEX_DAMAGE: dict[str, tuple[str, set[str], Callable[[Any], None]]] = {
+    "an offset index cut short": ("the offset index at", PAGES, _first(lambda c: c.update({5: c[5] - 1}))),
+    "an offset index and more": ("bytes follow it", PAGES, _first(lambda c: c.update({5: c[5] + 1}))),
     "another's offset index": (
-        "does not lie in the column's pages",
+        "does not lie in the column's",
+        PAGES,
         lambda s: columns(s)[0].update({field: columns(s)[1][field] for field in (4, 5)}),
     ),
-    "no bloom filter": ("the bloom filter at", _first(lambda c: c[3].update({14: c[3][9]}))),
-    "another length": ("bytes by the footer", _first(lambda c: c[3].update({15: c[3][15] + 1}))),
+    "no bloom filter": ("the bloom filter at", BLOOMS, _first(lambda c: c[3].update({14: c[3][9]}))),
+    "another length": ("bytes by the footer", BLOOMS, _first(lambda c: c[3].update({15: c[3][15] + 1}))),
+    "both": (
+        "the bloom filter at",
+        PAGES | BLOOMS,
+        _first(lambda c: (c.update({5: c[5] - 1}), c[3].update({14: c[3][9]}))),
+    ),
 }
 
 
+def indexes_of(path: Path) -> list[set[str]]:
+    """The indexes that pyarrow finds at each chunk."""
+    found = pq.read_metadata(path)
+    groups = [found.row_group(number) for number in range(found.num_row_groups)]
+    chunks = [group.column(place) for group in groups for place in range(group.num_columns)]
+    return [{name for name in PAGES | BLOOMS if getattr(chunk, name)} for chunk in chunks]
+
+
 @pytest.mark.parametrize("kind", INDEX_DAMAGE)
-def test_damaged_indexes_are_told(kind: str, make: Callable[..., list[Path]], tmp_path: Path) -> None:
-    reason, change = INDEX_DAMAGE[kind]
+def test_damaged_indexes_are_left_out(kind: str, make: Callable[..., list[Path]], tmp_path: Path) -> None:
+    """Of this column chunk alone, as readers do without; a column index is of no use alone."""
+    reason, gone, change = INDEX_DAMAGE[kind]
     one, two = make(50, 50, **OPTIONS["zstd, all"])
+    expected = indexes_of(one) + indexes_of(two)
     edit(two, change)
-    with pytest.raises(CorruptError, match=reason) as caught:
-        join(tmp_path / "target", [one, two])
-    assert str(two) in str(caught.value)
+    target = tmp_path / "target"
+    joined = join(target, [one, two])
+    assert re.search(reason, "; ".join(joined.left_out))
+    expected[len(indexes_of(one))] -= gone
+    assert indexes_of(target) == expected
+    assert same(pq.read_table(target), pa.concat_tables([pq.read_table(one), pq.read_table(two)]))
 
 
 @pytest.mark.parametrize(("bits", "joins"), [(b"\x40", True), (b"\x42", False), (b"\x00", False), (b"\x01", False)])
@@ -387,11 +412,9 @@ def test_a_bloom_filter_without_a_length(
     header = b"\x15" + bits + b"\x1c\x1c\x00\x00" * 3 + b"\x00"
     path.write_bytes(data[:end] + header + bytes(32) + data[end:])
     edit(path, _first(lambda c: c[3].update({14: end})))
-    if joins:
-        assert join(tmp_path / "target", [path, path]).bytes_copied == 2 * (end - 4 + len(header) + 32)
-        return
-    with pytest.raises(CorruptError, match="the bloom filter at"):
-        join(tmp_path / "target", [path, path])
+    joined = join(tmp_path / "target", [path, path])
+    assert joined.bytes_copied == 2 * (end - 4 + (len(header) + 32) * joins)
+    assert [reason.startswith("the bloom filter at") for reason in joined.left_out] == [True, True] * (not joins)
 
 
 def test_shared_indexes_cannot_make_a_small_file_large(make: Callable[..., list[Path]], tmp_path: Path) -> None:
@@ -402,11 +425,32 @@ def test_shared_indexes_cannot_make_a_small_file_large(make: Callable[..., list[
         for column in columns(struct):
             column.update({6: 4, 7: whole})
 
-    with pytest.raises(CorruptError, match="bytes of indexes do not lie in it"):
-        join(tmp_path / "target", [edit(path, share), path])
+    shared = edit(path, share, tmp_path / "shared")
+    [reason] = join(tmp_path / "target", [shared, path]).left_out
+    assert re.fullmatch(r"\d+ bytes of indexes do not lie in it", reason)
+    assert indexes_of(tmp_path / "target") == [set() for _ in indexes_of(path)] + indexes_of(path)
+    assert (tmp_path / "target").stat().st_size < 3 * path.stat().st_size
 
 
-def test_an_offset_index_of_a_newer_format_is_refused(make: Callable[..., list[Path]], tmp_path: Path) -> None:
+def test_offset_indexes_beyond_the_memory_of_a_task_are_left_out(
+    make: Callable[..., list[Path]], tmp_path: Path
+) -> None:
+    """Each page of seven bytes is hundreds once it is decoded."""
+    paths = make(50, 50, **OPTIONS["zstd, all"])
+    largest = max(chunk.offset_index.size for group in footer_of(paths[0]).row_groups for chunk in group.chunks)
+    target = tmp_path / "target"
+    for memory, left_out in ((100 * largest, 0), (100 * largest - 1, 2), (2 * largest, 2)):
+        data = LocalDataFiles(memory=Memory(memory))
+        sink = data.create(str(target))
+        carried = join_files(sink, [footer_of(path) for path in paths], data)
+        sink.close()
+        reasons = [footer.left_out for footer in carried if "acidlib.task.memory" in footer.left_out]
+        assert len(reasons) == left_out
+        assert same(pq.read_table(target), pa.concat_tables([pq.read_table(path) for path in paths]))
+        target.unlink()
+
+
+def test_an_offset_index_of_a_newer_format_is_left_out(make: Callable[..., list[Path]], tmp_path: Path) -> None:
     [path] = make(50, write_page_index=True)
     chunk = footer_of(path).row_groups[0].chunks[0]
     data = path.read_bytes()
@@ -416,8 +460,9 @@ def test_an_offset_index_of_a_newer_format_is_refused(make: Callable[..., list[P
     path.write_bytes(data[:end] + index + data[end:])
     edit(path, _first(lambda c: c.update({4: end, 5: len(index)})))
     assert pq.read_table(path).num_rows == 50
-    with pytest.raises(RefusedError, match=r"unknown fields \(OffsetIndex field 3\)"):
-        join(tmp_path / "target", [path, path])
+    joined = join(tmp_path / "target", [path, path])
+    assert [reason.endswith("has unknown fields (OffsetIndex field 3)") for reason in joined.left_out] == [True, True]
+    assert indexes_of(tmp_path / "target") == 2 * [set(), *indexes_of(path)[1:]]
 
 
 def test_a_missing_input_is_an_error(make: Callable[..., list[Path]], tmp_path: Path) -> None:
