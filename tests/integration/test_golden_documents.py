@@ -22,8 +22,8 @@ from pathlib import Path
 import pytest
 from claim_directories import lay_claim
 
-from acidlib import __version__, admission
-from acidlib.service import environment
+from acidlib import __version__
+from acidlib.service import environment, services
 from integration.harness import Jobs, Ran, fixture
 from integration.test_verification import a_row_is_lost, unnoticed
 
@@ -195,7 +195,7 @@ def folder() -> Iterator[Path]:
 def test_golden_documents(
     jobs: Jobs, folder: Path, monkeypatch: pytest.MonkeyPatch, generation: int, form: str
 ) -> None:
-    monkeypatch.setattr(admission, "THREADS", 1)  # one place after another
+    monkeypatch.setattr(services, "THREADS", 1)  # one place after another
     monkeypatch.setattr(socket, "gethostname", lambda: "golden")
     monkeypatch.setattr(environment, "Environment", partial(environment.Environment, host="golden"))
     monkeypatch.setattr(getpass, "getuser", lambda: "anna")
