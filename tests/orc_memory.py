@@ -130,7 +130,7 @@ def written(
     sink = MemorySink()
     writer = OrcWriter(sink, options)
     for column in columns:
-        bounds = group_bounds(column.slots, options.stride)
+        bounds = group_bounds(column.slots, options)
         encoded = encode_column(column, options.root, bounds, options, timezone)
         writer.write_stripe(encoded, rows=column.slots, timezone=timezone)
     writer.finish(metadata or {})

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from acidlib.datafiles import RangeCopier, SinkFile, SourceFile
+from acidlib.memory import DEFAULT_MEMORY, Memory
 from acidlib.model.names import Generation
 from acidlib.model.units import FilterSize
 from acidlib.orc import proto
@@ -53,6 +54,7 @@ class FileOptions:
     calendar        of date and timestamp columns, as in the inputs
     generation      of the Hive that reads the file, which decides the form of statistics
     filters         the sizes of bloom filters in recoded stripes, by column
+    memory          that the row indexes and filters of a stripe may take
     """
 
     root: TypeNode
@@ -63,6 +65,7 @@ class FileOptions:
     calendar: int
     generation: Generation
     filters: Mapping[int, FilterSize] = field(default_factory=dict)
+    memory: Memory = DEFAULT_MEMORY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,15 @@ from acidlib.orc.schema import ROW_COLUMN, TypeNode, acid_tree, parse_row_type, 
 from acidlib.orc.writer import FileOptions, OrcWriter
 from acidlib.points import Point, reach
 from acidlib.rewrite.deletes import DeleteEvents, overlaps, read_deletes
-from acidlib.rewrite.inputs import InputFiles, OpenInput, OpenInputs, acid_metadata, key_index, open_inputs
+from acidlib.rewrite.inputs import (
+    InputFiles,
+    OpenInput,
+    OpenInputs,
+    acid_metadata,
+    key_index,
+    memory_of,
+    open_inputs,
+)
 from acidlib.rewrite.keys import Ids, Keys, StripeKeys, kept_mask, row_masks
 from acidlib.rewrite.output import (
     InputStripe,
@@ -129,7 +137,8 @@ def planned_rows(
     deleted = events.deleted_keys()
     with open_rows(unit, files) as inputs:
         tails = [file.tail for file in inputs.files]
-        options = file_options(acid_tree(result_row(unit, files)), tails, unit.generation, unit.settings)
+        root, memory = acid_tree(result_row(unit, files)), memory_of(inputs.files)
+        options = file_options(root, tails, unit.generation, unit.settings, memory)
         ordered = in_key_order(row_stripes(inputs, deleted, unit.write_ids, options))
         actions, options = plan_actions(ordered, options, unit.settings, unit.generation)
         stripes = {(stripe.facts.file, stripe.facts.number): stripe for stripe in ordered}
@@ -527,7 +536,7 @@ EVENTS_PER_STRIPE = 2_000_000
 def _run_deletes(unit: Unit, files: InputFiles, data: DataFiles, path: str | None) -> UnitResult:
     with open_inputs(unit.inputs, files) as inputs:
         events = read_deletes(inputs, unit.bucket, unit.write_ids)
-        tails = [file.tail for file in inputs.files]
+        tails, memory = [file.tail for file in inputs.files], memory_of(inputs.files)
     count = len(events.keys)
     result = replace(
         new_result(unit),
@@ -542,7 +551,7 @@ def _run_deletes(unit: Unit, files: InputFiles, data: DataFiles, path: str | Non
     )
     if path is None or (not count and not unit.keep_empty):
         return result
-    options = file_options(acid_tree(result_row(unit, files)), tails, unit.generation, unit.settings)
+    options = file_options(acid_tree(result_row(unit, files)), tails, unit.generation, unit.settings, memory)
     counts = events.events_in, events.duplicates, events.aborted
 
     def expected(start: int, rows: int) -> Ids:

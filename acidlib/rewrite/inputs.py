@@ -11,6 +11,7 @@ from typing import Any
 
 from acidlib.datafiles import DataFiles, SourceFile
 from acidlib.errors import CorruptError
+from acidlib.memory import DEFAULT_MEMORY, Memory
 from acidlib.model.location import Location
 from acidlib.model.units import DataFile, FileForm, Key
 from acidlib.orc.alignment import Alignment
@@ -169,6 +170,11 @@ class OpenInputs:
     def aligned(self) -> tuple[tuple[DataFile, Alignment], ...]:
         """Return each input of rows with its alignment, with which another task can open it again."""
         return tuple((opened.file, opened.alignment) for opened in self.files)
+
+
+def memory_of(inputs: Iterable[OpenInput]) -> Memory:
+    """Return the memory that the task may take, as its open inputs know it."""
+    return next((file.source.memory for file in inputs), DEFAULT_MEMORY)
 
 
 @contextmanager

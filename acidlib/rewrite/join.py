@@ -35,7 +35,7 @@ from acidlib.parquet.footer import MAGIC as PARQUET_MAGIC
 from acidlib.parquet.footer import read_footer
 from acidlib.parquet.join import MOST_JOINED_FOOTER, MOST_ROW_GROUPS, check_joined, join_files
 from acidlib.rewrite.bucket import container_difference
-from acidlib.rewrite.inputs import InputFiles, OpenInput, open_inputs
+from acidlib.rewrite.inputs import InputFiles, OpenInput, memory_of, open_inputs
 from acidlib.rewrite.keys import StripeKeys
 from acidlib.rewrite.output import (
     InputStripe,
@@ -139,7 +139,7 @@ def _run_orc(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResult:
         if not inputs.files:
             return new_result(unit)
         tails = [file.tail for file in inputs.files]
-        options = file_options(tails[0].root, tails, unit.generation, unit.settings)
+        options = file_options(tails[0].root, tails, unit.generation, unit.settings, memory_of(inputs.files))
         stripes = _input_stripes(inputs.files, options)
         actions, options = plan_actions(stripes, options, unit.settings, unit.generation)
         result = replace(result_of_actions(unit, actions, inputs.files), empty_files=inputs.empty)
@@ -185,7 +185,7 @@ def _recode(writer: OrcWriter, inputs: Sequence[OpenInput], stripes: Sequence[St
     rows, timezone = sum(facts.rows for facts in stripes), stripes[0].timezone
     for reader in readers:
         reader.prove_rows()
-    bounds = group_bounds(rows, writer.options.stride)
+    bounds = group_bounds(rows, writer.options)
     root = writer.options.root
     columns: list[EncodedColumn] = []
     for node in (replace(root, children=()), *root.children):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from acidlib.datafiles import DataFiles, SinkFile
+from acidlib.memory import DEFAULT_MEMORY, Memory
 from acidlib.model.names import Generation
 from acidlib.model.units import (
     FilterSize,
@@ -38,7 +39,11 @@ _BLOCKS_OF_A_COLUMN, _LEAST_ESTIMATE, _MOST_ESTIMATE = 20, 4 << 10, 256 << 10
 
 
 def file_options(
-    root: TypeNode, tails: Sequence[Tail], generation: Generation, settings: RewriteSettings
+    root: TypeNode,
+    tails: Sequence[Tail],
+    generation: Generation,
+    settings: RewriteSettings,
+    memory: Memory = DEFAULT_MEMORY,
 ) -> FileOptions:
     """Return the result's options: codec, stride and calendar of most input bytes, largest block, lowest Java version.
 
@@ -70,6 +75,7 @@ def file_options(
         writer_version=min([newest, *versions]),
         calendar=calendar,
         generation=generation,
+        memory=memory,
     )
 
 
@@ -274,6 +280,7 @@ def _field(node: TypeNode, path: list[str]) -> TypeNode | None:
     return None
 
 
+_USUAL_STRIDE = 10_000
 _FALSE_POSITIVES = {Generation.HIVE3: 0.05, Generation.HIVE4: 0.01}
 """OrcConf.BLOOM_FILTER_FPP of ORC 1.5, which Hive 3.1 has, and of 1.8, which Hive 4.0 has."""
 
@@ -289,19 +296,21 @@ def filter_sizes(
     """Return the size of the filters of each column for the result's row groups; empty where no column is encoded.
 
     It follows from the settings' share of false positives. Without one it is the size in the first stripe of the same
-    stride that has filters of the column, else the one by Hive's default share. Raises CorruptError for filters that
-    cannot be read.
+    stride that has filters of the column, else the one by Hive's default share. A stride beyond the usual one counts as
+    far as there are rows: an input may state any. Raises CorruptError for filters that cannot be read.
     """
-    if not columns or all(action.copy and action.stripes[0].column_changes is None for action in actions):
+    encoded = [action for action in actions if not action.copy or action.stripes[0].column_changes is not None]
+    if not columns or not encoded:
         return {}
-    stride = options.stride
-    default = filter_size(stride, settings.bloom_fpp or _FALSE_POSITIVES[generation])
+    stride, most = options.stride, max(row_counts([action])[0] for action in encoded)
+    rows = min(stride, max(_USUAL_STRIDE, most))
+    default = filter_size(rows, settings.bloom_fpp or _FALSE_POSITIVES[generation])
     sizes: dict[int, FilterSize] = {}
     for stripe in stripes if settings.bloom_fpp is None else ():
         missing = {column: own for column, own in stripe.filters.items() if own and column not in sizes}
         if missing and stripe.file.tail.stride == stride:
             reader = stripe.file.stripe(stripe.facts.number)
-            read = ((column, size_of(reader.bloom_filter_index(own.column), stride)) for column, own in missing.items())
+            read = ((column, size_of(reader.bloom_filter_index(own.column), rows)) for column, own in missing.items())
             sizes |= {column: size for column, size in read if size is not None}
     return {column: sizes.get(column, default) for column in columns}
 

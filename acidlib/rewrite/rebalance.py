@@ -42,7 +42,7 @@ from acidlib.rewrite.bucket import (
     result_row,
 )
 from acidlib.rewrite.deletes import read_deletes
-from acidlib.rewrite.inputs import InputFiles, OpenInput, open_inputs
+from acidlib.rewrite.inputs import InputFiles, OpenInput, memory_of, open_inputs
 from acidlib.rewrite.keys import Ids, Keys, StripeKeys, kept_mask, row_masks
 from acidlib.rewrite.output import InputStripe, file_options, input_stripe, plan_actions, result_of_actions, row_counts
 from acidlib.rewrite.recode import KeptRows, may_be_spliced
@@ -258,7 +258,8 @@ def run_rebalance(rebalanced: RebalanceUnit, data: DataFiles, path: str | None) 
     files = InputFiles(unit.location, data)
     with planned_inputs(dict(enumerate(rebalanced.inputs)), files) as inputs:
         tails = [file.tail for file in inputs.values()]
-        options = file_options(acid_tree(result_row(unit, files)), tails, unit.generation, unit.settings)
+        root, memory = acid_tree(result_row(unit, files)), memory_of(inputs.values())
+        options = file_options(root, tails, unit.generation, unit.settings, memory)
         chosen = _ChosenRows(rebalanced, inputs, files, options)
         spans = chosen.spans()
         actions, options = plan_actions(spans, options, unit.settings, unit.generation)

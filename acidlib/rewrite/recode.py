@@ -48,7 +48,7 @@ def encode_rows(
     order  the numbers of all kept rows, counted over the parts, in their order in the stripe
     """
     rows = sum(len(part.keys) for part in parts)
-    bounds = group_bounds(rows, options.stride)
+    bounds = group_bounds(rows, options)
     keys, current = _join_keys(parts), _join([part.current for part in parts])
     if order is not None:
         keys, current = keys.select(order), current[order]
@@ -125,7 +125,7 @@ def _user_column(part: KeptRows, position: int, row_present: Mask | None) -> Col
 
 def encode_deletes(keys: Keys, current: Longs, options: FileOptions) -> list[EncodedColumn]:
     """Return all columns of a stripe of delete events: id columns, and a row that is null throughout."""
-    bounds = group_bounds(len(keys), options.stride)
+    bounds = group_bounds(len(keys), options)
     encoded = _encode_ids(keys, current, DELETE, bounds, options, "UTC")
     row = null_column(options.root.children[5], len(keys))
     return encoded + encode_column(row, options.root.children[5], bounds, options, "UTC")
@@ -144,8 +144,22 @@ def _encode_ids(
     return encoded
 
 
-def group_bounds(rows: int, stride: int) -> Longs:
-    """Return the first row of each row group, and the end."""
+_ENTRY_BYTES = 400
+"""Memory of an entry of a row index, with the statistics of a number, as measured."""
+
+
+def group_bounds(rows: int, options: FileOptions) -> Longs:
+    """Return the first row of each row group of a stripe, and the end.
+
+    OverMemoryError if the row indexes and filters of all columns take too much memory: an input that states one row a
+    group has an entry for each value.
+    """
+    stride, columns = options.stride, options.root.columns
+    of_group = columns * _ENTRY_BYTES + sum(size.bits // 8 for size in options.filters.values())
+    if (reason := options.memory.excess(-(-rows // stride) * of_group)) is not None:
+        raise OverMemoryError(
+            f"Cannot write the row indexes of {columns:,} columns with {rows:,} rows in groups of {stride:,}: {reason}"
+        )
     return np.append(np.arange(0, rows, stride, dtype=np.int64), np.int64(rows))
 
 
@@ -187,7 +201,7 @@ def splice_columns(writer: OrcWriter, stripe: StripeKeys, ids: Ids | None = None
     """Append a stripe column by column: one with `column_changes`, or with new `ids`."""
     options, file = writer.options, stripe.file
     reader = file.stripe(stripe.number)
-    bounds = group_bounds(stripe.rows, options.stride)
+    bounds = group_bounds(stripe.rows, options)
     columns: list[int | EncodedColumn] = []
     if ids is None and file.acid:
         columns += range(ROW_COLUMN)

@@ -96,7 +96,7 @@ def main() -> None:
     columns = [_column(node, position) for position, node in enumerate(nodes)]
     memory = Memory()
     writer = OrcWriter(memory, options)
-    bounds = group_bounds(_ROWS, options.stride)
+    bounds = group_bounds(_ROWS, options)
     rows = Column(kind=Kind.STRUCT, slots=_ROWS, children=tuple(columns))
     writer.write_stripe(encode_column(rows, root, bounds, options, "UTC"), rows=_ROWS, timezone="UTC")
     writer.finish({})

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 from acid_inputs import COLUMNS, at_root, write
+from compaction import MAJOR, MINOR, plan
 from judges import tables
 from orc_memory import MemorySource, file_options, tree, written
 
-from acidlib.errors import AcidError, CorruptError, RefusedError
+from acidlib.errors import AcidError, CorruptError, OverMemoryError, RefusedError
 from acidlib.memory import DEFAULT_MEMORY, Memory, Room
 from acidlib.model.snapshots import all_committed
 from acidlib.orc import proto
@@ -23,6 +24,7 @@ from acidlib.orc.compression import compress
 from acidlib.orc.proto import Compression, Kind
 from acidlib.orc.reader import StripeReader, read_tail
 from acidlib.parquet.footer import read_footer, require_memory
+from acidlib.rewrite.bucket import run_unit
 from acidlib.rewrite.deletes import read_deletes
 from acidlib.rewrite.inputs import open_inputs
 from acidlib.rewrite.recode import joined
@@ -225,3 +227,21 @@ def test_a_footer_of_parquet_is_refused_before_it_is_decoded() -> None:
         with pytest.raises(RefusedError, match="the footer of /t/file: decoded it takes at least 10,485,760 bytes"):
             read(source)
     require_memory(MemorySource(data, memory=Memory(10 * MEBIBYTE)))
+
+
+@pytest.mark.parametrize("way", ["rows", "deletes"])
+def test_row_indexes_are_written_as_far_as_the_memory_goes(tmp_path: Path, way: str) -> None:
+    """An input may state one row a group; a result of the same stride has an entry for each value then."""
+    table, gone = tmp_path / "t", [(1, tables.bucket_property(0, 0), number) for number in range(2000)]
+    rows, layout = [(number, "x") for number in range(3000)], tables.Layout(stride=1)
+    tables.write_dir(table, tables.delta_name(1, 1), COLUMNS, tables.inserts(1, rows), layout=layout)
+    tables.write_dir(table, tables.delta_name(2, 2, delete=True), COLUMNS, tables.deletes(2, gone), layout=layout)
+    tables.write_dir(table, tables.delta_name(3, 3, delete=True), COLUMNS, tables.deletes(3, gone[:1]), layout=layout)
+    _, units = plan(table, MAJOR if way == "rows" else MINOR)
+    (unit,) = (unit for unit in units if unit.is_delete is (way == "deletes"))
+    path = table / "_tmp_x" / unit.directory / unit.file_name
+    path.parent.mkdir(parents=True)
+    with pytest.raises(OverMemoryError, match=r"of 9 columns with [12],00[01] rows in groups of 1: decoded"):
+        run_unit(unit, LocalDataFiles(memory=Memory(2 * MEBIBYTE)), str(path))
+    assert not path.exists()
+    run_unit(unit, LocalDataFiles(memory=Memory(64 * MEBIBYTE)), str(path))

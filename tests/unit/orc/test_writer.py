@@ -205,7 +205,7 @@ def mixed(options: Any) -> tuple[bytes, bytes]:
     writer = OrcWriter(sink, options)
     writer.copy_stripe(source, tail, 3, tail.stripe_statistics[3])
     column = root_column(tables.orc_bytes(SCHEMA, NEW))
-    encoded = encode_column(column, options.root, group_bounds(7, options.stride), options, "UTC")
+    encoded = encode_column(column, options.root, group_bounds(7, options), options, "UTC")
     writer.write_stripe(encoded, rows=7, timezone="Europe/Berlin")
     writer.copy_stripe(source, tail, 1, tail.stripe_statistics[1])
     writer.finish({"b": b"2", "a": b"\xff\x00"})

@@ -141,10 +141,14 @@ def test_columns_of_original_files_are_those_of_the_row(tmp_path: Path) -> None:
 
 
 def sizes(
-    *stripes: InputStripe, generation: Generation = HIVE4, fpp: float | None = None, copy: bool = False
+    *stripes: InputStripe,
+    generation: Generation = HIVE4,
+    fpp: float | None = None,
+    copy: bool = False,
+    stride: int = 1000,
 ) -> dict[int, FilterSize]:
     actions = [StripeAction(copy=copy, stripes=(stripe.facts,), reason="") for stripe in stripes]
-    options, settings = file_options(ROOT, stride=1000), RewriteSettings(bloom_fpp=fpp)
+    options, settings = file_options(ROOT, stride=stride), RewriteSettings(bloom_fpp=fpp)
     return filter_sizes(stripes, frozenset({A, S}), actions, options, generation, settings)
 
 
@@ -154,6 +158,13 @@ def test_sizes_are_those_of_the_inputs(make: Maker) -> None:
     assert sizes(make.stripe(1), make.stripe(2, (S,))) == {A: default, S: found}
     assert sizes(make.stripe(3, (S,)), make.stripe(4, (A, S))) == {A: found, S: found}
     assert sizes(make.stripe(5, (A, S), stride=1250)) == {A: default, S: default}
+
+
+def test_a_stride_beyond_the_usual_one_counts_as_far_as_there_are_rows(make: Maker) -> None:
+    usual = filter_size(10_000, 0.01)
+    assert usual.bits < 100_000
+    assert sizes(make.stripe(1), stride=1 << 31) == {A: usual, S: usual}
+    assert sizes(make.stripe(2), stride=9000) == dict.fromkeys((A, S), filter_size(9000, 0.01))
 
 
 def test_copied_stripes_need_no_sizes(make: Maker) -> None:
