@@ -11,7 +11,7 @@ TOGETHER = {
     # waits more than it works: beside the others from the start
     "HDFS": (
         *("hdfs_races", "hdfs_bad_input", "hdfs_jobs", "hdfs", "hdfs_faults", "hdfs_kill_points", "hdfs_server"),
-        *("hdfs_trash", "through_hadoop", "spark_cluster", "snapshot_stores"),
+        *("hdfs_trash", "hdfs_hostile_writers", "through_hadoop", "spark_cluster", "snapshot_stores"),
     ),
     # with HDFS and S3
     "HiveServer2": (

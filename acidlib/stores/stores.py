@@ -142,7 +142,7 @@ class Stores:
                 f"Cannot open {location}: {IMPLEMENTATION} is {overloaded}: hdfs: is a mount table there"
             )
         self.tokens.use(location.authority)
-        return HdfsFileSystem(location.authority, about_hdfs(self.configuration), self.unreachable)
+        return HdfsFileSystem(location.authority, about_hdfs(self.configuration), self.unreachable, place=location.path)
 
     def _in_bucket(self, location: Location) -> tuple[S3Store, S3DataFiles]:
         """Open a bucket; RefusedError where its client is not installed, or does not understand its settings."""

@@ -220,10 +220,11 @@ _TRIES = 8
 """Tries of one call, ever further apart: a name node that starts again may take connections and drop them."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 """Seconds between two tries; each is twice the one before."""
-_USERS: dict[NameNode, str] = {}
-"""The owner of what this process has made, by name node, which alone knows whom a login is taken for.
+_USERS: dict[tuple[NameNode, str], str] = {}
+"""The owner of what this process has made at a place: the name node alone knows whom a login is taken for.
 
-While it has made nothing there it changes nothing either, as every change at a place begins with a claim.
+While it has made nothing there it changes nothing either, as every change at a place begins with a claim. Whoever
+writes to the place may exchange what is made before its owner is asked for: so what is learned there holds there only.
 """
 _MODE_BITS = 0o1777
 """The bits of a mode that HDFS has; older name nodes report others beside them."""
@@ -236,13 +237,23 @@ class HdfsFileSystem(RenameFileSystem):
     path that holds a link, which is refused, but hdfs-native cannot tell the link itself from an empty file.
     """
 
-    __slots__ = ("_node", "_unreachable")
+    __slots__ = ("_node", "_place", "_unreachable")
 
     def __init__(
-        self, authority: str, configuration: Mapping[str, str], unreachable: UnreachableServers | None = None
+        self,
+        authority: str,
+        configuration: Mapping[str, str],
+        unreachable: UnreachableServers | None = None,
+        *,
+        place: str = "/",
     ) -> None:
-        """`authority` is host and port of the name node, or its name service. Opens no connection."""
+        """Open no connection.
+
+        authority  host and port of the name node, or its name service
+        place      the path below which it is used
+        """
         self._unreachable = unreachable
+        self._place = place
         self._node = NameNode.of(authority, configuration)
 
     def exists(self, path: str) -> bool:
@@ -449,7 +460,7 @@ class HdfsFileSystem(RenameFileSystem):
                     waiting.append(self._node.outside(status.path))
 
     def _entry(self, status: FileStatus) -> Entry:
-        user = _USERS.get(self._node)
+        user = _USERS.get((self._node, self._place))
         return Entry(
             path=_name(status),
             is_directory=status.isdir,
@@ -479,10 +490,11 @@ class HdfsFileSystem(RenameFileSystem):
     def _rename_own(self, source: str, target: str) -> None:
         """Rename a file or directory that this process has just made; ConflictError if it is not that any more.
 
-        Its owner is noted the first time. Others may exchange a name at any moment, so all have to have one owner.
+        Its owner is noted the first time. Others may exchange a name at any moment, so all at a place have to have one
+        owner.
         """
         owner = self._rename(source, target).owner
-        if owner != _USERS.setdefault(self._node, owner):
+        if owner != _USERS.setdefault((self._node, self._place), owner):
             raise ConflictError(f"Cannot use {target}: {owner} has put something else there while it was made")
 
     def _rename(self, source: str, target: str) -> FileStatus:
