@@ -40,12 +40,12 @@ from acidlib.masking import masked
 from acidlib.model.location import Location
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.model.results import CleaningResult, CompactionResult, InitiatorResult, Outcome, cancellations_document
 from acidlib.model.tables import TableRef
 from acidlib.model.units import MAX_BUCKET, RewriteSettings
 from acidlib.planning.results import parse_verify_share
 from acidlib.report.answers import Cancellations, Checks, Places, Requests, Status, Undo
 from acidlib.report.progress import ERROR
-from acidlib.report.results import CleaningResult, CompactionResult, InitiatorResult, Outcome, cancellations_document
 from acidlib.report.run import Cleanings, Compactions, Decisions, Plan, RunReport
 from acidlib.report.show import UNDONE, blockers_document, show_document, state_of
 from acidlib.report.values import packed_text

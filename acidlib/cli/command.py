@@ -23,9 +23,8 @@ from acidlib.errors import AcidError, DefectError, RetryError, UsageError
 from acidlib.report.html import html_of, write_page
 from acidlib.report.page import error_page
 from acidlib.report.progress import ERROR, NOTE, LogFormat, LogLines, Progress, TerminalProgress
-from acidlib.report.results import EXIT_NOT_DONE
 from acidlib.report.text import json_text, one_line
-from acidlib.report.values import Result
+from acidlib.report.values import EXIT_NOT_DONE, Result
 from acidlib.service.machine import Machine, Run
 from acidlib.service.spark_driver import OF_THIS_PROCESS
 from acidlib.service.stopping import STOPPING, exit_status, write_line

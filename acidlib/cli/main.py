@@ -232,8 +232,8 @@ def main_of_file(words: list[str]) -> None:
 
 def _exit_with(error: AcidError) -> NoReturn:
     """Print the error on one line, and end the process with its exit status."""
-    from acidlib.report.results import EXIT_NOT_DONE
     from acidlib.report.text import one_line
+    from acidlib.report.values import EXIT_NOT_DONE
 
     click.echo(f"error: {one_line(str(error))}", err=True)
     sys.exit(click.UsageError.exit_code if isinstance(error, UsageError) else EXIT_NOT_DONE)

@@ -29,12 +29,12 @@ from acidlib.config.settings import load_settings
 from acidlib.errors import CorruptError
 from acidlib.model.location import local_location
 from acidlib.model.requests import CompactionType
+from acidlib.model.results import CleaningResult, CompactionResult, InitiatorResult, Outcome
 from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.units import RewriteSettings
 from acidlib.planning.stated_write_ids import stated_write_ids
 from acidlib.queue.sql import SqlQueue
 from acidlib.report.progress import TerminalProgress
-from acidlib.report.results import CleaningResult, CompactionResult, InitiatorResult, Outcome
 from acidlib.report.show import show_document
 from acidlib.service.clean import run_cleaner
 from acidlib.service.environment import Environment

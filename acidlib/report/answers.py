@@ -7,19 +7,19 @@ from dataclasses import dataclass
 
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest
+from acidlib.model.results import Outcome
 from acidlib.planning.health import Level
 from acidlib.report.page import Page, status_page
-from acidlib.report.results import (
+from acidlib.report.show import blockers_text, hive_text, show_text
+from acidlib.report.text import Entry, cancellations_text, checks_text, places_text, status_text, undo_text
+from acidlib.report.values import (
     EXIT_DONE,
     EXIT_HAS_ERRORS,
     EXIT_HAS_WARNINGS,
     EXIT_NOT_DONE,
     EXIT_SOME_FAILED,
-    Outcome,
+    DocumentResult,
 )
-from acidlib.report.show import blockers_text, hive_text, show_text
-from acidlib.report.text import Entry, cancellations_text, checks_text, places_text, status_text, undo_text
-from acidlib.report.values import DocumentResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -11,18 +11,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
-from acidlib.report.page import CleanerSummary, CompactionsSummary, InitiatorSummary, Page
-from acidlib.report.results import (
+from acidlib.model.results import (
     COMPACTION_OUTCOMES,
     DECISION_OUTCOMES,
-    EXIT_DONE,
-    EXIT_NOT_DONE,
-    EXIT_SOME_FAILED,
     FIGURES,
     Outcome,
 )
+from acidlib.report.page import CleanerSummary, CompactionsSummary, InitiatorSummary, Page
 from acidlib.report.text import Entry, by_state, cleaning_lines, compaction_lines, decision_lines, json_text, wrapped
-from acidlib.report.values import Entries, EntryPacker, Result, packed_text, unpacked
+from acidlib.report.values import (
+    EXIT_DONE,
+    EXIT_NOT_DONE,
+    EXIT_SOME_FAILED,
+    Entries,
+    EntryPacker,
+    Result,
+    packed_text,
+    unpacked,
+)
 from acidlib.wording import human_bytes, plural
 
 _PLACES_SHOWN = 20

@@ -17,9 +17,12 @@ from typing import Any, ClassVar, overload
 from acidlib.errors import RefusedError
 from acidlib.report.html import fragment_of, has_libraries, html_of, require_libraries, write_page
 from acidlib.report.page import Page
-from acidlib.report.results import EXIT_DONE
 from acidlib.report.text import Entry, json_text
 from acidlib.wording import plural
+
+EXIT_DONE, EXIT_NOT_DONE, EXIT_SOME_FAILED = 0, 1, 3
+EXIT_HAS_WARNINGS, EXIT_HAS_ERRORS = 4, 5
+"""Exit statuses; 2 is that of a wrong command line (click), the last two are of the status alone."""
 
 
 def packed_text(document: Mapping[str, Any]) -> str:

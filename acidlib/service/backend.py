@@ -17,9 +17,9 @@ from acidlib.errors import AcidError, ConflictError
 from acidlib.model.listing import Listing
 from acidlib.model.location import NOWHERE, Location
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts
+from acidlib.model.results import Outcome, Statistics
 from acidlib.model.snapshots import ValidTxnList
 from acidlib.planning.inputs import Publication
-from acidlib.report.results import Outcome, Statistics
 from acidlib.service.attempts import Attempts
 from acidlib.service.places import ListedPlace, Target
 from acidlib.service.selection import Selected, Selection

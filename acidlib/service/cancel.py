@@ -13,8 +13,8 @@ from acidlib.errors import CorruptError
 from acidlib.metastore.hms import Hms
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, State
+from acidlib.model.results import Cancellation, Outcome
 from acidlib.queue.sql import SqlQueue
-from acidlib.report.results import Cancellation, Outcome
 from acidlib.service.environment import Environment
 from acidlib.service.open import connect, open_queue
 from acidlib.service.surroundings.sql import surroundings_of

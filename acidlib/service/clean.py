@@ -19,11 +19,11 @@ from acidlib.errors import AcidError, BusyError, ConflictError, RefusedError, Re
 from acidlib.model.listing import Listing
 from acidlib.model.location import LOCAL, Location
 from acidlib.model.requests import CompactionRequest
+from acidlib.model.results import CleaningResult, Outcome, Waiting
 from acidlib.model.tables import TableRef
 from acidlib.planning.clean import CleanPlan, DueCleaning, remaining_obsolete
 from acidlib.planning.results import quarantine_reason, quarantining_request, shows_unverified
 from acidlib.points import Point, reach
-from acidlib.report.results import CleaningResult, Outcome, Waiting
 from acidlib.service.backend import Backend, Hold, finish_claimed
 from acidlib.service.places import Target
 from acidlib.service.removals import (

@@ -19,6 +19,7 @@ from acidlib.errors import (
 )
 from acidlib.model.names import LONG_MAX, DeltaDir, parse_directory
 from acidlib.model.requests import CompactionType, RequestFacts
+from acidlib.model.results import CompactionResult, Outcome, Verification, outcome_of
 from acidlib.model.units import Unit, UnitResult
 from acidlib.planning.clean import marks_cover_cleaning
 from acidlib.planning.inputs import (
@@ -32,7 +33,6 @@ from acidlib.planning.results import digest_of_inputs
 from acidlib.planning.units import part_bytes_on
 from acidlib.points import Point, reach
 from acidlib.report.progress import WARNING
-from acidlib.report.results import CompactionResult, Outcome, Verification, outcome_of
 from acidlib.service.attempts import fingerprint
 from acidlib.service.backend import Backend, CompactionHold, finish_claimed
 from acidlib.service.places import ListedPlace

@@ -19,12 +19,12 @@ from acidlib.errors import (
 from acidlib.model.location import S3
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionType, RequestFacts
+from acidlib.model.results import InitiatorResult, Outcome
 from acidlib.planning.clean import aborted_present, marks_cover_cleaning
 from acidlib.planning.initiate import ABORTS_BY_CLEANER, Decision, decide
 from acidlib.planning.inputs import Refusal
 from acidlib.planning.state import acid_state
 from acidlib.points import Point, reach
-from acidlib.report.results import InitiatorResult, Outcome
 from acidlib.service.attempts import Attempts
 from acidlib.service.backend import Backend, Decided
 from acidlib.service.listing import ListingOutcome, RollbackSigns, Unlisted, list_in_portions

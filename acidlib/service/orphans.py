@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from acidlib.errors import AcidError
-from acidlib.report.results import CleaningResult, Outcome, RemovedPath
+from acidlib.model.results import CleaningResult, Outcome, RemovedPath
 from acidlib.service.backend import Backend
 from acidlib.service.places import Target
 from acidlib.service.removals import DeleteRateLimiter, ended_by, find_unclaimed, remove_named, result_of_removal

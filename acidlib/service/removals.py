@@ -10,8 +10,8 @@ from dataclasses import replace
 from acidlib.errors import AcidError, BusyError, ConflictError, RefusedError
 from acidlib.model.listing import ListedFile, Listing
 from acidlib.model.location import Location
+from acidlib.model.results import CleaningResult, Outcome, RemovedPath, Waiting
 from acidlib.points import Point, reach
-from acidlib.report.results import CleaningResult, Outcome, RemovedPath, Waiting
 from acidlib.service.services import Services
 from acidlib.stores.filesystem import Pace
 from acidlib.stores.removing import TAKEN_BACK, Litter, Removed, find_litter, measure, remove_paths

@@ -16,6 +16,7 @@ from acidlib.metastore.transactions import TxnType
 from acidlib.model.listing import Listing
 from acidlib.model.location import LOCAL
 from acidlib.model.requests import CompactionType, State
+from acidlib.model.results import CleaningResult, Outcome, RemovedPath, Waiting
 from acidlib.model.tables import TableRef
 from acidlib.planning.clean import (
     DueCleaning,
@@ -29,7 +30,6 @@ from acidlib.planning.initiate import ABORTED_TXN_KEY, ABORTED_TXN_TIME_KEY, ABO
 from acidlib.points import Point, reach
 from acidlib.queue.metastore_database import MetastoreDatabase
 from acidlib.report.progress import WARNING
-from acidlib.report.results import CleaningResult, Outcome, RemovedPath, Waiting
 from acidlib.service.places import Target
 from acidlib.service.removals import DeleteRateLimiter, NotOursError, ended_by, remove_named, would_remove
 from acidlib.service.selection import CleanerOptions

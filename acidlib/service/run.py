@@ -8,9 +8,9 @@ from contextlib import closing
 
 from acidlib.errors import AcidError, known_error
 from acidlib.model.location import NOWHERE
+from acidlib.model.results import CompactionResult, Outcome
 from acidlib.model.tables import TableRef
 from acidlib.report.progress import ERROR, INFO, WARNING
-from acidlib.report.results import CompactionResult, Outcome
 from acidlib.service.backend import Backend
 from acidlib.service.compact import PlaceCompaction
 from acidlib.service.places import Target

@@ -12,9 +12,9 @@ from itertools import chain, takewhile
 from acidlib.errors import AcidError, RefusedError, known_error
 from acidlib.model.location import Location
 from acidlib.model.requests import CompactionRequest, CompactionType
+from acidlib.model.results import CompactionResult, Outcome, outcome_of
 from acidlib.model.tables import TableRef
 from acidlib.model.units import RewriteSettings
-from acidlib.report.results import CompactionResult, Outcome, outcome_of
 from acidlib.service.backend import Backend, WaitingRequest, nowhere
 from acidlib.service.listing import (
     PORTION,

@@ -13,13 +13,13 @@ from acidlib.errors import ConflictError, RefusedError, UnknownOutcomeError, kno
 from acidlib.metastore.catalog import CHANGED, NotComparedError, WholeTable
 from acidlib.metastore.hms import Hms
 from acidlib.model.names import Generation
+from acidlib.model.results import Statistics
 from acidlib.model.snapshots import ALL_COMMITTED, ValidWriteIdList
 from acidlib.model.tables import TableRef
 from acidlib.planning.results import BYTES, FILES, ROWS, basic_statistics, statistics_changes
 from acidlib.planning.state import acid_state
 from acidlib.queue.metastore_database import MetastoreDatabase, Owner
 from acidlib.report.progress import WARNING
-from acidlib.report.results import Statistics
 from acidlib.service.places import TableFacts, Target
 from acidlib.service.services import Services
 from acidlib.stores.listing import list_location

@@ -19,9 +19,9 @@ from acidlib.errors import (
 )
 from acidlib.model.listing import Listing
 from acidlib.model.requests import CompactionRequest, RequestFacts, State
+from acidlib.model.results import Outcome, UndoResult, outcome_of
 from acidlib.planning.results import UndoPlan, undo_plan
 from acidlib.points import Point, reach
-from acidlib.report.results import Outcome, UndoResult, outcome_of
 from acidlib.service.backend import finish_claimed
 from acidlib.service.places import Target
 from acidlib.service.services import Services

@@ -20,11 +20,11 @@ from acidlib.errors import AcidError, ConflictError, CorruptError, UnverifiedErr
 from acidlib.model.listing import ListedFile
 from acidlib.model.names import BaseDir, parse_directory
 from acidlib.model.requests import CompactionRequest, CompactionType
+from acidlib.model.results import Verification
 from acidlib.model.units import DataFile, JoinUnit, JoinWay
 from acidlib.planning.inputs import CompactionInputs, InputDirectory, directories_read
 from acidlib.planning.results import chosen_buckets, parse_verify_share, quarantine_reason, shows_unverified
 from acidlib.planning.units import delete_files, row_files, schema_file
-from acidlib.report.results import Verification
 from acidlib.service.backend import CompactionHold
 from acidlib.service.places import ListedPlace, Target
 from acidlib.service.plan import Tails, with_logical_lengths, with_tails

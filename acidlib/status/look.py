@@ -17,6 +17,7 @@ from acidlib.metastore.transactions import OpenTxn
 from acidlib.model.location import Location
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, State
+from acidlib.model.results import fields_of, names_of
 from acidlib.model.tables import TableRef
 from acidlib.planning.health import (
     LIMITS,
@@ -35,7 +36,6 @@ from acidlib.planning.health import (
 )
 from acidlib.planning.initiate import ABORTS_BY_CLEANER, decide, switched_off_reason, wrong_kind_reason
 from acidlib.planning.stated_write_ids import StatedWriteIds
-from acidlib.report.results import fields_of, names_of
 from acidlib.report.show import initiator_of
 from acidlib.service.attempts import COUNTED, Attempts
 from acidlib.service.environment import Environment

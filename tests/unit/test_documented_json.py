@@ -21,11 +21,7 @@ from acidlib.cli.jobs import show_place as show_place_job
 from acidlib.documents import OPTIONS
 from acidlib.errors import AcidError
 from acidlib.model.requests import CompactionRequest, CompactionType
-from acidlib.model.tables import TableRef
-from acidlib.planning.health import CleaningBlocker, FindingKind
-from acidlib.report.answers import Cancellations, Checks, Places, Requests, Status, Undo
-from acidlib.report.columns import SCHEMAS
-from acidlib.report.results import (
+from acidlib.model.results import (
     CANCEL_OUTCOMES,
     COMPACTION_OUTCOMES,
     Cancellation,
@@ -35,6 +31,10 @@ from acidlib.report.results import (
     Verification,
     cancellations_document,
 )
+from acidlib.model.tables import TableRef
+from acidlib.planning.health import CleaningBlocker, FindingKind
+from acidlib.report.answers import Cancellations, Checks, Places, Requests, Status, Undo
+from acidlib.report.columns import SCHEMAS
 from acidlib.report.run import Cleanings, Decisions, Plan
 from acidlib.report.show import blockers_document, show_document
 from acidlib.report.text import json_text

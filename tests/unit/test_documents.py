@@ -20,7 +20,7 @@ from acidlib.cli.launch import log_file
 from acidlib.cli.main import group
 from acidlib.documents import JOBS, OPTIONS, ROOT, TOML, options_text, toml_text
 from acidlib.planning import orc_settings
-from acidlib.report import results
+from acidlib.report import values
 from acidlib.service.spark_driver import split_words
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -234,7 +234,7 @@ def test_properties_of_tables_and_exit_statuses_are_described() -> None:
     assert len(names) == 7
     assert all(f"\n| `{name}` |" in described for name in names)
     statuses = re.findall(r"^\| ([0-9]) \|", (ROOT / "docs" / "operations.md").read_text(), flags=re.MULTILINE)
-    ours = [value for name, value in vars(results).items() if name.startswith("EXIT_")]
+    ours = [value for name, value in vars(values).items() if name.startswith("EXIT_")]
     assert statuses == [str(status) for status in sorted([*ours, click.UsageError.exit_code])]
 
 

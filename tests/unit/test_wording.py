@@ -5,9 +5,9 @@ import json
 import pytest
 
 from acidlib.errors import RefusedError
+from acidlib.model.results import InitiatorResult, Outcome
 from acidlib.model.tables import TableRef
 from acidlib.report.progress import LogFormat, LogLines
-from acidlib.report.results import InitiatorResult, Outcome
 from acidlib.wording import (
     MOST_BYTES,
     age_words,

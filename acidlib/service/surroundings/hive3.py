@@ -25,12 +25,12 @@ from acidlib.metastore.holding import (
 from acidlib.metastore.transactions import HeldLock, LockType
 from acidlib.model.location import Location
 from acidlib.model.requests import NO_FACTS, ActivityMark, CompactionRequest, CompactionType, RequestFacts, State
+from acidlib.model.results import Statistics
 from acidlib.model.snapshots import ValidTxnList
 from acidlib.model.tables import TableRef
 from acidlib.planning.inputs import Publication
 from acidlib.queue.metastore_database import MetastoreDatabase
 from acidlib.queue.sql import SqlQueue
-from acidlib.report.results import Statistics
 from acidlib.service.backend import Decided, Hold, WaitingRequest, finish_publications, nowhere
 from acidlib.service.places import ListedPlace, Target
 from acidlib.service.selection import Selected, Selection

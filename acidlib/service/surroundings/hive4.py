@@ -29,6 +29,7 @@ from acidlib.model.requests import (
     bucket_note,
     message_with_facts,
 )
+from acidlib.model.results import Outcome, Statistics
 from acidlib.model.snapshots import ValidTxnList
 from acidlib.model.tables import TableRef
 from acidlib.planning.inputs import needs_empty_write_id, refused_message
@@ -37,7 +38,6 @@ from acidlib.points import Point, reach
 from acidlib.processes import process_identity
 from acidlib.queue.metastore_database import MetastoreDatabase
 from acidlib.queue.rules import failed_attempts_reason
-from acidlib.report.results import Outcome, Statistics
 from acidlib.service.attempts import Attempts, awaited_marks
 from acidlib.service.backend import Backend, CompactionHold, Decided, WaitingRequest, nowhere
 from acidlib.service.places import ListedPlace, Target

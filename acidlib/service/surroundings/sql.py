@@ -21,6 +21,7 @@ from acidlib.errors import (
 from acidlib.model.listing import Listing
 from acidlib.model.location import Location
 from acidlib.model.requests import NO_FACTS, CompactionRequest, CompactionType, RequestFacts, State
+from acidlib.model.results import Outcome
 from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList
 from acidlib.model.tables import TableRef
 from acidlib.planning.results import quarantining_request, shows_unverified
@@ -28,7 +29,6 @@ from acidlib.points import Point, reach
 from acidlib.processes import has_ended, process_identity, signer_has_ended
 from acidlib.queue.rules import Retention
 from acidlib.queue.sql import SqlQueue
-from acidlib.report.results import Outcome
 from acidlib.service.attempts import COUNTED, Attempts, awaited_marks
 from acidlib.service.backend import Backend, CompactionHold, Decided, Hold, finish_publications
 from acidlib.service.clean import Cleaning

@@ -10,11 +10,7 @@ from typing import Any
 
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
-from acidlib.model.tables import TableRef
-from acidlib.model.units import PlannedAction, UnitResult
-from acidlib.planning.health import CleaningBlocker, PlaceFigures, StatusSnapshot, Transaction, status_of
-from acidlib.report.page import CleanerSummary, CompactionsSummary, InitiatorSummary, Page, error_page, status_page
-from acidlib.report.results import (
+from acidlib.model.results import (
     CleaningResult,
     CompactionResult,
     InitiatorResult,
@@ -22,6 +18,10 @@ from acidlib.report.results import (
     RemovedPath,
     Waiting,
 )
+from acidlib.model.tables import TableRef
+from acidlib.model.units import PlannedAction, UnitResult
+from acidlib.planning.health import CleaningBlocker, PlaceFigures, StatusSnapshot, Transaction, status_of
+from acidlib.report.page import CleanerSummary, CompactionsSummary, InitiatorSummary, Page, error_page, status_page
 from acidlib.report.run import Cleanings, Compactions, Decisions, RunReport, RunResult
 from acidlib.status.look import status_document
 

@@ -19,9 +19,9 @@ from click.testing import CliRunner, Result
 from acidlib.cli import command
 from acidlib.cli.jobs import status
 from acidlib.errors import RefusedError, RetryError
+from acidlib.model.results import CompactionResult, Outcome, Verification, Waiting
 from acidlib.report.html import html_of, require_libraries, require_writable, write_page
 from acidlib.report.page import Cell, Figure, Largest, Page
-from acidlib.report.results import CompactionResult, Outcome, Verification, Waiting
 from acidlib.wording import retention_words
 
 from . import documents

@@ -15,8 +15,8 @@ import pytest
 from acidlib.model.location import local_location
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State
+from acidlib.model.results import Outcome, Statistics, Verification, Waiting
 from acidlib.model.tables import TableRef
-from acidlib.report.results import Outcome, Statistics, Verification, Waiting
 from acidlib.report.show import blockers_text, show_text
 from acidlib.report.text import WIDTH, aligned, checks_text, json_text, one_line, places_text
 

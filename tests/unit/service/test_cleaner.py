@@ -21,10 +21,10 @@ from unit.service.test_catalog import storage, table
 
 from acidlib.model.names import Generation
 from acidlib.model.requests import ActivityMark, CompactionRequest, CompactionType, RequestFacts, State
+from acidlib.model.results import CleaningResult
 from acidlib.model.snapshots import all_committed
 from acidlib.model.tables import Partition, TableRef
 from acidlib.queue.sql import SqlQueue
-from acidlib.report.results import CleaningResult
 from acidlib.service import clean as cleaner
 from acidlib.service.clean import Cleaning, run_cleaner
 from acidlib.service.selection import CleanerOptions, Selection

@@ -21,9 +21,9 @@ from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.transactions import LockType
 from acidlib.model.names import Generation
 from acidlib.model.requests import NO_FACTS, CompactionRequest, CompactionType, State
+from acidlib.model.results import Outcome
 from acidlib.model.snapshots import ValidTxnList
 from acidlib.model.tables import TableRef
-from acidlib.report.results import Outcome
 from acidlib.service.backend import CompactionHold, nowhere
 from acidlib.service.services import Services
 from acidlib.service.surroundings.hive3 import Hive3Backend

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.model.results import Outcome
 from acidlib.model.tables import TableRef
-from acidlib.report.results import Outcome
 from acidlib.service.surroundings.hive4 import RequestEnd, request_end
 
 OURS = CompactionRequest(

@@ -12,10 +12,10 @@ from unit.service.test_catalog import KEY, Metastore, part, table
 
 from acidlib.errors import RetryError
 from acidlib.metastore.transactions import TxnType
+from acidlib.model.results import CleaningResult
 from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.tables import TableRef
 from acidlib.planning.clean import DueCleaning, NotedWrite
-from acidlib.report.results import CleaningResult
 from acidlib.service.removals import DeleteRateLimiter
 from acidlib.service.rolled_back import RolledBack
 from acidlib.service.selection import CleanerOptions

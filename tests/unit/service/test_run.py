@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from acidlib.model.results import CompactionResult, Outcome
 from acidlib.model.tables import TableRef
 from acidlib.report.progress import ERROR, INFO, WARNING
-from acidlib.report.results import CompactionResult, Outcome
 from acidlib.service.run import level_of, places_in_flight
 
 

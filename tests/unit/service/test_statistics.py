@@ -16,11 +16,11 @@ from acidlib.config.settings import Layer
 from acidlib.errors import AcidError, ConflictError, RetryError
 from acidlib.metastore.catalog import CHANGED, NotComparedError, WholeTable
 from acidlib.model.names import Generation
+from acidlib.model.results import Statistics
 from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList, ValidWriteIdList
 from acidlib.model.tables import MANAGED_TABLE, Database, Partition, Storage, Table, TableRef
 from acidlib.queue.metastore_database import MetastoreDatabase, Owner
 from acidlib.report.progress import TerminalProgress
-from acidlib.report.results import Statistics
 from acidlib.service.places import TableFacts, Target
 from acidlib.service.services import Services
 from acidlib.service.statistics import GATHER, StatisticsUpdater

@@ -12,9 +12,9 @@ from hive_queue_behaviour import IMITATION, Hive
 
 from acidlib.errors import ConflictError, CorruptError
 from acidlib.model.requests import CompactionRequest, CompactionType
+from acidlib.model.results import Outcome
 from acidlib.model.tables import TableRef
 from acidlib.queue.sql import SqlQueue
-from acidlib.report.results import Outcome
 from acidlib.service import cancel as service
 from acidlib.service.cancel import cancel
 from acidlib.service.services import Services

@@ -1,4 +1,4 @@
-"""Results of jobs as values, each with its entry in the JSON document. Unknown is None, never absent."""
+"""Results of jobs at places, each with its entry in the JSON document. Unknown is None, never absent."""
 
 from __future__ import annotations
 
@@ -12,11 +12,6 @@ from acidlib.errors import AcidError, ConflictError, MissingError, RefusedError
 from acidlib.model.tables import TableRef
 from acidlib.model.units import UnitResult
 from acidlib.wording import Reasoned
-
-EXIT_DONE, EXIT_NOT_DONE, EXIT_SOME_FAILED = 0, 1, 3
-EXIT_HAS_WARNINGS, EXIT_HAS_ERRORS = 4, 5
-"""Exit statuses; 2 is that of a wrong command line (click), the last two are of the status alone."""
-
 
 FIGURES = (
     "rows_in",
