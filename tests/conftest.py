@@ -9,6 +9,7 @@ import os
 import sqlite3
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -27,6 +28,7 @@ from xdist.remote import Producer
 
 from acidlib.orc import compression
 
+_WHOLE_RUN, _SLOWEST = 1000, 30
 os.environ.setdefault("ACIDLIB_LOG_FORMAT", "words")  # what tests compare has no times in it
 pytest.register_assert_rewrite("queue_behaviour", "hive_queue_behaviour", "filesystem_behaviour")
 
@@ -57,6 +59,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in left_out]
     places = {file: place for place, file in enumerate(FIRST)}
     items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(FIRST)))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Of a whole run, the files of tests that took longest: seconds of all processes together, and how many tests."""
+    seconds: Counter[str] = Counter()
+    tests: Counter[str] = Counter()
+    for report in (
+        report for kind in ("passed", "failed", "error", "") for report in terminalreporter.stats.get(kind, ())
+    ):
+        if isinstance(report, pytest.TestReport):
+            file = report.nodeid.partition("::")[0]
+            seconds[file] += report.duration
+            tests[file] += report.when == "call"
+    if tests.total() >= _WHOLE_RUN:
+        terminalreporter.section(f"{_SLOWEST} slowest files of {seconds.total():.0f} s")
+        for file, spent in seconds.most_common(_SLOWEST):
+            terminalreporter.write_line(f"{spent:7.1f} s {tests[file]:5} tests  {file}")
 
 
 @pytest.fixture(scope="module", autouse=True)
