@@ -108,9 +108,10 @@ class S3FileSystem:
         prefix = _below(self._bucket.key(path))
         directories: set[str] = set()
         entries: list[Entry] = []
-        is_there = not prefix
-        for item in self._objects(path, prefix):
-            is_there = True
+        number = 0
+        for number, item in enumerate(self._objects(path, prefix), 1):
+            # those below hidden directories count, too: they have to be listed
+            require_few(path, number + len(directories))
             relative = item["Key"].removeprefix(prefix)
             *parents, name = relative.split("/")
             above, is_entered = "", True
@@ -122,10 +123,13 @@ class S3FileSystem:
                     break
             if is_entered and len(parents) > MAX_DEPTH:
                 raise RefusedError(f"Cannot list {path}: {TOO_DEEP}")
-            require_few(path, len(entries) + len(directories))
+            if is_entered and "" in parents:
+                raise RefusedError(
+                    f"Cannot list {path}: {relative!r} has a directory without a name, which no reader finds"
+                )
             if name and is_entered:  # without a name it is the stand-in for an empty directory
                 entries.append(_entry(relative, item["Size"], item["LastModified"]))
-        if not is_there:
+        if prefix and not number:
             raise missing(f"Cannot list {path}: there is no object below it")
         entries += map(_directory, directories)
         return tuple(sorted(entries, key=lambda entry: entry.path))

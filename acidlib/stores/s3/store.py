@@ -42,10 +42,11 @@ from acidlib.errors import (
 from acidlib.model.location import Location
 from acidlib.model.names import METADATA_ACID_FILE, DeltaDir, Generation, parse_directory
 from acidlib.model.uploads import StagedUpload
+from acidlib.planning.publication import unexplained
 from acidlib.points import Point, reach
 from acidlib.processes import has_ended, process_identity
 from acidlib.stores.control_files import parse_document
-from acidlib.stores.filesystem import FileSystem, Pace
+from acidlib.stores.filesystem import MAX_CONTROL_FILE_BYTES, FileSystem, Pace
 from acidlib.stores.listing import UNFINISHED_FORMAT
 from acidlib.stores.s3.client import (
     Bucket,
@@ -247,6 +248,8 @@ class StagingRecord:
                     opened_last=bool(item["opened_last"]),
                 )
                 own = {f"{_place_key(staging)}{name}" for name in record.names}
+                if not publication.uploads:
+                    raise ValueError("it completes no upload")
                 for upload in publication.uploads:
                     if upload.key.rpartition("/")[0] not in own:
                         raise ValueError(f"it completes an upload to {upload.key}, which it does not publish")
@@ -276,16 +279,40 @@ def read_staging_record(bucket: Bucket, staging: str) -> StagingRecord | None:
     return None if marker is None else StagingRecord.decode(staging, marker.data, marker.version)
 
 
-def staging_records(bucket: Bucket, location: Location) -> Iterator[StagingRecord]:
-    """Yield the records of all staging directories at a place, in the order of names.
+MOST_STAGES, MOST_RECORD_BYTES, MOST_UPLOADS = 1000, 2 * MAX_CONTROL_FILE_BYTES, 20_000
+"""Staging directories at a place, bytes of their records, and uploads that these name together.
 
-    One after the other: each user who may write there can make any number, of megabytes each.
+Dead runs leave a few, and a record as large as one can be names fewer uploads.
+"""
+_MOST_LISTED = 16
+"""Uploads in an upload list: one of a task, or the marker files of two directories."""
+
+
+def staging_records(bucket: Bucket, location: Location) -> Iterator[StagingRecord]:
+    """Yield the records of all staging directories at a place, in the order of names, one after the other.
+
+    RefusedError for more than dead runs leave: each user who may write there can make any number of any size, and each
+    upload that they name costs requests.
     """
-    for entry in S3FileSystem(bucket).list_directory(str(location), missing=ConflictError):
-        if entry.is_directory and entry.name.startswith(STAGING_PREFIX):
-            record = read_staging_record(bucket, f"{location}/{entry.name}")
-            if record is not None:
-                yield record
+    entries = S3FileSystem(bucket).list_directory(str(location), missing=ConflictError)
+    staging = [entry.name for entry in entries if entry.is_directory and entry.name.startswith(STAGING_PREFIX)]
+    too_many = RefusedError(
+        f"Cannot look at the runs in {location}: more staging directories ({STAGING_PREFIX}...) lie there than dead "
+        "runs leave, or they name more uploads; remove those that no run has made"
+    )
+    if len(staging) > MOST_STAGES:
+        raise too_many
+    size = uploads = 0
+    for name in staging:
+        marker = read_object(bucket, f"{location}/{name}/{STAGING_MARKER}")
+        if marker is None:
+            continue
+        record = StagingRecord.decode(f"{location}/{name}", marker.data, marker.version)
+        size += len(marker.data)
+        uploads += 0 if record.publication is None else len(record.publication.uploads)
+        if size > MOST_RECORD_BYTES or uploads > MOST_UPLOADS:
+            raise too_many
+        yield record
 
 
 def change_state(
@@ -602,9 +629,10 @@ def remove_staging(
     for name in names:
         if name.startswith(UPLOAD_LIST_PREFIX) and f"{staging}/{name}" not in completed:
             upload_list = read_object(bucket, f"{staging}/{name}")
-            # the store's own rules end the uploads of a damaged list
+            # the store's own rules end the uploads of a damaged list, and of one that no run writes
             with suppress(CorruptError, ValueError, TypeError):
-                for key, upload_id in () if upload_list is None else parse_document(upload_list.data, name):
+                listed = [] if upload_list is None else parse_document(upload_list.data, name)
+                for key, upload_id in listed if len(listed) <= _MOST_LISTED else ():
                     if str(key).startswith(_place_key(staging)):
                         abort(bucket, StagedUpload(key=str(key), origin="", upload_id=str(upload_id)))
     prefix, marker = bucket.key(staging), bucket.key(f"{staging}/{STAGING_MARKER}")
@@ -778,6 +806,9 @@ class S3Store(Store):
         for staging, publication in self._unfinished(location):
             if visible_only and not any(is_visible(self._bucket, upload) for upload in publication.uploads):
                 continue
+            # original files right below the place have no directory
+            if (why := unexplained(publication.names, publication.inputs or ("",))) is not None:
+                raise CorruptError(f"Cannot finish the publication in {staging}: {why}")
             outcome, reason = self._finish_or_discard(location, publication)
             remove_staging(self._bucket, staging, publication.uploads, is_settled=True)
             lines.append(rolled_forward(publication, outcome, reason))

@@ -63,6 +63,15 @@ def test_a_place_is_listed_as_far_as_a_table_goes(monkeypatch: pytest.MonkeyPatc
             fs.list_tree("s3a://b/t", enter_hidden=False)
     with pytest.raises(RefusedError, match="more than 4 files and directories"):
         S3FileSystem(Holding(*"abcde")).list_directory("s3a://b/t")
+    with pytest.raises(RefusedError, match="more than 4 files and directories"):  # each is listed, seen or not
+        S3FileSystem(Holding(*(f"_hidden/{name}" for name in "abcd"))).list_tree("s3a://b/t", enter_hidden=False)
+
+
+def test_a_directory_without_a_name_is_part_of_no_table() -> None:
+    assert S3FileSystem(Holding("_hidden//f", "f")).list_tree("s3a://b/t", enter_hidden=False)
+    for name in ("/delta_1_1/f", "delta_1_1//f"):
+        with pytest.raises(RefusedError, match="a directory without a name"):
+            S3FileSystem(Holding(name)).list_tree("s3a://b/t", enter_hidden=False)
 
 
 @pytest.mark.parametrize("path", ["s3a://b/t/base_5/f", "s3a://b/t/_tmp_run", "s3a://b/t/p=_tmp_1/f"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -13,9 +14,10 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from acidlib.errors import ConflictError, CorruptError, RetryError
+from acidlib.errors import ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.model.location import parse_location
 from acidlib.model.uploads import Part, StagedUpload
+from acidlib.stores.s3 import store
 from acidlib.stores.s3.client import Bucket, bucket_options
 from acidlib.stores.s3.files import complete
 from acidlib.stores.s3.store import S3Stage, S3Store, StagingRecord, StagingState, UploadPublication
@@ -44,6 +46,8 @@ RECORD = StagingRecord(
     ),
     version="e",
 )
+PUBLICATION = RECORD.publication
+assert PUBLICATION is not None
 
 
 def test_a_marker_is_read_as_it_was_written() -> None:
@@ -152,9 +156,9 @@ def test_only_a_run_that_has_recorded_something_is_in_the_way(
         def put_object(self, **_: Any) -> None:
             raise answer
 
-    store = S3Store(Served(Client()))
+    opened = S3Store(Served(Client()))
     with pytest.raises(ConflictError, match="has just recorded") if is_conflict else nullcontext():
-        store.revoke_others(parse_location("s3a://b/t"))
+        opened.revoke_others(parse_location("s3a://b/t"))
     assert seen[-1] is there
 
 
@@ -179,3 +183,76 @@ def test_a_completion_that_meets_another_request_is_tried_again_after_a_pause(
     with nullcontext() if is_completed else pytest.raises(RetryError, match="calls it a conflict"):
         assert complete(Served(Client()), upload)
     assert pauses == [0.1, 0.2, 0.4][:conflicts]
+
+
+class Forged:
+    """A client of a bucket with staging directories of these contents, and what is asked of it besides reading."""
+
+    def __init__(self, *markers: StagingRecord, lists: Mapping[str, bytes] | None = None) -> None:
+        self._objects = {f"t/_tmp_{number}/_acidlib_staging": mark.encode() for number, mark in enumerate(markers)}
+        self._objects |= lists or {}
+        self.asked: list[str] = []
+
+    def list_objects_v2(self, **options: Any) -> dict[str, Any]:
+        keys = [key for key in self._objects if key.startswith(options["Prefix"])]
+        if options["Prefix"] == "t/":
+            return {"CommonPrefixes": [{"Prefix": f"{prefix}/"} for prefix in {key.rpartition("/")[0] for key in keys}]}
+        return {"Contents": [{"Key": key, "Size": 1, "LastModified": datetime.now(UTC)} for key in keys]}
+
+    def get_object(self, **options: Any) -> dict[str, Any]:
+        now, data = datetime.now(UTC), self._objects[options["Key"]]
+        return {
+            "Body": BytesIO(data),
+            "ETag": "e",
+            "LastModified": now,
+            "ContentLength": len(data),
+            "ResponseMetadata": {"HTTPHeaders": {"date": format_datetime(now)}},
+        }
+
+    def __getattr__(self, name: str) -> Any:
+        def ask(**_: Any) -> dict[str, Any]:
+            self.asked.append(name)
+            return {}
+
+        return ask
+
+
+PLACE = parse_location("s3a://b/t")
+
+
+def test_more_than_dead_runs_leave_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each upload that is named costs requests, and each record is read several times in a run."""
+    limits = {"MOST_STAGES": 3, "MOST_RECORD_BYTES": 3 * len(RECORD.encode()), "MOST_UPLOADS": 2}
+    for name, most in limits.items():
+        monkeypatch.setattr(store, name, most)
+    assert len(S3Store(Served(Forged(RECORD, RECORD, STAGED))).unfinished(PLACE)) == 2
+    assert S3Store(Served(Forged(STAGED, STAGED, STAGED))).unfinished(PLACE) == ()
+    two = replace(RECORD, publication=replace(PUBLICATION, uploads=PUBLICATION.uploads * 2))
+    long = replace(STAGED, owner="o" * 4 * len(RECORD.encode()))
+    for marks in ((STAGED,) * 4, (RECORD, two), (long,)):
+        client = Forged(*marks)
+        with pytest.raises(RefusedError, match="than dead runs leave"):
+            S3Store(Served(client)).unfinished(PLACE)
+        assert not client.asked
+
+
+def test_a_record_without_uploads_is_corrupt() -> None:
+    mark = replace(RECORD, publication=replace(PUBLICATION, uploads=()))
+    with pytest.raises(CorruptError, match="it completes no upload"):
+        S3Store(Served(Forged(mark))).unfinished(PLACE)
+
+
+def test_a_record_counts_only_if_its_inputs_explain_its_results() -> None:
+    client = Forged(RECORD)
+    with pytest.raises(CorruptError, match="no input of base_5 has so high a write id"):
+        S3Store(Served(client)).roll_forward(PLACE)
+    assert not client.asked
+
+
+@pytest.mark.parametrize(("uploads", "aborted"), [(16, 16), (17, 0)])
+def test_an_upload_list_names_a_few(uploads: int, aborted: int) -> None:
+    listed = json.dumps([["t/base_5/f", "id"]] * uploads).encode()
+    client = Forged(STAGED, lists={"t/_tmp_0/_acidlib_staging.upload.x": listed})
+    store.remove_staging(Served(client), "s3a://b/t/_tmp_0")
+    assert client.asked.count("abort_multipart_upload") == aborted
+    assert client.asked.count("delete_objects") == 2
