@@ -6,7 +6,11 @@ exhaust a worker, or is damaged, ends as an error of its own place.
 
 from __future__ import annotations
 
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from acidlib.errors import OverMemoryError
 
@@ -34,6 +38,14 @@ class Memory:
         if (reason := self.excess(needed)) is not None:
             raise OverMemoryError(f"Cannot read {what}: {reason}")
 
+    @property
+    def barrier(self) -> int:
+        """The bytes that a process may take for a task of libraries that know no limit: twice it, and some for them."""
+        return 2 * self.limit + _WORKINGS
+
+
+_WORKINGS = 256 << 20
+"""Bytes of stacks, buffers and what allocators keep, which nothing that is decoded is in."""
 
 DEFAULT_MEMORY = Memory(2 << 30)
 """What the setting states unless it is set."""
@@ -54,3 +66,33 @@ class Room:
         self._taken += size
         if (reason := self._memory.excess(self._taken)) is not None:
             raise OverMemoryError(reason)
+
+
+@contextmanager
+def barred(memory: Memory, what: str) -> Iterator[None]:
+    """Let this process, which does nothing else in the block, take no more than the memory's barrier.
+
+    A library that asks for more gets none. Raises OverMemoryError for `what` where it says so; one that does not notice
+    ends the process. Source: RLIMIT_DATA in getrlimit(2), of which VmData in proc(5) is the part that is taken.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    most = _taken() + memory.barrier
+    limits = [limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_DATA, (min((most, *limits)), hard))
+    try:
+        yield
+    except MemoryError:
+        raise OverMemoryError(f"Cannot read {what}: {beyond_barrier(memory)}") from None
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def beyond_barrier(memory: Memory) -> str:
+    """Return why a task did not end that took more than the barrier."""
+    return f"it took more than {memory.barrier:,} bytes of memory, and {TASK_MEMORY} is {memory.limit:,}"
+
+
+def _taken() -> int:
+    """Return the bytes of this process that RLIMIT_DATA counts."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmData:"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from functools import cache, partial
 
@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from acidlib.datafiles import SourceFile
 from acidlib.errors import CorruptError, RefusedError
+from acidlib.memory import barred
 from acidlib.model.location import Location
 from acidlib.model.names import Generation
 from acidlib.model.snapshots import all_committed
@@ -62,8 +63,12 @@ def read_splits(scan: Scan, splits: Iterable[Split], stores: Stores) -> Iterator
 
 
 def read_task(scan: Scan, splits: Iterable[Split], stores: Stores) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the splits of one task of Spark, as `read_splits` does, in a worker of Python."""
-    yield from read_splits(scan, splits, stores)
+    """Yield the rows of the splits of one task of Spark, as `read_splits` does, in a worker of Python.
+
+    It is held to the barrier of the memory where Arrow reads the files.
+    """
+    with barred(stores.memory, scan.table) if scan.insert_only else nullcontext():
+        yield from read_splits(scan, splits, stores)
     _freeze_what_is_loaded()
 
 

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from acidlib.datafiles import DataFiles, SinkFile, SourceFile, kept_range
-from acidlib.errors import AcidError, CorruptError, RefusedError
+from acidlib.errors import AcidError, CorruptError, OverMemoryError, RefusedError
+from acidlib.memory import TASK_MEMORY
 from acidlib.model.units import MEBIBYTE
 
 GAP_BYTES = 128 << 10
@@ -142,10 +143,15 @@ class ArrowStream(io.RawIOBase):
     def raising_acid_errors(self, where: str) -> Iterator[None]:
         """Raise the store's own error; or, for a part of the file, CorruptError if it is damaged.
 
-        RefusedError for what Arrow cannot hold.
+        RefusedError for what Arrow cannot hold, or gets no memory for.
         """
         try:
             yield
+        except MemoryError as error:
+            raise OverMemoryError(
+                f"Cannot read {where}: it takes more memory than there is, or than a task may take, and {TASK_MEMORY} "
+                f"is {self._source.memory.limit:,}: {error}"
+            ) from None
         except (pa.ArrowNotImplementedError, pa.ArrowCapacityError) as error:
             raise RefusedError(f"Cannot read {where}: {error}") from None
         except (pa.ArrowException, OSError) as error:

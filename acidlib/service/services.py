@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar
 from acidlib.admission import OF_THIS_PROCESS, THREADS, AdaptiveLimit
 from acidlib.config.settings import Settings
 from acidlib.errors import AcidError, HangingError, RetryError, UnknownOutcomeError, known_error
+from acidlib.memory import Memory, barred
 from acidlib.model.location import Location
 from acidlib.report.progress import WARNING, Progress
 from acidlib.service.stopping import STOPPING
@@ -101,12 +102,24 @@ class Task:
     length  its input bytes, by which tasks are scheduled
     step    its kind of work, for people
     where   the file or place that it reads or makes, for people
+    memory  its process is held to the barrier of this, as it reads files with libraries that know no limit
     """
 
     work: Callable[[str], Any]
     length: int
     step: str = "task"
     where: str = ""
+    memory: Memory | None = None
+
+    def attempt(self, unique: str) -> Any | AcidError:
+        """Return its value or its error; in a process that does nothing else meanwhile."""
+        return attempt(self._barred, unique)
+
+    def _barred(self, unique: str) -> Any:
+        if self.memory is None:
+            return self.work(unique)
+        with barred(self.memory, self.where or self.step):
+            return self.work(unique)
 
     def named_in(self, group: str) -> str:
         """Return what errors call it: by its file or place if it has one, else the work that it is part of."""

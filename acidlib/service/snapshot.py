@@ -158,8 +158,10 @@ class Snapshot:
 
     def _tables(self, groups: Sequence[Sequence[Split]]) -> Iterator[pa.Table]:
         """Yield the rows of each group of splits, read in processes of tasks."""
+        memory = self.stores.memory if self.scan.insert_only else None
         tasks = [
-            [Task(partial(read_stream, self.scan, group, self.stores), 0, "read", self.scan.table)] for group in groups
+            [Task(partial(read_stream, self.scan, group, self.stores), 0, "read", self.scan.table, memory)]
+            for group in groups
         ]
         with TaskProcesses(min(len(groups), usable_processes())) as processes:
             for (answer,) in processes.run(tasks, group=f"the reading of {self.scan.table}"):

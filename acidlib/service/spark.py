@@ -24,7 +24,7 @@ from acidlib.config.files import CHECKOUT
 from acidlib.errors import RefusedError, RetryError, UsageError
 from acidlib.planning.units import SMALL_BYTES
 from acidlib.service.executors import LOOKS, Executor, difference_of, look_around
-from acidlib.service.services import Application, Task, attempt, value_or_raise
+from acidlib.service.services import Application, Task, value_or_raise
 from acidlib.service.spark_driver import (
     ARCHIVE_PROPERTIES,
     OF_THIS_PROCESS,
@@ -382,7 +382,7 @@ def _attempts(batches: Iterable[Sequence[Task]]) -> Iterator[list[Any]]:
     context = TaskContext.get()
     number = context.taskAttemptId() if context is not None else 0
     for batch in batches:
-        yield [attempt(task.work, f"{number}-{uuid.uuid4().hex[:8]}") for task in batch]
+        yield [task.attempt(f"{number}-{uuid.uuid4().hex[:8]}") for task in batch]
 
 
 def has_stopped(context: SparkContext) -> bool:

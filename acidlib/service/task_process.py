@@ -130,13 +130,12 @@ def _work(tasks: socket.socket, nursery: int) -> NoReturn:
 
 
 def _answer(task: bytes) -> bytes:
-    """Return the pickled value or error of a pickled task: its function, and the text that is unique to the attempt."""
+    """Return the pickled value or error of a pickled task and the text that is unique to the attempt."""
     from acidlib.errors import DefectError
-    from acidlib.service.services import attempt
 
     try:
         work, unique = pickle.loads(task)  # noqa: S301 - of the program
-        return pickle.dumps(attempt(work, unique))
+        return pickle.dumps(work.attempt(unique))
     except Exception as error:
         return pickle.dumps(
             DefectError(f"Cannot hand over a task or its result: unexpected {type(error).__name__}: {error}")

@@ -25,6 +25,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from acidlib.errors import AcidError, RetryError
+from acidlib.memory import Memory, beyond_barrier
 from acidlib.service import task_process
 from acidlib.service.services import Task, attempt
 from acidlib.waiting import STOP_SECONDS, Threads
@@ -131,7 +132,7 @@ class TaskProcess:
 
     def do(self, task: Task, group: str) -> Any | AcidError:
         """Return the value or the error of a task; RetryError if the process ends under it."""
-        pickled = attempt(pickle.dumps, (task.work, uuid.uuid4().hex[:16]))
+        pickled = attempt(pickle.dumps, (task, uuid.uuid4().hex[:16]))
         if isinstance(pickled, AcidError):
             return pickled
         try:
@@ -141,7 +142,7 @@ class TaskProcess:
             self.has_ended = True
             # one that is killed while a file system does not answer goes on until it does
             status = b"" if self._is_killed else self._life.recv(_LONGEST_STATUS)
-            reason = how_it_ended(int(status) if status else None)
+            reason = how_it_ended(int(status) if status else None, task.memory)
             return RetryError(f"Cannot finish {task.named_in(group)}: {reason}")
         return attempt(pickle.loads, answer)
 
@@ -166,8 +167,11 @@ class TaskProcess:
         self._life.close()
 
 
-def how_it_ended(status: int | None) -> str:
-    """Return how the process of a task has ended: by exit status, by a signal (below 0), or with its nursery (None)."""
+def how_it_ended(status: int | None, memory: Memory | None = None) -> str:
+    """Return how the process of a task has ended: by exit status, by a signal (below 0), or with its nursery (None).
+
+    memory  of the task, if it was held to the barrier of that
+    """
     if status is None:
         return "its process has ended, together with the one that it was forked from"
     if status >= 0:
@@ -177,6 +181,8 @@ def how_it_ended(status: int | None) -> str:
     except ValueError:
         name = f"signal {-status}"
     hint = "; perhaps memory ran out, which the log of the kernel says" if status == -signal.SIGKILL else ""
+    if memory is not None and status in (-signal.SIGSEGV, -signal.SIGABRT):
+        hint = f"; perhaps {beyond_barrier(memory)}"
     return f"its process was ended by {name}{hint}"
 
 

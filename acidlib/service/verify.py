@@ -223,9 +223,9 @@ async def _compare(
     directories = (*result.inputs, *after)
     # Hive 3.1 leaves delete events in files of any number
     events = {file.path: file for file in delete_files(directories) if not file.aborted}
-    look = partial(delete_buckets_task, services.stores, location)
+    look, memory = partial(delete_buckets_task, services.stores, location), services.stores.memory
     answers = await run_tasks(
-        *(Task(partial(look, file), file.length, "look", f"{location}/{file.path}") for file in events.values())
+        *(Task(partial(look, file), file.length, "look", f"{location}/{file.path}", memory) for file in events.values())
     )
     delete_buckets: dict[str, frozenset[int]] = dict(zip(events, answers, strict=True))
     buckets = {file.bucket for file in row_files(directories)}
@@ -236,7 +236,13 @@ async def _compare(
     chosen = chosen_buckets(buckets, share, place=str(location), request=request_id)
     views = [_view(services, result, delete_buckets, side, bucket) for bucket in chosen for side in sides]
     tasks = [
-        Task(partial(tally_task, view, services.stores), view.length, "verify", f"bucket {view.bucket} of {location}")
+        Task(
+            partial(tally_task, view, services.stores),
+            view.length,
+            "verify",
+            f"bucket {view.bucket} of {location}",
+            memory,
+        )
         for view in views
     ]
     tallies: list[Tally] = await run_tasks(*tasks)

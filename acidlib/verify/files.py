@@ -133,10 +133,10 @@ def _rows(reader: Any, path: str) -> Iterator[Any]:
 
 @contextmanager
 def _failures(path: str) -> Iterator[None]:
-    """Raise any error of pyorc as a CorruptError of the file."""
+    """Raise any error of pyorc but the lack of memory as a CorruptError of the file."""
     try:
         yield
-    except AcidError:
+    except (AcidError, MemoryError):
         raise
     except Exception as error:
         raise CorruptError(f"Cannot verify {path}: pyorc cannot read it: {type(error).__name__}: {error}") from error
@@ -187,6 +187,8 @@ def parquet_rows(files: DataFiles, location: Location, file: DataFile) -> Iterat
                 pairs = zip(batch.columns, kinds, strict=True)
                 columns = [(column if column.type == kind else column.cast(kind)).to_pylist() for column, kind in pairs]
                 yield from zip(*columns, strict=True) if columns else [()] * batch.num_rows
+        except MemoryError:
+            raise
         except pa.ArrowException as error:
             raise CorruptError(f"Cannot verify {path}: pyarrow cannot read it: {error}") from error
 

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from judges import merge
+from judges import merge, tables
 from long_runs import amount
 
 import acidlib
@@ -117,3 +117,22 @@ def test_a_task_that_ends_its_process_is_the_error_of_its_place_alone(
     assert re.match(rf"Cannot finish {file} \(rewrite\): its process was ended by SIGKILL; perhaps memory ", reason)
     assert {path.name: merge.read(path, strict=True) for path in part.iterdir()} == rows
     assert list(part.glob("*/_*")) == []
+
+
+def test_a_second_reader_that_takes_too_much_memory_is_the_error_of_its_place(queue_url: str, tmp_path: Path) -> None:
+    """A stripe that is copied is decoded by the second reader alone, which knows no limit."""
+    location = tmp_path / "db.db" / "t"
+    layout = tables.Layout(batch=64, block=1 << 18)
+    for write_id, text in ((1, "x" * 320_000), (2, "y")):
+        rows = tables.inserts(write_id, [(text,)] * 1000)
+        tables.write_dir(location, tables.delta_name(write_id, write_id), "struct<s:string>", rows, layout)
+    before = names(location)
+    settings = {"acidlib.task.memory": "16m"}
+    table = acidlib.directory(location, all_committed=True, queue=queue_url, settings=settings)
+    result = table.compact("major", verify="all", progress=False)
+    assert not result.ok
+    [entry] = result.entries
+    died = f"Cannot finish bucket 0 of {location} (verify): its process was ended by SIGSEGV; perhaps it took more"
+    assert died in entry["reason"]
+    assert "acidlib.task.memory is 16,777,216" in entry["reason"]
+    assert names(location) == before, "nothing was published"

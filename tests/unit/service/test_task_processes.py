@@ -14,12 +14,21 @@ from pathlib import Path
 from typing import Any
 
 import process_tasks
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from judges import tables
+from located import at
 
-from acidlib.errors import ConflictError, DefectError, RetryError
+from acidlib.errors import ConflictError, DefectError, OverMemoryError, RetryError
+from acidlib.memory import Memory
+from acidlib.model.units import DataFile, FileForm, JoinWay
 from acidlib.service import task_processes
 from acidlib.service.services import Task
 from acidlib.service.task_processes import NURSERY, TaskProcesses
+from acidlib.service.tasks import tally_task
+from acidlib.stores.stores import Stores
+from acidlib.verify.tally import PlainView
 
 TESTS = Path(__file__).parents[2]
 
@@ -93,6 +102,75 @@ def test_what_ends_a_process_is_the_error_of_its_task_alone(work: Callable[[str]
     assert before[0] != after[0], "a new process does the next task"
 
 
+# --- memory that libraries take --------------------------------------------------------------------------------------
+
+SMALL = Memory(16 << 20)
+MOST = f"it took more than {SMALL.barrier:,} bytes of memory, and acidlib.task.memory is 16,777,216"
+ROWS = 1000
+"""So many texts of 320,000 bytes are more than the barrier, and in a file next to nothing."""
+
+
+def test_a_task_is_held_to_its_barrier_and_the_next_one_is_not() -> None:
+    more = SMALL.barrier + (64 << 20)
+    works = [(partial(process_tasks.takes, size), memory) for size, memory in ((more, SMALL), (more, None), (9, SMALL))]
+    with TaskProcesses(1) as processes:
+        tasks = [Task(work, 0, "verify", "bucket 0 of /t", memory) for work, memory in works]
+        ((refused, taken, less),) = processes.run([tasks], group="g")
+    assert (type(refused), taken, less) == (OverMemoryError, more, 9)
+    assert str(refused) == f"Cannot read bucket 0 of /t: {MOST}"
+
+
+def tallied(data: bytes, path: Path, way: JoinWay, memory: Memory) -> Any:
+    """The tally of a file by the second reader, in a process of tasks; or its error."""
+    path.write_bytes(data)
+    file = DataFile(path=path.name, directory="", length=len(data), bucket=0, form=FileForm.ORIGINAL)
+    view = PlainView(location=at(path.parent), bucket=0, files=((file, way),))
+    work = Task(partial(tally_task, view, Stores(memory=memory)), 0, "verify", "bucket 0 of /t", memory)
+    with TaskProcesses(1) as processes:
+        ((answer,),) = processes.run([[work]], group="g")
+    return answer
+
+
+def stripes(size: int) -> bytes:
+    layout = tables.Layout(batch=64, block=1 << 18)
+    return tables.orc_bytes("struct<s:string>", ((("x" * size),) for _ in range(ROWS)), layout)
+
+
+def parquet(column: pa.Array, **options: Any) -> bytes:
+    out = pa.BufferOutputStream()
+    pq.write_table(
+        pa.table({"s": column}), out, compression="zstd", store_schema=False, write_statistics=False, **options
+    )
+    return bytes(out.getvalue())
+
+
+def dictionary(size: int) -> bytes:
+    return parquet(pa.DictionaryArray.from_arrays(pa.array([0] * ROWS, pa.int32()), ["x" * size]))
+
+
+def page(size: int) -> bytes:
+    return parquet(pa.array(["x" * size * ROWS]), use_dictionary=False)
+
+
+@pytest.mark.parametrize(
+    ("make", "way", "reason"),
+    [
+        (stripes, JoinWay.STRIPES, "Cannot finish bucket 0 of /t (verify): its process was ended by SIGSEGV; perhaps "),
+        (dictionary, JoinWay.ROW_GROUPS, "Cannot read bucket 0 of /t: "),
+        (page, JoinWay.ROW_GROUPS, "Cannot read bucket 0 of /t: "),
+    ],
+)
+def test_a_library_that_takes_too_much_fails_its_task_alone(
+    make: Callable[[int], bytes], way: JoinWay, reason: str, tmp_path: Path
+) -> None:
+    """The libraries of the second reader have no limit of their own; ORC's does not look whether it gets memory."""
+    data, honest = make(320_000), make(1000)
+    assert len(data) < 4_000_000
+    error = tallied(data, tmp_path / "000000_0", way, SMALL)
+    assert str(error) == f"{reason}{MOST}"
+    assert tallied(honest, tmp_path / "000000_0", way, SMALL).rows in (1, ROWS)
+
+
 def test_a_process_that_is_killed_while_it_has_no_task_is_replaced() -> None:
     with TaskProcesses(1) as processes:
         (((pid, *_),),) = processes.run([[task(process_tasks.where)]], group="g")
@@ -155,6 +233,9 @@ from pathlib import Path
 import process_tasks
 from acidlib.service.services import Task
 from acidlib.service.task_processes import NURSERY, TaskProcesses
+from acidlib.service.tasks import tally_task
+from acidlib.stores.stores import Stores
+from acidlib.verify.tally import PlainView
 
 work = Task(partial(process_tasks.stays, {str(begun)!r}), 0)
 threading.Thread(target=lambda: TaskProcesses(1).run([[work]], group="g"), daemon=True).start()
