@@ -13,7 +13,7 @@ from located import at
 from acidlib.config.settings import Layer, Settings, default_settings
 from acidlib.memory import DEFAULT_MEMORY, Memory
 from acidlib.model.location import Location
-from acidlib.model.names import Generation
+from acidlib.model.names import Generation, Names
 from acidlib.model.requests import CompactionType
 from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.tables import TableRef
@@ -79,7 +79,7 @@ def prepared(
         location=place_of(location),
         interpretation=Interpretation(
             write_ids=stated,
-            generation=Generation(generation),
+            names=Names(Generation(generation)),
             table_kind=FULL,
             columns=row_type,
             visibility_txn=visibility_txn,

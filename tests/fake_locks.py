@@ -73,8 +73,10 @@ class Client:
         self.closed = False
 
     @property
-    def generation(self) -> Generation:
+    def calls(self) -> Generation:
         return self.server.generation
+
+    names = reader = calls
 
     def close(self) -> None:
         self.closed = True
@@ -87,7 +89,7 @@ class Client:
 
     def commit_txn(self, txn_id: int, kind: TxnType) -> None:
         with self._call("commit_txn"):
-            if self.generation is Generation.HIVE3:
+            if self.calls is Generation.HIVE3:
                 self._must_be(f"commit transaction {txn_id}", txn_id, "open")
             else:
                 self._must_be(f"commit transaction {txn_id}", txn_id, "open", "committed")
@@ -134,7 +136,7 @@ class Client:
                 self._must_be(f"lock {components[0].table}", txn_id, "open")
             self.server.last_lock += 1
             number, (first, *more) = self.server.last_lock, [self._asked(one, txn_id, agent) for one in components]
-            if not all(map(self.server.free, (first, *more))) and zero_wait and self.generation is Generation.HIVE4:
+            if not all(map(self.server.free, (first, *more))) and zero_wait and self.calls is Generation.HIVE4:
                 return number, LockState.NOT_ACQUIRED
             self.server.locks[number], self.server.more[number] = first, tuple(more)
             return number, self._granted(number)
@@ -189,14 +191,14 @@ class Client:
 
     def _stored(self, partition: str | None) -> str | None:
         """Hive 3.1 keeps the partitions of locks in lower case."""
-        return partition.lower() if partition and self.generation is Generation.HIVE3 else partition
+        return partition.lower() if partition and self.calls is Generation.HIVE3 else partition
 
     def _acquired(self, lock: HeldLock) -> HeldLock:
         return replace(lock, state=LockState.ACQUIRED, acquired_ms=lock.acquired_ms or self.server.now_ms)
 
     def _must_be(self, action: str, txn_id: int, *states: str) -> None:
         state = self.server.txns.get(txn_id)
-        if state is None or (state == "committed" and self.generation is Generation.HIVE3):
+        if state is None or (state == "committed" and self.calls is Generation.HIVE3):
             raise ConflictError(f"Cannot {action}: No such transaction txnid:{txn_id}")
         if state not in states:
             raise ConflictError(f"Cannot {action}: Transaction txnid:{txn_id} already {state}")

@@ -66,7 +66,7 @@ class LocksAndTransactions:
         held = {lock.lock_id: lock for lock in hms.show_locks("DEFAULT", table.upper())}
         assert sorted(held) == sorted((reader, writer))
         # in lower case on Hive 3.1
-        kept = partition.lower() if hms.generation is Generation.HIVE3 else partition
+        kept = partition.lower() if hms.calls is Generation.HIVE3 else partition
         mine = held[reader]
         assert (mine.database, mine.table, mine.partition) == ("default", table, kept)
         assert (mine.state, mine.type, mine.txn_id) == (LockState.ACQUIRED, LockType.SHARED_READ, None)
@@ -120,7 +120,7 @@ class LocksAndTransactions:
         read = LockComponent(type=LockType.SHARED_READ, database="default", table=table, transactional=True)
         _, state = hms.lock([read], txn_id=txn_id, agent="contract test", zero_wait=True)
         hms.unlock(writer)
-        assert state is (LockState.WAITING if hms.generation is Generation.HIVE3 else LockState.NOT_ACQUIRED)
+        assert state is (LockState.WAITING if hms.calls is Generation.HIVE3 else LockState.NOT_ACQUIRED)
         hms.abort_txn(txn_id, TxnType.DEFAULT)
 
     def test_the_end_of_a_transaction(self, hms: Hms) -> None:
@@ -132,7 +132,7 @@ class LocksAndTransactions:
             hms.commit_txn(aborted, TxnType.DEFAULT)
         with pytest.raises(ConflictError, match=rf"^Cannot abort transaction {committed}: "):
             hms.abort_txn(committed, TxnType.DEFAULT)
-        if hms.generation is Generation.HIVE4:
+        if hms.calls is Generation.HIVE4:
             hms.commit_txn(committed, TxnType.DEFAULT)
         else:
             # forgotten as soon as it is over
@@ -392,7 +392,7 @@ class Reads:
     def test_every_later_commit_sees_a_higher_transaction(self, hms: Hms, beats: Heartbeater, table: str) -> None:
         """As Hive 4's cleaner counts a reader only then; see `reading._pass_watermark`."""
         with begin_read(hms, beats, table=TableRef("default", table), agent="acidlib-1") as read:
-            if hms.generation is Generation.HIVE4:
+            if hms.calls is Generation.HIVE4:
                 assert hms.open_txns().high_water_mark > read.txn_id
             assert hms.open_txns().min_open <= read.txn_id
 

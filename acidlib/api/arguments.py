@@ -13,7 +13,7 @@ from pathlib import Path
 
 from acidlib.errors import RefusedError, UsageError
 from acidlib.model.location import Location
-from acidlib.model.names import Generation
+from acidlib.model.names import Generation, Names
 from acidlib.model.tables import pattern_globs
 from acidlib.planning.stated_write_ids import StatedWriteIds, stated_write_ids
 from acidlib.service.environment import Environment
@@ -242,7 +242,7 @@ def interpretation_of(environment: Environment, selection: Selection, directorie
         raise UsageError(f"Cannot use --hive-version {version}: it is neither 3 nor 4")
     return Interpretation(
         write_ids=stated,
-        generation=None if version is None else Generation(version),
+        names=None if version is None else Names(Generation(version)),
         table_kind=directories.table_kind,
         columns=columns,
         visibility_txn=directories.visibility_txn,

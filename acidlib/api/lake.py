@@ -38,7 +38,7 @@ from acidlib.config.settings import Layer
 from acidlib.errors import UsageError
 from acidlib.masking import masked
 from acidlib.model.location import Location
-from acidlib.model.names import Generation
+from acidlib.model.names import OWN_QUEUE
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.results import CleaningResult, CompactionResult, InitiatorResult, Outcome, cancellations_document
 from acidlib.model.tables import TableRef
@@ -589,22 +589,20 @@ class Lake:
 
             selection = Selection(tables=tables)
             with open_queued(environment) as queued:
-                everything, generation, hms = queued.requests, queued.generation, queued.hms
+                everything, calls, hms = queued.requests, queued.calls, queued.hms
                 wanted = (row for row in everything if selection.wants_table(row.ref.as_stored))
-                # states have the words of Hive 4, whatever generation the queue is of
-                rows = [
-                    row for row in wanted if not states or state_of(row, Generation.HIVE4).replace(" ", "-") in states
-                ]
+                # states have the words of Hive 4, whatever the queue
+                rows = [row for row in wanted if not states or state_of(row, OWN_QUEUE).replace(" ", "-") in states]
                 rows = rows[:limit]
                 now_ms = int(self._caller.machine.clock() * 1000)
-                document = call.head(environment) | {"compactions": show_document(rows, generation)}
+                document = call.head(environment) | {"compactions": show_document(rows, calls)}
                 if blockers and hms is not None:
                     document["blockers"] = blockers_document(blockers_of(hms, rows, now_ms))
             document["totals"] = {"compactions": len(rows)}
             return Requests(
                 packed=packed_text(document),
                 rows=tuple(rows),
-                generation=generation,
+                generation=calls,
                 now_ms=now_ms,
                 of=len(everything),
             )

@@ -34,7 +34,7 @@ from acidlib.errors import (
 )
 from acidlib.metastore.options import CATALOG, ConnectionOptions, Endpoint
 from acidlib.metastore.transport import ConnectionLost, HttpTransport, SocketTransport, TurnedAway, UnreadableAnswer
-from acidlib.model.names import LONG_MAX, Generation
+from acidlib.model.names import LONG_MAX, Calls, Generation, Names, Reader
 
 T = TypeVar("T")
 H = TypeVar("H", bound=Hashable)
@@ -196,7 +196,7 @@ class Connection:
     """
 
     def __init__(self, endpoint: Endpoint, options: ConnectionOptions, *, user: str) -> None:
-        """Connect, send the user's name, and ask for the version and generation of the server.
+        """Connect, send the user's name, and ask for the version and the calls of the server.
 
         Raises ConnectionLost, and RefusedError when the server is no metastore of Hive 3.1 or 4, does not let us in, or
         has no valid certificate.
@@ -229,7 +229,7 @@ class Connection:
                     self._exchange(seconds, "set_ugi", user, [])
             with suppress(*_SERVER_ERRORS):
                 self.version = self._exchange(seconds, "getVersion")
-            self.generation = self._find_generation(seconds)
+            self.calls = self._find_calls(seconds)
         except BaseException as error:
             self.transport.close()
             if isinstance(error, TurnedAway):
@@ -240,7 +240,7 @@ class Connection:
                 raise ConnectionLost(f"{error} ({hint})") from None
             raise
 
-    def _find_generation(self, seconds: float) -> Generation:
+    def _find_calls(self, seconds: float) -> Calls:
         """Return Hive 4 if the server has a call that came with Hive 4, Hive 3 if it has one that came with Hive 3.
 
         A server has a call if it answers it in any way that the interface declares.
@@ -258,9 +258,9 @@ class Connection:
                 if not _is_unknown_call(error):
                     raise ConnectionLost(f"the server failed: {_one_line(error)}") from None
             except _SERVER_ERRORS:
-                return generation
+                return Calls(generation)
             else:
-                return generation
+                return Calls(generation)
         reported = f" (it reports version {self.version})" if self.version else ""
         raise RefusedError(
             f"Cannot use {self.endpoint.uri}: it is no metastore of Hive 3.1 or 4{reported}: it has neither "
@@ -347,7 +347,7 @@ class MetastoreClient:
 
     Threads may share it: each of them has a connection of its own.
 
-    generation  of the first metastore; the others must be of the same
+    calls       those of the first metastore; the others must have the same
     version     as the metastore reports it: `3.0` from Hive 3.0 and 3.1, its own from Hive 4; "" if none
     catalog     the catalog of all databases that are named
     """
@@ -379,8 +379,18 @@ class MetastoreClient:
         self._opened: set[Connection] = set()
         attempts = min(_FIRST_ATTEMPTS, options.attempts)
         connection = self._line.connection = self._repeat(attempts, partial(self._open, None))
-        self.generation, self.version = connection.generation, connection.version
-        self._is_hive4 = self.generation is Generation.HIVE4
+        self.calls, self.version = connection.calls, connection.version
+        self._is_hive4 = self.calls is Generation.HIVE4
+
+    @property
+    def names(self) -> Names:
+        """The names in the metastore's tables: a compactor that is called over thrift notes its transaction in them."""
+        return Names(self.calls)
+
+    @property
+    def reader(self) -> Reader:
+        """What reads the metastore's tables."""
+        return Reader(self.calls)
 
     @property
     def uri(self) -> str:
@@ -490,7 +500,7 @@ class MetastoreClient:
             return connection
         # that the server ended an idle connection does not mean that its endpoint is down
         self._close_own()
-        connection = self._line.connection = self._open(self.generation)
+        connection = self._line.connection = self._open(self.calls)
         self.version = connection.version
         return connection
 
@@ -506,8 +516,8 @@ class MetastoreClient:
             self._opened.discard(connection)
             connection.transport.close()
 
-    def _open(self, generation: Generation | None) -> Connection:
-        """Connect to the first endpoint that answers, from the current one on; only to this generation, if given."""
+    def _open(self, calls: Calls | None) -> Connection:
+        """Connect to the first endpoint that answers, from the current one on; only to such calls, if given."""
         failures: list[str] = []
         refused: list[AcidError] = []
         start, endpoints = self._line.current, self._endpoints
@@ -516,11 +526,11 @@ class MetastoreClient:
             endpoint = endpoints[self._line.current]
             try:
                 connection = Connection(endpoint, self._options, user=self.user)
-                if generation is not None and connection.generation is not generation:
+                if calls is not None and connection.calls is not calls:
                     connection.transport.close()
                     raise RefusedError(
                         f"Cannot go on with the metastore {endpoint.uri}: it is of Hive "
-                        f"{connection.generation}, the one before was of Hive {generation}"
+                        f"{connection.calls}, the one before was of Hive {calls}"
                     )
             except ConnectionLost as reason:
                 failures.append(f"{endpoint.uri}: {reason}" if len(endpoints) > 1 else str(reason))
@@ -536,7 +546,7 @@ class MetastoreClient:
                 self._endpoints = self._find_again()
         if len(refused) == len(endpoints):
             # servers that let us in before may do so again; a RefusedError would count against the table
-            raise refused[0] if generation is None else RetryError(str(refused[0]))
+            raise refused[0] if calls is None else RetryError(str(refused[0]))
         uris = ", ".join(endpoint.uri for endpoint in endpoints)
         raise _AttemptFailedError(f"Cannot reach the metastore {uris}: {'; '.join(failures)}")
 

@@ -51,7 +51,7 @@ def begin_read(
     """
     # the agents of compactors begin otherwise: one that waits for a reader waits for a query
     text = f"read by {agent}"[:AGENT_WIDTH]
-    is_hive4 = hms.generation is Generation.HIVE4
+    is_hive4 = hms.calls is Generation.HIVE4
     kind = TxnType.READ_ONLY if is_hive4 else TxnType.DEFAULT
     with begun_transaction(hms, heartbeater, kind, text, name=lambda _: f"the read of {table}") as (txn_id, lease):
         if is_hive4:

@@ -15,6 +15,7 @@ from acidlib.model.names import (
     BaseDir,
     BucketFile,
     Generation,
+    Names,
     has_visibility_suffix,
     is_hidden,
     parse_directory,
@@ -125,7 +126,7 @@ def detect_generation(listing: Listing) -> tuple[Generation, str]:
     return Generation.HIVE3, "nothing there is of Hive 4"
 
 
-def highest_write_id(listing: Listing, generation: Generation) -> int:
+def highest_write_id(listing: Listing, generation: Names) -> int:
     """Return the highest write id in the name of a listed directory, 0 without one.
 
     Where everything is committed, it is the high-water mark at the time of the listing: without a mark, the compaction

@@ -1,5 +1,4 @@
-"""Names of ACID directories and of the files in them, parsed and written, and the two generations of Hive that name
-them.
+"""Names of ACID directories and of the files in them, parsed and written, and the Hive that names and reads them.
 
 Source of the forms: Hive `AcidUtils` (`baseDir`, `deltaSubdir`, `deleteDeltaSubdir`, `ParsedBaseLight`,
 `ParsedDeltaLight`, `parseBucketId`) and `OrcAcidUtils.getSideFile`. Ids are printed with at least seven digits, longer
@@ -12,18 +11,49 @@ import enum
 import re
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NewType
 
 from acidlib.errors import CorruptError, RefusedError
 
 
 class Generation(enum.IntEnum):
-    """The generation of Hive whose names and rules of state a table follows.
+    """A generation of Apache Hive: 3 (3.0 and 3.1) or 4. A rule asks it of one fact: `Calls`, `Names` or `Reader`.
 
-    Hive 3.1 has no visibility suffix and no attempt suffix, Hive 4 has both.
+    The three are of one generation in Apache's releases, and not in forks; so each is a type of its own.
     """
 
     HIVE3 = 3
     HIVE4 = 4
+
+
+Calls = NewType("Calls", Generation)
+"""The generation of a metastore's calls, of its queue, and of the words and rules of that queue."""
+OWN_QUEUE = Calls(Generation.HIVE4)
+"""The queue of this engine has the words and rules of Hive 4's."""
+
+Names = NewType("Names", Generation)
+"""The generation of names and of the rules that go by them: the state of a place (`AcidUtils`), and what a compactor
+makes of it. Hive 3.1 has no visibility suffix and no attempt suffix, Hive 4 has both."""
+
+Reader = NewType("Reader", Generation)
+"""The generation of what reads the files: how it finds columns (by name or by position), converts and compares values,
+its ORC library (1.5 or 1.8), and which statistics it believes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hive:
+    """The Hive of a place: whose names and rules hold there, and who reads it.
+
+    Apache's two are `HIVE_OF`; a fork is another pair, such as names of Hive 4 that are read as in Hive 3.1.
+    """
+
+    names: Names
+    reader: Reader
+
+
+HIVE_OF = {generation: Hive(names=Names(generation), reader=Reader(generation)) for generation in Generation}
+ANY_NAMES = Names(Generation.HIVE4)
+"""For names of either generation: the rules of Hive 4 read all of Hive 3.1's names."""
 
 
 LONG_MIN = -(2**63)
@@ -129,7 +159,7 @@ def has_visibility_suffix(name: str) -> bool:
 
 
 @lru_cache(_NAMES_KEPT)
-def parse_directory(name: str, generation: Generation) -> BaseDir | DeltaDir | None:
+def parse_directory(name: str, generation: Names) -> BaseDir | DeltaDir | None:
     """Return the parsed name of a directory (last path component), or None when it is not an ACID directory name.
 
     Raises CorruptError when it begins as one and does not parse (Hive throws, too: taking it for a directory of
@@ -179,7 +209,7 @@ def side_file_name(data_file: str) -> str:
     return data_file + SIDE_FILE_SUFFIX
 
 
-def may_have_side_files(name: BaseDir | DeltaDir | None, generation: Generation) -> bool:
+def may_have_side_files(name: BaseDir | DeltaDir | None, generation: Names) -> bool:
     """Return whether readers look for side files in a directory (None: that of original files).
 
     Hive 3.1 does in each (`AcidUtils.getLogicalLength`); Hive 4 only in a delta of rows, of several write ids, that no

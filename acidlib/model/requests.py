@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from acidlib.errors import AcidError, RefusedError
 from acidlib.model.location import Location, parse_location
-from acidlib.model.names import Generation
+from acidlib.model.names import Calls, Generation
 from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.tables import TableRef
 from acidlib.wording import parse_flag
@@ -131,7 +131,7 @@ class RequestFacts:
     root            the part of a local location that is trusted, see `Location`
     directory       identity of the directory at a local location, see `Location`
     write_ids       the readers' list of write ids
-    generation      the Hive whose names and rules hold at the place
+    generation      of the Hive of the place, as `--hive-version` names it
     table_kind      "full" or "insert-only", where the caller stated it
     columns         columns of the table as Hive's text `struct<name:type,...>`, where the caller stated them
     visibility_txn  the transaction in the names of the results
@@ -300,7 +300,7 @@ class State(enum.Enum):
         """The name SHOW COMPACTIONS prints (for `a`, the name of Hive 4; see `label_of`)."""
         return _LABELS[self]
 
-    def label_of(self, generation: Generation) -> str:
+    def label_of(self, generation: Calls) -> str:
         """Return the name that Hive of a generation prints: `a` was `attempted` in Hive 3.1."""
         if self is State.ATTEMPTED and generation == Generation.HIVE3:
             return "attempted"

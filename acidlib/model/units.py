@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.location import Location
-from acidlib.model.names import Generation
+from acidlib.model.names import Generation, Reader
 from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.uploads import StagedUpload
 
@@ -139,7 +139,7 @@ class ColumnMatching:
     case_sensitive: bool = True
 
     @classmethod
-    def of(cls, generation: Generation) -> ColumnMatching:
+    def of(cls, generation: Reader) -> ColumnMatching:
         """Return the default: by position for Hive 4 (HiveConf), by name for Hive 3.1."""
         return cls(by_position=generation is Generation.HIVE4)
 
@@ -204,7 +204,7 @@ class Unit:
     deletes: tuple[DataFile, ...]
     collapse: bool
     schema: DataFile
-    generation: Generation
+    generation: Reader
     keep_empty: bool
     write_ids: ValidWriteIdList
     settings: RewriteSettings
@@ -235,7 +235,7 @@ class JoinUnit:
     bucket: int
     way: JoinWay
     inputs: tuple[DataFile, ...]
-    generation: Generation
+    generation: Reader
     settings: RewriteSettings
     reason: str | None = None
 

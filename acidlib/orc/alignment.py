@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.names import Generation
+from acidlib.model.names import Generation, Reader
 from acidlib.model.units import ColumnMatching
 from acidlib.orc.columns import STRING_KINDS, Bytes, Column, Dictionary, Longs
 from acidlib.orc.kernels.texts import date_texts, decimal_texts, first_too_long, integer_texts, real_texts, repadded
@@ -105,7 +105,7 @@ class Alignment:
     source: TypeNode | None
     children: tuple[Alignment, ...]
     copyable: bool
-    converted: Generation | None = None
+    converted: Reader | None = None
 
     def walk(self) -> Iterator[Alignment]:
         """Yield this node and all below it, in column order."""
@@ -119,7 +119,7 @@ def align(
     source: TypeNode,
     *,
     where: str,
-    generation: Generation,
+    generation: Reader,
     matching: ColumnMatching,
     chosen: Collection[str] | None = None,
     purpose: str = "compact",
@@ -232,7 +232,7 @@ def conversions(alignment: Alignment) -> str | None:
     return ", ".join([*named, *more])
 
 
-def type_change(target: TypeNode, source: TypeNode, generation: Generation) -> Change | None:
+def type_change(target: TypeNode, source: TypeNode, generation: Reader) -> Change | None:
     """Return the change of a column of the source's type to the target's, children aside; None if it is refused."""
     new, old = target.kind, source.kind
     if new in _INTEGER_WIDTH and old in _INTEGER_WIDTH:
@@ -275,7 +275,7 @@ def _has_room(target: TypeNode, characters: int) -> bool:
     return target.kind is Kind.STRING or target.maximum_length >= characters
 
 
-def _longest_text(source: TypeNode, generation: Generation) -> int:
+def _longest_text(source: TypeNode, generation: Reader) -> int:
     """Return the characters of the longest text of a date, decimal or floating point number; 0 for any other type."""
     if source.kind is Kind.DATE:
         return _DATE_CHARACTERS
@@ -304,7 +304,7 @@ def _text_change(target: TypeNode, source: TypeNode) -> Change | None:
     return Change.CONVERT if kept or padded else None
 
 
-def convert(column: Column, target: TypeNode, source: TypeNode, *, generation: Generation, calendar: int) -> Column:
+def convert(column: Column, target: TypeNode, source: TypeNode, *, generation: Reader, calendar: int) -> Column:
     """Return a column of the source's type converted to the target's, with the same nulls and slots.
 
     Raises CorruptError for values outside the source's type, which readers cut differently, RefusedError for values
@@ -410,7 +410,7 @@ def _from_dates(column: Column, target: TypeNode, *, proleptic: bool) -> Column:
     )
 
 
-def _from_reals(column: Column, target: TypeNode, source: TypeNode, generation: Generation) -> Column:
+def _from_reals(column: Column, target: TypeNode, source: TypeNode, generation: Reader) -> Column:
     reals: Reals = column.values.view(np.float32 if source.kind is Kind.FLOAT else np.float64)
     if source.kind is Kind.FLOAT and generation is Generation.HIVE4:
         with np.errstate(invalid="ignore"):  # a signalling NaN
@@ -430,7 +430,7 @@ def _java_texts(forms: Forms, width: int) -> tuple[Bytes, Longs]:
     return real_texts(forms.view(np.uint8), forms.itemsize, width)
 
 
-def _decimal_forms(reals: Reals, generation: Generation) -> Forms:
+def _decimal_forms(reals: Reals, generation: Reader) -> Forms:
     """Return the decimal number that Java writes for each value, in any notation.
 
     Since Java 19 it has the fewest digits among the decimals nearest to the value, as in Python. Earlier versions

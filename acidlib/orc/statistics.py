@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from acidlib.model.names import Generation
+from acidlib.model.names import Reader
 from acidlib.orc.columns import INTEGER_KINDS, NO_VALUES, STRING_KINDS, TIMESTAMP_KINDS, Column, Longs, offsets_of
 from acidlib.orc.kernels import group_stats
 from acidlib.orc.proto import ColumnStatistics, Kind
@@ -104,7 +104,7 @@ def integer_range(stats: Any) -> tuple[int, int] | None:
 
 
 def group_statistics(
-    column: Column, node: TypeNode, slot_bounds: Longs, bounds: Longs, *, generation: Generation, timezone: str
+    column: Column, node: TypeNode, slot_bounds: Longs, bounds: Longs, *, generation: Reader, timezone: str
 ) -> list[Any]:
     """Return a ColumnStatistics message for each row group, of this column alone and not of its children.
 
@@ -209,7 +209,7 @@ def _decimals(messages: list[Any], column: Column, node: TypeNode, bounds: Longs
         _set_decimals(message.decimal_statistics, lows, highs, sums)
 
 
-def merge_statistics(parts: Sequence[Any], node: TypeNode, *, generation: Generation) -> Any:
+def merge_statistics(parts: Sequence[Any], node: TypeNode, *, generation: Reader) -> Any:
     """Return statistics of a stripe from its row groups', or of a file from its stripes'.
 
     A part without has_null may have nulls, as Java reads it. If any part with values lacks the typed message or a bound
@@ -236,7 +236,7 @@ def merge_statistics(parts: Sequence[Any], node: TypeNode, *, generation: Genera
     return merged
 
 
-def _merge_typed(merged: Any, name: str, typed: list[Any], generation: Generation) -> None:
+def _merge_typed(merged: Any, name: str, typed: list[Any], generation: Reader) -> None:
     if name == "bucket_statistics":
         if all(part.count for part in typed) and (count := sum(part.count[0] for part in typed)) in _INT64:
             merged.count.append(count)
@@ -274,7 +274,7 @@ def _merge_typed(merged: Any, name: str, typed: list[Any], generation: Generatio
         _set_doubles(merged, low, high, added)
 
 
-def _merge_strings(merged: Any, typed: list[Any], generation: Generation) -> None:
+def _merge_strings(merged: Any, typed: list[Any], generation: Reader) -> None:
     lowers = [(bound, not part.HasField("minimum")) for part in typed if (bound := _lower(part)) is not None]
     uppers = [(bound, part.HasField("maximum")) for part in typed if (bound := _upper(part)) is not None]
     if min(len(lowers), len(uppers)) < len(typed) or (generation == 3 and not all(map(_has_bounds, typed))):
@@ -290,7 +290,7 @@ def _merge_strings(merged: Any, typed: list[Any], generation: Generation) -> Non
         merged.sum = total
 
 
-def copied_statistics(stats: Any, node: TypeNode, *, generation: Generation) -> Any:
+def copied_statistics(stats: Any, node: TypeNode, *, generation: Reader) -> Any:
     """Return a copied stripe's own statistics, less those that would mislead the target's readers.
 
     Dropped is a typed message of another kind; and, where there are values, a message without both bounds, with NaN,
@@ -316,7 +316,7 @@ def copied_statistics(stats: Any, node: TypeNode, *, generation: Generation) -> 
     return copied
 
 
-def _is_usable(stats: Any, name: str, generation: Generation) -> bool:
+def _is_usable(stats: Any, name: str, generation: Reader) -> bool:
     typed = getattr(stats, name)
     if name == "bucket_statistics":  # Java ORC 1.5 fails on a message without the count, values or not
         return len(typed.count) > 0
@@ -353,7 +353,7 @@ def _upper(typed: Any) -> bytes | None:
     return getattr(typed, name) if typed.HasField(name) else None
 
 
-def _instants(typed: Any, generation: Generation) -> tuple[_Instant, _Instant]:
+def _instants(typed: Any, generation: Reader) -> tuple[_Instant, _Instant]:
     low, high = _MIN_NANOS, _MAX_NANOS
     if 1 <= typed.minimum_nanos <= 1_000_000:
         low = typed.minimum_nanos - 1
@@ -384,7 +384,7 @@ def _set_doubles(typed: Any, minimum: float, maximum: float, total: float | None
         typed.sum = total
 
 
-def _set_timestamps(typed: Any, least: _Instant, most: _Instant, generation: Generation) -> None:
+def _set_timestamps(typed: Any, least: _Instant, most: _Instant, generation: Reader) -> None:
     """Fill TimestampStatistics with UTC bounds.
 
     Generation 4 keeps nanoseconds as Java's TimestampStatisticsImpl does: value + 1, its defaults left out. Java ORC

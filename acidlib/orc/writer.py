@@ -14,7 +14,7 @@ import numpy as np
 
 from acidlib.datafiles import RangeCopier, SinkFile, SourceFile
 from acidlib.memory import DEFAULT_MEMORY, Memory
-from acidlib.model.names import Generation
+from acidlib.model.names import Reader
 from acidlib.model.units import FilterSize
 from acidlib.orc import proto
 from acidlib.orc.bloom import bloom_filters
@@ -63,7 +63,7 @@ class FileOptions:
     stride: int
     writer_version: int
     calendar: int
-    generation: Generation
+    generation: Reader
     filters: Mapping[int, FilterSize] = field(default_factory=dict)
     memory: Memory = DEFAULT_MEMORY
 

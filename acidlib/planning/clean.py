@@ -54,7 +54,15 @@ from dataclasses import dataclass, field
 
 from acidlib.errors import RefusedError
 from acidlib.model.listing import Listing, has_hidden_part
-from acidlib.model.names import LONG_MAX, DeltaDir, Generation, is_acid_directory_name, parse_directory
+from acidlib.model.names import (
+    ANY_NAMES,
+    LONG_MAX,
+    DeltaDir,
+    Generation,
+    Names,
+    is_acid_directory_name,
+    parse_directory,
+)
 from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList, ValidWriteIdList
 from acidlib.model.tables import TableRef
 from acidlib.planning.inputs import UNION_SUBDIRECTORY
@@ -89,7 +97,7 @@ def plan_cleaning(
     high_water_mark: int,
     write_ids: ValidWriteIdList,
     *,
-    generation: Generation,
+    generation: Names,
     now: float,
     retention_seconds: float,
     newest_publication: float | None,
@@ -133,7 +141,7 @@ def plan_cleaning(
 
 
 def remaining_obsolete(
-    listing: Listing, high_water_mark: int, write_ids: ValidWriteIdList, *, generation: Generation
+    listing: Listing, high_water_mark: int, write_ids: ValidWriteIdList, *, generation: Names
 ) -> tuple[str, ...]:
     """Return the paths that had to be removed and that a later listing still has; without any the request is cleaned.
 
@@ -145,7 +153,7 @@ def remaining_obsolete(
 
 
 def marks_cover_cleaning(
-    listing: Listing, high_water_mark: int, write_ids: ValidWriteIdList, marks: Iterable[int], *, generation: Generation
+    listing: Listing, high_water_mark: int, write_ids: ValidWriteIdList, marks: Iterable[int], *, generation: Names
 ) -> bool:
     """Return whether cleanings up to these marks remove everything that one up to `high_water_mark` would.
 
@@ -160,7 +168,7 @@ def _obsolete(
     listing: Listing,
     high_water_mark: int,
     write_ids: ValidWriteIdList,
-    generation: Generation,
+    generation: Names,
     txns: ValidTxnList,
 ) -> tuple[dict[str, tuple[str, tuple[str, ...]]], list[str]]:
     """Return the obsolete paths up to a mark, each with the reason and the paths that cover it, and the paths to keep.
@@ -186,7 +194,7 @@ def _obsolete(
     return obsolete, kept
 
 
-def _acid_directories(names: Iterable[str], generation: Generation) -> Iterator[tuple[str, int, int, int]]:
+def _acid_directories(names: Iterable[str], generation: Names) -> Iterator[tuple[str, int, int, int]]:
     """Yield the names of bases and deltas, each with its visibility transaction or 0, first and last write id."""
     for name in names:
         parsed = parse_directory(name, generation)
@@ -200,7 +208,7 @@ def aborted_present(
     listing: Listing,
     write_ids: ValidWriteIdList,
     *,
-    generation: Generation,
+    generation: Names,
     up_to: int = LONG_MAX,
     compacted: Collection[str] = (),
 ) -> tuple[int, ...]:
@@ -324,7 +332,7 @@ def rolled_back_directories(listing: Listing, txns: Collection[int], write_ids: 
     write_ids  all rolled back ones of the table, in order
     """
     reasons = {}
-    for name, txn, low, high in _acid_directories(listing.top_directories(), Generation.HIVE4):
+    for name, txn, low, high in _acid_directories(listing.top_directories(), ANY_NAMES):
         if txn:
             if txn in txns:
                 reasons[name] = f"its transaction {txn} was rolled back"
@@ -350,7 +358,7 @@ def notes_to_keep(
     ids = [write_id for write_id, _ in written]
     by_txn: dict[int, str] = {}
     held: dict[NotedWrite, str] = {}
-    for name, txn, low, high in _acid_directories(names, Generation.HIVE4):
+    for name, txn, low, high in _acid_directories(names, ANY_NAMES):
         if txn:
             by_txn.setdefault(txn, name)
         elif name not in compacted:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from acidlib.model.names import Generation
+from acidlib.model.names import OWN_QUEUE, Calls, Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.tables import TableRef
 from acidlib.planning.initiate import ABORTED_TXN_KEY, ABORTED_TXN_TIME_KEY
@@ -188,7 +188,7 @@ class StatusSnapshot:
     places        the listed ones of `known_places` places; both None where nothing was to be listed
     findings      findings of the look itself
     by_location   places are distinguished by their locations, not by their names
-    generation    of the queue's rules: HIVE3 for Hive 3.1's own queue, which has no time at which a request was queued
+    generation    of the queue: HIVE3 for Hive 3.1's own queue, which has no time at which a request was queued
     """
 
     now_ms: int
@@ -205,7 +205,7 @@ class StatusSnapshot:
     known_places: int | None = None
     findings: tuple[Finding, ...] = ()
     by_location: bool = False
-    generation: Generation = Generation.HIVE4
+    generation: Calls = OWN_QUEUE
 
 
 class FigureUnit(enum.Enum):
@@ -512,7 +512,7 @@ def _histories(seen: StatusSnapshot) -> list[list[CompactionRequest]]:
     return list(by_place.values())
 
 
-def _history_findings(newest: Sequence[CompactionRequest], limits: Limits, generation: Generation) -> Iterator[Finding]:
+def _history_findings(newest: Sequence[CompactionRequest], limits: Limits, generation: Calls) -> Iterator[Finding]:
     """Yield findings about all requests of one place, newest first: how the last ones ended, and whether two wait."""
     # a result may be under verification while its request is working
     quarantining = quarantining_request(row for row in newest if row.state is not State.WORKING)
@@ -543,7 +543,7 @@ def _history_findings(newest: Sequence[CompactionRequest], limits: Limits, gener
     yield from _about(last, ended)
 
 
-def count_in_a_row(newest: Sequence[CompactionRequest], state: State, generation: Generation) -> int:
+def count_in_a_row(newest: Sequence[CompactionRequest], state: State, generation: Calls) -> int:
     """Return how many requests of one place, given newest first, have ended last in this state, one after the other.
 
     Requests that wait or are working do not count. A row of failures is ended by what ends it for the rule that holds

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from acidlib.model.listing import Listing
-from acidlib.model.names import BASE_PREFIX, Generation, is_hidden, parse_file
+from acidlib.model.names import BASE_PREFIX, Generation, Names, is_hidden, parse_file
 from acidlib.model.requests import CompactionType
 from acidlib.model.tables import EXTERNAL_TABLE, ORC_INPUT_FORMAT, VIRTUAL_VIEW, Partition, Table
 from acidlib.planning.inputs import single_write_id
@@ -37,7 +37,7 @@ def not_compactable_reason(
     table: Table,
     database_properties: Mapping[str, str],
     *,
-    generation: Generation,
+    generation: Names,
     automatic: bool,
     partition: Partition | None = None,
     insert_only_enabled: bool = True,
@@ -143,7 +143,7 @@ def decide(
     listing: Listing,
     thresholds: Thresholds,
     *,
-    generation: Generation,
+    generation: Names,
     properties: Mapping[str, str],
     database_properties: Mapping[str, str] | None = None,
     aborted_txn_count: int = 0,
@@ -196,7 +196,7 @@ def decide(
     return replace(figures, kind=kind, reason=reason, threshold=limit)
 
 
-def switched_off_reason(table: Mapping[str, str], database: Mapping[str, str], generation: Generation) -> str | None:
+def switched_off_reason(table: Mapping[str, str], database: Mapping[str, str], generation: Names) -> str | None:
     """Return why nothing is compacted automatically, by properties of a table and of its database; None if it may be.
 
     With Hive 4 the property of the database decides where it has one, even "false" against the table's "true".
@@ -213,7 +213,7 @@ def _either_case(properties: Mapping[str, str], key: str) -> str | None:
     return properties.get(key, properties.get(key.upper()))
 
 
-def _figures(state: AcidState, listing: Listing, generation: Generation) -> Decision:
+def _figures(state: AcidState, listing: Listing, generation: Names) -> Decision:
     directories, counts_all = listing.by_directory(), generation == Generation.HIVE3
 
     def data_bytes(directory: str) -> int:  # Hive 3.1 adds up all files, side files of streaming writers included

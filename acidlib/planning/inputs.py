@@ -37,12 +37,14 @@ from enum import Enum
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.listing import ListedFile, Listing, has_hidden_part, uri_order
 from acidlib.model.names import (
+    ANY_NAMES,
     LONG_MIN,
     SIDE_FILE_SUFFIX,
     BaseDir,
     BucketFile,
     DeltaDir,
     Generation,
+    Names,
     OriginalFile,
     is_hidden,
     is_side_file,
@@ -74,7 +76,7 @@ def was_compact(request: CompactionRequest) -> bool:
 
 
 def not_enough_reason(
-    state: AcidState, kind: CompactionType, *, generation: Generation, insert_only: bool, automatic: bool
+    state: AcidState, kind: CompactionType, *, generation: Names, insert_only: bool, automatic: bool
 ) -> str | None:
     """Return why there is not enough to compact, or None when there is.
 
@@ -200,7 +202,7 @@ def compaction_inputs(
     listing: Listing,
     kind: CompactionType,
     *,
-    generation: Generation,
+    generation: Names,
     visibility_txn: int | None = None,
     visible_on_commit: bool = False,
     minor_as_major_bytes: int,
@@ -282,7 +284,7 @@ def _straddling_delta_reason(state: AcidState) -> str | None:
     """Return why a delta that is no input forbids merging those that are, or None."""
     high = max((delta.name.max_write_id for delta in state.deltas), default=LONG_MIN)
     for path in state.ignored:
-        name = parse_directory(path, Generation.HIVE4)
+        name = parse_directory(path, ANY_NAMES)
         if isinstance(name, DeltaDir) and name.min_write_id <= high < name.max_write_id:
             return (
                 f"{path} reaches above the high-water mark {state.high_water_mark} and overlaps the inputs, which"
@@ -343,7 +345,7 @@ def _outputs(state: AcidState, kind: CompactionType, visibility_txn: int) -> tup
 
 
 def directories_read(
-    state: AcidState, listing: Listing, kind: CompactionType, *, generation: Generation, insert_only: bool
+    state: AcidState, listing: Listing, kind: CompactionType, *, generation: Names, insert_only: bool
 ) -> tuple[InputDirectory, ...]:
     """Return the directories that a compaction reads in this state; raises as `compaction_inputs`.
 
@@ -364,7 +366,7 @@ def directories_read(
 class _ListedFiles:
     """The files of a listing, by directory and by path, from which input directories are made."""
 
-    def __init__(self, listing: Listing, *, generation: Generation, insert_only: bool) -> None:
+    def __init__(self, listing: Listing, *, generation: Names, insert_only: bool) -> None:
         self._generation = generation
         self._insert_only = insert_only
         self._listing = listing
@@ -469,7 +471,7 @@ def publication_conflict_reason(
     inputs: CompactionInputs,
     state: AcidState,
     *,
-    generation: Generation,
+    generation: Names,
     txns: ValidTxnList = ALL_COMMITTED,
 ) -> str | None:
     """Return why the result of `inputs`, planned from `state`, must not be published now; None when it may.
@@ -526,7 +528,7 @@ def _changed_input_reason(listing: Listing, inputs: CompactionInputs) -> str | N
 
 
 def _new_directory_reason(
-    listing: Listing, inputs: CompactionInputs, state: AcidState, generation: Generation, txns: ValidTxnList
+    listing: Listing, inputs: CompactionInputs, state: AcidState, generation: Names, txns: ValidTxnList
 ) -> str | None:
     tops = listing.top_directories()
     if taken := [output.name for output in inputs.outputs if output.name in tops]:
@@ -556,7 +558,7 @@ def _new_original_reason(listing: Listing, inputs: CompactionInputs) -> str | No
     seen = {file.path for entry in inputs.directories if entry.role is Role.ORIGINALS for file in entry.files}
     for file in listing.files:
         top = file.path.partition("/")[0]
-        is_original = "/" not in file.path or parse_directory(top, Generation.HIVE4) is None
+        is_original = "/" not in file.path or parse_directory(top, ANY_NAMES) is None
         if is_original and not has_hidden_part(file.path) and file.length > 0 and file.path not in seen:
             return f"the original file {file.path} has appeared since the inputs were listed"
     return None

@@ -31,7 +31,7 @@ from dataclasses import replace
 from typing import Any
 
 from acidlib.errors import RefusedError
-from acidlib.model.names import Generation
+from acidlib.model.names import Generation, Reader
 from acidlib.model.tables import Table
 from acidlib.model.units import RewriteSettings
 
@@ -60,7 +60,7 @@ def rewrite_settings(
     table: Table,
     request: Mapping[str, str],
     *,
-    generation: Generation,
+    generation: Reader,
     otherwise: RewriteSettings | None = None,
 ) -> RewriteSettings:
     """Return the sizes and codec of a compaction of this table, by its properties and those of the request.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from acidlib.model.names import BaseDir, DeltaDir, Generation, parse_directory
+from acidlib.model.names import ANY_NAMES, BaseDir, DeltaDir, parse_directory
 
 
 def unexplained(recorded: Iterable[str], inputs: Iterable[str]) -> str | None:
@@ -18,11 +18,11 @@ def unexplained(recorded: Iterable[str], inputs: Iterable[str]) -> str | None:
     if not inputs:
         return "it names no input"
     for path in inputs:
-        parsed = parse_directory(path.partition("/")[0], Generation.HIVE4)
+        parsed = parse_directory(path.partition("/")[0], ANY_NAMES)
         if parsed is not None:
             ranges.append(_range(parsed))
     for name in recorded:
-        result = parse_directory(name, Generation.HIVE4)
+        result = parse_directory(name, ANY_NAMES)
         if result is None:
             return f"{name} is not the name of a base, delta or delete_delta"
         first, last = _range(result)
@@ -56,7 +56,7 @@ def covering(
     either kind covers deltas within its range. It counts with a suffix, too: if it was made of a visible half, it lacks
     the other half, whether or not its transaction was committed.
     """
-    own = [parsed for name in recorded if (parsed := parse_directory(name, Generation.HIVE4)) is not None]
+    own = [parsed for name in recorded if (parsed := parse_directory(name, ANY_NAMES)) is not None]
     deltas = [directory for directory in own if isinstance(directory, DeltaDir)]
     if not own:
         return None, None
@@ -66,7 +66,7 @@ def covering(
     for name in there:
         if name in recorded or name in inputs:
             continue
-        other = parse_directory(name, Generation.HIVE4)
+        other = parse_directory(name, ANY_NAMES)
         if isinstance(other, BaseDir) and other.write_id >= least and (uncommitted or not other.visibility_txn):
             base = base or name
         within = isinstance(other, DeltaDir) and all(

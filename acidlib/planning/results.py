@@ -28,7 +28,17 @@ from dataclasses import dataclass
 
 from acidlib.errors import RefusedError
 from acidlib.model.listing import ListedFile, Listing, has_hidden_part
-from acidlib.model.names import DELETE_DELTA_PREFIX, LONG_MIN, BaseDir, DeltaDir, Generation, parse_directory
+from acidlib.model.names import (
+    ANY_NAMES,
+    DELETE_DELTA_PREFIX,
+    LONG_MIN,
+    BaseDir,
+    Calls,
+    DeltaDir,
+    Generation,
+    Names,
+    parse_directory,
+)
 from acidlib.model.requests import CompactionRequest, State
 from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.planning.state import AcidState, acid_state
@@ -73,7 +83,7 @@ def shows_unverified(request: CompactionRequest) -> bool:
     return bool(request.facts.unverified) or "unverified" in request.facts.problems
 
 
-def counts_as_attempt(state: State, generation: Generation) -> bool:
+def counts_as_attempt(state: State, generation: Calls) -> bool:
     """Return whether a request that ended so counts where a place is held back after failures in a row.
 
     generation  of the queue's rules: Hive 3.1 counts all but `attempted` requests, Hive 4 succeeded and failed ones
@@ -123,7 +133,7 @@ Within = tuple[int, int, bool]
 
 
 def _range(outputs: Iterable[str]) -> Within:
-    names = [parse_directory(output, Generation.HIVE4) for output in outputs]
+    names = [parse_directory(output, ANY_NAMES) for output in outputs]
     bases = [name.write_id for name in names if isinstance(name, BaseDir)]
     if bases:
         return LONG_MIN, max(bases), True
@@ -138,7 +148,7 @@ def _newer(names: Iterable[str], within: Within) -> str | None:
     """
     low, high, is_base = within
     for path in sorted(names):
-        name = parse_directory(path, Generation.HIVE4)
+        name = parse_directory(path, ANY_NAMES)
         if isinstance(name, BaseDir):
             if name.write_id >= (high if is_base else low):
                 return path
@@ -219,7 +229,7 @@ def undo_plan(
     write_ids: ValidWriteIdList,
     *,
     digest: str,
-    generation: Generation,
+    generation: Names,
 ) -> UndoPlan | str:
     """Return how to take back the results `outputs` of a compaction that noted this digest of its inputs.
 

@@ -32,6 +32,7 @@ from acidlib.model.names import (
     BaseDir,
     DeltaDir,
     Generation,
+    Names,
     is_acid_directory_name,
     is_hidden,
     is_side_file,
@@ -98,7 +99,7 @@ def acid_state(
     listing: Listing,
     write_ids: ValidWriteIdList,
     *,
-    generation: Generation,
+    generation: Names,
     txns: ValidTxnList = ALL_COMMITTED,
     ignore_empty_files: bool = False,
     sees_empty_directories: bool | None = None,
@@ -158,9 +159,7 @@ def acid_state(
 class _Walk:
     """A state in the making: the directories by kind, then what becomes of each, in Hive's order."""
 
-    def __init__(
-        self, listing: Listing, write_ids: ValidWriteIdList, generation: Generation, txns: ValidTxnList
-    ) -> None:
+    def __init__(self, listing: Listing, write_ids: ValidWriteIdList, generation: Names, txns: ValidTxnList) -> None:
         self._listing, self._write_ids, self._generation, self._txns = listing, write_ids, generation, txns
         self._is_hive4 = generation == Generation.HIVE4
         self._bases: list[ParsedBase] = []
@@ -321,7 +320,7 @@ class PlacePart:
 _ORDER = tuple(ReaderRole)
 
 
-def place_parts(listing: Listing, state: AcidState, generation: Generation) -> tuple[PlacePart, ...]:
+def place_parts(listing: Listing, state: AcidState, generation: Names) -> tuple[PlacePart, ...]:
     """Return everything at the top of a listed place by role, that which is read first, else by name.
 
     state  of the same listing, for the write ids of a reader (those of a compactor stop at the first open one)

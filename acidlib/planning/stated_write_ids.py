@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from acidlib.errors import RefusedError, UsageError
 from acidlib.model.listing import Listing, highest_write_id
-from acidlib.model.names import BaseDir, Generation, is_side_file, parse_directory
+from acidlib.model.names import ANY_NAMES, BaseDir, is_side_file, parse_directory
 from acidlib.model.snapshots import ValidWriteIdList, all_committed
 from acidlib.model.tables import TableRef
 
@@ -42,7 +42,7 @@ class StatedWriteIds:
             return stated
         if self.everything:
             # never 0, which means no mark to Hive
-            return all_committed(name, max(1, highest_write_id(listing, Generation.HIVE4)))
+            return all_committed(name, max(1, highest_write_id(listing, ANY_NAMES)))
         raise UsageError(
             f"Cannot work on {name}: nothing says which of its transactions are committed; give --write-ids, "
             "--write-ids-file or --all-committed"
@@ -69,7 +69,7 @@ def require_list_per_table(tables: Sequence[str]) -> None:
 def directory_ids(listing: Listing) -> Iterable[tuple[int, int]]:
     """Yield the first and the last write id that each base and delta of a listing covers."""
     for path in listing.top_directories():
-        name = parse_directory(path, Generation.HIVE4)
+        name = parse_directory(path, ANY_NAMES)
         if name is not None:
             yield (1, name.write_id) if isinstance(name, BaseDir) else (name.min_write_id, name.max_write_id)
 

@@ -22,7 +22,7 @@ from heapq import heappop, heappush
 
 from acidlib.model.listing import Listing, has_hidden_part
 from acidlib.model.location import Location
-from acidlib.model.names import BucketFile, DeltaDir, Generation, OriginalFile, parse_file
+from acidlib.model.names import BucketFile, DeltaDir, Generation, Hive, OriginalFile, Reader, parse_file
 from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.tables import ORC_INPUT_FORMAT, Storage
 from acidlib.model.units import (
@@ -108,7 +108,7 @@ def compaction_units(
     *,
     delete_buckets: Mapping[str, frozenset[int]],
     location: Location,
-    generation: Generation,
+    hive: Hive,
     write_ids: ValidWriteIdList,
     settings: RewriteSettings,
     matching: ColumnMatching,
@@ -129,7 +129,7 @@ def compaction_units(
     rows, events = row_files(inputs.directories), delete_files(inputs.directories)
     routed = {file.path: delete_buckets[file.path] for file in events}
     everywhere = {file.bucket for file in (*rows, *events)}.union(*routed.values())
-    keep_empty = generation is Generation.HIVE3
+    keep_empty = hive.names is Generation.HIVE3
     units = []
     for output in inputs.outputs:
         is_delete = isinstance(output, DeltaDir) and output.is_delete
@@ -146,7 +146,7 @@ def compaction_units(
                     deletes=() if is_delete else mine,
                     collapse=inputs.kind.makes_base,
                     schema=schema,
-                    generation=generation,
+                    generation=hive.reader,
                     keep_empty=keep_empty,
                     write_ids=write_ids,
                     settings=settings,
@@ -181,7 +181,7 @@ def join_units(
     facts: Mapping[str, JoinFacts],
     *,
     location: Location,
-    generation: Generation,
+    generation: Reader,
     settings: RewriteSettings,
 ) -> tuple[JoinUnit, ...]:
     """Return a unit for each file to make, by the `facts` of each input file (by its path).

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from acidlib.model.names import Generation
+from acidlib.model.names import Calls, Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.planning.results import counts_as_attempt, is_unverified
 
@@ -87,7 +87,7 @@ def failed_attempts_reason(
     threshold: int,
     retry_ms: int,
     now_ms: int,
-    generation: Generation,
+    generation: Calls,
 ) -> str | None:
     """Return why an entity is not compacted automatically after failed compactions; None if it may be.
 

@@ -38,7 +38,7 @@ from sqlalchemy.exc import IntegrityError
 
 from acidlib.errors import ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.model.location import Location
-from acidlib.model.names import Generation
+from acidlib.model.names import OWN_QUEUE, Calls, Generation
 from acidlib.model.requests import NO_FACTS, CompactionRequest, CompactionType, Enqueued, RequestFacts, State
 from acidlib.model.tables import TableRef
 from acidlib.queue.database import Database, chunks
@@ -233,7 +233,7 @@ class SqlQueue:
             threshold=threshold,
             retry_ms=retry_ms,
             now_ms=now_ms,
-            generation=Generation.HIVE4 if is_own else Generation.HIVE3,
+            generation=OWN_QUEUE if is_own else Calls(Generation.HIVE3),
         )
 
     def unreadable(self) -> tuple[Unreadable, ...]:

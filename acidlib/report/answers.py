@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from acidlib.model.names import Generation
+from acidlib.model.names import Calls
 from acidlib.model.requests import CompactionRequest
 from acidlib.model.results import Outcome
 from acidlib.planning.health import Level
@@ -78,7 +78,7 @@ class Requests(DocumentResult):
     """
 
     rows: tuple[CompactionRequest, ...]
-    generation: Generation
+    generation: Calls
     now_ms: int
     of: int
 

@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import Any
 
 from acidlib.model.location import Location
-from acidlib.model.names import Generation
+from acidlib.model.names import OWN_QUEUE, Calls
 from acidlib.model.requests import CompactionRequest, State
 from acidlib.model.tables import TableRef
 from acidlib.planning.health import CleaningBlocker, age_of
@@ -28,14 +28,12 @@ _WORKER = re.compile(r"acidlib-(?P<host>.+)-(?P<run>[0-9a-f]{16})(\.[0-9a-f.]+)?
 _INITIATOR = re.compile(r"(?P<host>.+)-acidlib-(?P<run>[0-9a-f]{16})")
 
 
-def show_document(
-    requests: Sequence[CompactionRequest], generation: Generation = Generation.HIVE4
-) -> list[dict[str, Any]]:
+def show_document(requests: Sequence[CompactionRequest], generation: Calls = OWN_QUEUE) -> list[dict[str, Any]]:
     """Return an entry per request. Times are epoch milliseconds; unknown is None, never absent."""
     return [_facts(request, generation) for request in requests]
 
 
-def _facts(request: CompactionRequest, generation: Generation) -> dict[str, Any]:
+def _facts(request: CompactionRequest, generation: Calls) -> dict[str, Any]:
     has_ended = request.start_ms is not None and request.end_ms is not None
     worker_host, worker = worker_of(request.worker_id)
     initiator_host, initiator = initiator_of(request.initiator_id)
@@ -64,7 +62,7 @@ def _facts(request: CompactionRequest, generation: Generation) -> dict[str, Any]
     }
 
 
-def state_of(request: CompactionRequest, generation: Generation) -> str:
+def state_of(request: CompactionRequest, generation: Calls) -> str:
     """Return the state of a request for people and programs: Hive's name for it, or `undone`."""
     return request.state.label_of(generation) if request.facts.undone is None else UNDONE
 
@@ -96,7 +94,7 @@ _HIVE_TITLES = (
 )
 
 
-def hive_text(requests: Sequence[CompactionRequest], generation: Generation) -> str:
+def hive_text(requests: Sequence[CompactionRequest], generation: Calls) -> str:
     """Return a header and a line per request, in the order given, as Hive's command line prints them: with tabs.
 
     Times are epoch milliseconds. Names of states are those of `generation`; the columns are always Hive 4's, which has
@@ -116,7 +114,7 @@ _COLLAPSED = (State.REFUSED, State.ATTEMPTED, State.FAILED)
 _IDS_SHOWN = 6
 
 
-def show_text(requests: Sequence[CompactionRequest], generation: Generation, now_ms: int, *, of: int) -> str:
+def show_text(requests: Sequence[CompactionRequest], generation: Calls, now_ms: int, *, of: int) -> str:
     """Return the number of requests in each state, then a line for each in the order given, with ages.
 
     Neighbours that did not end well for the same reason have it once below them. Earlier requests of a place that ended
@@ -163,7 +161,7 @@ def _groups(requests: Sequence[CompactionRequest]) -> list[list[CompactionReques
     return list(groups.values())
 
 
-def _row(row: CompactionRequest, generation: Generation, now_ms: int, *, with_location: bool) -> tuple[str, ...]:
+def _row(row: CompactionRequest, generation: Calls, now_ms: int, *, with_location: bool) -> tuple[str, ...]:
     age, fact = age_of(row, now_ms), _facts(row, generation)
     took, host = fact["duration_ms"], fact["worker_host"]
     place = [str(row.ref)]

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from acidlib.datafiles import DataFiles, SinkFile
 from acidlib.memory import DEFAULT_MEMORY, Memory
-from acidlib.model.names import Generation
+from acidlib.model.names import Generation, Reader
 from acidlib.model.units import (
     FilterSize,
     JoinUnit,
@@ -41,7 +41,7 @@ _BLOCKS_OF_A_COLUMN, _LEAST_ESTIMATE, _MOST_ESTIMATE = 20, 4 << 10, 256 << 10
 def file_options(
     root: TypeNode,
     tails: Sequence[Tail],
-    generation: Generation,
+    generation: Reader,
     settings: RewriteSettings,
     memory: Memory = DEFAULT_MEMORY,
 ) -> FileOptions:
@@ -213,7 +213,7 @@ def input_filters(reader: StripeReader, columns: Mapping[int, int]) -> Filters:
 
 
 def plan_actions(
-    stripes: Sequence[InputStripe], options: FileOptions, settings: RewriteSettings, generation: Generation
+    stripes: Sequence[InputStripe], options: FileOptions, settings: RewriteSettings, generation: Reader
 ) -> tuple[tuple[StripeAction, ...], FileOptions]:
     """Return the actions on the stripes, and the result's options with the sizes of its bloom filters."""
     facts, filtered = plan_filters(stripes, options.root, settings)
@@ -290,7 +290,7 @@ def filter_sizes(
     columns: frozenset[int],
     actions: Iterable[StripeAction],
     options: FileOptions,
-    generation: Generation,
+    generation: Reader,
     settings: RewriteSettings,
 ) -> dict[int, FilterSize]:
     """Return the size of the filters of each column for the result's row groups; empty where no column is encoded.

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from acidlib.errors import AcidError, RefusedError
 from acidlib.memory import Room
-from acidlib.model.names import Generation
+from acidlib.model.names import Reader
 from acidlib.model.units import ColumnMatching
 from acidlib.orc.alignment import Alignment, align
 from acidlib.orc.columns import Mask, filter_column
@@ -39,7 +39,7 @@ class FileColumns:
 
     row: TypeNode
     parts: tuple[Alignment, ...]
-    generation: Generation
+    generation: Reader
 
     @property
     def columns(self) -> frozenset[int]:
@@ -92,7 +92,7 @@ def file_columns(
     chosen: Sequence[str],
     file_row: TypeNode,
     *,
-    generation: Generation,
+    generation: Reader,
     matching: ColumnMatching,
     where: str,
 ) -> FileColumns:

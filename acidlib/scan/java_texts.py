@@ -12,7 +12,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
 
 import pyarrow as pa
 
-from acidlib.model.names import Generation
+from acidlib.model.names import Generation, Reader
 from acidlib.orc.schema import TypeNode
 
 JAVA_BLANKS = "".join(map(chr, range(33)))
@@ -59,7 +59,7 @@ def java_real(text: str, kind: pa.DataType) -> float | None:
         return -math.inf if plain.startswith("-") else math.inf
 
 
-def java_decimal(text: str, node: TypeNode, generation: Generation, *, blanks: str = "") -> Decimal | None:
+def java_decimal(text: str, node: TypeNode, generation: Reader, *, blanks: str = "") -> Decimal | None:
     """Return the decimal in a text, rounded to a type's scale; None also where it does not fit.
 
     It is rounded to 38 digits first, then to 38 after the point, as Hive does.
@@ -93,7 +93,7 @@ def java_decimal(text: str, node: TypeNode, generation: Generation, *, blanks: s
     return value if value.adjusted() < node.precision - node.scale else None
 
 
-def java_day(text: str, generation: Generation) -> int | None:
+def java_day(text: str, generation: Reader) -> int | None:
     """Return the day in a text as days since 1970-01-01."""
     plain = text.strip(JAVA_BLANKS)
     if generation is Generation.HIVE4:
@@ -103,7 +103,7 @@ def java_day(text: str, generation: Generation) -> int | None:
     return None if match is None else _days(*map(int, match.groups()), is_lenient=generation is Generation.HIVE3)
 
 
-def java_moment(text: str, generation: Generation) -> int | None:
+def java_moment(text: str, generation: Reader) -> int | None:
     """Return the time in a text, a day and a time of day with a blank between them, as microseconds since 1970."""
     match = _MOMENT.fullmatch(text.strip(JAVA_BLANKS))
     if match is None:

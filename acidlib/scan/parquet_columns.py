@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from acidlib.errors import RefusedError
-from acidlib.model.names import Generation
+from acidlib.model.names import Generation, Reader
 from acidlib.orc.columns import Mask
 from acidlib.orc.proto import Kind
 from acidlib.orc.schema import TypeNode
@@ -60,9 +60,7 @@ class _Reading:
     by_position: bool
 
     @classmethod
-    def of(
-        cls, metadata: pq.FileMetaData, generation: Generation, *, int96: frozenset[str], by_position: bool
-    ) -> _Reading:
+    def of(cls, metadata: pq.FileMetaData, generation: Reader, *, int96: frozenset[str], by_position: bool) -> _Reading:
         stated = {
             key.decode(errors="replace"): value.decode(errors="replace")
             for key, value in (metadata.metadata or {}).items()
@@ -95,7 +93,7 @@ class ParquetColumns:
         table: TypeNode,
         names: Sequence[str],
         *,
-        generation: Generation,
+        generation: Reader,
         int96: frozenset[str],
         by_position: bool,
         where: str,

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from acidlib.errors import RefusedError
-from acidlib.model.names import Generation
+from acidlib.model.names import Generation, Reader
 from acidlib.model.tables import DEFAULT_PARTITION, PartitionName
 from acidlib.orc.columns import STRING_KINDS
 from acidlib.orc.proto import Kind
@@ -50,7 +50,7 @@ _NANO_DIGITS = 9
 _EPOCH = datetime(1970, 1, 1)
 
 
-def partition_value(text: str, hive_type: str, generation: Generation) -> Any:
+def partition_value(text: str, hive_type: str, generation: Reader) -> Any:
     """Return the value of a partition key, of the Python type of the key's Arrow type.
 
     None for the partition of rows without a value (`__HIVE_DEFAULT_PARTITION__`), as Spark and Trino read it, and for a
@@ -73,7 +73,7 @@ def _key_type(hive_type: str) -> TypeNode:
     return node
 
 
-def _integer(text: str, node: TypeNode, _: Generation) -> int | None:
+def _integer(text: str, node: TypeNode, _: Reader) -> int | None:
     """Return a whole number; one of an INT that is beyond a smaller type loses its upper bits, as in Java."""
     if not _WHOLE.fullmatch(text) or max(text) > "\uffff":
         return None
@@ -84,32 +84,32 @@ def _integer(text: str, node: TypeNode, _: Generation) -> int | None:
     return (value + limit) % (2 * limit) - limit
 
 
-def _float(text: str, _node: TypeNode, _: Generation) -> float | None:
+def _float(text: str, _node: TypeNode, _: Reader) -> float | None:
     value = java_real(text, pa.float64())
     with np.errstate(over="ignore"):
         return None if value is None else float(np.float32(value))
 
 
-def _decimal(text: str, node: TypeNode, generation: Generation) -> Decimal | None:
+def _decimal(text: str, node: TypeNode, generation: Reader) -> Decimal | None:
     return java_decimal(text, node, generation, blanks=_DECIMAL_BLANKS[generation])
 
 
-def _date(text: str, _: TypeNode, generation: Generation) -> date | None:
+def _date(text: str, _: TypeNode, generation: Reader) -> date | None:
     """Return a day: in Hive 3.1 of a text that begins with one, else of one that is a time."""
     plain = text.strip(JAVA_BLANKS)
-    days = java_day(plain, generation) if generation is Generation.HIVE3 else None
+    days = None if generation is Generation.HIVE4 else java_day(plain, generation)
     if days is None:
         micros = _micros(plain, generation)
         days = None if micros is None else micros // DAY_MICROS
     return None if days is None else _moment(days * DAY_MICROS).date()
 
 
-def _timestamp(text: str, _: TypeNode, generation: Generation) -> datetime | None:
+def _timestamp(text: str, _: TypeNode, generation: Reader) -> datetime | None:
     micros = _micros(text.strip(JAVA_BLANKS), generation)
     return None if micros is None else _moment(micros)
 
 
-def _micros(text: str, generation: Generation) -> int | None:
+def _micros(text: str, generation: Reader) -> int | None:
     """Return a time as microseconds since 1970, by `PrimitiveObjectInspectorUtils.getTimestampFromString`.
 
     A zone in the text changes nothing but the times that its clocks skip.
@@ -121,7 +121,7 @@ def _micros(text: str, generation: Generation) -> int | None:
     if micros is None and (iso := _ISO.fullmatch(shorter)):
         day, clock, seconds, fraction = iso.groups()
         plain = f"{day} {clock}:{seconds or '00'}{(fraction or '').rstrip('.')}"
-        micros = java_moment(plain, Generation.HIVE4)
+        micros = java_moment(plain, Reader(Generation.HIVE4))
     if micros is None and (zoned := _on_clocks(shorter)) is not None and zoned[1]:
         micros = (time_in_zone(*zoned).replace(tzinfo=None) - _EPOCH) // timedelta(microseconds=1)
     if micros is None and (days := java_day(text, generation)) is not None:
@@ -129,14 +129,14 @@ def _micros(text: str, generation: Generation) -> int | None:
     return micros
 
 
-def _instant(text: str, _: TypeNode, generation: Generation) -> datetime | None:
+def _instant(text: str, _: TypeNode, generation: Reader) -> datetime | None:
     zoned = _on_clocks(_without_long_fraction(text.strip(JAVA_BLANKS), generation))
     if zoned is not None and not zoned[1]:
         raise RefusedError(f"{text!r} has no time zone, and Hive reads it in that of the session")
     return None if zoned is None else time_in_zone(*zoned).astimezone(UTC)
 
 
-def _without_long_fraction(text: str, generation: Generation) -> str:
+def _without_long_fraction(text: str, generation: Reader) -> str:
     """Return a text without what follows nine characters after its point, up to a zone (`trimNanoTimestamp`)."""
     point, first = text.find("."), text.find(" ")
     signs = " +" if generation is Generation.HIVE4 else " "
@@ -183,7 +183,7 @@ def _moment(micros: int) -> datetime:
         raise RefusedError("the year is not between 1 and 9999") from None
 
 
-_READERS: dict[Kind, Callable[[str, TypeNode, Generation], Any]] = {
+_READERS: dict[Kind, Callable[[str, TypeNode, Reader], Any]] = {
     **dict.fromkeys(_BITS, _integer),
     Kind.BOOLEAN: lambda text, *_: text.lower() not in _FALSE,
     Kind.FLOAT: _float,
@@ -208,7 +208,7 @@ _COMPARED_AS_TEXTS: dict[Kind, Callable[[TypeNode], Callable[[Any], str]]] = {
 """The text of a value, by which Hive's metastore leaves partitions out; keys of other types Hive compares as values."""
 
 
-def key_values(scan: Scan, partition: str, generation: Generation, names: Iterable[str]) -> dict[str, Any]:
+def key_values(scan: Scan, partition: str, generation: Reader, names: Iterable[str]) -> dict[str, Any]:
     """Return the values of the partition keys with one of these lower-case names, by them.
 
     partition  its name, as `k=v/k2=v2`
@@ -247,7 +247,7 @@ def assert_compared_alike(scan: Scan, partition: str, values: Mapping[str, Any],
         if text == DEFAULT_PARTITION:
             if node.kind in (*STRING_KINDS, Kind.BOOLEAN, Kind.BINARY):
                 read = _READERS.get(node.kind)
-                compared[name] = text if read is None else read(text, node, Generation.HIVE4)
+                compared[name] = text if read is None else read(text, node, Reader(Generation.HIVE4))
         elif node.kind in _COMPARED_AS_TEXTS:
             as_text = _COMPARED_AS_TEXTS[node.kind](node)
             if values[name] is None or as_text(values[name]) != text:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from acidlib.model.location import Location
-from acidlib.model.names import DeltaDir, Generation
+from acidlib.model.names import DeltaDir, Generation, Reader
 from acidlib.model.snapshots import Range, ValidWriteIdList
 from acidlib.model.tables import TableColumn
 from acidlib.model.units import MEBIBYTE, ColumnMatching, DataFile, FileForm
@@ -81,7 +81,7 @@ class Split:
     location: Location
     partition: str | None
     write_ids: ValidWriteIdList
-    generation: Generation
+    generation: Reader
     matching: ColumnMatching
     file: DataFile
     start: int
@@ -108,7 +108,7 @@ def place_splits(
     location: Location,
     partition: str | None,
     write_ids: ValidWriteIdList,
-    generation: Generation,
+    generation: Reader,
     matching: ColumnMatching,
     split_bytes: int = SPLIT_BYTES,
 ) -> tuple[Split, ...]:
@@ -152,7 +152,7 @@ def place_splits(
     return tuple(splits if scan.insert_only else sorted(splits, key=lambda split: split.file.bucket))
 
 
-def _may_delete(events: InputDirectory, rows: InputDirectory, generation: Generation) -> bool:
+def _may_delete(events: InputDirectory, rows: InputDirectory, generation: Reader) -> bool:
     """Return whether readers apply the events of a delete delta to the rows of another directory.
 
     Hive 4 does where the events are of a later write id than the directory's first, or of a later statement of the same
@@ -165,7 +165,7 @@ def _may_delete(events: InputDirectory, rows: InputDirectory, generation: Genera
     return last > first or (last == first and later_statement)
 
 
-def _events_of(bucket: int, files: Sequence[DataFile], generation: Generation) -> tuple[DataFile, ...]:
+def _events_of(bucket: int, files: Sequence[DataFile], generation: Reader) -> tuple[DataFile, ...]:
     """Return those of some delete files that may hold events of a bucket.
 
     Hive 4 opens the one of the bucket's number (`OrcInputFormat`). Hive 3.1 writes events of unbucketed tables to files

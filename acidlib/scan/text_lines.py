@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from acidlib.datafiles import SourceFile
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.names import Generation
+from acidlib.model.names import Generation, Reader
 from acidlib.model.text_codecs import codec_ending
 from acidlib.orc.columns import Bytes, Longs
 from acidlib.orc.kernels.vectors import gather_bytes
@@ -243,7 +243,7 @@ class TextColumns:
     """
 
     def __init__(
-        self, form: TextFormat, row: TypeNode, names: Sequence[str], *, generation: Generation, where: str
+        self, form: TextFormat, row: TypeNode, names: Sequence[str], *, generation: Reader, where: str
     ) -> None:
         self._form = form
         self._where = where
@@ -347,7 +347,7 @@ _BASE64 = re.compile(rb"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}(?:==)?|[A-Za-z0
 _NEARLY_BASE64 = re.compile(rb"[A-Za-z0-9+/=_\-\s]*")
 
 
-def _parsed(texts: pa.Array, node: TypeNode, generation: Generation) -> pa.Array:
+def _parsed(texts: pa.Array, node: TypeNode, generation: Reader) -> pa.Array:
     """Return the values of texts: the usual ones by Arrow, the others one by one."""
     target = arrow_type(node)
     usual = _USUAL.get(node.kind)
@@ -388,7 +388,7 @@ _USUAL: dict[Kind, Callable[[TypeNode], str]] = {
 """Texts that every reader takes for the same value as Arrow."""
 
 
-def _one_by_one(texts: pa.Array, node: TypeNode, generation: Generation) -> pa.Array:
+def _one_by_one(texts: pa.Array, node: TypeNode, generation: Reader) -> pa.Array:
     parse = _PARSERS[node.kind]
     values = [None if text is None else parse(text, node, generation) for text in texts.to_pylist()]
     if node.kind in (Kind.DATE, Kind.TIMESTAMP):
@@ -400,7 +400,7 @@ def _one_by_one(texts: pa.Array, node: TypeNode, generation: Generation) -> pa.A
     return pa.array(values, arrow_type(node))
 
 
-def _integer(text: bytes, node: TypeNode, _: Generation) -> int | None:
+def _integer(text: bytes, node: TypeNode, _: Reader) -> int | None:
     match = _WHOLE.fullmatch(text)
     if match is None or not (match[2] or match[3]):
         return None
@@ -408,28 +408,28 @@ def _integer(text: bytes, node: TypeNode, _: Generation) -> int | None:
     return value if -limit <= value < limit else None
 
 
-def _real(text: bytes, node: TypeNode, _: Generation) -> float | None:
+def _real(text: bytes, node: TypeNode, _: Reader) -> float | None:
     return java_real(text.decode("latin-1"), arrow_type(node))
 
 
-def _decimal(text: bytes, node: TypeNode, generation: Generation) -> Decimal | None:
+def _decimal(text: bytes, node: TypeNode, generation: Reader) -> Decimal | None:
     plain = text.decode("latin-1")
     return java_decimal(plain.strip(JAVA_BLANKS) if generation is Generation.HIVE4 else plain, node, generation)
 
 
-def _boolean(text: bytes, _node: TypeNode, _: Generation) -> bool | None:
+def _boolean(text: bytes, _node: TypeNode, _: Reader) -> bool | None:
     return {b"true": True, b"false": False}.get(text.lower())
 
 
-def _date(text: bytes, _: TypeNode, generation: Generation) -> int | None:
+def _date(text: bytes, _: TypeNode, generation: Reader) -> int | None:
     return None if len(text) < _SHORTEST_DAY else java_day(text.decode("latin-1"), generation)
 
 
-def _timestamp(text: bytes, _: TypeNode, generation: Generation) -> int | None:
+def _timestamp(text: bytes, _: TypeNode, generation: Reader) -> int | None:
     return java_moment(text.decode("latin-1").replace("T", " "), generation)
 
 
-def _bytes(text: bytes, _node: TypeNode, _: Generation) -> bytes:
+def _bytes(text: bytes, _node: TypeNode, _: Reader) -> bytes:
     if _BASE64.fullmatch(text):
         return base64.b64decode(text + b"=" * (-len(text) % 4))
     if _NEARLY_BASE64.fullmatch(text) and text.strip(b"=") and len(text) > 1:
@@ -437,7 +437,7 @@ def _bytes(text: bytes, _node: TypeNode, _: Generation) -> bytes:
     return text
 
 
-_PARSERS: dict[Kind, Callable[[bytes, TypeNode, Generation], Any]] = {
+_PARSERS: dict[Kind, Callable[[bytes, TypeNode, Reader], Any]] = {
     **dict.fromkeys(_BITS, _integer),
     Kind.FLOAT: _real,
     Kind.DOUBLE: _real,

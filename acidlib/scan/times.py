@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.names import Generation
+from acidlib.model.names import Generation, Reader
 from acidlib.orc.columns import Column, Longs
 from acidlib.orc.proto import GREGORIAN_START_DAYS, Calendar
 from acidlib.scan.time_zones import time_zone
@@ -46,7 +46,7 @@ class StoredTimes:
     julian: bool
 
     @classmethod
-    def of(cls, zone: str, calendar: int, generation: Generation) -> StoredTimes:
+    def of(cls, zone: str, calendar: int, generation: Reader) -> StoredTimes:
         """Return the rule of readers of a Hive for a stripe with this zone in a file of this calendar."""
         return cls(zone=zone, julian=generation is Generation.HIVE4 and calendar != Calendar.PROLEPTIC_GREGORIAN)
 

@@ -30,7 +30,7 @@ def cancel(where: Environment, ids: Sequence[int], *, now_ms: int, dry_run: bool
         with open_queue(where) as queue:
             return _cancel_in_sql(where, queue, numbers, None, now_ms=now_ms, dry_run=dry_run)
     with connect(where) as hms:
-        if hms.generation is Generation.HIVE4:
+        if hms.calls is Generation.HIVE4:
             return _cancel_in_hive4(hms, numbers, dry_run=dry_run)
         with open_queue(where) as queue:
             return _cancel_in_sql(where, queue, numbers, hms, now_ms=now_ms, dry_run=dry_run)

@@ -464,9 +464,7 @@ class _RequestCleaning:
             if problems:
                 raise RetryError("; ".join(map(str, problems)))
             listing = list_location(services.fs(location), location, missing=ConflictError)
-            left = remaining_obsolete(
-                listing, listed.mark, target.write_ids(listing), generation=target.generation(listing)
-            )
+            left = remaining_obsolete(listing, listed.mark, target.write_ids(listing), generation=target.names(listing))
         if left:
             waiting = next(iter(plan.blocked.values()), f"{left[0]} is still there")
             return replace(self._result, reason=f"{len(left)} obsolete left: {waiting}")

@@ -248,7 +248,11 @@ class PlaceCompaction:
             # later commits do not count: the listing may lack their files
             known = before.target.interpretation
             interpretation = replace(
-                target.interpretation, write_ids=known.write_ids, generation=known.generation, txns=known.txns
+                target.interpretation,
+                write_ids=known.write_ids,
+                names=known.names,
+                reader=known.reader,
+                txns=known.txns,
             )
             return replace(
                 before, target=replace(target, location=before.listing.location, interpretation=interpretation)
@@ -291,7 +295,7 @@ class PlaceCompaction:
         if not refusal.cleaning_only or mark is None or not 0 <= mark < LONG_MAX:
             return None
         marks = hold.awaited_marks()
-        if marks_cover_cleaning(place.listing, mark, place.write_ids, marks, generation=place.generation):
+        if marks_cover_cleaning(place.listing, mark, place.write_ids, marks, generation=place.hive.names):
             return None
         hold.only_clean(mark)
         reason = f"{refusal.reason}; obsolete directories there are left to the cleaner"
@@ -343,7 +347,7 @@ class PlaceCompaction:
         hold.assert_mine()
         now = list_location(self._services.fs(hold.target.location), hold.target.location, missing=ConflictError)
         require_wanted()
-        conflict_reason = partial(publication_conflict_reason, now, inputs, place.state, generation=place.generation)
+        conflict_reason = partial(publication_conflict_reason, now, inputs, place.state, generation=place.hive.names)
         # outputs of aborted transactions do not count; these are asked for only if there is an output at all
         if conflict_reason() is not None and (reason := conflict_reason(txns=hold.transactions_now())) is not None:
             raise ConflictError(f"Cannot publish {hold.target.ref}: {reason}; nothing was published, call again")
@@ -417,7 +421,7 @@ class PlaceCompaction:
             # the deltas that a reader has to merge once the results have taken the place of their inputs
             merged = {directory.path for directory in inputs.directories}
             deltas_after = sum(delta.path not in merged for delta in place.state.deltas)
-            deltas_after += sum(isinstance(parse_directory(name, place.generation), DeltaDir) for name in visible)
+            deltas_after += sum(isinstance(parse_directory(name, place.hive.names), DeltaDir) for name in visible)
         return replace(
             result,
             type=inputs.kind.label.lower(),

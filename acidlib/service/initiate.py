@@ -126,7 +126,7 @@ def _judge(
 
 def _decision_about(services: Services, place: ListedPlace) -> Decision:
     """Return Hive's decision for a place; it counts empty files, which a compactor ignores (Hive Initiator)."""
-    target, listing, generation, write_ids = place.target, place.listing, place.generation, place.write_ids
+    target, listing, generation, write_ids = place.target, place.listing, place.hive.names, place.write_ids
     state, facts, aborted = place.state, target.facts, 0
     if not all(file.length for file in listing.files):
         state = acid_state(listing, write_ids.for_compactor(), generation=generation, txns=target.interpretation.txns)
@@ -158,7 +158,7 @@ def refused_now(services: Services, attempts: Attempts, place: ListedPlace, kind
         return None
     if prepared.cleaning_only:
         marks, mark = attempts.awaited_marks(place.target), place.state.high_water_mark
-        is_awaited = marks_cover_cleaning(place.listing, mark, place.write_ids, marks, generation=place.generation)
+        is_awaited = marks_cover_cleaning(place.listing, mark, place.write_ids, marks, generation=place.hive.names)
         return prepared if is_awaited else None
     return prepared
 

@@ -13,7 +13,7 @@ from acidlib.metastore.heartbeat import Heartbeater, heartbeat_options
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.hms import connect as connect_to
 from acidlib.metastore.options import ConnectionOptions
-from acidlib.model.names import Generation
+from acidlib.model.names import OWN_QUEUE, Calls, Generation
 from acidlib.model.requests import CompactionRequest
 from acidlib.queue.database import with_password
 from acidlib.queue.metastore_database import MetastoreDatabase
@@ -48,7 +48,7 @@ def open_backend(where: Environment, services: Services, interpretation: Interpr
         return
     with connect(where) as hms, heartbeater(where, hms) as beats, metastore_database(where) as database:
         require_no_cleaner_of_another_catalog(hms)
-        if hms.generation is Generation.HIVE4:
+        if hms.calls is Generation.HIVE4:
             hms.require_compactor_calls()
             yield Hive4Backend(
                 services,
@@ -73,7 +73,7 @@ def open_cleaning(where: Environment, services: Services, options: CleanerOption
         return
     with connect(where) as hms, heartbeater(where, hms) as beats:
         require_no_cleaner_of_another_catalog(hms)
-        if hms.generation is Generation.HIVE4:
+        if hms.calls is Generation.HIVE4:
             hms.require_compactor_calls()
             with metastore_database(where) as database:
                 yield Hive4Cleaning(Hive4Backend(services, hms, beats, database=database), options)
@@ -91,7 +91,7 @@ def open_undoing(where: Environment, services: Services, *, dry_run: bool) -> It
             yield StandaloneBackend(services, queue)
         return
     with connect(where) as hms, heartbeater(where, hms) as beats:
-        if hms.generation is Generation.HIVE4:
+        if hms.calls is Generation.HIVE4:
             raise RefusedError(NO_UNDO_IN_HIVE4)
         with open_queue(where) as queue, ExitStack() as stack:
             if not dry_run:
@@ -102,7 +102,7 @@ def open_undoing(where: Environment, services: Services, *, dry_run: bool) -> It
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queued:
-    """All requests, newest first, the generation that names their states, and the metastore if there is one.
+    """All requests, newest first, whose queue it is by its words, and the metastore if there is one.
 
     unreadable  a line about each row that is not understood
     elsewhere   requests in our own queue for another metastore; they are not among `requests`
@@ -110,7 +110,7 @@ class Queued:
     """
 
     requests: tuple[CompactionRequest, ...]
-    generation: Generation
+    calls: Calls
     hms: Hms | None = None
     unreadable: tuple[str, ...] = ()
     elsewhere: tuple[CompactionRequest, ...] = ()
@@ -122,27 +122,27 @@ def open_queued(where: Environment) -> Iterator[Queued]:
     """Open the queue with its history."""
     if not where.metastore:
         with open_queue(where) as queue:
-            yield Queued(requests=queue.show(), generation=Generation.HIVE4, own_queue=True)
+            yield Queued(requests=queue.show(), calls=OWN_QUEUE, own_queue=True)
         return
     with connect(where) as hms:
         shown, others = hms.show_all_compactions()
         strange = tuple(f"request {row.id} for {row.ref} is {row.state}, of the "
                         f"type {row.kind}" for row in others)  # fmt: skip
-        if hms.generation is Generation.HIVE4:
-            yield Queued(requests=shown, generation=hms.generation, hms=hms, unreadable=strange)
+        if hms.calls is Generation.HIVE4:
+            yield Queued(requests=shown, calls=Calls(hms.calls), hms=hms, unreadable=strange)
             return
         with open_queue(where) as queue:
             # our queue, or the database of the metastore, has facts that the metastore does not return
             rows = queue.show()
             if queue.schema_version is not None:
                 strange = tuple(f"row {row.id} of {row.table}: {row.reason}" for row in queue.unreadable())
-                yield Queued(requests=rows, generation=hms.generation, hms=hms, unreadable=strange)
+                yield Queued(requests=rows, calls=hms.calls, hms=hms, unreadable=strange)
                 return
         ours = tuple(row for row in rows if row.facts.metastore == where.metastore_name)
         elsewhere = tuple(row for row in rows if row.facts.metastore not in (None, where.metastore_name))
         yield Queued(
             requests=(*ours, *shown),
-            generation=hms.generation,
+            calls=hms.calls,
             hms=hms,
             unreadable=strange,
             elsewhere=elsewhere,

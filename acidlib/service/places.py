@@ -9,7 +9,7 @@ from acidlib.config.settings import Layer, Settings
 from acidlib.errors import RefusedError
 from acidlib.model.listing import Listing, detect_generation
 from acidlib.model.location import Location
-from acidlib.model.names import Generation
+from acidlib.model.names import Generation, Hive, Names, Reader
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts
 from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList, ValidWriteIdList
 from acidlib.model.tables import Database, Partition, Storage, Table, TableRef, row_type
@@ -32,7 +32,8 @@ class Interpretation:
     """How the directories of a table are read, as the caller or the metastore says.
 
     write_ids          the committed ones; None = not stated
-    generation         3 or 4; None = the one that the directory names show
+    names              whose names and rules hold; None = as the directory names show
+    reader             what reads the files; None = of the same generation as the names
     table_kind         "full" or "insert-only"; None = not stated
     columns            of the table, as Hive's text `struct<name:type,...>`; None = not stated
     visibility_txn     the transaction in the names of the results (Hive 4)
@@ -42,7 +43,8 @@ class Interpretation:
     """
 
     write_ids: StatedWriteIds | None = None
-    generation: Generation | None = None
+    names: Names | None = None
+    reader: Reader | None = None
     table_kind: str | None = None
     columns: str | None = None
     visibility_txn: int | None = None
@@ -102,9 +104,14 @@ class Target:
         """Return the reason in the metastore for which nothing may be removed, or None."""
         return None if self.facts is None else cleaning_forbidden_reason(self.facts.table, self.facts.partition)
 
-    def generation(self, listing: Listing) -> Generation:
-        """Return the generation whose names and rules apply here."""
-        return self.interpretation.generation or detect_generation(listing)[0]
+    def names(self, listing: Listing) -> Names:
+        """Return whose names and rules apply here."""
+        return self.interpretation.names or Names(detect_generation(listing)[0])
+
+    def hive(self, listing: Listing) -> Hive:
+        """Return whose names and rules apply here, and what reads the files."""
+        names = self.names(listing)
+        return Hive(names=names, reader=self.interpretation.reader or Reader(names))
 
     def write_ids(self, listing: Listing) -> ValidWriteIdList:
         """Return the reader's list of the table; RefusedError if none is stated."""
@@ -121,7 +128,7 @@ class Target:
         """Return the columns of the table as a metastore or the caller states them; None = those of its files."""
         return self.interpretation.columns if self.facts is None else row_type(self.facts.table)
 
-    def matching(self, common: Settings, generation: Generation) -> ColumnMatching:
+    def matching(self, common: Settings, generation: Reader) -> ColumnMatching:
         """Return how readers find the table's columns in files: by the site's settings, the table's, or Hive's default.
 
         Readers copy a table's property into their job only if the job has none of that name (Hive
@@ -135,7 +142,7 @@ class Target:
             case_sensitive=_flag(CASE_SENSITIVE, common, self.properties, otherwise=default.case_sensitive),
         )
 
-    def rewrite_settings(self, otherwise: RewriteSettings, generation: Generation) -> RewriteSettings:
+    def rewrite_settings(self, otherwise: RewriteSettings, generation: Reader) -> RewriteSettings:
         """Return the settings of new files: those of the table and the request with a metastore; else `otherwise`."""
         if self.facts is None:
             return otherwise
@@ -146,15 +153,17 @@ class Target:
 
         RefusedError if nothing states which write ids are committed.
         """
-        generation, write_ids = self.generation(listing), self.write_ids(listing)
-        fixed = replace(self.interpretation, write_ids=StatedWriteIds(single=write_ids), generation=generation)
+        hive, write_ids = self.hive(listing), self.write_ids(listing)
+        fixed = replace(
+            self.interpretation, write_ids=StatedWriteIds(single=write_ids), names=hive.names, reader=hive.reader
+        )
         return ListedPlace(
             target=replace(self, location=listing.location, interpretation=fixed),
             listing=listing,
-            generation=generation,
+            hive=hive,
             write_ids=write_ids,
             state=acid_state(
-                listing, write_ids.for_compactor(), generation=generation, txns=fixed.txns, ignore_empty_files=True
+                listing, write_ids.for_compactor(), generation=hive.names, txns=fixed.txns, ignore_empty_files=True
             ),
         )
 
@@ -169,7 +178,7 @@ class ListedPlace:
 
     target: Target
     listing: Listing
-    generation: Generation
+    hive: Hive
     write_ids: ValidWriteIdList
     state: AcidState
 
@@ -222,7 +231,7 @@ class ListedPlace:
         """
         insert_only = self.target.is_insert_only
         return not_enough_reason(
-            self.state, kind, generation=self.generation, insert_only=insert_only, automatic=automatic
+            self.state, kind, generation=self.hive.names, insert_only=insert_only, automatic=automatic
         )
 
 
@@ -241,8 +250,8 @@ def request_of(place: ListedPlace, kind: CompactionType, *, initiator: str) -> C
         root=target.location.root or None,
         directory=target.location.identity or None,
         write_ids=place.write_ids,
-        generation=place.generation,
-        identity_file=identity_file_of(place.listing, mark, place.generation),
+        generation=place.hive.names,
+        identity_file=identity_file_of(place.listing, mark, place.hive.names),
         table_kind=target.interpretation.table_kind,
         columns=target.interpretation.columns,
         visibility_txn=target.interpretation.visibility_txn,
@@ -264,7 +273,7 @@ def target_of(request: CompactionRequest) -> Target:
         location=replace(facts.location, root=facts.root or "", identity=facts.directory or ""),
         interpretation=Interpretation(
             write_ids=StatedWriteIds(single=facts.write_ids),
-            generation=facts.generation or Generation.HIVE3,
+            names=Names(facts.generation or Generation.HIVE3),
             table_kind=facts.table_kind,
             columns=facts.columns,
             visibility_txn=facts.visibility_txn,

@@ -12,7 +12,7 @@ from acidlib.config.settings import Settings
 from acidlib.errors import AcidError, ConflictError, CorruptError, OverMemoryError, RefusedError
 from acidlib.memory import DRIVER_MEMORY
 from acidlib.model.location import Location
-from acidlib.model.names import SIDE_FILE_SUFFIX, Generation
+from acidlib.model.names import SIDE_FILE_SUFFIX, Generation, Names
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import DataFile, FileForm, RewriteSettings, Unit, UnitResult
 from acidlib.orc.proto import MAGIC
@@ -126,7 +126,7 @@ def prepare(
     """
     target = place.target
     if kind is CompactionType.REBALANCE:
-        require_rebalanceable(target, place.generation)
+        require_rebalanceable(target, place.hive.names)
     columns = None if target.is_insert_only else target.row_type()
     if columns is not None:
         parse_row_type(columns, where=str(target.ref))  # refuses types before anything is read
@@ -136,7 +136,7 @@ def prepare(
         place.state,
         place.listing,
         kind,
-        generation=place.generation,
+        generation=place.hive.names,
         visibility_txn=interpretation.visibility_txn,
         visible_on_commit=interpretation.visible_on_commit,
         minor_as_major_bytes=minor_as_major_bytes,
@@ -155,7 +155,7 @@ def prepare(
     return replace(inputs, directories=directories, schema=schema)
 
 
-def require_rebalanceable(target: Target, generation: Generation) -> None:
+def require_rebalanceable(target: Target, generation: Names) -> None:
     """Raise RefusedError for a table without implicit buckets (Hive 4 `Worker`, `CompactorFactory`)."""
     if generation is not Generation.HIVE4:
         raise RefusedError(f"Cannot rebalance {target.ref}: only Hive 4 has rebalances")
@@ -255,8 +255,8 @@ async def files_to_make(
 
     Raises RefusedError if the files could not become visible at once.
     """
-    target, generation = place.target, place.generation
-    settings = target.rewrite_settings(settings, generation)
+    target, hive = place.target, place.hive
+    settings = target.rewrite_settings(settings, hive.reader)
     ways = ways_of(target.storage, target.properties) if target.is_insert_only else None
     files = delete_files(inputs.directories) if ways is None else input_files(inputs)
     looks = [
@@ -272,16 +272,16 @@ async def files_to_make(
     by_path = {file.path: answer for file, answer in zip(files, answers[len(checks) :], strict=True)}
     units: tuple[AnyUnit, ...]
     if ways is not None:
-        units = join_units(inputs, by_path, location=target.location, generation=generation, settings=settings)
+        units = join_units(inputs, by_path, location=target.location, generation=hive.reader, settings=settings)
     else:
         units = bucket_units = compaction_units(
             inputs,
             delete_buckets=by_path,
             location=target.location,
-            generation=generation,
+            hive=hive,
             write_ids=place.write_ids.for_compactor(),
             settings=settings,
-            matching=target.matching(common, generation),
+            matching=target.matching(common, hive.reader),
             row_type=target.row_type(),
         )
         if inputs.kind is CompactionType.REBALANCE:

@@ -26,7 +26,7 @@ from acidlib.metastore.hms import Hms
 from acidlib.metastore.reading import LOCKS_PER_REQUEST, ReadTransaction, begin_read
 from acidlib.model.listing import Listing
 from acidlib.model.location import S3, Location
-from acidlib.model.names import Generation
+from acidlib.model.names import Generation, Hive, Reader
 from acidlib.model.requests import CompactionType
 from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList, ValidWriteIdList
 from acidlib.model.tables import Database, Partition, Table, TableColumn, TableRef, row_type
@@ -309,7 +309,7 @@ def open_snapshot(
         )
         names = _partitions_to_read(hms, described, scan, wanted)  # refuses before anything is opened
         beats = stack.enter_context(heartbeater(environment, hms))
-        is_hive4 = hms.generation is Generation.HIVE4
+        is_hive4 = hms.calls is Generation.HIVE4
         read = stack.enter_context(
             begin_read(
                 hms,
@@ -385,7 +385,7 @@ def _partitions_to_read(hms: Hms, table: Table, scan: Scan, wanted: Wanted) -> t
     chosen = wanted_partitions(str(table.ref), table.partition_keys, names, wanted)
     if not table.partition_keys:
         return None
-    return tuple(name for name in chosen if may_match(scan, name, hms.generation))
+    return tuple(name for name in chosen if may_match(scan, name, hms.reader))
 
 
 def _locked(
@@ -406,7 +406,7 @@ def _locked(
     locked: set[TableRef] = set()
     for _ in range(_TRIES):
         refs = {table.ref} if names is None else {table.ref._replace(partition=name) for name in names}
-        if table.ref in locked or (hms.generation is Generation.HIVE4 and len(refs) > LOCKS_PER_REQUEST):
+        if table.ref in locked or (hms.calls is Generation.HIVE4 and len(refs) > LOCKS_PER_REQUEST):
             refs = {table.ref}
         if missing := sorted(refs - locked):
             read.lock(missing, timeout_seconds=lock_seconds)
@@ -442,12 +442,12 @@ def _locked(
 def _targets(hms: Hms, stores: Stores, as_of: _AsOf) -> list[Target]:
     """Return the places to read, as the metastore describes them now that they are locked."""
     table = as_of.table
-    is_hive4 = hms.generation is Generation.HIVE4
     interpretation = Interpretation(
         write_ids=StatedWriteIds(single=as_of.write_ids),
-        generation=hms.generation,
+        names=hms.names,
+        reader=hms.reader,
         table_kind=INSERT_ONLY if table.is_insert_only else FULL,
-        txns=as_of.txns if is_hive4 else ALL_COMMITTED,
+        txns=as_of.txns if hms.names is Generation.HIVE4 else ALL_COMMITTED,
     )
     described: dict[str | None, Partition | None] = {None: None}
     if as_of.partitions is not None:
@@ -483,24 +483,24 @@ class _Listed:
 
     target: Target
     listing: Listing
-    generation: Generation
+    hive: Hive
     write_ids: ValidWriteIdList
     directories: tuple[InputDirectory, ...]
 
 
 def _listed(stores: Stores, target: Target, pause: Callable[[float], None]) -> _Listed:
     listing = _whole_listing(stores, target, pause)
-    generation, write_ids = target.generation(listing), target.write_ids(listing)
+    hive, write_ids = target.hive(listing), target.write_ids(listing)
     state = acid_state(
-        listing, write_ids, generation=generation, txns=target.interpretation.txns, ignore_empty_files=True
+        listing, write_ids, generation=hive.names, txns=target.interpretation.txns, ignore_empty_files=True
     )
     directories = directories_read(
-        state, listing, CompactionType.MAJOR, generation=generation, insert_only=target.is_insert_only
+        state, listing, CompactionType.MAJOR, generation=hive.names, insert_only=target.is_insert_only
     )
     if not target.is_insert_only:
         fs = stores.fs(target.location)
         directories = with_logical_lengths(fs, target.location, directories, may_grow=True)
-    return _Listed(target=target, listing=listing, generation=generation, write_ids=write_ids, directories=directories)
+    return _Listed(target=target, listing=listing, hive=hive, write_ids=write_ids, directories=directories)
 
 
 def _listed_all(
@@ -548,8 +548,8 @@ def _splits(environment: Environment, scan: Scan, places: Iterable[_Listed]) -> 
             location=place.target.location,
             partition=place.target.ref.partition,
             write_ids=place.write_ids,
-            generation=place.generation,
-            matching=place.target.matching(environment.settings, place.generation),
+            generation=place.hive.reader,
+            matching=place.target.matching(environment.settings, place.hive.reader),
         )
     )
 
@@ -580,7 +580,7 @@ def _of_location(
     if row is not None:
         scan = scan_of(str(table.ref), row, keys, wanted, insert_only=kind == INSERT_ONLY)
         # keys of a directory are texts, which are the same for every generation
-        targets = [target for target in targets if may_match(scan, target.ref.partition, Generation.HIVE4)]
+        targets = [target for target in targets if may_match(scan, target.ref.partition, Reader(Generation.HIVE4))]
     listed = _listed_all(environment, partial(_listed, stores, pause=pause), targets)
     newest_first = sorted(listed, key=_newest_write_id, reverse=True)
     if kind is None:
@@ -588,7 +588,7 @@ def _of_location(
     if row is None:
         row = _row_of_files(stores, table.ref, newest_first)
         scan = scan_of(str(table.ref), row, keys, wanted, insert_only=kind == INSERT_ONLY)
-    read = [place for place in listed if may_match(scan, place.target.ref.partition, place.generation)]
+    read = [place for place in listed if may_match(scan, place.target.ref.partition, place.hive.reader)]
     return Snapshot(
         scan=scan,
         splits=_splits(environment, scan, read),

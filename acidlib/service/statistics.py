@@ -74,7 +74,7 @@ class StatisticsUpdater:
         self, target: Target, facts: TableFacts, known_since: float, results: Collection[str], rows: int | None
     ) -> Statistics:
         parameters, failed = self._parameters(target, facts, known_since), None
-        fs, generation = self._services.fs(target.location), self._hms.generation
+        fs, names = self._services.fs(target.location), self._hms.names
         for _ in range(_TRIES):
             txns = self._hms.open_txns()
             write_ids = self._hms.valid_write_ids([target.ref.whole_table], txns)[target.ref.whole_table]
@@ -84,8 +84,8 @@ class StatisticsUpdater:
                 state = acid_state(
                     listing,
                     write_ids,
-                    generation=generation,
-                    txns=txns if generation is Generation.HIVE4 else ALL_COMMITTED,
+                    generation=names,
+                    txns=txns if names is Generation.HIVE4 else ALL_COMMITTED,
                     ignore_empty_files=True,
                 )
                 figures = basic_statistics(state, listing, results=results, rows=rows)
@@ -111,7 +111,7 @@ class StatisticsUpdater:
             return _InDatabase(self._database, owner)
         cannot = f"Cannot update statistics of {target.ref}: "
         hint = _NAME_THE_DATABASE
-        if self._hms.generation is not Generation.HIVE4:
+        if self._hms.calls is not Generation.HIVE4:
             raise RefusedError(f"{cannot}no call of Hive 3.1 keeps concurrent changes. {hint}")
         if target.ref.partition is not None:
             raise RefusedError(f"{cannot}no call that changes a partition keeps concurrent changes. {hint}")

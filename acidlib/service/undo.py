@@ -142,7 +142,7 @@ def _plan(services: Services, backend: SqlBackend, request: CompactionRequest, t
         _outputs(request),
         target.write_ids(listing),
         digest=request.facts.inputs or "",  # every request that published something has one
-        generation=target.generation(listing),
+        generation=target.names(listing),
     )
     if isinstance(plan, str):
         raise _refused(request, plan)

@@ -98,9 +98,9 @@ def _unverified_result(
     """Return the result that a dead run published at a full ACID place and did not verify; `place` is as it is now."""
     location, stores = place.target.location, services.stores
     before = place.target.listed(place.listing.without(published))
-    is_base = any(isinstance(parse_directory(name, place.generation), BaseDir) for name in published)
+    is_base = any(isinstance(parse_directory(name, place.hive.names), BaseDir) for name in published)
     kind = CompactionType.MAJOR if is_base else CompactionType.MINOR
-    inputs = directories_read(before.state, before.listing, kind, generation=place.generation, insert_only=False)
+    inputs = directories_read(before.state, before.listing, kind, generation=place.hive.names, insert_only=False)
     inputs = with_logical_lengths(stores.fs(location), location, inputs)
     return ResultToVerify(
         place=before,
@@ -206,7 +206,7 @@ async def _compare(
     location = result.place.target.location
     now = _place_with_result(services, result)
     read = directories_read(
-        now.state, now.listing, result.kind, generation=now.generation, insert_only=now.target.is_insert_only
+        now.state, now.listing, result.kind, generation=now.hive.names, insert_only=now.target.is_insert_only
     )
     after = with_logical_lengths(services.fs(location), location, read)
     verification = replace(verification, now=_labels(after))
@@ -347,8 +347,8 @@ def _view(
         results=result.directories,
         columns=target.row_type(),
         schema=result.schema,
-        matching=target.matching(services.settings, place.generation),
-        generation=place.generation,
+        matching=target.matching(services.settings, place.hive.reader),
+        generation=place.hive.reader,
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from acidlib.errors import MissingError, RefusedError, UsageError
-from acidlib.model.names import Generation
+from acidlib.model.names import Reader
 from acidlib.model.tables import (
     EXTERNAL_TABLE,
     VIRTUAL_VIEW,
@@ -175,7 +175,7 @@ def wanted_partitions(table: str, keys: Sequence[TableColumn], names: Iterable[s
     return chosen
 
 
-def may_match(scan: Scan, partition: str | None, generation: Generation) -> bool:
+def may_match(scan: Scan, partition: str | None, generation: Reader) -> bool:
     """Return whether rows of a partition, `k=v/k2=v2`, may fulfil the condition, by the values of its keys.
 
     generation  of the Hive that reads the texts of its keys

@@ -25,7 +25,7 @@ from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.location import S3, Location
-from acidlib.model.names import Generation
+from acidlib.model.names import Calls, Generation
 from acidlib.service.environment import Environment
 from acidlib.service.executors import LOOKS, difference_of, has_compiled_kernels, look_around
 from acidlib.service.open import connect, open_queue
@@ -93,7 +93,7 @@ def checks(
         yield Check("executors", State.UNCHECKED, "without Java and Spark there are none")
     else:
         yield executors_check(session, master)
-    generation: Generation | None = None
+    calls: Calls | None = None
     locations = list(places)
     if not environment.metastore:
         reason = "none is named: --metastore-uri or HIVE_CONF_DIR would"
@@ -101,7 +101,7 @@ def checks(
     else:
         try:
             with connect(environment) as hms:
-                generation = hms.generation
+                calls = hms.calls
                 yield metastore_check(hms, environment.metastore)
                 yield _or_unchecked("Hive's compactor", lambda: compactor_check(hms))
                 yield _or_unchecked("clock", lambda: clock_check(hms, clock))
@@ -114,7 +114,7 @@ def checks(
         yield _place(stores, place, unique())
     if not locations:
         yield Check("store", State.UNCHECKED, "no place is known: --location names one")
-    yield _queue(environment, generation)
+    yield _queue(environment, calls)
 
 
 def java_check() -> Check:
@@ -179,7 +179,7 @@ def _or_unchecked(name: str, check: Callable[[], Check]) -> Check:
 
 def metastore_check(hms: Hms, uris: Sequence[str]) -> Check:
     """Check that a metastore that answers has the calls of a compactor, which some forks lack."""
-    version = "3.1" if hms.generation is Generation.HIVE3 else "4"
+    version = "3.1" if hms.calls is Generation.HIVE3 else "4"
     try:
         hms.require_compactor_calls()
     except RefusedError as error:
@@ -195,7 +195,7 @@ def compactor_check(hms: Hms) -> Check:
         return hms.config_value(f"metastore.compactor.{key}", "").strip().lower()
 
     workers = value("worker.threads")
-    has_cleaner = hms.generation is not Generation.HIVE3
+    has_cleaner = hms.calls is not Generation.HIVE3
     parts = (
         "initiator" if value("initiator.on") == "true" else "",
         f"{int(workers)} workers" if workers.isdecimal() and int(workers) else "",
@@ -213,7 +213,7 @@ def clock_check(hms: Hms, clock: Callable[[], float]) -> Check:
 
     RetryError where it does not show that time.
     """
-    kind = TxnType.DEFAULT if hms.generation is Generation.HIVE3 else TxnType.READ_ONLY
+    kind = TxnType.DEFAULT if hms.calls is Generation.HIVE3 else TxnType.READ_ONLY
     before = clock()
     txn_id = hms.open_txn(kind, "acidlib doctor")
     try:
@@ -291,8 +291,8 @@ def _succeeds(work: Callable[[], object]) -> bool:
     return True
 
 
-def _queue(environment: Environment, generation: Generation | None) -> Check:
-    if generation is Generation.HIVE4:
+def _queue(environment: Environment, calls: Calls | None) -> Check:
+    if calls is Generation.HIVE4:
         return Check("queue", State.OK, "the metastore's own")
     kind, _, place = environment.queue_url.partition("://")
     try:

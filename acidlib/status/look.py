@@ -15,7 +15,7 @@ from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.transactions import OpenTxn
 from acidlib.model.location import Location
-from acidlib.model.names import Generation
+from acidlib.model.names import Calls, Generation
 from acidlib.model.requests import CompactionRequest, State
 from acidlib.model.results import fields_of, names_of
 from acidlib.model.tables import TableRef
@@ -105,9 +105,9 @@ def look(
         known_places=len(targets) if most_places else None,
         findings=tuple(findings),
         by_location=hms is None,
-        generation=queued.generation,
+        generation=queued.calls,
     )
-    return status_document(status_of(seen, limits_of(services.settings)), queued.generation) | {"notes": notes}
+    return status_document(status_of(seen, limits_of(services.settings)), queued.calls) | {"notes": notes}
 
 
 def limits_of(settings: Settings) -> Limits:
@@ -140,11 +140,11 @@ def blockers(
     if not waiting:
         return []
     opened = [txn for txn in (hms.open_txns_info() if txns is None else txns) if txn.state == "open"]
-    locks = hms.show_locks() if hms.generation is Generation.HIVE3 else ()
+    locks = hms.show_locks() if hms.calls is Generation.HIVE3 else ()
     blocking: list[CleaningBlocker] = []
     for row in waiting:
         newest = max(row.facts.evidence.values(), default=None)
-        if hms.generation is Generation.HIVE4:
+        if hms.calls is Generation.HIVE4:
             noted = row.noted_commit
             last = row.next_txn_id if noted is None else noted[0]
             last = row.txn_id if last is None else last
@@ -193,7 +193,7 @@ def _age(since_ms: int | None, now_ms: int) -> float | None:
 
 def _uncleaned_reason(where: Environment, services: Services, hms: Hms | None) -> str | None:
     """Return why no cleaner cleans after rolled back transactions; None where one does, or the initiator does."""
-    if hms is None or hms.generation is not Generation.HIVE4 or not services.settings.flag(ABORTS_BY_CLEANER):
+    if hms is None or hms.calls is not Generation.HIVE4 or not services.settings.flag(ABORTS_BY_CLEANER):
         return None
     if hms.config_value(CLEANER_ON, "unknown").strip().lower() != "false":
         return None
@@ -334,7 +334,7 @@ def _figures(services: Services, attempts: Attempts, place: ListedPlace, of_requ
             state,
             place.listing,
             target.settings(services.settings).thresholds(),
-            generation=place.generation,
+            generation=place.hive.names,
             properties={},
             insert_only=target.is_insert_only,
         )
@@ -353,7 +353,7 @@ def _figures(services: Services, attempts: Attempts, place: ListedPlace, of_requ
         left_behind = sorted(path for path in place.listing.directories if "/" not in path)
     switched_off = None
     if facts is not None:
-        switched_off = switched_off_reason(facts.table.properties, facts.database.properties, place.generation)
+        switched_off = switched_off_reason(facts.table.properties, facts.database.properties, place.hive.names)
     return PlaceFigures(
         ref=target.ref,
         location=str(target.location),
@@ -400,7 +400,7 @@ def _claim(services: Services, place: ListedPlace) -> tuple[bool, str | None, in
     return not holder.is_stale, holder.owner if holder.is_stale else None, unfinished, not_obeyed
 
 
-def status_document(status: Status, generation: Generation) -> dict[str, Any]:
+def status_document(status: Status, generation: Calls) -> dict[str, Any]:
     """Return the JSON document of a status; ages are seconds."""
 
     def transaction(txn: Transaction | None) -> dict[str, Any] | None:
@@ -434,7 +434,7 @@ def status_document(status: Status, generation: Generation) -> dict[str, Any]:
     }
 
 
-def _figures_document(figures: TableFigures, generation: Generation) -> dict[str, Any]:
+def _figures_document(figures: TableFigures, generation: Calls) -> dict[str, Any]:
     """Return an entry of `tables`, or `totals`, where database and table are null."""
     names = names_of(figures.ref)
     values = {name: getattr(figures, name) for name in figures.__slots__ if name != "ref"}

@@ -45,7 +45,7 @@ def _entry(services: Services, target: Target) -> dict[str, Any]:
             acid_state,
             listing,
             place.write_ids,
-            generation=place.generation,
+            generation=place.hive.names,
             txns=target.interpretation.txns,
         )
         try:
@@ -54,11 +54,11 @@ def _entry(services: Services, target: Target) -> dict[str, Any]:
             state, error = state_of(require_history=False), str(refusal)
     except Exception as failure:
         return _unknown(target, str(known_error(failure, f"show {target.ref}")))
-    parts = place_parts(listing, state, place.generation)
+    parts = place_parts(listing, state, place.hive.names)
     rows = _rows(services, place, [path for part in parts if part.role is not ReaderRole.HIDDEN for path in part.files])
     write_ids = place.write_ids
     return _unknown(target, error) | {
-        "hive_version": place.generation.value,
+        "hive_version": place.hive.names.value,
         "high_water_mark": None if write_ids.high_water_mark == LONG_MAX else write_ids.high_water_mark,
         "open_write_ids": list(write_ids.open_ids),
         "aborted_write_ids": list(write_ids.aborted_ids),
@@ -92,8 +92,8 @@ def _rows(services: Services, place: ListedPlace, paths: Sequence[str]) -> dict[
     def rows_of(path: str) -> int | None:
         length = lengths[path]
         side = side_file_name(path)
-        directory = parse_directory(path.partition("/")[0], place.generation)
-        if side in lengths and may_have_side_files(directory, place.generation):  # a streaming writer's
+        directory = parse_directory(path.partition("/")[0], place.hive.names)
+        if side in lengths and may_have_side_files(directory, place.hive.names):  # a streaming writer's
             length = flush_length(fs, f"{location}/{side}", length)
         if not length:
             return 0

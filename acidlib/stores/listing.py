@@ -21,7 +21,7 @@ from acidlib.model.names import (
     ORC_ACID_VERSION_FILE,
     SIDE_FILE_SUFFIX,
     BaseDir,
-    Generation,
+    Names,
     parse_directory,
 )
 from acidlib.stores.control_files import read_document
@@ -151,7 +151,7 @@ def flush_length(fs: FileSystem, path: str, physical_length: int) -> int:
     return int(length)
 
 
-def identity_file_of(listing: Listing, high_water_mark: int, generation: Generation) -> str:
+def identity_file_of(listing: Listing, high_water_mark: int, generation: Names) -> str:
     """Return the newest data file up to the mark, as text; empty without one. No writer changes it any more."""
     files = []
     for file in listing.files:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from acidlib.errors import AcidError, ConflictError, RefusedError
 from acidlib.model.listing import ListedFile, has_hidden_part
 from acidlib.model.location import Location
-from acidlib.model.names import Generation, parse_directory
+from acidlib.model.names import ANY_NAMES, parse_directory
 from acidlib.model.snapshots import ValidTxnList
 from acidlib.points import Point, reach
 from acidlib.stores.filesystem import Entry, FileSystem, safe_parts
@@ -213,7 +213,7 @@ def _orphan_reason(name: str, txns: ValidTxnList) -> str | None:
         return _FOREIGN[1]
     if name.startswith(UNDONE):
         return TAKEN_BACK
-    parsed = parse_directory(name, Generation.HIVE4)
+    parsed = parse_directory(name, ANY_NAMES)
     if parsed is not None and parsed.visibility_txn and txns.is_txn_aborted(parsed.visibility_txn):
         return f"the result of transaction {parsed.visibility_txn}, which was aborted"
     return None

@@ -20,10 +20,10 @@ from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError
 from acidlib.memory import Memory
 from acidlib.model.location import Location
 from acidlib.model.names import (
+    ANY_NAMES,
     METADATA_ACID_FILE,
     ORC_ACID_VERSION_FILE,
     BaseDir,
-    Generation,
     has_visibility_suffix,
     parse_directory,
 )
@@ -417,7 +417,7 @@ def rolled_forward(record: PublicationRecord, outcome: str, reason: str | None =
 def marker_files(directory: str) -> dict[str, bytes]:
     """Return the marker files of a result, as Hive's compactor writes them, by their names, with their contents."""
     markers = {ORC_ACID_VERSION_FILE: ORC_ACID_VERSION}
-    parsed = parse_directory(directory, Generation.HIVE4)
+    parsed = parse_directory(directory, ANY_NAMES)
     if isinstance(parsed, BaseDir) and parsed.visibility_txn == 0:
         markers[METADATA_ACID_FILE] = METADATA_ACID
     return markers

@@ -16,7 +16,7 @@ from decimal import Decimal
 from typing import Any
 
 from acidlib.errors import CorruptError
-from acidlib.model.names import Generation
+from acidlib.model.names import Generation, Reader
 from acidlib.model.units import ColumnMatching
 
 Values = Callable[[Any], Any]
@@ -93,7 +93,7 @@ def _not_understood(text: str, at: int) -> CorruptError:
     return CorruptError(f"Cannot verify: the type {text!r} is not understood at {at}")
 
 
-def row_reader(file: ColumnType, table: ColumnType, matching: ColumnMatching, generation: Generation) -> Values | None:
+def row_reader(file: ColumnType, table: ColumnType, matching: ColumnMatching, generation: Reader) -> Values | None:
     """Return the conversion of a file's rows to rows of its table, or None where they are the same.
 
     Raises CorruptError for types that the table's Hive cannot convert.
@@ -104,7 +104,7 @@ def row_reader(file: ColumnType, table: ColumnType, matching: ColumnMatching, ge
     return _struct(file, table, generation, str if matching.case_sensitive else str.lower)
 
 
-def _struct(file: ColumnType, table: ColumnType, generation: Generation, same: Callable[[str], str]) -> Values | None:
+def _struct(file: ColumnType, table: ColumnType, generation: Reader, same: Callable[[str], str]) -> Values | None:
     places: dict[str, int] = {}
     for place, name in enumerate(file.names):
         places.setdefault(same(name), place)
@@ -119,7 +119,7 @@ def _struct(file: ColumnType, table: ColumnType, generation: Generation, same: C
     )
 
 
-def _value(file: ColumnType, table: ColumnType, generation: Generation, same: Callable[[str], str]) -> Values | None:
+def _value(file: ColumnType, table: ColumnType, generation: Reader, same: Callable[[str], str]) -> Values | None:
     def below(number: int) -> Values | None:
         return _value(file.inner[number], table.inner[number], generation, same)
 
@@ -154,7 +154,7 @@ def _changed(change: Values | None, value: Any) -> Any:
     return value if change is None or value is None else change(value)
 
 
-def _converted(file: ColumnType, table: ColumnType, generation: Generation) -> Values | None:
+def _converted(file: ColumnType, table: ColumnType, generation: Reader) -> Values | None:
     old, new = file.kind, table.kind
     text: Callable[[Any], str] | None = None
     if old == "boolean" or old in _INTEGERS:

@@ -15,7 +15,7 @@ from typing import Any
 from acidlib.datafiles import DataFiles
 from acidlib.errors import CorruptError
 from acidlib.model.location import Location
-from acidlib.model.names import Generation
+from acidlib.model.names import Reader
 from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.units import ColumnMatching, DataFile, JoinWay
 from acidlib.verify.columns import EMPTY_ROW, parse_type, row_reader
@@ -100,7 +100,7 @@ class BucketView:
     columns: str | None
     schema: DataFile | None
     matching: ColumnMatching
-    generation: Generation
+    generation: Reader
     renumbered: bool = False
 
     @property

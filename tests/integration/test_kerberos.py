@@ -88,7 +88,7 @@ def test_who_is_let_in(
     logins.append(replace(sasl(anna, Protection.INTEGRITY, Protection.PRIVACY), host="localhost", realm="ACID.TEST"))
     for options in logins:
         with reach(uri, options) as hms:
-            assert (hms.generation, "default" in hms.database_names()) == (generation, True)
+            assert (hms.calls, "default" in hms.database_names()) == (generation, True)
             # a message and an answer of more than any buffer
             names = [TableRef("default", f"{'long' * 30}{number}") for number in range(600)]
             assert len(hms.valid_write_ids(names, hms.open_txns())) == 600

@@ -117,7 +117,7 @@ def is_open(hms: Hms, txn_id: int, *, exclude_readers: bool = False) -> bool:
 
 @HIVE3_AND_4
 def test_the_generation_is_found_by_asking(metastore: Metastore, hms: Hms) -> None:
-    assert hms.generation is metastore.generation
+    assert hms.calls is metastore.generation
     assert hms.version == ("3.0" if metastore.generation is Generation.HIVE3 else "4.0.1")
     assert hms.uri == metastore.uri
 
@@ -125,7 +125,7 @@ def test_the_generation_is_found_by_asking(metastore: Metastore, hms: Hms) -> No
 @HIVE3_AND_4
 def test_a_connection_that_was_closed_is_opened_again(metastore: Metastore, hms: Hms) -> None:
     with connect([metastore.uri], ConnectionOptions(attempts=2), user="tester", host="here") as second:
-        assert second.generation is hms.generation
+        assert second.calls is hms.calls
         second.close()
         assert "default" in second.database_names()
     assert "default" in hms.database_names()
@@ -169,7 +169,7 @@ def test_a_full_acid_table(hms: Hms, database: str, writes: Writes) -> None:
     assert found.properties.get("compactor.x") == "1"
     assert found.partition_keys == ()
     assert found.created > 1_600_000_000
-    assert (found.id is None) == (hms.generation is Generation.HIVE3)
+    assert (found.id is None) == (hms.calls is Generation.HIVE3)
 
 
 @HIVE3_AND_4
@@ -182,7 +182,7 @@ def test_a_table_made_anew_is_told_apart(hms: Hms, database: str, writes: Writes
     second = hms.table(TableRef(database, "again"))
     assert first is not None
     assert second is not None
-    if hms.generation is Generation.HIVE4:
+    if hms.calls is Generation.HIVE4:
         assert first.id != second.id
     assert second.created >= first.created
 
@@ -298,7 +298,7 @@ def test_settings_of_the_server(hms: Hms, metastore: Metastore) -> None:
     assert hms.config_value("hive.txn.timeout", "none") == timeout
     assert hms.config_value("hive.no.such.key", "none") == "none"
     minimum = hms.config_value("metastore.txn.use.minhistorywriteid", "unknown")
-    assert minimum == ("unknown" if hms.generation is Generation.HIVE3 else "false")
+    assert minimum == ("unknown" if hms.calls is Generation.HIVE3 else "false")
     with pytest.raises(RefusedError, match=r"^Cannot read the setting fs.defaultFS .*: For security reasons"):
         hms.config_value("fs.defaultFS", "none")
 
@@ -337,7 +337,7 @@ def test_readers_are_in_the_snapshot_unless_they_are_left_out(hms: Hms, txns: li
     assert is_open(hms, reader)
     assert is_open(hms, writer)
     # on Hive 3.1 no transaction is known to be a reader
-    assert is_open(hms, reader, exclude_readers=True) == (hms.generation is Generation.HIVE3)
+    assert is_open(hms, reader, exclude_readers=True) == (hms.calls is Generation.HIVE3)
     assert is_open(hms, writer, exclude_readers=True)
 
 
@@ -407,7 +407,7 @@ def test_hive_3_forgets_even_a_commit_that_has_a_write_id(hms: Hms, database: st
     txn_id = opened(hms, txns)
     hms.allocate_write_id(txn_id, TableRef(database, table))
     hms.commit_txn(txn_id, TxnType.DEFAULT)
-    if hms.generation is Generation.HIVE4:
+    if hms.calls is Generation.HIVE4:
         hms.commit_txn(txn_id, TxnType.DEFAULT)
     else:
         with pytest.raises(ConflictError, match="No such transaction"):
@@ -439,7 +439,7 @@ def test_locks_of_a_database_and_of_things_that_do_not_exist(hms: Hms, database:
 @HIVE3_AND_4
 def test_exclusive_writes_are_of_hive_4(hms: Hms, database: str, table: str) -> None:
     asked = [LockComponent(type=LockType.EXCL_WRITE, database=database, table=table)]
-    if hms.generation is Generation.HIVE3:
+    if hms.calls is Generation.HIVE3:
         with pytest.raises(RefusedError, match=r"a Hive 3\.1 metastore has no EXCL_WRITE locks$"):
             hms.lock(asked, txn_id=None, agent="contract test")
         return
@@ -485,11 +485,11 @@ def test_a_request_and_its_duplicate(hms: Hms, database: str, table: str, partit
         State.INITIATED, "joe", None, None, None,
     )  # fmt: skip
     assert (row.highest_write_id, row.hadoop_job_id, row.error_message) == (None, None, None)
-    assert (row.enqueue_ms is None) == (hms.generation is Generation.HIVE3)
+    assert (row.enqueue_ms is None) == (hms.calls is Generation.HIVE3)
 
     again = hms.compact(whole)
     assert not again.accepted
-    if hms.generation is Generation.HIVE3:
+    if hms.calls is Generation.HIVE3:
         assert (again.id, again.state, again.reason) == (answer.id, State.INITIATED, None)
     else:
         assert (again.id, again.state) == (-1, State.REFUSED)
@@ -652,7 +652,7 @@ def test_which_calls_of_a_compactor_a_server_has_is_found_by_calls_without_effec
     asked = hms.compact(asked_for(database, table, pool="asking"))
     before = hms.show_compactions()
     lacking = [call for call in OF_A_COMPACTOR if hms.lacks(call)]
-    assert lacking == ([] if hms.generation is Generation.HIVE4 else [*OF_A_COMPACTOR])
+    assert lacking == ([] if hms.calls is Generation.HIVE4 else [*OF_A_COMPACTOR])
     assert (hms.show_compactions(), shown(hms, asked.id).state) == (before, State.INITIATED)
 
 
@@ -674,7 +674,7 @@ def test_a_missing_field_costs_the_connection_and_no_more(hms: Hms) -> None:
 @HIVE3_AND_4
 def test_a_call_that_does_not_exist_leaves_the_connection_usable(hms: Hms) -> None:
     types = interface()
-    if hms.generation is Generation.HIVE3:
+    if hms.calls is Generation.HIVE3:
         with pytest.raises(RefusedError, match=r"has no call get_database_req$"):
             hms.call("ask", "get_database_req", types.GetDatabaseRequest(name="default"))
     else:

@@ -98,7 +98,7 @@ def reach(metastore: Metastore, http: HttpOptions | None = OPTIONS, tls: TlsOpti
 
 def test_who_is_let_in(http_metastore: Metastore, hive4_metastore: Metastore) -> None:
     with reach(http_metastore) as hms:
-        assert (hms.generation, "default" in hms.database_names()) == (Generation.HIVE4, True)
+        assert (hms.calls, "default" in hms.database_names()) == (Generation.HIVE4, True)
         # an answer of more than any buffer
         names = [TableRef("default", f"{'long' * 30}{number}") for number in range(100)]
         assert len(hms.valid_write_ids(names, hms.open_txns())) == 100
@@ -168,7 +168,7 @@ def test_a_token_over_tls(
         http = replace(OPTIONS, token=os.environ["HMS_JWT"], https=TlsOptions(ca_file=str(store.with_name("ca.pem"))))
         by_its_uri = [metastore.uri.replace("thrift", "https")]
         with connect(by_its_uri, ConnectionOptions(attempts=1, http=http), user="nobody", host="here") as hms:
-            assert hms.generation is Generation.HIVE4
+            assert hms.calls is Generation.HIVE4
         told = f"error: Cannot use the metastore {metastore.uri}: it does not let us in: 401 Unauthorized"
         for wrong in (token(key, time.time() - 600), token(rsa.generate_private_key(65537, 2048), time.time() + 600)):
             monkeypatch.setenv("HMS_JWT", wrong)

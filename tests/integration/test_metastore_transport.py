@@ -130,7 +130,7 @@ def test_another_generation_is_not_failed_over_to(hive3_metastore: Metastore, hi
         # the first one still answers
         assert "default" in hms.database_names()
         assert hms.uri == hive4_metastore.uri
-        assert hms.generation is Generation.HIVE4
+        assert hms.calls is Generation.HIVE4
 
 
 def test_a_wrong_port() -> None:

@@ -318,7 +318,7 @@ class StandaloneCleaning(SqlCleaning):
             listing,
             listed.mark,
             target.write_ids(listing),
-            generation=target.generation(listing),
+            generation=target.names(listing),
             now=self.services.clock(),
             retention_seconds=self._retention,
             newest_publication=newest,

@@ -230,7 +230,7 @@ class Catalog:
         return not_compactable_reason(
             table,
             database.properties,
-            generation=self._hms.generation,
+            generation=self._hms.names,
             automatic=automatic,
             partition=partition,
             insert_only_enabled=self._services.settings.flag("hive.compactor.compact.insert.only"),
@@ -293,7 +293,9 @@ class Catalog:
             ref=ref,
             location=location,
             interpretation=Interpretation(
-                generation=self._hms.generation, table_kind=INSERT_ONLY if table.is_insert_only else FULL
+                names=self._hms.names,
+                reader=self._hms.reader,
+                table_kind=INSERT_ONLY if table.is_insert_only else FULL,
             ),
             facts=TableFacts(table=table, database=database, partition=partition),
         )
@@ -316,16 +318,16 @@ class Catalog:
         if txns is None:
             txns = self._hms.open_txns()
         lists = self._hms.valid_write_ids(sorted({target.ref.whole_table for target in targets}), txns)
-        is_hive4 = self._hms.generation is Generation.HIVE4
+        has_visibility = self._hms.names is Generation.HIVE4
 
         def interpreted(target: Target) -> Target:
             interpretation = replace(
                 target.interpretation,
                 write_ids=StatedWriteIds(single=lists[target.ref.whole_table]),
-                txns=txns if is_hive4 else ALL_COMMITTED,
+                txns=txns if has_visibility else ALL_COMMITTED,
                 # the id that a transaction opened now would have; a compaction puts its own there
-                visibility_txn=txns.high_water_mark + 1 if is_hive4 else None,
-                visible_on_commit=is_hive4,
+                visibility_txn=txns.high_water_mark + 1 if has_visibility else None,
+                visible_on_commit=has_visibility,
             )
             return replace(target, interpretation=interpretation)
 
@@ -352,7 +354,7 @@ def require_no_cleaner_of_another_catalog(hms: Hms) -> None:
         or hms.config_value("metastore.catalog.default", CATALOG).strip().lower() == hms.catalog
     ):
         return
-    switch = f"metastore.compactor.{'cleaner' if hms.generation is Generation.HIVE4 else 'initiator'}.on"
+    switch = f"metastore.compactor.{'cleaner' if hms.calls is Generation.HIVE4 else 'initiator'}.on"
     if hms.config_value(switch, "unknown").strip().lower() != "false":
         raise RefusedError(
             f"Cannot compact tables of the catalog {hms.catalog}: the metastore's {switch} is not false, and "

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from acidlib.errors import AcidError
 from acidlib.metastore.transactions import HeldLock
-from acidlib.model.names import Generation
+from acidlib.model.names import Generation, Names
 from acidlib.model.requests import ActivityMark, CompactionRequest, RequestFacts, State
 from acidlib.model.snapshots import ValidTxnList
 from acidlib.planning.clean import CleanPlan, aborted_present, plan_cleaning
@@ -101,7 +101,7 @@ class Hive3Cleaning(SqlCleaning, MetastoreCleaning):
             listing,
             listed.mark,
             target.write_ids(listing),
-            generation=Generation.HIVE3,
+            generation=Names(Generation.HIVE3),
             now=now_ms / 1000,
             retention_seconds=0,
             newest_publication=0,
@@ -131,7 +131,7 @@ class Hive3Cleaning(SqlCleaning, MetastoreCleaning):
             aborted = aborted_present(
                 listing,
                 target.write_ids(listing),
-                generation=Generation.HIVE3,
+                generation=Names(Generation.HIVE3),
                 up_to=listed.mark,
                 compacted=outputs,
             )

@@ -18,7 +18,7 @@ from acidlib.metastore.hms import Hms
 from acidlib.metastore.holding import CompactionTransaction, begin_compaction
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.listing import Listing
-from acidlib.model.names import Generation
+from acidlib.model.names import Calls, Generation
 from acidlib.model.requests import (
     NO_FACTS,
     CompactionRequest,
@@ -258,7 +258,7 @@ class Hive4Backend(Backend):
             threshold=settings.integer("metastore.compactor.initiator.failed.compacts.threshold"),
             retry_ms=settings.integer("metastore.compactor.initiator.failed.retry.time"),
             now_ms=self.services.now_ms(),
-            generation=Generation.HIVE4,
+            generation=Calls(Generation.HIVE4),
         )
         if reason is not None and not dry_run:
             request = self._request(target, kind, initiator=self.services.initiator_id, pool=None)
@@ -421,7 +421,7 @@ class Hive4Hold(CompactionHold):
         """
         place = self._backend.catalog.place(self.request, self._hms.open_txns(exclude_readers=True).without(txn.txn_id))
         listed = place.listed(list_location(self._services.fs(place.location), place.location, missing=RefusedError))
-        require_rebalanceable(listed.target, listed.generation)
+        require_rebalanceable(listed.target, listed.hive.names)
         if not needs_empty_write_id(listed.state):
             return
         empty = self._hms.open_txn(TxnType.DEFAULT, self._services.worker_id)

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from acidlib.errors import AcidError, ConflictError, RefusedError
 from acidlib.metastore.hms import Hms
-from acidlib.model.names import Generation, parse_directory
+from acidlib.model.names import ANY_NAMES, Generation, Names, parse_directory
 from acidlib.model.requests import CompactionRequest, CompactionType, State, commit_note
 from acidlib.model.snapshots import ValidTxnList
 from acidlib.model.tables import TableRef
@@ -192,14 +192,14 @@ class Hive4Cleaning(MetastoreCleaning):
         commit = (request.commit_ms or 0) / 1000
         tops, still_read = listing.top_directories(), {}
         for name in tops if self._not_ready else ():
-            parsed = parse_directory(name, Generation.HIVE4)
+            parsed = parse_directory(name, ANY_NAMES)
             if parsed is not None and parsed.visibility_txn in self._not_ready:
                 still_read[name] = self._not_ready[parsed.visibility_txn]
         return plan_cleaning(
             listing,
             listed.mark,
             target.write_ids(listing),
-            generation=Generation.HIVE4,
+            generation=Names(Generation.HIVE4),
             now=self.services.clock(),
             retention_seconds=self.retention_seconds,
             newest_publication=commit,
@@ -223,7 +223,7 @@ class Hive4Cleaning(MetastoreCleaning):
         """
         write_ids = listed.target.write_ids(listed.listing)
         mark = min(listed.mark, write_ids.high_water_mark)
-        present = aborted_present(listed.listing, write_ids, generation=Generation.HIVE4, up_to=mark)
+        present = aborted_present(listed.listing, write_ids, generation=Names(Generation.HIVE4), up_to=mark)
         forgotten = min([mark, *(write_id - 1 for write_id in present)])
         self._hms.mark_cleaned(replace(listed.request, highest_write_id=forgotten or NOTHING_FORGOTTEN))
         if present and self.rolled_back is not None:

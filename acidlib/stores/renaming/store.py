@@ -40,7 +40,7 @@ from dataclasses import replace
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, UnknownOutcomeError
 from acidlib.model.location import Location
-from acidlib.model.names import DeltaDir, Generation, parse_directory
+from acidlib.model.names import ANY_NAMES, DeltaDir, parse_directory
 from acidlib.planning.publication import unexplained
 from acidlib.points import Point, reach
 from acidlib.stores.control_files import read_document
@@ -605,7 +605,7 @@ def read_record(fs: FileSystem, staging: str) -> PublicationRecord:
 
 
 def _publication_order(directory: StagedDirectory) -> tuple[bool, str]:
-    parsed = parse_directory(directory.name, Generation.HIVE4)
+    parsed = parse_directory(directory.name, ANY_NAMES)
     if parsed is None:
         raise ValueError(f"{directory.name!r} is not the name of an ACID directory")
     return isinstance(parsed, DeltaDir) and parsed.is_delete, directory.name

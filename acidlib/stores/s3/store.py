@@ -40,7 +40,7 @@ from acidlib.errors import (
     UnknownOutcomeError,
 )
 from acidlib.model.location import Location
-from acidlib.model.names import METADATA_ACID_FILE, DeltaDir, Generation, parse_directory
+from acidlib.model.names import ANY_NAMES, METADATA_ACID_FILE, DeltaDir, parse_directory
 from acidlib.model.uploads import StagedUpload
 from acidlib.planning.publication import unexplained
 from acidlib.points import Point, reach
@@ -372,7 +372,7 @@ class S3Stage(Stage):
                 "bucket several directories cannot become visible at once; a major compaction makes one"
             )
         (directory,) = directories
-        parsed = parse_directory(directory.name, Generation.HIVE4)
+        parsed = parse_directory(directory.name, ANY_NAMES)
         if parsed is None:
             raise ValueError(f"{directory.name!r} is not the name of an ACID directory")
         several = (

@@ -68,15 +68,15 @@ def names(of: MetastoreClient) -> object:
 def test_the_generation_is_what_the_server_answers_not_what_it_says() -> None:
     with FakeMetastore(Generation.HIVE4, version="3.1.3000.vendor") as server:
         found = client(server.uri)
-        assert (found.generation, found.version) == (Generation.HIVE4, "3.1.3000.vendor")
+        assert (found.calls, found.version) == (Generation.HIVE4, "3.1.3000.vendor")
     with FakeMetastore(Generation.HIVE3, version="4.9") as server:
-        assert client(server.uri).generation is Generation.HIVE3
+        assert client(server.uri).calls is Generation.HIVE3
 
 
 def test_any_answer_of_a_call_shows_that_the_server_has_it(server: FakeMetastore) -> None:
     for error in (TYPES.MetaException(message="no"), TYPES.NoSuchObjectException(message="no")):
         server.answers["get_database_req"] = raises(error)
-        assert client(server.uri).generation is Generation.HIVE4
+        assert client(server.uri).calls is Generation.HIVE4
 
 
 def test_a_server_with_neither_call_is_refused() -> None:
@@ -92,7 +92,7 @@ def test_a_server_that_fails_at_first_is_tried_again(server: FakeMetastore) -> N
     failure = TApplicationException(TApplicationException.INTERNAL_ERROR, "Internal error\n\tat java")
     server.answers["get_database_req"] = [raises(failure), works]
     waits: list[float] = []
-    assert client(server.uri, waits=waits).generation is Generation.HIVE4
+    assert client(server.uri, waits=waits).calls is Generation.HIVE4
     assert waits == [1]
     server.answers["get_database_req"] = raises(failure)
     with pytest.raises(RetryError, match=rf"^Cannot reach the metastore {server.uri}: the server failed: Int"):

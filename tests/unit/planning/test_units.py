@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from located import at
 
-from acidlib.model.names import Generation
+from acidlib.model.names import HIVE_OF, Generation
 from acidlib.model.requests import CompactionType
 from acidlib.model.snapshots import all_committed
 from acidlib.model.units import (
@@ -85,7 +85,7 @@ def units(
         replace(inputs, schema=schema),
         delete_buckets={path: frozenset(b) for path, b in routed.items()},
         location=at("/t"),
-        generation=generation,
+        hive=HIVE_OF[generation],
         write_ids=IDS,
         settings=SETTINGS,
         matching=ColumnMatching.of(generation),

@@ -48,6 +48,12 @@ class Metastore:
     generation: Generation = Generation.HIVE4
     catalog: str = "hive"
 
+    @property
+    def calls(self) -> Generation:
+        return self.generation
+
+    names = reader = calls
+
     def of_other_catalogs(self, database: str, names: Sequence[str]) -> dict[str, str]:
         return {}
 
@@ -260,7 +266,7 @@ def test_a_cleaner_that_takes_the_tables_for_dropped_must_be_off(generation: Gen
 
     def check(catalog: str, settings: dict[str, str]) -> None:
         hms: Any = SimpleNamespace(
-            generation=generation, catalog=catalog, config_value=settings.get, other_catalogs=lambda: ("another",)
+            calls=generation, catalog=catalog, config_value=settings.get, other_catalogs=lambda: ("another",)
         )
         require_no_cleaner_of_another_catalog(hms)
 

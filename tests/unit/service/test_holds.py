@@ -104,7 +104,7 @@ def hold(services: Services, hms: Metastore) -> Iterator[CompactionHold]:
     given: Any = hms
     beats = Heartbeater(lambda: hms, interval_seconds=100, timeout_seconds=TIMEOUT, clock=lambda: 0.0)
     with beats:
-        if hms.generation is Generation.HIVE4:
+        if hms.calls is Generation.HIVE4:
             yield Hive4Backend(services, given, beats).hold(ROW, nowhere(ROW))
         else:
             yield Hive3Backend(services, NOTHING, given, beats, name="m").hold(ROW, nowhere(ROW))

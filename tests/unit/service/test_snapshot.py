@@ -253,7 +253,7 @@ def test_a_result_of_an_open_transaction_is_not_read(plain: Site) -> None:
     metastore = plain.metastore
     compaction = metastore.open_txn(TxnType.DEFAULT, "a compaction")
     rows = inserts(1, [(7, "x")])
-    suffix = f"_v{compaction:07d}" if metastore.generation is Generation.HIVE4 else ""
+    suffix = f"_v{compaction:07d}" if metastore.calls is Generation.HIVE4 else ""
     write_dir(plain.location, f"base_0000002{suffix}", COLUMNS, rows)
     if not suffix:
         (plain.location / "base_0000002" / "_metadata_acid").write_text(
@@ -292,7 +292,7 @@ def test_hive_4_locks_the_table_instead_of_very_many_partitions(days: Site, monk
     """Its cleaner waits for the transaction; Hive 3.1's for the locks of each partition alone."""
     monkeypatch.setattr(snapshots, "LOCKS_PER_REQUEST", 2)
     with days.open(columns=("id",)) as opened:
-        is_hive4 = days.metastore.generation is Generation.HIVE4
+        is_hive4 = days.metastore.calls is Generation.HIVE4
         assert days.metastore.locked == ([None] if is_hive4 else [*DAYS])
         words = "a shared lock on db.t" if is_hive4 else "shared locks on 3 partitions of db.t"
         assert opened.lock_note.endswith(words)
@@ -314,7 +314,7 @@ def test_a_reader_registers_where_the_server_counts_by_write_ids(plain: Site) ->
     """With the lowest write id: see `reading._REGISTERED_WRITE_ID`."""
     plain.metastore.settings["metastore.txn.use.minhistorywriteid"] = "TRUE"
     with plain.open():
-        if plain.metastore.generation is Generation.HIVE4:
+        if plain.metastore.calls is Generation.HIVE4:
             assert plain.metastore.registered == {"db.t": 1}
             assert plain.metastore.order.index("register") < plain.metastore.order.index("lock")
         else:
@@ -429,7 +429,7 @@ def test_a_snapshot_ends_once(plain: Site) -> None:
     for thread in threads:
         thread.join()
     opened.close()
-    is_hive4 = plain.metastore.generation is Generation.HIVE4
+    is_hive4 = plain.metastore.calls is Generation.HIVE4
     assert plain.metastore.server.calls.count("commit_txn") == 1 + is_hive4
     assert plain.metastore.is_free
 

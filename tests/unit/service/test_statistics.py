@@ -43,21 +43,27 @@ class FakeMetastore:
     created: int = 1
     skewed: bool = False
     now: float = NOW
-    calls: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
     error: AcidError | None = None
     between: list[Callable[[FakeMetastore], None]] = field(default_factory=list)
     """What others do between each read and what follows it."""
     ids: ValidWriteIdList = field(default_factory=lambda: ValidWriteIdList(table="db.t", high_water_mark=3))
 
+    @property
+    def calls(self) -> Generation:
+        return self.generation
+
+    names = reader = calls
+
     def open_txns(self) -> ValidTxnList:
         return ALL_COMMITTED
 
     def valid_write_ids(self, tables: list[TableRef], txns: object) -> Mapping[TableRef, ValidWriteIdList]:
-        self.calls.append("write ids")
+        self.asked.append("write ids")
         return dict.fromkeys(tables, self.ids)
 
     def whole_table(self, ref: TableRef) -> WholeTable:
-        self.calls.append("read")
+        self.asked.append("read")
         skewed = SimpleNamespace(skewedColNames=["a"] if self.skewed else [])
         row = SimpleNamespace(sd=SimpleNamespace(skewedInfo=skewed, storedAsSubDirectories=None))
         found = WholeTable(table=table(self.properties, self.created), write_id=self.write_id, row=row)
@@ -66,7 +72,7 @@ class FakeMetastore:
         return found
 
     def change_properties(self, found: WholeTable, changes: Mapping[str, str], ids: ValidWriteIdList) -> None:
-        self.calls.append("change")
+        self.asked.append("change")
         assert ids is self.ids
         if self.error is not None:
             raise self.error
@@ -101,7 +107,7 @@ def updated(
     """With a clock that goes on by what is waited."""
 
     def pause(seconds: float) -> None:
-        metastore.calls.append("wait")
+        metastore.asked.append("wait")
         metastore.now += seconds
 
     going = replace(services, clock=lambda: metastore.now, pause=pause)
@@ -125,7 +131,7 @@ def not_updated(found: Statistics | None) -> str:
 
 
 @pytest.mark.parametrize(
-    ("before", "written", "after", "calls"),
+    ("before", "written", "after", "asked"),
     [
         ({"numFiles": "9", "mine": "x"}, NAMES, {**RIGHT, "mine": "x", CHANGED: str(NOW)}, ["change"]),
         (RIGHT, (), {**RIGHT, CHANGED: OLD}, []),
@@ -138,11 +144,11 @@ def test_a_table_that_was_left_alone_for_a_while_is_changed_at_once(
     before: dict[str, str],
     written: tuple[str, ...],
     after: dict[str, str],
-    calls: list[str],
+    asked: list[str],
 ) -> None:
     metastore = FakeMetastore({CHANGED: OLD, **before})
     assert updated(services, metastore, target) == Statistics(written=written, files=1, bytes=5, rows=7)
-    assert (metastore.properties, metastore.calls) == (after, ["write ids", "read", *calls])
+    assert (metastore.properties, metastore.asked) == (after, ["write ids", "read", *asked])
 
 
 @pytest.mark.parametrize(
@@ -161,7 +167,7 @@ def test_a_change_of_another_is_not_lost(
     metastore.between = [lambda ms: ms.alter(other="1")]
     assert names_written(updated(services, metastore, target))
     assert metastore.properties.items() >= {**RIGHT, "mine": "x", "other": "1"}.items()
-    assert metastore.calls[: len(first_calls)] == first_calls
+    assert metastore.asked[: len(first_calls)] == first_calls
     assert metastore.now < NOW + 4
 
 
@@ -176,7 +182,7 @@ def test_a_table_that_changes_all_the_time_is_left_alone(services: Services, tar
     metastore.between = [alter]
     assert "changes every second" in not_updated(updated(services, metastore, target))
     assert "numFiles" not in metastore.properties
-    assert metastore.calls.count("wait") == 4
+    assert metastore.asked.count("wait") == 4
 
 
 def test_statistics_of_a_transaction_under_way_are_left_alone(services: Services, target: Target) -> None:
@@ -184,7 +190,7 @@ def test_statistics_of_a_transaction_under_way_are_left_alone(services: Services
     metastore = FakeMetastore({CHANGED: OLD}, write_id=4)
     assert "write id 4" in not_updated(updated(services, metastore, target))
     aborted = replace(metastore.ids, high_water_mark=4, aborted_ids=(4,))
-    assert names_written(updated(services, replace(metastore, ids=aborted, calls=[]), target))
+    assert names_written(updated(services, replace(metastore, ids=aborted, asked=[]), target))
 
 
 def test_a_database_that_cannot_compare_is_asked_once_a_run(
@@ -200,7 +206,7 @@ def test_a_database_that_cannot_compare_is_asked_once_a_run(
         reasons.append(found.reason if found is not None and found.reason is not None else "")
     assert reasons[0].startswith("Cannot change properties of db.t: no CLOBs. Name the metastore's database")
     assert "Cannot update statistics of db.u: the metastore's database cannot compare, as db.t showed" in reasons[1]
-    assert metastore.calls.count("change") == 1
+    assert metastore.asked.count("change") == 1
     assert capsys.readouterr().err.count("the database of this metastore cannot compare") == 1
 
 
@@ -209,7 +215,7 @@ def test_another_error_of_the_metastore_is_no_conflict(services: Services, targe
     found = updated(services, metastore, target)
     assert found is not None
     assert found.reason == "Cannot change properties of db.t: it is away"
-    assert metastore.calls.count("change") == 1
+    assert metastore.asked.count("change") == 1
 
 
 def fail(metastore: FakeMetastore) -> None:
@@ -245,7 +251,7 @@ def test_nothing_is_asked_where_it_is_not_wanted(services: Services, target: Tar
     metastore = FakeMetastore({CHANGED: OLD})
     assert updated(off, metastore, target) is None
     assert updated(services, metastore, replace(target, facts=None)) is None
-    assert metastore.calls == []
+    assert metastore.asked == []
 
 
 SCHEMA = """
@@ -311,7 +317,7 @@ def test_single_rows_are_changed_in_the_database(
     metastore = FakeMetastore({}, generation=generation)
     found = updated(services, metastore, place, MetastoreDatabase(url))
     assert found == Statistics(written=NAMES, files=1, bytes=5, rows=7)
-    assert metastore.calls == ["write ids"]
+    assert metastore.asked == ["write ids"]
     name, number, other = ("TABLE_PARAMS", 5, 6) if partition is None else ("PARTITION_PARAMS", 7, 8)
     assert rows_of(url, name) == {(number, *pair) for pair in RIGHT.items()} | {(other, "numFiles", "9")}
 
@@ -343,7 +349,7 @@ def test_a_right_that_is_missing_is_asked_for_once(
     assert found is not None
     assert found.reason is not None
     assert found.reason.startswith("Cannot change statistics in the queue")
-    assert metastore.calls == ["write ids"]
+    assert metastore.asked == ["write ids"]
 
 
 def test_a_table_of_the_name_that_is_another_is_not_touched(services: Services, target: Target, url: str) -> None:

@@ -10,7 +10,7 @@ from located import at
 from acidlib.config.settings import Layer, default_settings
 from acidlib.errors import RefusedError
 from acidlib.model.listing import ListedFile, Listing
-from acidlib.model.names import Generation
+from acidlib.model.names import Generation, Names
 from acidlib.model.requests import CompactionRequest, CompactionType, split_properties
 from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.tables import Database, Storage, Table, TableRef
@@ -42,10 +42,10 @@ def test_a_name_has_the_parts_there_are() -> None:
 
 
 def test_the_generation_is_the_stated_one_or_told_by_the_directory() -> None:
-    assert target().generation(listing("base_5_v9")) is Generation.HIVE4
-    assert target().generation(listing("base_5")) is Generation.HIVE3
-    stated = replace(ALL, generation=Generation.HIVE3)
-    assert target(stated).generation(listing("base_5_v9")) is Generation.HIVE3
+    assert target().names(listing("base_5_v9")) is Generation.HIVE4
+    assert target().names(listing("base_5")) is Generation.HIVE3
+    stated = replace(ALL, names=Names(Generation.HIVE3))
+    assert target(stated).names(listing("base_5_v9")) is Generation.HIVE3
 
 
 def test_without_a_statement_no_write_id_is_committed() -> None:
@@ -60,7 +60,7 @@ def test_without_a_statement_no_write_id_is_committed() -> None:
         Interpretation(write_ids=StatedWriteIds(single=LIST)),
         Interpretation(
             write_ids=StatedWriteIds(by_table={"default.t": LIST}),
-            generation=Generation.HIVE4,
+            names=Names(Generation.HIVE4),
             table_kind="full",
             visibility_txn=42,
         ),
@@ -79,7 +79,7 @@ def test_a_request_is_understood_later_as_it_was_when_it_was_made(
     # a delta and a base of Hive 4 that came since are not taken for committed, nor do they change the generation
     now = listing("delta_0000001_0000003", "delta_0000004_0000004", "base_0000099_v0000007")
     assert later.write_ids(now) == made.write_ids(before)
-    assert later.generation(now) is made.generation(before)
+    assert later.hive(now) == made.hive(before)
     assert (str(later.ref), later.location) == (str(made.ref), made.location)
     assert later.interpretation.table_kind == interpretation.table_kind
     assert later.interpretation.visibility_txn == interpretation.visibility_txn
@@ -88,7 +88,7 @@ def test_a_request_is_understood_later_as_it_was_when_it_was_made(
 def test_a_target_as_listed_is_fixed() -> None:
     fixed = target().listed(listing("delta_0000004_0000004")).target
     assert fixed.write_ids(listing("delta_0000009_0000009")).high_water_mark == 4
-    assert fixed.generation(listing("base_5_v9")) is Generation.HIVE3
+    assert fixed.names(listing("base_5_v9")) is Generation.HIVE3
 
 
 @pytest.mark.parametrize("missing", ["location", "write_ids"])

@@ -65,7 +65,7 @@ OK, NOTE, WRONG = State.OK, State.NOTE, State.WRONG
 
 def hms(started_ms: int | None, ended: list[int]) -> Any:
     return SimpleNamespace(
-        generation=Generation.HIVE4,
+        calls=Generation.HIVE4,
         open_txn=lambda kind, agent: 7,
         open_txns_info=lambda: [SimpleNamespace(id=6, started_ms=1), SimpleNamespace(id=7, started_ms=started_ms)],
         commit_txn=lambda txn_id, kind: ended.append(txn_id),
@@ -178,7 +178,7 @@ def test_without_java_no_executors_are_started(tmp_path: Path, monkeypatch: pyte
 def test_hives_own_compactor_is_worth_a_note(generation: Generation, settings: tuple[str, ...], words: str) -> None:
     keys = (f"metastore.compactor.{name}" for name in ("initiator.on", "worker.threads", "cleaner.on"))
     values = dict(zip(keys, settings, strict=True))
-    asked: Any = SimpleNamespace(generation=generation, config_value=lambda key, _: values[key])
+    asked: Any = SimpleNamespace(calls=generation, config_value=lambda key, _: values[key])
     check = compactor_check(asked)
     is_on = words.startswith("on")
     assert (check.state, check.found, bool(check.advice)) == (NOTE if is_on else OK, words, is_on)
