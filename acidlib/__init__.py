@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from acidlib.version import __version__
 
 if TYPE_CHECKING:
+    from acidlib.api.compaction import CompactionJob, CompactionPlan, CompactionTask, TaskResult
     from acidlib.api.connect import connect, directory, register, warehouse
     from acidlib.api.lake import CompactionOptions, Lake, LakeOptions, Table
     from acidlib.errors import (
@@ -37,7 +38,10 @@ __all__ = [
     "Cancellations",
     "Checks",
     "Cleanings",
+    "CompactionJob",
     "CompactionOptions",
+    "CompactionPlan",
+    "CompactionTask",
     "Compactions",
     "ConflictError",
     "CorruptError",
@@ -56,6 +60,7 @@ __all__ = [
     "Status",
     "Step",
     "Table",
+    "TaskResult",
     "Undo",
     "UnknownOutcomeError",
     "UnverifiedError",
@@ -76,7 +81,8 @@ _OTHERS = {
     "Snapshot": "acidlib.service.snapshot",
     "Step": "acidlib.report.progress",
 }
-_MODULES = _ANSWERS | _RUNS | _LAKES | _VERBS | _OTHERS
+_JOBS = dict.fromkeys(("CompactionJob", "CompactionPlan", "CompactionTask", "TaskResult"), "acidlib.api.compaction")
+_MODULES = _ANSWERS | _JOBS | _RUNS | _LAKES | _VERBS | _OTHERS
 """The modules of public names; errors are in `acidlib.errors`."""
 
 

@@ -55,13 +55,22 @@ class Caller:
         options = session_options(spark)
         return replace(self.machine, spark_options=lambda: options, jvm=partial(hadoop_in_session, spark))
 
-    def machine_with(self, settings: Settings, progress: Progress, spark: Any = None) -> Machine:
+    def machine_with(
+        self, settings: Settings, progress: Progress, spark: Any = None, *, may_start_spark: bool = True
+    ) -> Machine:
         """Return the machine of a run with these settings, whose tasks run in the session `spark` if there is one."""
         if self._machine is not None and spark is None:
             return self._machine
 
         def session(*, name: str, conf: dict[str, str]) -> AbstractContextManager[Runner]:
-            return open_runner(name=name, conf=conf, session=spark, settings=settings, on_start=progress.note)
+            return open_runner(
+                name=name,
+                conf=conf,
+                session=spark,
+                settings=settings,
+                may_start_spark=may_start_spark,
+                on_start=progress.note,
+            )
 
         return replace(self.machine_of(spark), session=session)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -54,7 +54,7 @@ from acidlib.service.machine import Run, open_services, stores_of
 from acidlib.service.places import Interpretation
 from acidlib.service.run_queue import CompactionRun, Order
 from acidlib.service.selection import CleanerOptions, Selection
-from acidlib.service.services import Runner, Services
+from acidlib.service.services import Runner, Services, returned_by
 from acidlib.service.spark_driver import stated_spark_options
 from acidlib.service.stopping import told_when_stopped
 from acidlib.stores.discover import named_at
@@ -64,6 +64,8 @@ if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import DataFrame, SparkSession
 
+    from acidlib.api.compaction import CompactionJob
+    from acidlib.service.schedule import HandedOut
     from acidlib.service.snapshot import Snapshot
 
 KINDS = {
@@ -146,10 +148,12 @@ class _Call:
     spark: Any
 
     @contextmanager
-    def services(self, environment: Environment, *, about: str = "") -> Iterator[Services]:
+    def services(
+        self, environment: Environment, *, about: str = "", may_start_spark: bool = True
+    ) -> Iterator[Services]:
         """Open the services of the call; `about` as `open_services` has it."""
         progress = self.caller.progress(self.run, self.shown)
-        machine = self.caller.machine_with(environment.settings, progress, self.spark)
+        machine = self.caller.machine_with(environment.settings, progress, self.spark, may_start_spark=may_start_spark)
         with open_services(environment, machine, self.run, progress, about=about) as services:
             yield services
 
@@ -233,7 +237,7 @@ class Lake:
         >>> plan.stripes_copied, plan.stripes_rewritten, plan.bytes_rewritten
         (0, 18, 7089)
         """
-        return self._compact(Plan, kind, **options)
+        return returned_by(self._compacting(Plan, kind, **options))
 
     def compact(self, kind: Kind, **options: Unpack[LakeOptions]) -> Compactions:
         """Compact the tables and partitions that are named, else those of the requests that wait in the queue.
@@ -249,13 +253,14 @@ class Lake:
         >>> result.ok, result.states, result.totals["rows_out"]
         (True, {'ready for cleaning': 3}, 35)
         """
-        return self._compact(Compactions, kind, **options)
+        return returned_by(self._compacting(Compactions, kind, **options))
 
-    def _compact(
+    def _compacting(
         self,
         result: type[Ended],
         kind: str,
         *,
+        hands_out: bool = False,
         order: str = Order.DELTAS.value,
         max_partitions: int | None = None,
         max_bytes: Size | None = None,
@@ -268,8 +273,8 @@ class Lake:
         spark: Any = None,
         progress: Shown = None,
         **filters: Any,
-    ) -> Ended:
-        """Compact, or plan it, for a `Plan`."""
+    ) -> Generator[HandedOut, Sequence[Any], Ended]:
+        """Compact, or plan it, for a `Plan`; with `hands_out` yield the tasks that make files."""
         is_minor, is_rebalance = kind == "minor", kind == "rebalance"
         job = "minor_compact" if is_minor else "major_compact"
         with self._call(job, progress=progress, spark=spark) as call:
@@ -308,7 +313,7 @@ class Lake:
             )
             self._caller.checked()
             from acidlib.service.open import open_backend
-            from acidlib.service.run import run_compaction
+            from acidlib.service.run import compactions
             from acidlib.verify.files import require_reader
 
             if share is not None:
@@ -322,10 +327,10 @@ class Lake:
                 report.add(compaction.document())
 
             with (
-                call.services(environment, about=about) as services,
+                call.services(environment, about=about, may_start_spark=not hands_out) as services,
                 open_backend(environment, services, interpretation) as backend,
             ):
-                notes = run_compaction(services, backend, run, add)
+                notes = yield from compactions(services, backend, run, add, hands_out=hands_out)
             head = call.head(environment, services)
             return report.result(head, notes, is_named=run.is_named, dry_run=run.dry_run)
 
@@ -813,6 +818,20 @@ class Table:
         [['base_0000004']]
         """
         return self._lake.compact(kind, tables=self._tables, **options)
+
+    def compaction(self, kind: Kind, **options: Unpack[CompactionOptions]) -> CompactionJob:
+        """Return a compaction whose tasks the program runs itself, in whatever pool it has; see `CompactionJob`.
+
+        The arguments are those of `compact`. Raises as that does once the job is entered.
+
+        >>> table = acidlib.directory("warehouse/sales.db/visits", all_committed=True)
+        >>> with table.compaction("minor", partitions="dt=2024-01-01") as job:
+        ...     print(len(job.plan.tasks), job.plan.tasks[0].where.rpartition("/")[2])
+        1 bucket_00000
+        """
+        from acidlib.api.compaction import CompactionJob
+
+        return CompactionJob(self._lake._compacting(Compactions, kind, hands_out=True, tables=self._tables, **options))
 
     def clean(
         self,

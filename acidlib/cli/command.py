@@ -205,9 +205,11 @@ class CommandLine(Caller):
         """The machine of the current command."""
         return current_machine()
 
-    def machine_with(self, settings: Settings, progress: Progress, spark: Any = None) -> Machine:
+    def machine_with(
+        self, settings: Settings, progress: Progress, spark: Any = None, *, may_start_spark: bool = True
+    ) -> Machine:
         """Return the machine of the current command, which starts Spark for tasks."""
-        del settings, progress, spark
+        del settings, progress, spark, may_start_spark
         return current_machine()
 
     def run(self, job: str) -> Run:

@@ -163,24 +163,24 @@ def _copy_indexes(sink: SinkFile, source: SourceFile, footer: Footer, parts: Seq
     """Append the bloom filters and page indexes of an input, and set their offsets; return what is carried of it."""
     sound, left_out = _sound_indexes(source, footer, parts)
     copier = RangeCopier(sink)
-    for one, (_, struct) in zip(sound, parts, strict=True):
+    for carried, (_, struct) in zip(sound, parts, strict=True):
         metadata = cast(Struct, struct[Column.METADATA])
-        for field in CHUNK_INDEXES - one.chunk.struct.keys():
+        for field in CHUNK_INDEXES - carried.chunk.struct.keys():
             struct.pop(field, None)
-        for field in CHUNK_FILTERS - one.chunk.metadata.keys():
+        for field in CHUNK_FILTERS - carried.chunk.metadata.keys():
             metadata.pop(field, None)
-        if one.bloom_filter.size:
-            metadata[Metadata.BLOOM_FILTER] = copier.place(source, *one.bloom_filter)
-    for one, (_, struct) in zip(sound, parts, strict=True):
-        if one.chunk.column_index.size:
-            struct[Column.COLUMN_INDEX] = copier.place(source, *one.chunk.column_index)
+        if carried.bloom_filter.size:
+            metadata[Metadata.BLOOM_FILTER] = copier.place(source, *carried.bloom_filter)
+    for carried, (_, struct) in zip(sound, parts, strict=True):
+        if carried.chunk.column_index.size:
+            struct[Column.COLUMN_INDEX] = copier.place(source, *carried.chunk.column_index)
     copier.flush()
-    for one, (_, struct) in zip(sound, parts, strict=True):
-        if one.offset_index:
+    for carried, (_, struct) in zip(sound, parts, strict=True):
+        if carried.offset_index:
             struct[Column.OFFSET_INDEX] = sink.position
-            struct[Column.OFFSET_INDEX_LENGTH] = len(one.offset_index)
-            sink.write(one.offset_index)
-    chunks = iter([one.chunk for one in sound])
+            struct[Column.OFFSET_INDEX_LENGTH] = len(carried.offset_index)
+            sink.write(carried.offset_index)
+    chunks = iter([carried.chunk for carried in sound])
     groups = [replace(group, chunks=tuple(islice(chunks, len(group.chunks)))) for group in footer.row_groups]
     return replace(footer, row_groups=tuple(groups), left_out=left_out)
 

@@ -217,7 +217,7 @@ def _run_parquet(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResul
         footers = join_files(sink, footers, data)
     with removed_on_error(sink), closing(data.open(path, sink.position)) as source:
         check_joined(source, footers)
-    notes = (f"{one.name}: indexes are left out, for {one.left_out}" for one in footers if one.left_out)
+    notes = (f"{footer.name}: indexes are left out, for {footer.left_out}" for footer in footers if footer.left_out)
     return replace(result, path=path, length=sink.position, notes=tuple(notes))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from sys import maxsize
 from threading import Lock
 from types import TracebackType
 from typing import Any, Self
@@ -26,6 +27,7 @@ def open_runner(
     conf: Mapping[str, str],
     session: Any = None,
     settings: Settings,
+    may_start_spark: bool = True,
     on_start: Callable[[str], None] = lambda _: None,
 ) -> AbstractContextManager[Runner]:
     """Return the runner of one run in a Python program, as a context manager.
@@ -33,6 +35,7 @@ def open_runner(
     name, conf  of the Spark application that a large run starts
     session     a SparkSession or SparkContext of the program, which is as it was afterwards; None = it has none
     settings    of the run: they say how much of it this machine works on before it starts Spark
+    may_start_spark  it may do so: all large tasks of a run are its own
     on_start    gets a line with the reason when the run starts Spark
 
     Raises RefusedError for a session that cannot run tasks, and where its executors have no or another acidlib: before
@@ -48,7 +51,7 @@ def open_runner(
 
         return SparkRunner(name=name, conf=dict(conf))
 
-    most_bytes = settings.integer(IN_PROCESS_BYTES)
+    most_bytes = settings.integer(IN_PROCESS_BYTES) if may_start_spark else maxsize
     return InProcessRunner(start_spark, most_bytes=most_bytes, processes=usable_processes(), on_start=on_start)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing, suppress
+from sys import maxsize
+from typing import Any
 
 from acidlib.errors import AcidError, known_error
 from acidlib.model.location import NOWHERE
@@ -14,9 +16,10 @@ from acidlib.report.progress import ERROR, INFO, WARNING
 from acidlib.service.backend import Backend
 from acidlib.service.compact import PlaceCompaction
 from acidlib.service.places import Target
+from acidlib.service.plan import REWRITE
 from acidlib.service.run_queue import CompactionRun, RunQueue, unstarted_result
-from acidlib.service.schedule import Scheduler
-from acidlib.service.services import Services, step_seconds
+from acidlib.service.schedule import HandedOut, Scheduler
+from acidlib.service.services import Services, returned_by, step_seconds
 from acidlib.service.verify import Verifier
 from acidlib.wording import human_bytes, plural
 
@@ -24,14 +27,27 @@ from acidlib.wording import human_bytes, plural
 def run_compaction(
     services: Services, backend: Backend, run: CompactionRun, on_result: Callable[[CompactionResult], None]
 ) -> list[str]:
+    """Carry a run out, and return notes about places that were left or passed over; see `compactions`."""
+    return returned_by(compactions(services, backend, run, on_result))
+
+
+def compactions(
+    services: Services,
+    backend: Backend,
+    run: CompactionRun,
+    on_result: Callable[[CompactionResult], None],
+    *,
+    hands_out: bool = False,
+) -> Generator[HandedOut, Sequence[Any], list[str]]:
     """Carry a run out, and return notes about places that were left or passed over.
 
     on_result  gets each result as it comes
+    hands_out  yield the tasks that make files, of all places together, and go on with their values or errors
 
     An interrupt is raised again once everything is given back, with the number of places by their outcome.
     """
     notes = [] if run.dry_run else backend.recover()
-    progress = _RunProgress(services, run, on_result)
+    progress = _RunProgress(services, run, on_result, hands_out=hands_out)
     queue = RunQueue(services, backend, run, on_result=progress.report, on_listed=progress.begin)
     verifier = Verifier(services, release_held=run.release_held)
     scheduler = progress.scheduler
@@ -39,9 +55,16 @@ def run_compaction(
         PlaceCompaction(job, run, services, backend, verifier, ready=lambda: progress.ready) for job in queue.jobs()
     )
     try:
-        with closing(scheduler.run(places, while_waiting=progress.show)) as results:
-            for result in results:
-                progress.compaction_ended(result)
+        with closing(scheduler.run_handing_out(places, while_waiting=progress.show)) as results:
+            answers = None
+            with suppress(StopIteration):
+                while True:
+                    result = results.send(answers)
+                    answers = None
+                    if isinstance(result, HandedOut):
+                        answers = yield result
+                    else:
+                        progress.compaction_ended(result)
     except (AcidError, KeyboardInterrupt) as stop:
         for result in scheduler.late_results():
             progress.compaction_ended(result)
@@ -101,14 +124,23 @@ def level_of(result: CompactionResult) -> str:
 class _RunProgress:
     """The scheduler of a run and its figures, which are shown as results come."""
 
-    def __init__(self, services: Services, run: CompactionRun, on_result: Callable[[CompactionResult], None]) -> None:
-        stated = services.settings.integer(IN_FLIGHT)
+    def __init__(
+        self,
+        services: Services,
+        run: CompactionRun,
+        on_result: Callable[[CompactionResult], None],
+        *,
+        hands_out: bool,
+    ) -> None:
+        # tasks are handed out of all places together
+        stated = maxsize if hands_out else services.settings.integer(IN_FLIGHT)
         self.scheduler: Scheduler[CompactionResult] = Scheduler(
             services.runner,
             limit=lambda slots: stated or places_in_flight(slots, ended_lately=self._ended_lately()),
             name=lambda places: f"{services.host}-compactor-{places}",
             on_start=self._tasks_can_run,
             seconds=step_seconds(services.settings),
+            hands_out=lambda task: hands_out and task.step == REWRITE,
         )
         self.ready = 0.0
         """When tasks could be run; time before that is no compaction's own."""

@@ -22,7 +22,7 @@ from itertools import count
 from math import inf
 from queue import Empty, SimpleQueue
 from types import coroutine
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from acidlib.admission import THREADS
 from acidlib.errors import AcidError, HangingError, known_error
@@ -45,6 +45,13 @@ Steps = Coroutine[tuple[Work, ...], Any, Result]
 def run_tasks(*work: Work) -> Generator[tuple[Work, ...], list[Any], list[Any]]:
     """Run tasks and subtasks, all to their ends; return their values in order, or raise the first error among them."""
     return [value_or_raise(answer) for answer in (yield work)] if work else []
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOut:
+    """Tasks that the caller of the scheduler runs: it sends their values or errors, in their order."""
+
+    tasks: tuple[Task, ...]
 
 
 class Workflow(Protocol[Result]):
@@ -82,11 +89,12 @@ _JOB_SECONDS = 60.0
 class Scheduler(Generic[Result]):
     """Runs workflows on a runner.
 
-    limit     how many are under way at a time, by the number of slots that the runner has then
-    name      the name of a job, by its first workflow and its steps
-    threads   the driver's threads, by the number of slots
-    on_start  is called once tasks can be run, before the first of them is
-    seconds   `step_seconds`: a workflow with a step that waits for an answer so long is left
+    limit      how many are under way at a time, by the number of slots that the runner has then
+    name       the name of a job, by its first workflow and its steps
+    threads    the driver's threads, by the number of slots
+    on_start   is called once tasks can be run, before the first of them is
+    seconds    `step_seconds`: a workflow with a step that waits for an answer so long is left
+    hands_out  tells the tasks that `run_handing_out` yields, once
     """
 
     def __init__(
@@ -98,8 +106,11 @@ class Scheduler(Generic[Result]):
         threads: Callable[[int], AbstractContextManager[DriverThreads]] | None = None,
         on_start: Callable[[], None] = lambda: None,
         seconds: float = inf,
+        hands_out: Callable[[Task], bool] = lambda _: False,
     ) -> None:
         self._runner = runner
+        self._hands_out = hands_out
+        self._to_hand_out: list[_QueuedTask] = []
         self._limit = limit
         self._name = name
         self._threads_for = threads or partial(_driver_threads, seconds=seconds)
@@ -120,7 +131,16 @@ class Scheduler(Generic[Result]):
     def run(
         self, workflows: Iterator[Workflow[Result]], *, while_waiting: Callable[[], None] = lambda: None
     ) -> Generator[Result, None, None]:
+        """Yield the results, as they come; see `run_handing_out`, of a scheduler that hands nothing out."""
+        results = self.run_handing_out(workflows, while_waiting=while_waiting)
+        yield from cast("Generator[Result, None, None]", results)
+
+    def run_handing_out(
+        self, workflows: Iterator[Workflow[Result]], *, while_waiting: Callable[[], None] = lambda: None
+    ) -> Generator[Result | HandedOut, Sequence[Any] | None, None]:
         """Yield the results, as they come. The next workflow is drawn when there is room: a budget can end them.
+
+        Where only tasks to hand out are left to do, it yields these once, and goes on with what it is sent.
 
         An AcidError of `workflows` is raised after those before it have ended. An interrupt, and any other error that
         is no result, gives back all that is under way, once steps that were begun have ended: see `late_results` and
@@ -153,7 +173,13 @@ class Scheduler(Generic[Result]):
                             self._go_on(begun)
                     self._start_tasks()
                     yield from self.late_results()
-                    if self._under_way:
+                    if self._to_hand_out and not (more or self._steps_waiting or self._batches_running or self._queue):
+                        handed, self._to_hand_out = self._to_hand_out, []
+                        self._hands_out = lambda _: False
+                        answers = yield HandedOut(tuple(queued.task for queued in handed))
+                        for queued, answer in zip(handed, answers or (), strict=True):
+                            self._answer(queued.owner, queued.place, answer)
+                    elif self._under_way:
                         threads.next_ended(while_waiting)
             except BaseException:
                 threads.give_up(self._runner.cancel)
@@ -198,7 +224,9 @@ class Scheduler(Generic[Result]):
             return
         execution.answers, execution.missing = [None] * len(execution.work), len(execution.work)
         for place, work in enumerate(execution.work):
-            if isinstance(work, Task):
+            if isinstance(work, Task) and self._hands_out(work):
+                self._to_hand_out.append(_QueuedTask(work, execution, place, len(self._to_hand_out)))
+            elif isinstance(work, Task):
                 self._queue.add(work, execution, place)
             else:
                 self._go_on(_Execution(work, execution.workflow, parent=execution, place=place))

@@ -7,7 +7,7 @@ an error is a value.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -183,6 +183,16 @@ def answers_of(
     if len(items) == 1 or isinstance(answers, RetryError | UnknownOutcomeError):
         return [answers] * len(items)
     return [answer for item in items for answer in answers_of(ask, [item])]
+
+
+def returned_by(steps: Generator[Any, Any, Value]) -> Value:
+    """Return what a generator returns, all of which is done here."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            value: Value = end.value
+            return value
 
 
 def value_or_raise(answer: Value | AcidError) -> Value:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import acidlib
-from acidlib.api import connect, lake
+from acidlib.api import compaction, connect, lake
 from acidlib.documents import ROOT
 from acidlib.report import progress, values
 from integration.harness import SMALL_SPARK, fixture, set_in_jvm
@@ -23,7 +23,7 @@ NAMES = {"acidlib": acidlib}
 def examples() -> Iterator[doctest.DocTest]:
     """All docstrings of public modules that have examples."""
     finder = doctest.DocTestFinder(exclude_empty=True)
-    for module in (connect, lake, progress, values):
+    for module in (compaction, connect, lake, progress, values):
         yield from finder.find(module, extraglobs=NAMES)
 
 
@@ -80,7 +80,7 @@ def test_recipes_call_what_there_is() -> None:
         for node in ast.walk(ast.parse(recipe)):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "acidlib":
                 assert node.attr in acidlib.__all__
-            verbs = ("plan", "compact")
+            verbs = ("plan", "compact", "compaction")
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in verbs:
                 keywords |= {str(keyword.arg) for keyword in node.keywords}
                 assert [ast.literal_eval(argument) for argument in node.args] == ["major"]

@@ -20,6 +20,7 @@ from servers.hiveserver import HiveServer
 from servers.metastore import Metastore
 from servers.sql import Session
 
+import acidlib
 from acidlib.metastore.catalog import CHANGED
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.names import Generation
@@ -49,6 +50,26 @@ def shown(sql: Session, made: Made) -> list[dict[str, Any]]:
     found = sql.run("show compactions")
     named = [dict(zip(sql.columns, row, strict=True)) for row in found]
     return sorted((row for row in named if row["tabname"] == made.name), key=lambda row: int(row["compactionid"]))
+
+
+# --- tasks that a program runs ----------------------------------------------------------------------------------------
+
+
+def test_a_program_runs_the_tasks_under_the_transaction(lake: Lake, service: Service) -> None:
+    """It is committed with the job, and aborted without: then the request waits for another run, or is withdrawn."""
+    made = lake.table("handed")
+    table = acidlib.connect(service.uri).table(made.full)
+    before = made.place.directories()
+    with table.compaction("major") as job:
+        results = [task.run() for task in job.plan.tasks]
+        assert results
+        assert lake.states(made) == ["working"]
+    assert (made.place.directories(), made.place.litter()) == (before, [])
+    assert "working" not in lake.states(made)
+    with table.compaction("major") as job:
+        (entry,) = job.commit(task.run() for task in job.plan.tasks).entries
+    assert (entry["state"], entry["publication"]) == ("ready for cleaning", "commit")
+    lake.check(made)
 
 
 # --- requests of Hive's users -----------------------------------------------------------------------------------------

@@ -1,0 +1,155 @@
+"""A compaction whose tasks the program runs itself: planned and claimed first, and committed in the end."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass, field
+from threading import get_ident
+from types import TracebackType
+from typing import Any, Self
+
+from acidlib.errors import AcidError, UsageError
+from acidlib.report.run import Compactions
+from acidlib.service.schedule import HandedOut
+from acidlib.service.services import Task, attempt
+from acidlib.wording import plural
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskResult:
+    """The end of a task, for the commit of the job that has planned it. It can be pickled.
+
+    plan    the id of the plan
+    number  of the task in its plan
+    error   why the task failed: then its table or partition fails, and the others are committed; None where it is done
+    """
+
+    plan: str
+    number: int
+    error: AcidError | None = None
+    made: Any = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionTask:
+    """A task of a plan. It can be pickled, and run in every process that sees the files and has this package.
+
+    plan    the id of the plan
+    number  its place in the plan
+    where   the file that it makes, or of which it makes a part
+    length  bytes of its input
+    """
+
+    plan: str
+    number: int
+    where: str
+    length: int
+    work: Callable[[str], Any] = field(repr=False)
+
+    def run(self) -> TaskResult:
+        """Make the file beside the others, where no reader looks, and return its proof, or the error.
+
+        Run again, also at the same time, it makes another file, of which one counts.
+        """
+        made = attempt(self.work, uuid.uuid4().hex[:16], f"make {self.where}")
+        error = made if isinstance(made, AcidError) else None
+        return TaskResult(plan=self.plan, number=self.number, error=error, made=None if error else made)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionPlan:
+    """The tasks of a job, of all of its tables and partitions; none where there is nothing to compact.
+
+    id  unique to the job
+    """
+
+    id: str
+    tasks: tuple[CompactionTask, ...]
+
+    def __str__(self) -> str:
+        size = sum(task.length for task in self.tasks)
+        return f"{plural(len(self.tasks), 'task')}, {plural(size, 'byte')} of input"
+
+
+Steps = Generator[HandedOut, Sequence[Any], Compactions]
+
+
+class CompactionJob:
+    """A compaction from its claim to its end, for a `with`: what is not committed at its end is given back.
+
+    Claims, locks and transactions are kept alive until then.
+
+    >>> table = acidlib.directory("warehouse/sales.db/orders", all_committed=True)
+    >>> with table.compaction("major") as job:
+    ...     results = [task.run() for task in job.plan.tasks]
+    ...     job.commit(results).entries[0]["state"]
+    'ready for cleaning'
+    """
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+        self._ended: Compactions | None = None
+        self._plan: CompactionPlan | None = None
+        self._thread = 0
+
+    @property
+    def plan(self) -> CompactionPlan:
+        """The plan; UsageError before the `with`."""
+        if self._plan is None:
+            raise UsageError("Cannot plan a compaction before its job is entered: with table.compaction(…) as job")
+        return self._plan
+
+    def __enter__(self) -> Self:
+        if self._plan is not None:
+            raise UsageError("Cannot enter a job twice: call compaction() again")
+        self._thread = get_ident()
+        tasks: tuple[Task, ...] = ()
+        try:
+            tasks = next(self._steps).tasks
+        except StopIteration as end:
+            self._ended = end.value
+        plan = uuid.uuid4().hex[:16]
+        self._plan = CompactionPlan(
+            id=plan,
+            tasks=tuple(
+                CompactionTask(plan=plan, number=number, where=task.where, length=task.length, work=task.work)
+                for number, task in enumerate(tasks)
+            ),
+        )
+        return self
+
+    def commit(self, results: Iterable[TaskResult]) -> Compactions:
+        """Publish what the tasks of the plan have made, and return the result as `compact` does.
+
+        results  one of each task, in any order; of one that was run several times the first counts
+
+        What needs all of a bucket is done here, in processes of the program: parts of large ones are joined, and
+        results verified. Raises UsageError for results of another plan, and where one is missing: nothing is changed
+        then.
+        """
+        plan = self.plan
+        if self._ended is not None and plan.tasks:
+            raise UsageError("Cannot commit a job twice")
+        if get_ident() != self._thread:  # signals are those of the thread in which the job has begun
+            raise UsageError("Cannot commit a job in another thread than the one that has entered it")
+        answers: dict[int, Any] = {}
+        for result in results:
+            if not isinstance(result, TaskResult) or result.plan != plan.id:
+                raise UsageError(f"Cannot commit {result!r}: it is no result of a task of this job")
+            answers.setdefault(result.number, result.made if result.error is None else result.error)
+        missing = [task.where for task in plan.tasks if task.number not in answers]
+        if missing:
+            raise UsageError(f"Cannot commit: {plural(len(missing), 'task')} of the plan has no result: {missing[0]}")
+        if self._ended is None:
+            try:
+                self._steps.send([answers[task.number] for task in plan.tasks])
+            except StopIteration as end:
+                self._ended = end.value
+        assert self._ended is not None
+        return self._ended
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._steps.close()
