@@ -16,7 +16,7 @@ from acidlib.errors import AcidError, MissingError, RefusedError, known_error
 from acidlib.model.location import Location
 from acidlib.model.names import is_acid_directory_name, is_hidden
 from acidlib.model.tables import PartitionName, TableRef, is_partition_directory
-from acidlib.stores.filesystem import MAX_DEPTH, TOO_DEEP, FileSystem
+from acidlib.stores.filesystem import MAX_DEPTH, TOO_DEEP, FileSystem, require_few
 
 Value = TypeVar("Value")
 
@@ -255,7 +255,10 @@ def _walk_levels(
     leaves: list[tuple[tuple[str, ...], _Content | AcidError]],
     skipped: Skipped,
 ) -> None:
-    """Gather the partitions. One that cannot be listed, or has just gone, is reported where it is listed again."""
+    """Gather the partitions. One that cannot be listed, or has just gone, is reported where it is listed again.
+
+    RefusedError for more directories than a place may have: the other tables would wait for them.
+    """
     here = root.child("/".join(values)) if values else root
     skipped |= {here.child(name): reason for name, reason in content.unusable}
     if not content.levels:
@@ -264,6 +267,7 @@ def _walk_levels(
     if len(values) == MAX_DEPTH:
         leaves.append((values, RefusedError(f"Cannot list {here}: {TOO_DEEP}")))
         return
+    require_few(str(root), len(leaves) + len(content.levels))
     for name in content.others:
         skipped[here.child(name)] = "it lies beside partitions and is none itself"
     for name, below in zip(content.levels, look([here.child(name) for name in content.levels]), strict=True):

@@ -8,6 +8,7 @@ import pytest
 from located import at
 
 from acidlib.errors import RefusedError, RetryError
+from acidlib.stores import filesystem
 from acidlib.stores.discover import discover_location, discover_warehouse
 from acidlib.stores.filesystem import Entry
 from acidlib.stores.renaming.local import LocalFileSystem
@@ -165,3 +166,15 @@ def test_a_pipe_or_an_odd_name_hides_no_table_beside_it(tmp_path: Path) -> None:
     tables, skipped = discover_warehouse(FS, at(tmp_path))
     assert sorted(str(table.ref) for table in tables) == ["db.u", "default.t"]
     assert sorted(skipped.values()) == ["it is neither a file nor a directory"] * 2 + ["that name is not UTF-8"] * 2
+
+
+def test_partitions_are_looked_for_as_far_as_a_place_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer of one table may make any number at several levels, for which the other tables wait."""
+    put(tmp_path, "other/delta_1_1/bucket_00000")
+    put(tmp_path, *(f"his/a={a}/b={b}/delta_1_1/bucket_00000" for a in range(3) for b in range(3)))
+    assert {table.ref.table for table in discover_warehouse(FS, at(tmp_path))[0]} == {"his", "other"}
+    monkeypatch.setattr(filesystem, "MAX_ENTRIES", 8)
+    tables, skipped = discover_warehouse(FS, at(tmp_path))
+    assert [table.ref.table for table in tables] == ["other"]
+    (reason,) = (reason for location, reason in skipped.items() if location.name == "his")
+    assert "more than 8 files and directories lie there" in reason
