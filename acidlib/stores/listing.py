@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import struct
+import time
 from collections import Counter
 from dataclasses import replace
 
@@ -33,6 +34,8 @@ _LONG = struct.Struct(">q")
 _VANISHINGS = 2 * TRIES_TO_CLAIM
 _MOST_VANISHINGS = 10 * _VANISHINGS
 """Of any names: without an end each writer of a table could keep a run at it, by making and removing files."""
+_MOST_SECONDS = 600.0
+"""After which a place is not listed again: a hundred listings of a million files take hours."""
 _FORMATS = frozenset({"compacted", "truncated", "dropped"})
 
 UNFINISHED_FORMAT = "publishing"
@@ -76,6 +79,7 @@ def _listed(
 ) -> tuple[tuple[Entry, ...], dict[str, str]]:
     """Return the entries below a location, and the `_base_formats` among them."""
     vanished: Counter[str] = Counter()
+    begun = time.monotonic()
     while True:
         try:
             entries = fs.list_tree(str(location), enter_hidden=False, missing=missing)
@@ -86,7 +90,8 @@ def _listed(
             # a directory that was removed is not named again, but a run that tries to claim the place makes and removes
             # the same one a few times
             vanished[str(error)] += 1
-            if vanished[str(error)] == _VANISHINGS or vanished.total() == _MOST_VANISHINGS:
+            too_often = vanished[str(error)] == _VANISHINGS or vanished.total() == _MOST_VANISHINGS
+            if too_often or time.monotonic() - begun >= _MOST_SECONDS:
                 raise
 
 

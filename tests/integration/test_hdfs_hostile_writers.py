@@ -13,8 +13,9 @@ from hdfs_tables import names, uploaded
 from judges.tables import inserts, write_dir
 from servers.hdfs import Hdfs
 
-from acidlib.errors import AcidError
+from acidlib.errors import AcidError, RefusedError
 from acidlib.model.location import Location
+from acidlib.stores import filesystem
 from acidlib.stores.store import CLAIM
 from acidlib.stores.stores import Stores
 from integration.harness import AROUND, Jobs
@@ -115,3 +116,22 @@ def test_a_record_of_the_writer_is_not_obeyed(hdfs: Hdfs, his: Location, jobs: J
     jobs.good("cleaner", "--retention", "0s")
     assert [name for name in names(hdfs, his) if not name.startswith("_")] == ["base_0000003"]
     assert "_tmp_forged" in names(hdfs, his)
+
+
+def test_a_tree_that_grows_while_it_is_walked_has_an_end(
+    hdfs: Hdfs, his: Location, service: Stores, writer: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a staging directory that the table's group may write in, a directory more for each that is looked at."""
+    look: Callable[..., Any] = Client.list_status
+    root, most = f"{his.path}/delta_0000001_0000001_0000", 100
+
+    def list_status(self: Client, path: str, *arguments: Any, **options: Any) -> Any:
+        if path.count("/") < root.count("/") + most:
+            writer.mkdirs(f"{path}/d", 0o777, False)
+        return look(self, path, *arguments, **options)
+
+    monkeypatch.setattr(Client, "list_status", list_status)
+    monkeypatch.setattr(filesystem, "MAX_ENTRIES", 50)
+    files = service.renaming_files(his)
+    with pytest.raises(RefusedError, match="more than 50 files and directories"):
+        files.inherit(f"{hdfs.uri}{root}", str(his))

@@ -452,9 +452,13 @@ class HdfsFileSystem(RenameFileSystem):
         return sorted(statuses, key=_name)
 
     def _below(self, path: str) -> Iterable[FileStatus]:
-        waiting = [path]
+        """Yield the status of all below a directory, as far as a place goes: others may make more meanwhile."""
+        waiting, found = [path], 0
         while waiting:
-            for status in self._statuses(waiting.pop(), CorruptError):
+            statuses = self._statuses(waiting.pop(), CorruptError)
+            found += len(statuses)
+            require_few(path, found)
+            for status in statuses:
                 yield status
                 if status.isdir:
                     waiting.append(self._node.outside(status.path))

@@ -9,6 +9,7 @@ import pytest
 from located import at
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError
+from acidlib.stores import listing as listings
 from acidlib.stores.filesystem import Entry
 from acidlib.stores.listing import flush_length, list_location
 from acidlib.stores.renaming import claims
@@ -112,7 +113,7 @@ def test_a_directory_that_comes_and_goes_does_not_end_the_listing(tmp_path: Path
     assert list_location(Trying(), at(tmp_path)).top_directories() == ("delta_1_1",)
 
 
-def test_names_that_come_and_go_without_end_are_a_conflict(tmp_path: Path) -> None:
+def test_names_that_come_and_go_without_end_are_a_conflict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(tmp_path, "delta_1_1/bucket_00000")
 
     class Busy(LocalFileSystem):
@@ -125,6 +126,9 @@ def test_names_that_come_and_go_without_end_are_a_conflict(tmp_path: Path) -> No
     fs = Busy()
     with pytest.raises(ConflictError, match="file_100 vanished"):
         list_location(fs, at(tmp_path))
+    monkeypatch.setattr(listings, "_MOST_SECONDS", 0.0)  # and so they are where a listing takes long
+    with pytest.raises(ConflictError, match="file_1 vanished"):
+        list_location(Busy(), at(tmp_path))
 
 
 def test_a_directory_that_is_named_and_never_there_is_a_conflict(tmp_path: Path) -> None:
