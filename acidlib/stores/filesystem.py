@@ -12,6 +12,7 @@ import errno
 import grp
 import os
 import pwd
+import re
 import stat
 import time
 import uuid
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Protocol
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
+from acidlib.model.names import METADATA_ACID_FILE
 from acidlib.waiting import asking
 
 MAX_CONTROL_FILE_BYTES = 8 << 20
@@ -109,9 +111,9 @@ class FileSystem(Protocol):
         """Return everything below a directory, sorted by path.
 
         Without `enter_hidden`, hidden directories below the root (a leading `_` or `.`) are named but not entered and
-        hidden symbolic links and pipes are left out. Any other one is refused, and so are more than `MAX_DEPTH`
-        directories below one another and more than `MAX_ENTRIES` names. A directory that vanishes meanwhile raises
-        `ConflictError`.
+        hidden symbolic links and pipes are left out, but for `_metadata_acid`: overlooked it would make a compacted
+        base an overwrite. Any other one is refused, and so are more than `MAX_DEPTH` directories below one another and
+        more than `MAX_ENTRIES` names. A directory that vanishes meanwhile raises `ConflictError`.
         """
 
     def read(self, path: str, *, missing: type[AcidError] = CorruptError) -> bytes:
@@ -147,7 +149,7 @@ class RenameFileSystem(FileSystem):
             prefix = waiting.pop()
             absent = ConflictError if prefix else missing
             for entry in self.list_directory(f"{path}/{prefix}".rstrip("/") or "/", missing=absent):
-                hidden = not enter_hidden and entry.path.startswith(("_", "."))
+                hidden = not enter_hidden and entry.path.startswith(("_", ".")) and entry.path != METADATA_ACID_FILE
                 if entry.is_symlink:
                     if hidden:
                         continue
@@ -226,12 +228,15 @@ def _moved(entry: Entry, path: str) -> Entry:
     )
 
 
+_NOT_BELOW = re.compile(r"(?:\A|/)\.{0,2}(?:/|\Z)|\0")
+"""In a path: a part that is empty, `.` or `..`; or a character that ends a path."""
+
+
 def safe_parts(root: str, relative: str) -> tuple[str, ...]:
     """Return the components of a path that must lie strictly below `root`; anything else raises `RefusedError`."""
-    parts = tuple(relative.split("/"))
-    if any(part in ("", ".", "..") or "\0" in part for part in parts):
+    if _NOT_BELOW.search(relative):
         raise RefusedError(f"Cannot touch {relative!r}: it does not name a path below {root}")
-    return parts
+    return tuple(relative.split("/"))
 
 
 def require_small(path: str, size: int) -> None:

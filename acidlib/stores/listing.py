@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from dataclasses import replace
 
-from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError
+from acidlib.errors import AcidError, ConflictError, CorruptError
 from acidlib.model.listing import ListedFile, Listing, has_hidden_part
 from acidlib.model.location import Location
 from acidlib.model.names import (
@@ -104,12 +104,9 @@ def _base_formats(
     for entry in entries:
         if not entry.is_directory or "/" in entry.path or not entry.path.startswith(BASE_PREFIX):
             continue
-        path = f"{location}/{entry.path}/{METADATA_ACID_FILE}"
-        if f"{entry.path}/{METADATA_ACID_FILE}" in files:
-            formats[entry.path] = _data_format(fs, path, may_be_unfinished=may_be_unfinished)
-        # hidden links are not listed; a link overlooked here would make a compacted base an overwrite
-        elif fs.exists(path) and fs.entry(path, missing=ConflictError).is_symlink:
-            raise RefusedError(f"Cannot list {location}: {path} is a symbolic link; put the file there")
+        path = f"{entry.path}/{METADATA_ACID_FILE}"
+        if path in files:
+            formats[entry.path] = _data_format(fs, f"{location}/{path}", may_be_unfinished=may_be_unfinished)
     return formats
 
 

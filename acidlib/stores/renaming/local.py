@@ -298,6 +298,12 @@ class LocalFileSystem(RenameFileSystem):
                 return self._tree.identity
             return identity_of(self._tree.status(path))
 
+    def names_changed(self, path: str, *, missing: type[AcidError] = CorruptError) -> float:
+        if path != self._tree.path:
+            return super().names_changed(path, missing=missing)
+        with raising_acid_errors("look at", path, missing=missing):
+            return os.fstat(self._tree.handle).st_mtime
+
     def owner(self, path: str) -> str | None:
         """Return the owner's name on this machine; None for a number without a name, as Hive knows no such user."""
         with raising_acid_errors("look at", path):

@@ -73,9 +73,8 @@ class LocalTree:
     @property
     def handle(self) -> int:
         """The descriptor of the place, good as long as this object is; an OSError where it cannot be opened."""
-        with self._lock:
-            if self._handle is not None:
-                return self._handle.number
+        if (known := self._handle) is not None:
+            return known.number
         opened = _Descriptor(self._open(self.path, _DIRECTORY))
         self._require_same(status := os.fstat(opened.number))
         with self._lock:
@@ -231,7 +230,9 @@ def _below(path: str, directory: str) -> str | None:
     prefix = directory if directory.endswith("/") else f"{directory}/"
     if path == directory or not path.startswith(prefix):
         return None
-    return "/".join(safe_parts(directory, path[len(prefix) :].rstrip("/")))
+    relative = path[len(prefix) :].rstrip("/")
+    safe_parts(directory, relative)
+    return relative
 
 
 def _open_trusted(path: str) -> int:

@@ -159,6 +159,13 @@ def test_a_link_that_marks_a_base_as_compacted_is_refused(tmp_path: Path, target
         list_location(FS, at(f"{tmp_path}/t"))
 
 
+def test_a_pipe_that_marks_a_base_is_refused(tmp_path: Path) -> None:
+    put(tmp_path, "base_0000005/bucket_00000", "base_0000006/bucket_00000")
+    os.mkfifo(tmp_path / "base_0000005/_metadata_acid")
+    with pytest.raises(RefusedError, match="it is neither a file nor a directory"):
+        list_location(FS, at(tmp_path))
+
+
 def test_a_truncated_base_is_no_compacted_one(tmp_path: Path) -> None:
     put(tmp_path, "base_0000005/_metadata_acid", "base_0000006/")
     marker = tmp_path / "base_0000005/_metadata_acid"

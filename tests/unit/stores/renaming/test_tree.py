@@ -17,6 +17,7 @@ from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError,
 from acidlib.model.location import Location, local_location
 from acidlib.stores import filesystem
 from acidlib.stores.filesystem import MAX_CONTROL_FILE_BYTES, MAX_DEPTH
+from acidlib.stores.listing import list_location
 from acidlib.stores.renaming import tree
 from acidlib.stores.renaming.local import LocalDataFiles, LocalFileSystem
 from acidlib.stores.renaming.tree import LocalTree, OpenTrees, identity_of, is_same
@@ -193,6 +194,28 @@ def test_many_places_in_use_are_more_files_than_a_program_may_open(tmp_path: Pat
     finally:
         del held
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_a_listing_opens_each_directory_once(place: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the trusted part twice: to open the place, and to look whether it is still there."""
+    put(Path(place.path), "base_1/bucket_00000", "base_2/_metadata_acid")
+    Path(place.path, "base_2/_metadata_acid").write_text('{"thisFileVersion":"0","dataFormat":"compacted"}')
+    opened: list[str] = []
+    below, trusted = tree._open_below, tree._open_trusted
+
+    def note_below(above: int, relative: str, *more: int) -> int:
+        opened.append(relative)
+        return below(above, relative, *more)
+
+    def note_trusted(path: str) -> int:
+        opened.append("trusted")
+        return trusted(path)
+
+    monkeypatch.setattr(tree, "_open_below", note_below)
+    monkeypatch.setattr(tree, "_open_trusted", note_trusted)
+    list_location(LocalFileSystem(OpenTrees().of(place)), place)
+    directories = ["y=1/m=1", "y=1", ".", "base_1", "base_2", "delta_1_1"]
+    assert sorted(opened) == sorted([*directories, "base_2/_metadata_acid", "trusted", "trusted"])
 
 
 def test_threads_open_a_place_once(place: Location) -> None:
