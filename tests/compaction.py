@@ -13,7 +13,7 @@ from located import at
 from acidlib.config.settings import Layer, Settings, default_settings
 from acidlib.memory import DEFAULT_MEMORY, Memory
 from acidlib.model.location import Location
-from acidlib.model.names import Generation, Names
+from acidlib.model.names import Generation, Names, Reader
 from acidlib.model.requests import CompactionType
 from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.tables import TableRef
@@ -68,8 +68,12 @@ def prepared(
     minor_as_major_bytes: int = 0,
     row_type: str | None = None,
     stores: Stores | None = None,
+    reader: Generation | None = None,
 ) -> Prepared:
-    """A compaction as the engine prepares it, of a table that is known to be full ACID; raises RefusedPlanError."""
+    """A compaction as the engine prepares it, of a table that is known to be full ACID; raises RefusedPlanError.
+
+    It is read as in the Hive of its names, or as in that of `reader`.
+    """
     stores = stores or Stores()
     stated = StatedWriteIds(single=ValidWriteIdList.parse(write_ids)) if write_ids else StatedWriteIds(everything=True)
     name = stated.single.table if stated.single is not None else None
@@ -80,6 +84,7 @@ def prepared(
         interpretation=Interpretation(
             write_ids=stated,
             names=Names(Generation(generation)),
+            reader=None if reader is None else Reader(reader),
             table_kind=FULL,
             columns=row_type,
             visibility_txn=visibility_txn,
@@ -170,6 +175,7 @@ def compact_directory(
     matching: ColumnMatching | None = None,
     stores: Stores | None = None,
     buckets: int | None = None,
+    reader: Generation | None = None,
 ) -> Compacted:
     """Compact one table or partition directory and publish the result; rebalance it into so many `buckets`.
 
@@ -177,7 +183,9 @@ def compact_directory(
     out when another has some. Nothing of the result is left when a unit fails; raises RefusedPlanError, AcidError.
     """
     stores, place = stores or Stores(), place_of(location)
-    found = prepared(location, kind, write_ids, generation, visibility_txn, minor_as_major_bytes, row_type, stores)
+    found = prepared(
+        location, kind, write_ids, generation, visibility_txn, minor_as_major_bytes, row_type, stores, reader
+    )
     units = files_of(found, settings, matching, stores, buckets)
     stage = stores.store(place).stage(place, unique="test", owner="test", now=time.time())
     try:

@@ -22,7 +22,7 @@ from thriftpy2.transport import TBufferedTransport, TFramedTransport, TSocket, T
 from acidlib.metastore.connection import interface
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import CATALOG, ConnectionOptions
-from acidlib.model.names import Generation
+from acidlib.model.names import Generation, Reader
 
 TYPES: Any = interface()
 Answer = Callable[..., Any]
@@ -178,7 +178,7 @@ def recorded(into: list[Any], answer: object) -> Answer:
     return answered
 
 
-def connected(server: FakeMetastore, catalog: str = CATALOG) -> Hms:
+def connected(server: FakeMetastore, catalog: str = CATALOG, reader: Reader | None = None) -> Hms:
     """A connection that tries each call once."""
-    options = ConnectionOptions(timeout_seconds=5, attempts=1, catalog=catalog)
+    options = ConnectionOptions(timeout_seconds=5, attempts=1, catalog=catalog, reader=reader)
     return connect([server.uri], options, user="joe", host="here", sleep=lambda _seconds: None)

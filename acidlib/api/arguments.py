@@ -18,7 +18,7 @@ from acidlib.model.tables import pattern_globs
 from acidlib.planning.stated_write_ids import StatedWriteIds, stated_write_ids
 from acidlib.service.environment import Environment
 from acidlib.service.machine import Machine, stores_of
-from acidlib.service.places import FULL, INSERT_ONLY, Interpretation
+from acidlib.service.places import FULL, INSERT_ONLY, Interpretation, stated_reader
 from acidlib.service.selection import Selection
 from acidlib.stores.filesystem import as_acid_error
 from acidlib.wording import parse_duration, parse_size
@@ -243,6 +243,7 @@ def interpretation_of(environment: Environment, selection: Selection, directorie
     return Interpretation(
         write_ids=stated,
         names=None if version is None else Names(Generation(version)),
+        reader=stated_reader(environment.settings),
         table_kind=directories.table_kind,
         columns=columns,
         visibility_txn=directories.visibility_txn,

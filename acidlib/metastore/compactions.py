@@ -5,7 +5,6 @@ Source of the numbers: Hive `CompactionType`; of the letters and words, `TxnStor
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -32,8 +31,6 @@ OF_A_COMPACTOR = (
     *("find_next_compact2", "update_compactor_state", "mark_compacted", "mark_failed", "mark_refused", "mark_cleaned"),
     *("abort_Compactions", "get_open_txns_req", "get_partitions_by_names_req"),
 )
-_NO_FORK = re.compile(r"[4-9]\.")
-"""The beginning of the versions that Apache's metastores of Hive 4 report; some forks report 3.1.3000, say."""
 MAY_WORK = "--metastore-uri none may work, which compacts directories"
 """What is left to do with a metastore that is refused."""
 
@@ -53,16 +50,6 @@ class OtherRequest:
 
 class CompactionCalls(MetastoreClient):
     """Compactions. `compact`, `find_next_compaction`, `mark_*` and `abort_compactions` are never repeated once sent."""
-
-    @property
-    def shown_version(self) -> str:
-        """The server, with the version that it reports, for messages."""
-        return f"the metastore {self.uri}, of version {self.version or 'unknown'},"
-
-    @property
-    def may_be_fork(self) -> bool:
-        """Whether a server that has calls of Hive 4 is, as far as its version tells, another than Apache's."""
-        return self._is_hive4 and _NO_FORK.match(self.version) is None
 
     def require_compactor_calls(self) -> None:
         """Raise RefusedError where a fork has some of the calls of Hive 4, and lacks others that a compactor needs."""

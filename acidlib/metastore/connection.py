@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import io
+import re
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -32,7 +33,7 @@ from acidlib.errors import (
     RetryError,
     UnknownOutcomeError,
 )
-from acidlib.metastore.options import CATALOG, ConnectionOptions, Endpoint
+from acidlib.metastore.options import CATALOG, READER, ConnectionOptions, Endpoint
 from acidlib.metastore.transport import ConnectionLost, HttpTransport, SocketTransport, TurnedAway, UnreadableAnswer
 from acidlib.model.names import LONG_MAX, Calls, Generation, Names, Reader
 
@@ -162,6 +163,8 @@ _SETTINGS_HINT = "is it a metastore, with the same settings of framed transport,
 _HTTP_HINT = "is it a metastore behind HTTP, with the same setting of TLS?"
 
 _APPLICATION_ERRORS = (TApplicationException, ApacheApplicationException)
+_APACHE = re.compile(r"[4-9]\.\d+\.\d+(-(alpha|beta)-\d+|-SNAPSHOT)?")
+"""The versions that Apache's metastores of Hive 4 report; forks report 3.1.3000.7.1.9.0-387, say."""
 _SERVER_ERRORS = (TException, ApacheException)
 
 _FIRST_ATTEMPTS = 3
@@ -388,8 +391,30 @@ class MetastoreClient:
         return Names(self.calls)
 
     @property
+    def shown_version(self) -> str:
+        """The server, with the version that it reports, for messages."""
+        return f"the metastore {self.uri}, of version {self.version or 'unknown'},"
+
+    @property
+    def may_be_fork(self) -> bool:
+        """Whether a server that has calls of Hive 4 is, as far as its version tells, another than Apache's."""
+        return self._is_hive4 and _APACHE.fullmatch(self.version) is None
+
+    @property
     def reader(self) -> Reader:
-        """What reads the metastore's tables."""
+        """What reads the metastore's tables: what is stated, or what Apache's release of these calls reads with.
+
+        Raises RefusedError for a fork where nothing is stated: no call tells, and columns that are taken by name where
+        readers go by position, or a text that they write otherwise, would be other rows to them.
+        """
+        if self._options.reader is not None:
+            return self._options.reader
+        if self.may_be_fork:
+            raise RefusedError(
+                f"Cannot read or write tables of {self.shown_version} which is a fork's: no call tells what reads "
+                f"them. The setting {READER} states it: 3 as in Hive 3.1 (ORC 1.5, columns by name), 4 as in Hive 4 "
+                "(ORC 1.8, columns by position); docs/metastores.md has what is known of forks"
+            )
         return Reader(self.calls)
 
     @property

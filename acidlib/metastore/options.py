@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from acidlib.errors import RefusedError
 from acidlib.masking import masked_uri
+from acidlib.model.names import Reader
 from acidlib.wording import parse_duration, parse_flag
 
 DEFAULT_PORT = 9083
@@ -22,6 +23,7 @@ _SCHEMES = ("thrift", "http", "https")
 _ZOOKEEPER = "zookeeper"
 PROTECTION = "hadoop.rpc.protection"
 CA_FILE = "acidlib.metastore.ca.file"
+READER = "acidlib.reader.hive.version"
 PASSWORD_FILE = "acidlib.metastore.password.file"  # noqa: S105 - the name of a setting
 # as in Hive's client, which takes it from nowhere else
 TOKEN_VARIABLE = "HMS_JWT"  # noqa: S105 - the name of a variable
@@ -151,6 +153,7 @@ class ConnectionOptions:
     set_user                 send the user's name to the server, as Hive's client does without SASL
     in_any_order             try the URIs in random order
     catalog                  the catalog of all databases that are named
+    reader                   what reads the tables, where that is stated
     """
 
     timeout_seconds: float = 600.0
@@ -164,6 +167,7 @@ class ConnectionOptions:
     set_user: bool = True
     in_any_order: bool = True
     catalog: str = CATALOG
+    reader: Reader | None = None
 
 
 def names_zookeeper(uris: Sequence[str]) -> bool:

@@ -28,6 +28,7 @@ from acidlib.metastore.options import (
     zookeeper_tls,
 )
 from acidlib.processes import user_name
+from acidlib.service.places import stated_reader
 from acidlib.service.spark_driver import SparkOptions
 from acidlib.stores.hadoop import JavaSecrets
 
@@ -84,10 +85,12 @@ class Environment:
         return ",".join(sorted(self.metastore)) + (f"#{catalog}" if catalog != CATALOG else "")
 
     def connection_options(self) -> ConnectionOptions:
-        """Return the options of connections to the metastore; RefusedError if its settings contradict each other."""
+        """Return the options of connections to the metastore; RefusedError if its settings contradict each other
+        or state no reader."""
         site = self.settings.site
         stated = {key: value for key, value in self.settings.hadoop.items() if key == PROTECTION}
         options = options_from_settings(stated | dict(site), token=self.token, secrets=self.secrets, login=self.login)
+        options = replace(options, reader=stated_reader(self.settings))
         if names_zookeeper(self.metastore):
             return replace(options, zookeeper_tls=zookeeper_tls(site, self.secrets))
         return options

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from acidlib.config.settings import Layer, Settings
 from acidlib.errors import RefusedError
+from acidlib.metastore.options import READER
 from acidlib.model.listing import Listing, detect_generation
 from acidlib.model.location import Location
 from acidlib.model.names import Generation, Hive, Names, Reader
@@ -235,6 +236,19 @@ class ListedPlace:
         )
 
 
+def stated_reader(settings: Settings) -> Reader | None:
+    """Return what reads the tables, as `acidlib.reader.hive.version` states it; None where nothing is stated.
+
+    Raises RefusedError for another text.
+    """
+    text = settings.text(READER)
+    if not text:
+        return None
+    if text not in map(str, Generation):
+        raise RefusedError(f"Cannot use {READER}={text}: it is neither 3 nor 4")
+    return Reader(Generation(int(text)))
+
+
 def _flag(key: str, common: Settings, properties: Mapping[str, str], *, otherwise: bool) -> bool:
     if common.setting(key).layer is not Layer.BUILT_IN:
         return common.flag(key)
@@ -259,8 +273,11 @@ def request_of(place: ListedPlace, kind: CompactionType, *, initiator: str) -> C
     return CompactionRequest(id=0, ref=target.ref, type=kind, facts=facts, initiator_id=initiator)
 
 
-def target_of(request: CompactionRequest) -> Target:
-    """Return the target of a queued request, interpreted as then; RefusedError if the request does not state that."""
+def target_of(request: CompactionRequest, reader: Reader | None) -> Target:
+    """Return the target of a queued request, interpreted as then, with the reader that is stated now.
+
+    Raises RefusedError if the request does not state its place and write ids.
+    """
     request.require_understood("compact")
     facts = request.facts
     if facts.location is None or facts.write_ids is None:
@@ -274,6 +291,7 @@ def target_of(request: CompactionRequest) -> Target:
         interpretation=Interpretation(
             write_ids=StatedWriteIds(single=facts.write_ids),
             names=Names(facts.generation or Generation.HIVE3),
+            reader=reader,
             table_kind=facts.table_kind,
             columns=facts.columns,
             visibility_txn=facts.visibility_txn,

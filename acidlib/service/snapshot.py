@@ -381,11 +381,12 @@ class _AsOf:
 
 def _partitions_to_read(hms: Hms, table: Table, scan: Scan, wanted: Wanted) -> tuple[str, ...] | None:
     """Return the names of the partitions that may hold wanted rows; None for a table without partitions."""
+    reader = hms.reader  # refuses where it is not known
     names = hms.partition_names(table.ref) if table.partition_keys else ()
     chosen = wanted_partitions(str(table.ref), table.partition_keys, names, wanted)
     if not table.partition_keys:
         return None
-    return tuple(name for name in chosen if may_match(scan, name, hms.reader))
+    return tuple(name for name in chosen if may_match(scan, name, reader))
 
 
 def _locked(

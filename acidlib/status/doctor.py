@@ -25,7 +25,7 @@ from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.location import S3, Location
-from acidlib.model.names import Calls, Generation
+from acidlib.model.names import Calls, Generation, Reader
 from acidlib.service.environment import Environment
 from acidlib.service.executors import LOOKS, difference_of, has_compiled_kernels, look_around
 from acidlib.service.open import connect, open_queue
@@ -178,14 +178,16 @@ def _or_unchecked(name: str, check: Callable[[], Check]) -> Check:
 
 
 def metastore_check(hms: Hms, uris: Sequence[str]) -> Check:
-    """Check that a metastore that answers has the calls of a compactor, which some forks lack."""
+    """Check that a metastore that answers has the calls of a compactor, which some forks lack, and a known reader."""
     version = "3.1" if hms.calls is Generation.HIVE3 else "4"
     try:
         hms.require_compactor_calls()
+        reader = hms.reader
     except RefusedError as error:
-        return Check("metastore", State.WRONG, str(error), "see docs/hive4.md about forks")
+        return Check("metastore", State.WRONG, str(error), "see docs/metastores.md about forks")
     fork = f", as version {hms.version or 'unknown'} of a fork" if hms.may_be_fork else ""
-    return Check("metastore", State.OK, f"Hive {version} at {', '.join(uris)}{fork}")
+    read = "" if reader is Reader(hms.calls) else f"; its tables are read as in Hive {reader}"
+    return Check("metastore", State.OK, f"Hive {version} at {', '.join(uris)}{fork}{read}")
 
 
 def compactor_check(hms: Hms) -> Check:

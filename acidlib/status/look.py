@@ -42,7 +42,7 @@ from acidlib.service.environment import Environment
 from acidlib.service.initiate import refused_now
 from acidlib.service.listing import ListingOutcome, Unlisted, list_in_portions
 from acidlib.service.open import Queued, metastore_database, open_queued, txn_timeout_seconds
-from acidlib.service.places import Interpretation, ListedPlace, Target, target_of
+from acidlib.service.places import Interpretation, ListedPlace, Target, stated_reader, target_of
 from acidlib.service.selection import Selection
 from acidlib.service.services import Services, in_threads, step_seconds
 from acidlib.service.surroundings.alone import select_targets
@@ -255,7 +255,7 @@ def _targets(
         notes += selection.missing_table_notes(in_queue, "no request of this queue")
     for row in requests:
         try:
-            target = target_of(row)
+            target = target_of(row, stated_reader(services.settings))
         except AcidError:
             continue  # another finding tells that it is not understood
         read = replace(target.interpretation, write_ids=stated.write_ids, visibility_txn=None)

@@ -19,7 +19,7 @@ from acidlib.service.attempts import Attempts
 from acidlib.service.backend import Decided, Hold, WaitingRequest, finish_publications
 from acidlib.service.clean import ListedRequest, NothingToCleanError
 from acidlib.service.listing import list_places
-from acidlib.service.places import Interpretation, ListedPlace, Target, request_of, target_of
+from acidlib.service.places import Interpretation, ListedPlace, Target, request_of, stated_reader, target_of
 from acidlib.service.selection import CleanerOptions, Selected, Selection
 from acidlib.service.services import Services, in_threads, step_seconds
 from acidlib.service.surroundings.sql import SqlBackend, SqlCleaning, SqlHold, with_figures
@@ -118,6 +118,7 @@ class StandaloneBackend(SqlBackend):
     def __init__(self, services: Services, queue: SqlQueue, interpretation: Interpretation | None = None) -> None:
         super().__init__(services, queue)
         self._interpretation = interpretation or Interpretation()
+        self._reader = stated_reader(services.settings)
         self._failed: set[TableRef] | None = None
 
     def ours(self, row: CompactionRequest) -> bool:
@@ -130,7 +131,7 @@ class StandaloneBackend(SqlBackend):
 
     def whereabouts(self, row: CompactionRequest) -> Location:
         """Return the location that the request states: without a metastore nothing is renamed."""
-        return target_of(row).location
+        return target_of(row, self._reader).location
 
     def request_for(self, target: Target, kind: CompactionType, *, initiator: str) -> CompactionRequest:
         """Return a request that states the location."""
@@ -154,7 +155,7 @@ class StandaloneBackend(SqlBackend):
         waiting: list[WaitingRequest] = []
         for request in filter(self.ours, self.queue.waiting(kind)):
             try:
-                waiting.append((request, target_of(request)))
+                waiting.append((request, target_of(request, self._reader)))
             except AcidError as error:
                 waiting.append((request, error))
         return waiting
@@ -192,7 +193,7 @@ class StandaloneBackend(SqlBackend):
 
     def undo_target(self, request: CompactionRequest) -> Target:
         """Return the place as the request states it."""
-        target = target_of(request)
+        target = target_of(request, self._reader)
         if not self.services.fs(target.location).is_directory(str(target.location)):
             raise RefusedError(f"Cannot undo the compaction of {target.ref}: {target.location} does not exist any more")
         return target
@@ -283,7 +284,7 @@ class StandaloneCleaning(SqlCleaning):
     def place(self, request: CompactionRequest, *, anew: bool = False) -> tuple[CompactionRequest, Target]:
         """Return the place as the request states it: without a metastore nothing is renamed."""
         del anew
-        return request, target_of(request)
+        return request, target_of(request, stated_reader(self.services.settings))
 
     def requests_at(self, places: Sequence[ListedRequest]) -> list[Sequence[CompactionRequest] | AcidError]:
         """Return the rows about each location, read together."""

@@ -35,8 +35,10 @@ class Catalog:
     """The tables of one metastore, as targets."""
 
     def __init__(self, services: Services, hms: Hms) -> None:
+        """Describe the tables of a metastore; RefusedError where nothing says what reads them, see `hms.reader`."""
         self._services = services
         self._hms = hms
+        self._reader = hms.reader
         self._known_databases: dict[str, Database] = {}
 
     def select(
@@ -294,7 +296,7 @@ class Catalog:
             location=location,
             interpretation=Interpretation(
                 names=self._hms.names,
-                reader=self._hms.reader,
+                reader=self._reader,
                 table_kind=INSERT_ONLY if table.is_insert_only else FULL,
             ),
             facts=TableFacts(table=table, database=database, partition=partition),

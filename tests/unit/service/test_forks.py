@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,21 +14,36 @@ from fake_metastore import TYPES, FakeMetastore, connected
 from located import at
 from thriftpy2.thrift import TApplicationException
 
+from acidlib.api.arguments import Directories, interpretation_of
+from acidlib.config.settings import Layer, default_settings
 from acidlib.errors import ConflictError, RefusedError
-from acidlib.metastore.options import ConnectionOptions
+from acidlib.metastore.options import READER, ConnectionOptions
+from acidlib.model.listing import Listing
+from acidlib.model.names import Generation, Reader
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.requests import State as RequestState
 from acidlib.model.tables import TableRef
+from acidlib.service.environment import Environment
 from acidlib.service.open import open_backend, open_cleaning
-from acidlib.service.places import Interpretation, Target
+from acidlib.service.places import Interpretation, Target, request_of, stated_reader, target_of
 from acidlib.service.selection import CleanerOptions, Selection
 from acidlib.service.services import Services
 from acidlib.service.surroundings.hive4 import Hive4Backend
 from acidlib.status.doctor import State, metastore_check
 
-FORK = "3.1.3000.7.1.8.0-801"
+FORK = "3.1.3000.7.1.9.0-387"
+OLD_FORK = "3.1.3000.7.1.4.0-203"
+# What a fork may lack, by when it came into Hive: find_next_compact2 in July 2021 (HIVE-25359), mark_refused in about
+# March 2022 (HIVE-26026), abort_Compactions in December 2022 (HIVE-26804). Cloudera 7.1.4 is of October 2020
+OF_DATES = (
+    (OLD_FORK, ("find_next_compact2", "mark_refused", "abort_Compactions")),
+    ("3.1.3000.2021", ("mark_refused", "abort_Compactions")),
+    ("3.1.3000.2022", ("abort_Compactions",)),
+)
+READ_BY_3 = Reader(Generation.HIVE3)
 OF_WORKERS = ("find_next_compact2", "update_compactor_state", "mark_compacted", "mark_failed", "mark_cleaned")
 FAILED = TApplicationException(TApplicationException.INTERNAL_ERROR, "Internal error processing")
+PLACE = Target(ref=TableRef("d", "t"), location=at("/t"))
 READS = ("get_open_txns_req", "get_partitions_by_names_req")
 
 
@@ -117,8 +133,9 @@ class Fork(FakeMetastore):
 
 @contextmanager
 def backend(services: Services, server: Fork, pool: str | None = None) -> Iterator[Hive4Backend]:
+    """With the reader stated, as the tables of a fork are read."""
     beats: Any = None
-    with connected(server) as hms:
+    with connected(server, reader=READ_BY_3) as hms:
         hms.require_compactor_calls()
         yield Hive4Backend(services, hms, beats, pool=pool, into_pool=pool)
 
@@ -127,27 +144,96 @@ def place(root: Path) -> Any:
     return SimpleNamespace(target=Target(ref=TableRef("d", "t"), location=at(root)))
 
 
-@pytest.mark.parametrize("lacking", [("find_next_compact2", "mark_refused"), ("get_open_txns_req",), OF_WORKERS])
-def test_without_calls_of_a_compactor_nothing_begins(services: Services, lacking: tuple[str, ...]) -> None:
-    with Fork(pools=False) as server:
+def environment(services: Services, server: Fork, reader: Reader | None = None) -> Any:
+    """What a run knows of the surroundings of its jobs."""
+    options = ConnectionOptions(timeout_seconds=5, attempts=1, reader=reader)
+    return SimpleNamespace(
+        metastore=(server.uri,),
+        user="joe",
+        host="here",
+        pool=None,
+        connection_options=lambda: options,
+        settings=services.settings,
+        is_queue_named=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "lacking"),
+    [*OF_DATES, (FORK, ("get_open_txns_req",)), (FORK, OF_WORKERS)],
+)
+def test_without_calls_of_a_compactor_nothing_begins(
+    services: Services, version: str, lacking: tuple[str, ...]
+) -> None:
+    with Fork(pools=False, version=version) as server:
         server.lack(*lacking)
-        options = ConnectionOptions(timeout_seconds=5, attempts=1)
-        where: Any = SimpleNamespace(
-            metastore=(server.uri,),
-            user="joe",
-            host="here",
-            connection_options=lambda: options,
-            settings=services.settings,
-            is_queue_named=False,
-        )
-        told = rf"^Cannot compact or clean: the metastore {server.uri}, of version {FORK}, mixes the calls .* it lacks "
-        told += rf"{', '.join(lacking)}; --metastore-uri none may work"
+        where = environment(services, server, READ_BY_3)
+        told = rf"^Cannot compact or clean: the metastore {server.uri}, of version {version}, mixes the calls .* it "
+        told += rf"lacks {', '.join(lacking)}; --metastore-uri none may work"
         with pytest.raises(RefusedError, match=told), open_backend(where, services, Interpretation()):
             pass
         every = CleanerOptions(selection=Selection())
         with pytest.raises(RefusedError, match=told), open_cleaning(where, services, every):
             pass
         assert server.queue == []
+
+
+@pytest.mark.parametrize("version", [FORK, "4.0.1.7.4.0-1", ""])
+def test_nothing_begins_until_the_reader_of_a_fork_is_stated(services: Services, version: str) -> None:
+    told = r"^Cannot read or write tables of the metastore .*, which is a fork's: no call tells what reads them\. The "
+    told += r"setting acidlib\.reader\.hive\.version states it: 3 as in Hive 3\.1 \(ORC 1\.5, columns by name\), 4 as"
+    with Fork(pools=True, version=version) as server:
+        where, every = environment(services, server), CleanerOptions(selection=Selection())
+        with pytest.raises(RefusedError, match=told), open_backend(where, services, Interpretation()):
+            pass
+        with pytest.raises(RefusedError, match=told), open_cleaning(where, services, every):
+            pass
+        with connected(server) as hms:
+            with pytest.raises(RefusedError, match=told):
+                _ = hms.reader
+            check = metastore_check(hms, [server.uri])
+            assert (check.state, check.advice) == (State.WRONG, "see docs/metastores.md about forks")
+        assert (server.queue, server.ended) == ([], [])
+
+
+@pytest.mark.parametrize("reader", list(Generation), ids=str)
+def test_names_and_reader_of_a_fork_are_facts_of_their_own(reader: Generation, tmp_path: Path) -> None:
+    """Directories with a transaction, which are read by name or by position."""
+    with Fork(pools=True) as server, connected(server, reader=Reader(reader)) as hms:
+        assert (hms.calls, hms.names, hms.reader) == (Generation.HIVE4, Generation.HIVE4, reader)
+        stated = Interpretation(names=hms.names, reader=hms.reader)
+    target = Target(ref=TableRef("d", "t"), location=at(tmp_path), interpretation=stated)
+    hive = target.hive(Listing(location=at(tmp_path), files=()))
+    assert (hive.names, hive.reader) == (Generation.HIVE4, reader)
+    assert target.matching(default_settings(), hive.reader).by_position is (reader is Generation.HIVE4)
+
+
+@pytest.mark.parametrize(("calls", "version"), [(Generation.HIVE3, "3.0"), (Generation.HIVE4, "4.2.0")])
+def test_apaches_own_are_read_as_they_call_unless_it_is_stated(calls: Generation, version: str) -> None:
+    with FakeMetastore(calls, version=version) as server:
+        with connected(server) as hms:
+            assert (hms.calls, hms.names, hms.reader, hms.may_be_fork) == (calls, calls, calls, False)
+        for stated in Generation:
+            with connected(server, reader=Reader(stated)) as hms:
+                assert (hms.names, hms.reader) == (calls, stated)
+
+
+def test_what_is_stated_of_the_reader_counts_for_directories_too(tmp_path: Path) -> None:
+    """`--metastore-uri none` is what is left beside a metastore that is refused."""
+    stated, _ = default_settings().with_layer(Layer.COMMAND_LINE, {READER: "3"})
+    assert stated_reader(stated) is Generation.HIVE3
+    assert stated_reader(default_settings()) is None
+    wrong, _ = default_settings().with_layer(Layer.COMMAND_LINE, {READER: "orc"})
+    with pytest.raises(RefusedError, match=r"^Cannot use acidlib\.reader\.hive\.version=orc: it is neither 3 nor 4$"):
+        stated_reader(wrong)
+    environment = Environment(settings=stated, queue_url="sqlite://")
+    assert environment.connection_options().reader is Generation.HIVE3
+    said = Directories(all_committed=True, hive_version=4)
+    found = interpretation_of(environment, Selection(location=at(tmp_path)), said)
+    assert (found.names, found.reader) == (Generation.HIVE4, Generation.HIVE3)
+    place = replace(PLACE, interpretation=found)
+    request = request_of(place.listed(Listing(location=PLACE.location, files=())), CompactionType.MAJOR, initiator="me")
+    assert target_of(request, stated_reader(stated)).interpretation.reader is Generation.HIVE3
 
 
 def test_without_pools_a_named_request_is_withdrawn_and_no_other_is_taken(services: Services, tmp_path: Path) -> None:
@@ -203,9 +289,10 @@ def test_an_initiator_puts_nothing_into_a_pool_that_is_none(services: Services, 
 
 
 def test_doctor_tells_a_fork_and_what_it_lacks() -> None:
-    with Fork(pools=True) as server, connected(server) as hms:
+    with Fork(pools=True) as server, connected(server, reader=READ_BY_3) as hms:
         well = metastore_check(hms, [server.uri])
-        assert (well.state, well.found) == (State.OK, f"Hive 4 at {server.uri}, as version {FORK} of a fork")
+        told = f"Hive 4 at {server.uri}, as version {FORK} of a fork; its tables are read as in Hive 3"
+        assert (well.state, well.found) == (State.OK, told)
         server.lack("mark_cleaned")
         check = metastore_check(hms, [server.uri])
         assert (check.state, "it lacks mark_cleaned; " in check.found) == (State.WRONG, True)

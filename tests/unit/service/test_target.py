@@ -75,7 +75,7 @@ def test_a_request_is_understood_later_as_it_was_when_it_was_made(
     request = request_of(made.listed(before), MAJOR, initiator="host-manual")
     assert (request.ref, request.type) == (("default", "t", partition), MAJOR)
     assert request.initiator_id == "host-manual"
-    later = target_of(request)
+    later = target_of(request, None)
     # a delta and a base of Hive 4 that came since are not taken for committed, nor do they change the generation
     now = listing("delta_0000001_0000003", "delta_0000004_0000004", "base_0000099_v0000007")
     assert later.write_ids(now) == made.write_ids(before)
@@ -98,7 +98,7 @@ def test_a_request_of_others_that_does_not_say_enough_is_refused(missing: str) -
     with pytest.raises(
         RefusedError, match=r"Cannot compact default\.t: request 7 does not state .*; name the place by --loc"
     ):
-        target_of(poor)
+        target_of(poor, None)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_a_request_that_is_not_understood_is_refused(key: str, value: str) -> No
     with pytest.raises(
         RefusedError, match=f"request 7 is not understood, as one of a newer version may be: its {key} is '{value}': "
     ):
-        target_of(request)
+        target_of(request, None)
 
 
 # --- how readers find columns -----------------------------------------------------------------------------------------
