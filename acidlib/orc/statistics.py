@@ -81,19 +81,23 @@ _VALUE_BYTES = {
 """Of `Column` for a value of a kind, without its text or elements; 8 for other kinds."""
 
 
-def decoded_size(node: TypeNode, statistics: Sequence[Any]) -> int:
+def decoded_size(node: TypeNode, statistics: Sequence[Any], slots: int) -> int:
     """Return about how many bytes a stripe's column takes with all below it once it is decoded, by true statistics.
 
-    Texts are counted at each value, as a dictionary may not keep them. Nulls are not counted.
+    Texts are counted at each value, as a dictionary may not keep them; nulls of what is nested are not counted.
     """
+    width = 1 + _VALUE_BYTES.get(node.kind, 8)
+    is_text = node.kind in STRING_KINDS
+    if not (is_text or node.children or node.kind is Kind.BINARY):
+        return slots * width
     stats = statistics[node.column]
-    size = int(stats.number_of_values) * (1 + _VALUE_BYTES.get(node.kind, 8))
-    if node.kind in STRING_KINDS:
+    size = slots * width
+    if is_text:
         size += max(0, stats.string_statistics.sum)
     elif node.kind is Kind.BINARY:
         size += max(0, stats.binary_statistics.sum)
     for child in node.children:
-        size += decoded_size(child, statistics)
+        size += decoded_size(child, statistics, int(statistics[child.column].number_of_values))
     return size
 
 

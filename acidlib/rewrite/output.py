@@ -26,7 +26,7 @@ from acidlib.orc.columns import STRING_KINDS
 from acidlib.orc.proto import Calendar, Compression, Kind, StreamKind
 from acidlib.orc.reader import CPP_WRITER, JAVA_WRITER, MAX_SLOTS, ORC_14, ORC_135, ORC_517, StripeReader, Tail
 from acidlib.orc.schema import TypeNode, row_struct
-from acidlib.orc.statistics import decoded_size, stripe_statistics_are_true
+from acidlib.orc.statistics import decoded_size
 from acidlib.orc.writer import FileOptions
 from acidlib.planning.units import plan_stripes
 from acidlib.points import Point, reach
@@ -179,26 +179,27 @@ _LONGEST_TEXT = 48
 def _largest_column(keys: StripeKeys, reader: StripeReader) -> int:
     """Return about how many bytes of memory the largest of a stripe's columns takes, as the result has it.
 
-    Without true statistics, which alone tell how long the texts of dictionaries are together, a column has at least
-    the bytes of its streams.
+    Without statistics, which alone tell how long the texts of dictionaries are together, a column has at least the
+    bytes of its streams; so with those of Hive 3.1's minor compaction, which are false and without a stride. Others
+    that are false have a joined stripe refused when it is made.
     """
-    file, rows = keys.file, keys.rows
+    file, rows, tail = keys.file, keys.rows, keys.file.tail
     nodes = file.row.children
-    if not stripe_statistics_are_true(file.tail, keys.number):
+    statistics = tail.stripe_statistics[keys.number] if tail.stripe_statistics and tail.stride else ()
+    if not statistics:
         streams = (reader.streams(node.column, index=False) for top in nodes for node in top.walk())
         return _VALUE * rows + max((length for own in streams for _, _, length in own), default=0)
-    statistics = file.tail.stripe_statistics[keys.number]
     if file.aligned is None:
-        return max((decoded_size(node, statistics) for node in nodes), default=0) + rows
+        return max((decoded_size(node, statistics, rows) for node in nodes), default=0)
     sizes = []
     for part in file.aligned.children:
-        size = 0 if part.source is None else decoded_size(part.source, statistics)
-        for below in part.walk():
+        size = rows if part.source is None else decoded_size(part.source, statistics, rows)
+        for below in () if part.copyable else part.walk():
             if below.source is not None and below.converted is not None and below.target.kind in STRING_KINDS:
                 length = max(_LONGEST_TEXT, below.target.maximum_length)
                 size += length * statistics[below.source.column].number_of_values
         sizes.append(size)
-    return max(sizes, default=0) + rows
+    return max(sizes, default=0)
 
 
 def input_filters(reader: StripeReader, columns: Mapping[int, int]) -> Filters:
