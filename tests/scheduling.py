@@ -39,7 +39,7 @@ READERS = (
     *("conformance/test_columns_of_files", "conformance/test_conversions", "integration/test_columns_random"),
     *("property/test_snapshot_random", "conformance/test_hive_pruning", "conformance/test_snapshot_types"),
     *("conformance/test_snapshot_plain", "integration/test_columns_by_name", "tooling/test_judges_hive"),
-    *("conformance/test_parquet_joined", "conformance/test_forks"),
+    *("conformance/test_parquet_joined", "conformance/test_forks", "conformance/test_surplus"),
 )
 """Those that Hive's readers judge, of which a process starts a JVM for each release (judges/hive_reader.py)."""
 GROUPS = {f"{HERE}{name}.py": group for group, names in TOGETHER.items() for name in names}

@@ -34,10 +34,12 @@ def decompress(
     name: str,
     memory: Memory,
     weight: int = 1,
+    damage: list[CorruptError] | None = None,
 ) -> Bytes:
     """Return all bytes of a stream, which errors call by its `name`.
 
     weight  bytes of memory that one byte of the stream takes
+    damage  takes the CorruptError instead, so that the bytes before the damage are returned
 
     Raises CorruptError if a chunk is cut, damaged, or larger than block_size (in bytes, before compression),
     RefusedError for a codec that is not supported, and as soon as the stream takes more than the memory.
@@ -50,22 +52,27 @@ def decompress(
     view = np.frombuffer(buf, dtype=np.uint8).data
     out = np.empty(_USUAL_RATIO * len(view) + block_size, dtype=np.uint8)
     done = 0
-    for start, end, original in _chunks(view, name):
-        if len(out) - done < block_size:
-            larger = np.empty(2 * len(out) + block_size, dtype=np.uint8)
-            larger[:done] = out[:done]
-            out = larger
-        try:
-            if original:
-                size = _copy(view[start:end], out[done : done + block_size])
-            else:
-                size = int(_INFLATE[codec](view[start:end], out[done : done + block_size]))
-        except _DAMAGE as problem:
-            raise CorruptError(
-                f"Cannot read {name}: its chunk at byte {start - _HEADER} is damaged ({problem})"
-            ) from problem
-        done += size
-        memory.require(weight * done, name)
+    try:
+        for start, end, original in _chunks(view, name):
+            if len(out) - done < block_size:
+                larger = np.empty(2 * len(out) + block_size, dtype=np.uint8)
+                larger[:done] = out[:done]
+                out = larger
+            try:
+                if original:
+                    size = _copy(view[start:end], out[done : done + block_size])
+                else:
+                    size = int(_INFLATE[codec](view[start:end], out[done : done + block_size]))
+            except _DAMAGE as problem:
+                raise CorruptError(
+                    f"Cannot read {name}: its chunk at byte {start - _HEADER} is damaged ({problem})"
+                ) from problem
+            done += size
+            memory.require(weight * done, name)
+    except CorruptError as error:
+        if damage is None:
+            raise
+        damage.append(error)
     # a small stream must not hold memory for a whole block
     return out[:done] if _USUAL_RATIO * done > len(out) else out[:done].copy()
 

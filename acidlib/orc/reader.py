@@ -5,9 +5,9 @@ Source: ORC specification, "File Tail", "Stripes", "Column Encodings".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -27,7 +27,7 @@ from acidlib.orc.columns import (
     Longs,
 )
 from acidlib.orc.compression import decompress
-from acidlib.orc.kernels.bytes_bits import MOST_OF_A_BYTE, decode_bits, decode_bytes
+from acidlib.orc.kernels.bytes_bits import MOST_OF_A_BYTE, Surplus, decode_bits, decode_bytes
 from acidlib.orc.kernels.ints import MOST_VALUES_PER_BYTE, decode_ints
 from acidlib.orc.kernels.varints import decode_varints
 from acidlib.orc.proto import INDEX_STREAMS, Compression, Encoding, Kind, StreamKind
@@ -67,6 +67,8 @@ _VALUE_TYPES: dict[Kind, np.dtype[Any]] = {
     Kind.DOUBLE: np.dtype("<u8"),
 }
 """Of `Column.values`; int64 for other kinds."""
+
+_Values = TypeVar("_Values")
 
 _GMT = frozenset({"GMT", "UTC", "Etc/UTC", "Etc/GMT", "Z", "Zulu", "Universal", "UCT", "Greenwich"})
 
@@ -447,74 +449,93 @@ class StripeReader:
         """Return one column alone, and the number of slots of each column below it. Errors have the reason alone."""
         if slots > MAX_SLOTS:
             raise CorruptError(f"{slots} values are more than a stripe can have")
+        surplus: Surplus = []
         present, count = None, slots
         if self.is_nullable(node.column):
-            present = self._bits(node, StreamKind.PRESENT, slots, room).view(np.bool_)
+            present = self._bits(node, StreamKind.PRESENT, slots, room, surplus).view(np.bool_)
             count = int(np.count_nonzero(present))
         column = Column(kind=node.kind, slots=slots, present=None if count == slots else present)
         sizes: list[int] = []
         if node.kind in INTEGER_KINDS:
-            column.values = self._ints(node, StreamKind.DATA, count, room, signed=True)
+            column.values = self._ints(node, StreamKind.DATA, count, room, surplus, signed=True)
         elif node.kind is Kind.BOOLEAN:
-            column.values = self._bits(node, StreamKind.DATA, count, room)
+            column.values = self._bits(node, StreamKind.DATA, count, room, surplus)
         elif node.kind is Kind.BYTE:
-            column.values = self._octets(node, count, room)
+            column.values = self._octets(node, count, room, surplus)
         elif node.kind in (Kind.FLOAT, Kind.DOUBLE):
-            data, dtype = self._bytes(node, StreamKind.DATA), _VALUE_TYPES[node.kind]
-            if len(data) != count * dtype.itemsize:
-                raise CorruptError(f"{len(data)} bytes are not {count} values")
-            room.take(len(data))
+            dtype = _VALUE_TYPES[node.kind]
+            data = self._raw(node, StreamKind.DATA, count * dtype.itemsize, room, surplus)
             column.values = np.frombuffer(data, dtype=dtype)
         elif node.kind in STRING_KINDS or node.kind is Kind.BINARY:
-            self._strings(node, column, count, room)
+            self._strings(node, column, count, room, surplus)
         elif node.kind is Kind.DECIMAL:
-            data = self._bytes(node, StreamKind.DATA)
-            if count <= len(data):
-                room.take(_DECIMAL_BYTES * count)
-            column.values, column.high = decode_varints(data, count)
-            column.secondary = self._ints(node, StreamKind.SECONDARY, count, room, signed=True)
+            column.values, column.high = self._varints(node, count, room, surplus)
+            column.secondary = self._ints(node, StreamKind.SECONDARY, count, room, surplus, signed=True)
         elif node.kind in TIMESTAMP_KINDS:
-            column.values = self._ints(node, StreamKind.DATA, count, room, signed=True)
-            column.secondary = self._ints(node, StreamKind.SECONDARY, count, room, signed=False)
+            column.values = self._ints(node, StreamKind.DATA, count, room, surplus, signed=True)
+            column.secondary = self._ints(node, StreamKind.SECONDARY, count, room, surplus, signed=False)
         elif node.kind is Kind.STRUCT:
             sizes = [count] * len(node.children)
         elif node.kind is Kind.UNION:
-            column.values = self._octets(node, count, room)
+            column.values = self._octets(node, count, room, surplus)
             sizes = np.bincount(column.values, minlength=len(node.children)).tolist()
             if len(sizes) > len(node.children):
                 raise CorruptError("a union tag has no type")
         else:
-            column.lengths = self._lengths(node, count, room)
+            column.lengths = self._lengths(node, count, room, surplus)
             elements = int(column.lengths.sum())
             room.take(elements)  # for a mask of them
             sizes = [elements] * len(node.children)
+        if surplus:
+            self._require_confirmed(node, column, count, surplus[0])
         return column, sizes
 
-    def _strings(self, node: TypeNode, column: Column, count: int, room: Room) -> None:
+    def _require_confirmed(self, node: TypeNode, column: Column, count: int, surplus: str) -> None:
+        """Raise CorruptError for a column whose streams hold more than its values, unless statistics confirm these.
+
+        Hive reads as many values as the footer has rows and looks at nothing behind them. By that alone, a number of
+        rows, a null or a length that is damaged would lose values. So the statistics of the stripe have to state the
+        footer's rows, just as many values of the column, and for texts the sum of their lengths.
+        """
+        statistics = self.tail.stripe_statistics[self.number] if self.tail.stripe_statistics else ()
+        if statistics:
+            own = statistics[node.column]
+            facts = [
+                (statistics[0], "number_of_values", self.stripe.rows),
+                (own, "number_of_values", count),
+            ]
+            if count and (node.kind in STRING_KINDS or node.kind is Kind.BINARY):
+                lengths = column.lengths
+                if column.dictionary is not None:
+                    lengths = np.diff(column.dictionary.offsets)[column.values]
+                typed = own.binary_statistics if node.kind is Kind.BINARY else own.string_statistics
+                facts.append((typed, "sum", int(lengths.sum())))
+            if all(message.HasField(name) and getattr(message, name) == value for message, name, value in facts):
+                return
+        raise CorruptError(
+            f"{surplus}; such a file is read where the statistics of the stripe confirm its rows and the values of the "
+            f"column, and they do not confirm {self.stripe.rows:,} rows with {count:,} values"
+        )
+
+    def _strings(self, node: TypeNode, column: Column, count: int, room: Room, surplus: Surplus) -> None:
         encoding = self.encoding(node.column)
         if encoding.kind in (Encoding.DIRECT, Encoding.DIRECT_V2):
-            column.lengths = self._lengths(node, count, room)
-            column.data = self._bytes(node, StreamKind.DATA)
-            room.take(len(column.data))
-            if int(column.lengths.sum()) != len(column.data):
-                raise CorruptError("the lengths of its strings do not add up to its bytes")
+            column.lengths = self._lengths(node, count, room, surplus)
+            column.data = self._raw(node, StreamKind.DATA, int(column.lengths.sum()), room, surplus)
             return
         if node.kind is Kind.BINARY:
             raise CorruptError("a binary column has a dictionary")
         entries = int(encoding.dictionary_size)
-        data = self._bytes(node, StreamKind.DICTIONARY_DATA)
-        room.take(len(data))
-        lengths = self._ints(node, StreamKind.LENGTH, entries, room, signed=False)
-        if entries and (int(lengths.min()) < 0 or int(lengths.max()) > len(data) or int(lengths.sum()) != len(data)):
-            raise CorruptError("the lengths of its dictionary do not add up to its bytes")
-        values = self._ints(node, StreamKind.DATA, count, room, signed=False)
+        lengths = self._lengths(node, entries, room, surplus)
+        data = self._raw(node, StreamKind.DICTIONARY_DATA, int(lengths.sum()), room, surplus)
+        values = self._ints(node, StreamKind.DATA, count, room, surplus, signed=False)
         if count and (int(values.min()) < 0 or int(values.max()) >= entries):
             raise CorruptError("an entry number is outside its dictionary")
         column.values = values
         column.dictionary = Dictionary.of(data, lengths)
 
-    def _lengths(self, node: TypeNode, count: int, room: Room) -> Longs:
-        lengths = self._ints(node, StreamKind.LENGTH, count, room, signed=False)
+    def _lengths(self, node: TypeNode, count: int, room: Room, surplus: Surplus) -> Longs:
+        lengths = self._ints(node, StreamKind.LENGTH, count, room, surplus, signed=False)
         if count and (int(lengths.min()) < 0 or int(lengths.max()) > MAX_SLOTS or float(lengths.sum()) > MAX_SLOTS):
             raise CorruptError("a length is out of range")
         return lengths
@@ -522,32 +543,74 @@ class StripeReader:
     # the decoders of runs refuse a number of values that a stream cannot hold before they allocate anything: only one
     # that it can hold is taken into account
 
-    def _ints(self, node: TypeNode, kind: StreamKind, count: int, room: Room, *, signed: bool) -> Longs:
+    def _ints(
+        self, node: TypeNode, kind: StreamKind, count: int, room: Room, surplus: Surplus, *, signed: bool
+    ) -> Longs:
         version = 2 if self.encoding(node.column).kind in (Encoding.DIRECT_V2, Encoding.DICTIONARY_V2) else 1
-        data = self._bytes(node, kind)
-        if count <= MOST_VALUES_PER_BYTE * len(data):
-            room.take(8 * count)
-        return decode_ints(data, count, signed=signed, version=version)
 
-    def _octets(self, node: TypeNode, count: int, room: Room) -> Bytes:
-        data = self._bytes(node, StreamKind.DATA)
-        if count <= MOST_OF_A_BYTE * len(data):
-            room.take(count)
-        return decode_bytes(data, count)
+        def decode(data: Bytes) -> Longs:
+            if count <= MOST_VALUES_PER_BYTE * len(data):
+                room.take(8 * count)
+            return decode_ints(data, count, signed=signed, version=version, surplus=surplus)
 
-    def _bits(self, node: TypeNode, kind: StreamKind, count: int, room: Room) -> Bytes:
-        data = self._bytes(node, kind)
-        if count <= 8 * MOST_OF_A_BYTE * len(data):
-            room.take(count)
-        return decode_bits(data, count)
+        return self._first(node, kind, surplus, decode)
 
-    def _bytes(self, node: TypeNode, kind: StreamKind) -> Bytes:
+    def _octets(self, node: TypeNode, count: int, room: Room, surplus: Surplus) -> Bytes:
+        def decode(data: Bytes) -> Bytes:
+            if count <= MOST_OF_A_BYTE * len(data):
+                room.take(count)
+            return decode_bytes(data, count, surplus)
+
+        return self._first(node, StreamKind.DATA, surplus, decode)
+
+    def _bits(self, node: TypeNode, kind: StreamKind, count: int, room: Room, surplus: Surplus) -> Bytes:
+        def decode(data: Bytes) -> Bytes:
+            if count <= 8 * MOST_OF_A_BYTE * len(data):
+                room.take(count)
+            return decode_bits(data, count, surplus)
+
+        return self._first(node, kind, surplus, decode)
+
+    def _varints(self, node: TypeNode, count: int, room: Room, surplus: Surplus) -> tuple[Longs, Longs | None]:
+        def decode(data: Bytes) -> tuple[Longs, Longs | None]:
+            if count <= len(data):
+                room.take(_DECIMAL_BYTES * count)
+            return decode_varints(data, count, surplus)
+
+        return self._first(node, StreamKind.DATA, surplus, decode)
+
+    def _raw(self, node: TypeNode, kind: StreamKind, size: int, room: Room, surplus: Surplus) -> Bytes:
+        def decode(data: Bytes) -> Bytes:
+            if len(data) != size:
+                message = f"its {kind.name} stream has {len(data)} bytes, and its values take {size}"
+                if len(data) < size:
+                    raise CorruptError(message)
+                surplus.append(message)
+            room.take(size)
+            return data[:size]
+
+        return self._first(node, kind, surplus, decode)
+
+    def _first(self, node: TypeNode, kind: StreamKind, surplus: Surplus, decode: Callable[[Bytes], _Values]) -> _Values:
+        """Return what is decoded of the beginning of a stream; a chunk that is damaged behind it is surplus."""
+        damage: list[CorruptError] = []
+        data = self._bytes(node, kind, damage)
+        try:
+            values = decode(data)
+        except CorruptError:
+            if damage:
+                raise damage[0] from None
+            raise
+        surplus += map(str, damage)
+        return values
+
+    def _bytes(self, node: TypeNode, kind: StreamKind, damage: list[CorruptError]) -> Bytes:
         offset, length = self._streams[node.column].get(kind, (0, 0))
         if length == 0:
             return np.zeros(0, dtype=np.uint8)
         tail, name = self.tail, f"its {kind.name} stream"
         data = self._read(offset, length, name)
-        return decompress(data, tail.compression, tail.block_size, name=name, memory=self.memory)
+        return decompress(data, tail.compression, tail.block_size, name=name, memory=self.memory, damage=damage)
 
 
 def null_column(node: TypeNode, slots: int) -> Column:

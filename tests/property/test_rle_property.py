@@ -62,6 +62,9 @@ def test_ints(data, values, signed):
     encoded = encode_ints(values, signed=signed, marks=marks)
     assert np.array_equal(decode_ints(encoded.data, len(values), signed=signed, version=2), values)
     assert len(encoded.data) <= 9 * len(values) + 2
+    for mark in marks:
+        first = decode_ints(encoded.data, mark, signed=signed, version=2, surplus=[])
+        assert np.array_equal(first, values[:mark])
     for mark, offset, skip in zip(marks, encoded.offsets, encoded.skips, strict=True):
         rest = decode_ints(encoded.data[offset:], len(values) - mark + skip, signed=signed, version=2)
         assert np.array_equal(rest[skip:], values[mark:])
@@ -84,6 +87,9 @@ def test_bytes(data, values):
     encoded = encode_bytes(values, marks)
     assert np.array_equal(decode_bytes(encoded.data, len(values)), values)
     assert len(encoded.data) <= len(values) + len(values) // 128 + 1
+    for mark in marks:
+        assert np.array_equal(decode_bytes(encoded.data, mark, []), values[:mark])
+        assert np.array_equal(decode_bits(encoded.data, 8 * mark, []), np.unpackbits(values[:mark]))
     for mark, offset, skip in zip(marks, encoded.offsets, encoded.skips, strict=True):
         rest = decode_bytes(encoded.data[offset:], len(values) - mark + skip)
         assert np.array_equal(rest[skip:], values[mark:])

@@ -4,6 +4,7 @@ Source: ORC specification, Byte and Boolean Run Length Encoding, Run Length Enco
 """
 
 from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 
@@ -17,36 +18,53 @@ REASONS = {
     TOO_MANY: "a run holds more values than are left",
     TRAILING: "bytes follow the last value",
 }
+_SURPLUS = frozenset({TOO_MANY, TRAILING})
 _MIN_RUN, _MAX_RUN, _MAX_LITERALS = 3, 130, 128
 MOST_OF_A_BYTE = _MAX_RUN // 2
 """Values that a byte of a stream can stand for."""
 
 
-def decode_bytes(buf: Bytes, count: int) -> Bytes:
-    """Return all values of an uncompressed byte stream. Raises CorruptError unless it holds exactly `count` values."""
+Surplus: TypeAlias = list[str]
+"""Takes the reasons for which a stream that holds more than its values would be damaged."""
+
+
+def report(code: int, message: str, surplus: Surplus | None) -> None:
+    """Raise CorruptError with the message for what a decoder found.
+
+    surplus  takes the message instead where the stream holds all its values, and more
+    """
+    if surplus is None or code not in _SURPLUS:
+        raise CorruptError(message)
+    surplus.append(message)
+
+
+def decode_bytes(buf: Bytes, count: int, surplus: Surplus | None = None) -> Bytes:
+    """Return the first `count` values of an uncompressed byte stream.
+
+    Raises CorruptError unless it holds so many; without `surplus` also if it holds more.
+    """
     if count < 0 or count > MOST_OF_A_BYTE * len(buf):
         raise CorruptError(f"Cannot decode bytes: {len(buf)} bytes cannot hold {count} values")
-    out = np.empty(count, dtype=np.uint8)
-    code, at = _decode(buf, out)
+    # a run is decoded as a whole, and the last one may go beyond the values
+    out = np.empty(count + _MAX_RUN - 1, dtype=np.uint8)
+    code, at = _decode(buf, out, count)
     if code != OK:
-        raise CorruptError(
-            f"Cannot decode bytes: {REASONS[code]} (run at byte {at} of {len(buf)}, {count} values wanted)"
-        )
-    return out
+        place = f"(run at byte {at} of {len(buf)}, {count} values wanted)"
+        report(code, f"Cannot decode bytes: {REASONS[code]} {place}", surplus)
+    return out[:count]
 
 
 @entry
-def _decode(buf: Bytes, out: Bytes) -> tuple[int, int]:
+def _decode(buf: Bytes, out: Bytes, count: int) -> tuple[int, int]:
     pos = 0
     done = 0
-    while done < len(out):
+    at = 0
+    while done < count:
         at = pos
         if pos + 1 >= len(buf):
             return TRUNCATED, at
         control = byte_at(buf, pos)
         length = control + _MIN_RUN if control < 0x80 else 0x100 - control
-        if length > len(out) - done:
-            return TOO_MANY, at
         pos += 1
         if control < 0x80:
             out[done : done + length] = buf[pos]
@@ -58,7 +76,9 @@ def _decode(buf: Bytes, out: Bytes) -> tuple[int, int]:
                 out[done + i] = buf[pos + i]
             pos += length
         done += length
-    return (OK if pos == len(buf) else TRAILING), pos
+    if pos < len(buf):
+        return TRAILING, pos
+    return (OK if done == count else TOO_MANY), at
 
 
 def encode_bytes(values: Bytes, marks: Longs) -> Encoded:
@@ -105,12 +125,13 @@ def _encode(values: Bytes, marks: Longs) -> tuple[Bytes, Longs, Longs]:
     return out[:pos], offsets, skips
 
 
-def decode_bits(buf: Bytes, count: int) -> Bytes:
-    """Return all values of an uncompressed bit stream as 0 or 1. The bits that fill the last byte are ignored.
+def decode_bits(buf: Bytes, count: int, surplus: Surplus | None = None) -> Bytes:
+    """Return the first `count` values of an uncompressed bit stream as 0 or 1. The bits that fill a byte are ignored.
 
-    Raises CorruptError unless the stream holds exactly as many bytes as `count` bits need.
+    Raises CorruptError unless the stream holds as many bytes as these bits need; without `surplus` also if it holds
+    more.
     """
-    data = decode_bytes(buf, -(-count // 8) if count > 0 else count)
+    data = decode_bytes(buf, -(-count // 8) if count > 0 else count, surplus)
     return np.unpackbits(data, count=count)
 
 

@@ -14,8 +14,10 @@ from acidlib.orc.kernels.bytes_bits import (
     TOO_MANY,
     TRAILING,
     TRUNCATED,
+    Surplus,
     big_endian_size,
     pack,
+    report,
     varint_size,
     width_code,
     write_big_endian,
@@ -68,24 +70,24 @@ _Summary: TypeAlias = tuple[int, int, int, int, int]
 """Of a block: least and greatest value, patterns or-ed, later distances or-ed, 1 if the values rise or fall."""
 
 
-def decode_ints(buf: Bytes, count: int, *, signed: bool, version: int) -> Longs:
-    """Return all values of an uncompressed integer stream.
+def decode_ints(buf: Bytes, count: int, *, signed: bool, version: int, surplus: Surplus | None = None) -> Longs:
+    """Return the first `count` values of an uncompressed integer stream.
 
     `version` is 1 for column encodings DIRECT and DICTIONARY, 2 for DIRECT_V2 and DICTIONARY_V2. Sums wrap at 64 bits
     as Java's do; unsigned values above 2^63-1 come out as their bit pattern.
 
-    Raises CorruptError unless the stream holds exactly `count` values: no run may go beyond them (every writer cuts
-    its last run) and no byte may follow.
+    Raises CorruptError unless the stream holds so many. Without `surplus` no run may go beyond them either (writers cut
+    the last one), and no byte may follow.
     """
     if count < 0 or count > MOST_VALUES_PER_BYTE * len(buf):
         raise CorruptError(f"Cannot decode integers: {len(buf)} bytes cannot hold {count} values")
-    out = np.empty(count, dtype=np.int64)
-    code, at = (_decode_v1 if version == 1 else _decode_v2)(buf, out, int(signed))
+    # a run is decoded as a whole, and the last one may go beyond the values
+    out = np.empty(count + _MAX_RUN - 1, dtype=np.int64)
+    code, at = (_decode_v1 if version == 1 else _decode_v2)(buf, out, count, int(signed))
     if code != OK:
-        raise CorruptError(
-            f"Cannot decode integers: {_REASONS[code]} (run at byte {at} of {len(buf)}, {count} values wanted)"
-        )
-    return out
+        place = f"(run at byte {at} of {len(buf)}, {count} values wanted)"
+        report(code, f"Cannot decode integers: {_REASONS[code]} {place}", surplus)
+    return out[:count]
 
 
 @kernel
@@ -112,18 +114,17 @@ def read_varint(buf: Bytes, pos: int) -> tuple[int, int]:
 
 
 @entry
-def _decode_v1(buf: Bytes, out: Longs, signed: int) -> tuple[int, int]:
+def _decode_v1(buf: Bytes, out: Longs, count: int, signed: int) -> tuple[int, int]:
     pos = 0
     done = 0
-    while done < len(out):
+    at = 0
+    while done < count:
         at = pos
         if pos + 1 >= len(buf):
             return TRUNCATED, at
         control = byte_at(buf, pos)
         literals = control >= 0x80
         length = 0x100 - control if literals else control + 3
-        if length > len(out) - done:
-            return TOO_MANY, at
         step = 0
         pos += 1
         if not literals:
@@ -141,23 +142,24 @@ def _decode_v1(buf: Bytes, out: Longs, signed: int) -> tuple[int, int]:
                 value = wrapping_add(value, step)
             out[done + i] = value
         done += length
-    return (OK if pos == len(buf) else TRAILING), pos
+    if pos < len(buf):
+        return TRAILING, pos
+    return (OK if done == count else TOO_MANY), at
 
 
 @entry
-def _decode_v2(buf: Bytes, out: Longs, signed: int) -> tuple[int, int]:
+def _decode_v2(buf: Bytes, out: Longs, count: int, signed: int) -> tuple[int, int]:
     patches = np.empty(32, dtype=np.int64)
     pos = 0
     done = 0
-    while done < len(out):
+    at = 0
+    while done < count:
         at = pos
         if pos + 1 >= len(buf):
             return TRUNCATED, at
         first = byte_at(buf, pos)
         kind = first >> 6
         length = (first & 7) + 3 if kind == 0 else ((first & 1) << 8 | byte_at(buf, pos + 1)) + 1
-        if length > len(out) - done:
-            return TOO_MANY, at
         coded_width = (first >> 1) & 31
         if kind == 0:
             size = ((first >> 3) & 7) + 1
@@ -179,7 +181,9 @@ def _decode_v2(buf: Bytes, out: Longs, signed: int) -> tuple[int, int]:
         if pos < 0:
             return -pos, at
         done += length
-    return (OK if pos == len(buf) else TRAILING), pos
+    if pos < len(buf):
+        return TRAILING, pos
+    return (OK if done == count else TOO_MANY), at
 
 
 @kernel

@@ -3,7 +3,17 @@
 import numpy as np
 
 from acidlib.errors import CorruptError
-from acidlib.orc.kernels.bytes_bits import OK, REASONS, TRAILING, TRUNCATED, varint_size, write_varint, zigzag
+from acidlib.orc.kernels.bytes_bits import (
+    OK,
+    REASONS,
+    TRAILING,
+    TRUNCATED,
+    Surplus,
+    report,
+    varint_size,
+    write_varint,
+    zigzag,
+)
 from acidlib.orc.kernels.ints import unzigzag
 from acidlib.orc.kernels.jit import (
     Bytes,
@@ -28,21 +38,20 @@ _LOW_14, _HIGH_14 = np.uint64(0x00003FFF00003FFF), np.uint64(0x3FFF00003FFF0000)
 _LOW_28, _HIGH_28 = np.uint64(0x000000000FFFFFFF), np.uint64(0x0FFFFFFF00000000)
 
 
-def decode_varints(buf: Bytes, count: int) -> tuple[Longs, Longs | None]:
-    """Return all values of an uncompressed stream of zigzag varints, as (low, high).
+def decode_varints(buf: Bytes, count: int, surplus: Surplus | None = None) -> tuple[Longs, Longs | None]:
+    """Return the first `count` values of an uncompressed stream of zigzag varints, as (low, high).
 
     A value is the two's complement of 128 bits: `low` has its lower 64 as a bit pattern, `high` the upper. `high` is
-    None where every value fits in 64 bits. Raises CorruptError unless the stream holds exactly `count` values, or if
-    one has more than 128 bits.
+    None where every value fits in 64 bits. Raises CorruptError unless the stream holds so many, or if one has more than
+    128 bits; without `surplus` also if more follow.
     """
     if count < 0 or count > len(buf):
         raise CorruptError(f"Cannot decode varints: {len(buf)} bytes cannot hold {count} values")
     low, high = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
     code, at, is_wide = _decode(buf, low, high)
     if code != OK:
-        raise CorruptError(
-            f"Cannot decode varints: {_REASONS[code]} (value at byte {at} of {len(buf)}, {count} wanted)"
-        )
+        place = f"(value at byte {at} of {len(buf)}, {count} wanted)"
+        report(code, f"Cannot decode varints: {_REASONS[code]} {place}", surplus)
     return low, high if is_wide else None
 
 

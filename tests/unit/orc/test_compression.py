@@ -207,6 +207,19 @@ def test_a_chunk_must_be_one_whole_deflate_stream(content, message):
         decompress(good + chunk(content), 1, 4096, name="it", memory=DEFAULT_MEMORY)
 
 
+@pytest.mark.parametrize("kind", CHUNKED)
+@pytest.mark.parametrize(
+    "rest", [b"\x05", chunk(b"\xff" * 40), chunk(bytes(9))[:-1], chunk(bytes(4097), original=True)]
+)
+def test_what_lies_before_damage(kind, rest):
+    packed, _ = compress(contents()["mixed"], kind, 4096)
+    damage = []
+    found = decompress(bytes(packed) + rest, kind, 4096, name="it", memory=DEFAULT_MEMORY, damage=damage)
+    assert np.array_equal(found, contents()["mixed"])
+    assert [type(error) for error in damage] == [CorruptError]
+    assert f"at byte {len(packed)}" in str(damage[0])
+
+
 def test_many_small_chunks_need_no_block_each():
     data = chunk(b"a", original=True) * 20000
     assert bytes(decompress(data, 1, (1 << 23) - 1, name="it", memory=DEFAULT_MEMORY)) == b"a" * 20000

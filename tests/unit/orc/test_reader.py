@@ -12,7 +12,7 @@ import numpy as np
 import one_column
 import pyorc
 import pytest
-from judges import fixtures, mutants, tables
+from judges import fixtures, mutants, surplus, tables
 from judges import orc_tail as o
 from orc_memory import MemorySource, file_options, longs, octets, root_column, stripe_reader, tail_of, tree, written
 
@@ -361,6 +361,89 @@ def test_rows_are_proved_by_the_smallest_column(claimed: int, nulls: bool) -> No
     reader = stripe_reader(o.with_tail(orc, {**orc.footer, 3: [info], 6: [claimed]}))
     with pytest.raises(CorruptError, match="column 4 in stripe 0 of /t/file"):
         reader.prove_rows()
+
+
+TEXTS = "struct<a:int,s:string,z:binary,l:array<double>>"
+TEXT_ROWS = [(i if i % 3 else None, f"row {i % 5}" if i % 4 else None, b"x" * i, [i / 3] * (i % 3)) for i in range(50)]
+
+
+def stated(orc: o.OrcFile, column: int, change: Any) -> bytes:
+    """The file with other statistics of a column in its first stripe."""
+    columns = orc.stripe_statistics(0)
+    content = {1: [o.encode(change(message) if n == column else message) for n, message in enumerate(columns)]}
+    return o.with_tail(orc, orc.footer, {**orc.metadata, 1: [o.encode(content)]})
+
+
+def typed(message: o.Message, field: int, change: o.Message) -> o.Message:
+    return {**message, field: [o.encode({**o.parse(o.one(message, field)), **change})]}
+
+
+@pytest.mark.parametrize("dictionary", [0.0, 1.0])
+@pytest.mark.parametrize("name", ["a zero", "zeros", "ones", "half a run", "a damaged chunk", "a cut header"])
+def test_surplus_is_not_looked_at(name: str, dictionary: float) -> None:
+    data = tables.orc_bytes(TEXTS, TEXT_ROWS, tables.Layout(dictionary=dictionary))
+    found, expected = (
+        stripe_reader(file).column(tail_of(data).root, 50) for file in (surplus.with_surplus(data, name), data)
+    )
+    for column, same in zip(found.children, expected.children, strict=True):
+        for part in ("values", "lengths", "data"):
+            assert np.array_equal(getattr(column, part), getattr(same, part))
+    assert np.array_equal(found.children[3].children[0].values, expected.children[3].children[0].values)
+    stripe_reader(surplus.with_surplus(data, name)).prove_rows()
+
+
+@pytest.mark.parametrize(
+    ("column", "place", "change"),
+    [
+        *((column, 0, lambda m: {**m, 1: [m[1][0] - 1]}) for column in range(1, 6)),
+        *((column, 0, lambda m: {n: v for n, v in m.items() if n != 1}) for column in (0, 1)),
+        (2, 2, lambda m: typed(m, 4, {3: [2 * (5 * 37) + 2]})),
+        (2, 2, lambda m: {n: v for n, v in m.items() if n != 4}),
+        (3, 3, lambda m: typed(m, 8, {1: [2]})),
+    ],
+)
+def test_surplus_of_what_statistics_do_not_confirm_is_damage(column: int, place: int, change: Any) -> None:
+    clean = tables.orc_bytes(TEXTS, TEXT_ROWS)
+    orc = o.read_orc(clean)
+    changed = stated(orc, column, change)
+    root_column(changed)
+    place = place or column or 1
+    with pytest.raises(
+        CorruptError, match=rf"column {place} in stripe 0 of /t/file: .*do not confirm 50 rows with \d+ "
+    ):
+        root_column(surplus.with_surplus(changed, "ones", lambda stream: stream.column == place))
+    root_column(surplus.with_surplus(clean, "ones", lambda stream: stream.column == place))
+
+
+def test_statistics_of_hive_confirm_its_values() -> None:
+    """But for those that Hive 3.1 writes without a row index, as in minor compactions."""
+    read = 0
+    for path in fixtures.orc_files("hive3/*/*/**/*") + fixtures.orc_files("hive4/*/*/**/*"):
+        data = path.read_bytes()
+        more, tail = surplus.with_surplus(data, "ones"), tail_of(data)
+        for number, stripe in enumerate(tail.stripes):
+            if tail.stride:
+                assert root_column(more, number).slots == stripe.rows
+                read += 1
+            else:
+                with pytest.raises(CorruptError, match=f"do not confirm {stripe.rows} rows"):
+                    root_column(more, number)
+    assert read > 200
+
+
+def test_without_statistics_surplus_is_damage() -> None:
+    orc = o.read_orc(tables.orc_bytes(SCHEMA, ROWS))
+    bare = o.with_tail(orc, orc.footer, {})
+    root_column(bare)
+    with pytest.raises(CorruptError, match=r"bytes follow the last value .*do not confirm 50 rows with 50 values"):
+        root_column(surplus.with_surplus(bare, "a zero"))
+
+
+def test_a_stream_that_is_damaged_before_its_last_value_is_told_by_its_damage() -> None:
+    orc = o.read_orc(tables.orc_bytes("struct<d:double>", [(i / 3,) for i in range(50)]))
+    cut = mutants.replace_chunks(orc, 0, 1, o.DATA, surplus.chunk(bytes(100), is_original=True) + b"\x05")
+    with pytest.raises(CorruptError, match=r"column 1 in stripe 0 .* it ends within the chunk header at byte 103"):
+        root_column(cut)
 
 
 def test_a_missing_zone_is_the_readers_and_not_utc() -> None:

@@ -168,3 +168,17 @@ def test_bits_must_fill_their_bytes():
         decode_bits(stream("fe ff 80 ff 00"), 16)
     with pytest.raises(CorruptError, match="more values"):
         decode_bits(stream("fe ff 80"), 8)
+
+
+@pytest.mark.parametrize(("text", "length"), [("7f 09", 130), ("80" + "09" * 128, 128)])
+def test_surplus_is_named_and_not_looked_at(text, length):
+    for count in (1, length - 1, length, length + 1, 2 * length - 1):
+        surplus = []
+        assert decode_bytes(stream(text * 2), count, surplus).tolist() == [9] * count
+        assert len(surplus) == 1
+    surplus = []
+    assert decode_bits(stream("fe ff 80 ff 00"), 9, surplus).tolist() == [1] * 9
+    assert decode_bits(stream("fe ff 80"), 8, surplus).tolist() == [1] * 8
+    assert ["follow" in text for text in surplus] == [True, False]
+    with pytest.raises(CorruptError, match="ends before"):
+        decode_bytes(stream("61 00"), 101, surplus)

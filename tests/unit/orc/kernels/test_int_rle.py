@@ -241,6 +241,44 @@ def test_damage_is_named(name):
         decode_ints(stream(text), count, signed=False, version=version)
 
 
+@pytest.mark.parametrize("name", ["a run too long", "a byte more", "version 1: too long", "version 1: a byte more"])
+def test_surplus_is_named_and_not_looked_at(name):
+    version, text, count, message = DAMAGED[name]
+    surplus = []
+    found = decode_ints(stream(text), count, signed=False, version=version, surplus=surplus)
+    assert found.tolist() == [10000 if version == 2 else 7] * count
+    assert len(surplus) == 1
+    assert message in surplus[0]
+
+
+def test_what_is_not_surplus_stays_damage():
+    for version, text, count, message in DAMAGED.values():
+        if message not in ("more values", "follow"):
+            surplus = []
+            with pytest.raises(CorruptError, match=message):
+                decode_ints(stream(text), count, signed=False, version=version, surplus=surplus)
+            assert surplus == []
+
+
+LONGEST = {
+    "direct": (2, b"\x7f\xff" + np.arange(512, dtype=">i8").tobytes()),
+    "delta": (2, bytes.fromhex("c1ff0002")),
+    "version 1, run": (1, bytes.fromhex("7f0100")),
+    "version 1, literals": (1, bytes([0x80, *range(128)])),
+}
+
+
+@pytest.mark.parametrize("name", LONGEST)
+def test_any_part_of_the_longest_runs_is_decoded(name):
+    version, data = LONGEST[name]
+    size = {"direct": 512, "delta": 512, "version 1, run": 130, "version 1, literals": 128}[name]
+    for count in (1, 2, size - 1, size, size + 1, 2 * size - 1):
+        surplus = []
+        found = decode_ints(np.frombuffer(data * 2, np.uint8), count, signed=False, version=version, surplus=surplus)
+        assert found.tolist() == [*range(size), *range(size)][:count]
+        assert len(surplus) == 1
+
+
 def test_read_only_and_strided_input():
     data = np.frombuffer(bytes.fromhex("0a2710"), dtype=np.uint8)
     assert not data.flags.writeable

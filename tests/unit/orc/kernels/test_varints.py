@@ -116,6 +116,15 @@ def test_damage_is_named(data, count, message):
         decode_varints(octets(data), count)
 
 
+def test_surplus_is_named_and_not_looked_at():
+    surplus = []
+    low, high = decode_varints(octets([2, 4] + [0xFF] * 30), 2, surplus)
+    assert (low.tolist(), high) == ([1, 2], None)
+    assert ["follow" in text for text in surplus] == [True]
+    with pytest.raises(CorruptError, match="ends before"):
+        decode_varints(octets([2, 0x82]), 2, surplus)
+
+
 @pytest.mark.parametrize("dtype", [np.int64, np.uint64, np.uint32, np.uint8, np.bool_])
 def test_filter_values_of_every_width(dtype):
     random = np.random.default_rng(6)
