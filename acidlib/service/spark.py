@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import re
 import shlex
@@ -430,7 +431,7 @@ def _have_jvm() -> None:
                 _end_after_this_process(SparkContext._jvm)
             return
         program = str(spark_home(os.environ) / "bin" / "spark-submit")
-        atexit.register(OF_THIS_PROCESS.end)
+        atexit.register(_end_own_jvm)
         words, files = without_secrets(shlex.split(os.environ.get(SUBMIT_ARGS) or SHELL), os.environ)
         try:
             environment = os.environ | variables_without_a_name(os.environ)
@@ -443,6 +444,20 @@ def _have_jvm() -> None:
             SparkContext._ensure_initialized()
         finally:
             del os.environ[_GATEWAY], os.environ[_SECRET]
+
+
+def _end_own_jvm() -> None:
+    """End the JVM that this process has started; what py4j then misses is no error.
+
+    A thread of py4j tells the JVM of each value that is needed no more. It logs a traceback, by the logger that all
+    modules have above them, where the JVM ends before it answers.
+    """
+    logging.getLogger().addFilter(_is_not_of_py4j)
+    OF_THIS_PROCESS.end()
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return record.module != "java_gateway"
 
 
 def _end_after_this_process(jvm: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from py4j import java_gateway
 from pyspark import SparkConf, SparkContext
 
 from acidlib.errors import RefusedError, RetryError
@@ -225,3 +227,16 @@ def _session(name: str = "app") -> Any:
         getConf=lambda: conf,
         _jsc=SimpleNamespace(sc=lambda: SimpleNamespace(getLocalProperties=lambda: properties)),
     )
+
+
+def test_what_py4j_misses_of_a_jvm_that_has_ended_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    cannot = logging.LogRecord(
+        "root", logging.ERROR, java_gateway.__file__, 1, "Exception while sending command.", (), None
+    )
+    try:
+        spark._end_own_jvm()
+        logging.getLogger().handle(cannot)
+        logging.error("of the program")
+    finally:
+        logging.getLogger().removeFilter(spark._is_not_of_py4j)
+    assert caplog.messages == ["of the program"]
