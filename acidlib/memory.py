@@ -73,10 +73,12 @@ def barred(memory: Memory, what: str) -> Iterator[None]:
     """Let this process, which does nothing else in the block, take no more than the memory's barrier.
 
     A library that asks for more gets none. Raises OverMemoryError for `what` where it says so; one that does not notice
-    ends the process. Source: RLIMIT_DATA in getrlimit(2), of which VmData in proc(5) is the part that is taken.
+    ends the process. What an allocator has reserved and not used, a gibibyte of Arrow's, counts as a part of it unless
+    it is more. Source: RLIMIT_DATA in getrlimit(2); VmData, which it is compared with, and RssAnon in proc(5).
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    most = _taken() + memory.barrier
+    reserved, used = _taken()
+    most = max(reserved + _WORKINGS, used + memory.barrier)
     limits = [limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY]
     resource.setrlimit(resource.RLIMIT_DATA, (min((most, *limits)), hard))
     try:
@@ -92,7 +94,8 @@ def beyond_barrier(memory: Memory) -> str:
     return f"it took more than {memory.barrier:,} bytes of memory, and {TASK_MEMORY} is {memory.limit:,}"
 
 
-def _taken() -> int:
-    """Return the bytes of this process that RLIMIT_DATA counts."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmData:"))
+def _taken() -> tuple[int, int]:
+    """Return the bytes that this process has reserved for data, and those that it uses."""
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    reserved, used = (int(status[name].split()[0]) << 10 for name in ("VmData", "RssAnon"))
+    return reserved, used

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from located import at
 from pyspark.errors import PySparkException
@@ -404,3 +405,27 @@ def _ask(path: str, key: bytes) -> Any:
     with Client(path, "AF_UNIX", authkey=key) as connection:
         connection.send(("columns", ({},)))
         return connection.recv()
+
+
+def test_a_worker_that_reads_parquet_takes_no_more_than_twice_the_memory_of_a_task(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    """Arrow repeats a text of a dictionary at each row, and has a gibibyte in reserve; the next read has it again."""
+    location = tmp_path / "t" / "delta_0000001_0000001_0000"
+    location.mkdir(parents=True)
+    settings = {"acidlib.task.memory": "16m"}
+    table = acidlib.directory(
+        tmp_path / "t", all_committed=True, table_kind="insert-only", columns="s string", settings=settings
+    )
+    for size in (2_000_000, 3):
+        column = pa.DictionaryArray.from_arrays(pa.array([0] * 1000, pa.int32()), ["x" * size])
+        pq.write_table(pa.table({"s": column}), location / "000000_0", store_schema=False)
+        assert (location / "000000_0").stat().st_size < 100_000
+        rows = table.read(session)
+        if size > 3:
+            with pytest.raises(
+                PySparkException, match=r"Cannot read \S+000000_0: .* acidlib\.task\.memory is 16,777,216"
+            ):
+                rows.count()
+        else:
+            assert rows.count() == 1000
