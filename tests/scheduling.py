@@ -24,7 +24,7 @@ TOGETHER = {
     ),
     "later releases of Hive 4": ("hive4_releases",),
     "both metastores": (
-        *("sleepers_live", "metastore_transport", "hive4_requests", "metastore_contract"),
+        *("sleepers_live", "metastore_transport", "hive4_requests", "metastore_contract", "hive4_forks"),
         *("metastore_behaviour", "metastore_calls", "kerberos", "kerberos_faults", "kerberos_mit"),
     ),
     "Hive 3's metastore": ("hive3_service", "queue_databases", "trino_hive3", "snapshot_hive3"),

@@ -19,6 +19,8 @@ from servers.metastore import Metastore
 HEADER = 8
 END_OF_HEAD = b"\r\n\r\n"
 CHUNK = 1 << 16
+UNKNOWN_METHOD = 1
+"""Of Thrift's TApplicationException."""
 
 
 class Cut(Exception):  # noqa: N818 - an order, not an error
@@ -44,6 +46,10 @@ class Proxy:
         self.happened: list[str] = []
         self.deaf_to: set[str] = set()
         """Calls at which the connection is always closed."""
+        self.unknown: set[str] = set()
+        """Calls that the metastore is said not to have."""
+        self.version: str | None = None
+        """What it is said to report as its version."""
         self.watch: Callable[[], object] | None = None
         """Done before every call."""
         self._watching = threading.Lock()
@@ -127,6 +133,9 @@ class Proxy:
                 data = server.recv(CHUNK)
                 if not data:
                     return
+                if call == "getVersion" and self.version is not None:
+                    data = _answer(data, 2) + struct.pack(">bhi", 11, 0, len(self.version))
+                    data += self.version.encode() + b"\0"
                 if call:
                     self._happen("after", call)
                     call = ""
@@ -139,7 +148,13 @@ class Proxy:
                     data, call = _whole_name(client, data)
                     self._count(call)
                     self._happen("before", call)
-                server.sendall(data)
+                if call in self.unknown:
+                    words = f"Invalid method name: '{call}'".encode()
+                    said = struct.pack(">bhi", 11, 1, len(words)) + words + struct.pack(">bhi", 8, 2, UNKNOWN_METHOD)
+                    client.sendall(_answer(data, 3) + said + b"\0")
+                    call = ""
+                else:
+                    server.sendall(data)
 
     def _count(self, call: str) -> None:
         with self._lock:
@@ -164,6 +179,12 @@ class Proxy:
 
 def _cut() -> None:
     raise Cut
+
+
+def _answer(message: bytes, kind: int) -> bytes:
+    """The head of an answer to a call: a result (2) or an exception of the protocol (3), not of the server."""
+    end = HEADER + struct.unpack_from(">i", message, 4)[0] + 4  # the name, and the number of the call
+    return struct.pack(">I", 0x80010000 | kind) + message[4:end]
 
 
 def _whole_name(client: socket.socket, data: bytes) -> tuple[bytes, str]:
