@@ -22,6 +22,7 @@ from acidlib.metastore.connection import MetastoreClient, batches, required
 from acidlib.metastore.options import CATALOG
 from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.tables import (
+    DEFAULT_PARTITION,
     MANAGED_TABLE,
     Database,
     Partition,
@@ -290,7 +291,8 @@ class CatalogCalls(MetastoreClient):
                 created=required(row.createTime, call, "createTime"),
                 properties=dict(required(row.parameters, call, "parameters")),
             )
-            requested = by_values.get(partition.values)
+            # an empty value has the default partition's name (Hive FileUtils.escapePathName)
+            requested = by_values.get(tuple(value or DEFAULT_PARTITION for value in partition.values))
             if requested is None:
                 raise CorruptError(
                     f"Cannot read the answer of {call}: it has a partition of {table.ref} that was not "

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from acidlib.config.settings import Layer
-from acidlib.errors import AcidError, ConflictError, RefusedError, known_error
+from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, known_error
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.options import CATALOG
 from acidlib.model.location import NOWHERE
@@ -25,6 +25,9 @@ from acidlib.service.places import FULL, INSERT_ONLY, Interpretation, TableFacts
 from acidlib.service.selection import PassedOver, Selected, Selection
 from acidlib.service.services import Services, value_or_raise
 from acidlib.wording import plural
+
+_MOST_WARNINGS = 20
+"""About the properties of one table or database, which may have any number."""
 
 
 class GoneError(RefusedError):
@@ -67,7 +70,12 @@ class Catalog:
             refusal = self._refusal(database, table, others.get(table.ref))
             reason = refusal or self._why_not(table, database, automatic=automatic)
             if reason is None:
-                for place in self._places(database, table, selection, busy):
+                try:
+                    places = list(self._places(database, table, selection, busy))
+                except CorruptError as error:  # what the metastore says of one table ends no other's work
+                    passed_over.append(_passed_over(database, table, None, str(error), is_refused=True))
+                    continue
+                for place in places:
                     if isinstance(place, Target):
                         chosen.append(place)
                     else:
@@ -195,7 +203,10 @@ class Catalog:
         if reason is not None:
             return dict.fromkeys(refs, RefusedError(reason))
         named = [ref.partition for ref in refs if ref.partition is not None]
-        known = self._hms.partitions(table, named) if named else {}
+        try:
+            known = self._hms.partitions(table, named) if named else {}
+        except CorruptError as error:
+            return dict.fromkeys(refs, error)
         places: dict[TableRef, Target | AcidError] = {}
         for ref in refs:
             if ref.partition is not None and ref.partition not in known:
@@ -303,14 +314,25 @@ class Catalog:
         )
 
     def _warnings(self, targets: Iterable[Target]) -> list[str]:
-        """Return warnings about properties that look like settings of a compactor and are none."""
+        """Return warnings about properties that look like settings of a compactor and are none, or cannot be used.
+
+        The latter end only what needs them, at places of this table or database.
+        """
         warnings: dict[str, None] = {}
         by_table = {target.ref.whole_table: target.facts for target in targets if target.facts is not None}
         for ref, facts in by_table.items():
-            settings, of_database = self._services.settings.with_layer(Layer.DATABASE, facts.database.properties)
-            _, of_table = settings.with_layer(Layer.TABLE, facts.table.properties)
-            warnings.update((f"database {ref.database}: {warning}", None) for warning in of_database)
-            warnings.update((f"table {facts.table.ref}: {warning}", None) for warning in of_table)
+            for of, layer, properties in (
+                (f"database {ref.database}", Layer.DATABASE, facts.database.properties),
+                (f"table {facts.table.ref}", Layer.TABLE, facts.table.properties),
+            ):
+                try:
+                    _, found = self._services.settings.with_layer(layer, properties)
+                except RefusedError as error:
+                    found = (str(error),)
+                warnings.update((f"{of}: {warning}", None) for warning in found[:_MOST_WARNINGS])
+                if len(found) > _MOST_WARNINGS:
+                    more = plural(len(found) - _MOST_WARNINGS, "more property is", "more properties are")
+                    warnings[f"{of}: {more} not known or without effect"] = None
         return list(warnings)
 
     def _as_of(self, targets: Sequence[Target], txns: ValidTxnList | None = None) -> list[Target]:

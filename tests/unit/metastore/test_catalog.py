@@ -118,6 +118,15 @@ def test_partitions_are_asked_for_500_at_a_time(hive4: FakeMetastore) -> None:
     assert [len(request.names) for request in asked] == [500, 500, 100]
 
 
+def test_an_empty_value_is_that_of_the_default_partition(hive4: FakeMetastore) -> None:
+    """As a metastore has it when somebody adds a partition of that value, whose name Hive makes."""
+    empty = TYPES.Partition(values=[""], createTime=1, sd=STORAGE, parameters={})
+    hive4.answers["get_partitions_by_names_req"] = lambda _: TYPES.GetPartitionsByNamesResult(partitions=[empty])
+    name = "p=__HIVE_DEFAULT_PARTITION__"
+    with connected(hive4) as found:
+        assert list(found.partitions(TABLE, [name])) == [name]
+
+
 def test_a_partition_that_was_not_asked_for_is_an_error(hive4: FakeMetastore) -> None:
     other = TYPES.Partition(values=["other"], createTime=1, sd=STORAGE, parameters={})
     hive4.answers["get_partitions_by_names_req"] = lambda _: TYPES.GetPartitionsByNamesResult(partitions=[other])

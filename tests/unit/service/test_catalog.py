@@ -13,7 +13,7 @@ import pytest
 from located import at
 
 from acidlib.config.settings import default_settings
-from acidlib.errors import AcidError, ConflictError, MissingError, RefusedError, RetryError
+from acidlib.errors import AcidError, ConflictError, CorruptError, MissingError, RefusedError, RetryError
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.snapshots import ValidTxnList, ValidWriteIdList, all_committed
@@ -276,3 +276,50 @@ def test_a_cleaner_that_takes_the_tables_for_dropped_must_be_off(generation: Gen
     for settings in ({switch: "true"}, {}, {switch: "true", "metastore.catalog.default": "other"}):
         with pytest.raises(RefusedError, match=rf"tables of the catalog spark: the metastore's {switch} is not"):
             check("spark", settings)
+
+
+@dataclass
+class TwoTables(Metastore):
+    """A table `d.t` and one `d.other` beside it, whose owner means no harm."""
+
+    def database_names(self) -> list[str]:
+        return ["d"]
+
+    def table_names(self, database: str) -> list[str]:
+        return ["other", "t"]
+
+    def tables(self, database: str, names: Sequence[str]) -> list[Table]:
+        assert self.table_of is not None
+        other = replace(self.table_of, ref=TableRef("d", "other"), properties=FULL, partition_keys=())
+        return [{"t": self.table_of, "other": other}[name] for name in names]
+
+    def partitions(self, table: Table, names: Sequence[str]) -> Mapping[str, Partition]:
+        raise CorruptError("Cannot read the answer: it has a partition that was not requested")
+
+
+@pytest.mark.parametrize("automatic", [False, True])
+def test_what_cannot_be_used_of_one_table_ends_no_others_work(tmp_path: Path, automatic: bool) -> None:
+    threshold = "compactorthreshold.hive.compactor.delta.num.threshold"
+    hms = TwoTables(table(tmp_path, properties=FULL | {threshold: "-1"}))
+    selected = catalog(hms).select(Selection(), automatic=automatic)
+    assert {str(target.ref) for target in selected.targets} == {"d.other", "d.t"}
+    said = "Cannot use hive.compactor.delta.num.threshold=-1 from table property: it is less than 0"
+    assert f"table d.t: {said}" in selected.notes
+    hms = TwoTables(table(tmp_path, partitioned=True), {"p=1": part(tmp_path / "p=1")})
+    selected = catalog(hms).select(Selection(), automatic=automatic)
+    assert [str(target.ref) for target in selected.targets] == ["d.other"]
+    (passed_over,) = selected.passed_over
+    assert passed_over.reason.startswith("Cannot read the answer")
+    (found,) = catalog(hms).places([request("p=1")])
+    assert isinstance(found, CorruptError)
+
+
+def test_warnings_about_a_table_are_a_few(tmp_path: Path) -> None:
+    many = {f"compactor.hive.compactor.x{number}": "1" for number in range(25)}
+    notes = (
+        catalog(Metastore(table(tmp_path, properties=FULL | many)))
+        .select(Selection(tables=("d.t",)), automatic=False)
+        .notes
+    )
+    assert len(notes) == 21
+    assert notes[-1] == "table d.t: 5 more properties are not known or without effect"
