@@ -1,25 +1,55 @@
 """Texts for people that are made of definitions: `python -m acidlib.documents` writes them into the checkout.
 
-They are conf/acidlib.toml, in docs/options.md the options of the jobs and the settings, and in docs/monitoring.md the
-metrics, each between two marks.
+They are conf/acidlib.toml, in docs/options.md the options of the jobs and the settings, in docs/monitoring.md the
+metrics, and in docs/json.md the fields of documents, each between two marks.
 """
 
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from itertools import groupby
 from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
 
 import click
 
 from acidlib.cli import launch
 from acidlib.cli.help import OPTION_GROUPS
 from acidlib.config.keys import KEYS, Key, Kind, Spelling
+from acidlib.model.results import (
+    CancellationsDocument,
+    ChecksDocument,
+    CleaningsDocument,
+    CompactionsDocument,
+    DecisionsDocument,
+    ErrorDocument,
+    PlacesDocument,
+    RequestsDocument,
+    RunHead,
+    UndoDocument,
+)
+from acidlib.model.status import StatusDocument
 from acidlib.status.metrics import METRICS
 
 ROOT = Path(__file__).resolve().parents[1]
 TOML, OPTIONS = ROOT / "conf" / "acidlib.toml", ROOT / "docs" / "options.md"
-MONITORING = ROOT / "docs" / "monitoring.md"
+MONITORING, JSON = ROOT / "docs" / "monitoring.md", ROOT / "docs" / "json.md"
 JOBS: Mapping[str, click.Command] = {job.name: job.load() for job in launch.JOBS}
+DOCUMENTS: Mapping[str, type] = {
+    "every document": RunHead,
+    "major_compact, minor_compact": CompactionsDocument,
+    "initiator": DecisionsDocument,
+    "cleaner": CleaningsDocument,
+    "show_place": PlacesDocument,
+    "undo": UndoDocument,
+    "cancel": CancellationsDocument,
+    "show_compactions": RequestsDocument,
+    "doctor": ChecksDocument,
+    "status": StatusDocument,
+    "errors": ErrorDocument,
+}
+"""What documents have after the head, which all have, by the names of their jobs."""
 
 _TOML_HEAD = """\
 # Settings of the compaction engine, under Hive's own property names. Every line below is the default, commented out.
@@ -44,6 +74,13 @@ def options_text(document: str) -> str:
 def monitoring_text(document: str) -> str:
     """Return the text of docs/monitoring.md with its table made again. ValueError if a section mark is missing."""
     return _with_section(document, "metrics", _metric_table())
+
+
+def json_page(document: str) -> str:
+    """Return the text of docs/json.md with its tables made again. ValueError if a section mark is missing."""
+    for name, kind in DOCUMENTS.items():
+        document = _with_section(document, name, _field_tables(kind))
+    return document
 
 
 def _with_section(document: str, name: str, lines: Iterable[str]) -> str:
@@ -97,6 +134,48 @@ def _metric_table() -> Iterator[str]:
         yield _row(f"`{metric.name}`", labels, metric.help, hives)
 
 
+def _field_tables(kind: type) -> Iterator[str]:
+    """Yield a table of fields for each object in documents of a type; objects of one type have one table."""
+    objects: dict[type, list[str]] = {}
+    counts: dict[str, Mapping[str, str]] = {}
+
+    def find(kind: type, path: str) -> None:
+        objects.setdefault(kind, []).append(path)
+        for name, (hint, _, *keys) in described(kind).items():
+            below = f"{path.rstrip('.')}.{name}"
+            if keys:
+                counts[below] = keys[0]
+            for inner, is_listed in _objects_in(hint):
+                find(inner, below + "[]" * is_listed)
+
+    find(kind, ".")
+    sections = [
+        (paths, [(name, sentence) for name, (_, sentence, *_) in described(of).items()])
+        for of, paths in objects.items()
+    ]
+    sections += [([path], list(sentences.items())) for path, sentences in counts.items()]
+    for number, (paths, rows) in enumerate(sections):
+        yield from (*([""] if number else []), f"### {', '.join(f'`{path}`' for path in paths)}", "")
+        yield from ("| Field | Meaning |", "|---|---|")
+        for sentence, alike in groupby(rows, key=lambda row: row[1]):
+            yield _row(", ".join(f"`{name}`" for name, _ in alike), sentence)
+
+
+def described(kind: type) -> dict[str, tuple[Any, ...]]:
+    """Return the type of each field of a dataclass, its sentence, and if its keys are described what they mean."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {field.name: get_args(hints[field.name]) for field in fields(kind)}
+
+
+def _objects_in(hint: Any, *, is_listed: bool = False) -> Iterator[tuple[type, bool]]:
+    """Yield the dataclasses in the type of a field, and whether it is a list of them."""
+    if is_dataclass(hint):
+        assert isinstance(hint, type)
+        yield hint, is_listed
+    for inner in get_args(hint):
+        yield from _objects_in(inner, is_listed=is_listed or get_origin(hint) in (tuple, Sequence))
+
+
 def _option_tables() -> Iterator[str]:
     """Yield a table for each group of options, as help has them, with a row for each meaning of an option."""
     commands_of: dict[tuple[str, str], list[str]] = {}
@@ -143,3 +222,4 @@ if __name__ == "__main__":
     TOML.write_text(toml_text(), encoding="utf-8")
     OPTIONS.write_text(options_text(OPTIONS.read_text(encoding="utf-8")), encoding="utf-8")
     MONITORING.write_text(monitoring_text(MONITORING.read_text(encoding="utf-8")), encoding="utf-8")
+    JSON.write_text(json_page(JSON.read_text(encoding="utf-8")), encoding="utf-8")

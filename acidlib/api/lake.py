@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack
 
+from msgspec import UNSET
+
 from acidlib.api.arguments import (
     Directories,
     Duration,
@@ -40,15 +42,25 @@ from acidlib.masking import masked
 from acidlib.model.location import Location
 from acidlib.model.names import OWN_QUEUE
 from acidlib.model.requests import CompactionRequest, CompactionType, State
-from acidlib.model.results import CleaningResult, CompactionResult, InitiatorResult, Outcome, cancellations_document
+from acidlib.model.results import (
+    CancellationsDocument,
+    ChecksDocument,
+    CleaningResult,
+    Head,
+    InitiatorResult,
+    Outcome,
+    RequestsDocument,
+    RequestTotals,
+    RunHead,
+    UndoDocument,
+)
 from acidlib.model.tables import TableRef
 from acidlib.model.units import MAX_BUCKET, RewriteSettings
 from acidlib.planning.results import parse_verify_share
 from acidlib.report.answers import Cancellations, Checks, Places, Requests, Status, Undo
 from acidlib.report.progress import ERROR
 from acidlib.report.run import Cleanings, Compactions, Decisions, Plan, RunReport
-from acidlib.report.show import UNDONE, blockers_document, show_document, state_of
-from acidlib.report.values import packed_text
+from acidlib.report.show import UNDONE, shown_blocker, shown_request, state_of
 from acidlib.service.environment import Environment
 from acidlib.service.machine import Run, open_services, stores_of
 from acidlib.service.places import Interpretation
@@ -130,7 +142,7 @@ class LakeOptions(CompactionOptions, total=False):
 
     >>> options: acidlib.LakeOptions = {"tables": "sales.*", "exclude": "sales.orders", "partitions": "dt=*-02"}
     >>> lake = acidlib.warehouse("warehouse", all_committed=True, of_each=True)
-    >>> [place["partition"] for place in lake.plan("major", **options).entries]
+    >>> [place.partition for place in lake.plan("major", **options).places]
     ['dt=2024-01-02']
     """
 
@@ -157,8 +169,8 @@ class _Call:
         with open_services(environment, machine, self.run, progress, about=about) as services:
             yield services
 
-    def head(self, environment: Environment, services: Services | None = None) -> dict[str, Any]:
-        """Return the first fields of the document of the call, which ends now."""
+    def head(self, environment: Environment, services: Services | None = None) -> RunHead:
+        """Return the beginning of the document of the call, which ends now."""
         application = None if services is None else services.runner.application
         return self.run.head(environment, self.caller.machine, application)
 
@@ -232,7 +244,7 @@ class Lake:
 
         >>> lake = acidlib.warehouse("warehouse", all_committed=True, of_each=True)
         >>> plan = lake.plan("major", tables="sales.*", order="name")
-        >>> sorted((place["table"], place["partition"] or "", place["state"]) for place in plan.entries)[:2]
+        >>> sorted((place.table, place.partition or "", place.state.value) for place in plan.places)[:2]
         [('orders', '', 'planned'), ('visits', 'dt=2024-01-01', 'planned')]
         >>> plan.stripes_copied, plan.stripes_rewritten, plan.bytes_rewritten
         (0, 18, 7089)
@@ -250,7 +262,7 @@ class Lake:
 
         >>> lake = acidlib.warehouse("warehouse", all_committed=True, of_each=True)
         >>> result = lake.compact("minor", tables="sales.visits", verify="all")
-        >>> result.ok, result.states, result.totals["rows_out"]
+        >>> result.ok, result.states, result.totals.rows_out
         (True, {'ready for cleaning': 3}, 35)
         """
         return returned_by(self._compacting(Compactions, kind, **options))
@@ -322,15 +334,11 @@ class Lake:
                 run = replace(run, deadline=self._caller.machine.clock() + budget)
             about = str(named_at(selection.location)) if selection.location else ",".join(selection.tables) or "queue"
             report = RunReport(result)
-
-            def add(compaction: CompactionResult) -> None:
-                report.add(compaction.document())
-
             with (
                 call.services(environment, about=about, may_start_spark=not hands_out) as services,
                 open_backend(environment, services, interpretation) as backend,
             ):
-                notes = yield from compactions(services, backend, run, add, hands_out=hands_out)
+                notes = yield from compactions(services, backend, run, report.add, hands_out=hands_out)
             head = call.head(environment, services)
             return report.result(head, notes, is_named=run.is_named, dry_run=run.dry_run)
 
@@ -357,9 +365,9 @@ class Lake:
         ...     "warehouse", all_committed=True, of_each=True, settings={"hive.compactor.delta.num.threshold": "1"}
         ... )
         >>> decisions = lake.initiate()
-        >>> decisions.totals["queued"]
+        >>> decisions.totals.queued
         4
-        >>> decisions.entries[0]["type"], decisions.entries[0]["reason"]
+        >>> decisions.places[0].type, decisions.places[0].reason
         ('major', '5 delta directories are more than 1, and there is no base')
         """
         with self._call("initiator", progress=progress) as call:
@@ -380,7 +388,7 @@ class Lake:
                 def add(result: InitiatorResult) -> None:
                     if result.outcome is Outcome.FAILED:
                         services.progress.note(result.reason, level=ERROR, place=str(result.ref))
-                    report.add(result.document())
+                    report.add(result)
 
                 with told_when_stopped(report.when_stopped):
                     notes = run_initiator(services, backend, selection, dry_run=dry_run, force=force, tell=add)
@@ -412,7 +420,7 @@ class Lake:
         >>> lake.compact("major", tables="sales.orders").ok
         True
         >>> cleanings = lake.clean(retention="0s")
-        >>> cleanings.states, len(cleanings.entries[0]["removed"])
+        >>> cleanings.states, len(cleanings.places[0].removed)
         ({'succeeded': 1}, 5)
         """
         filters = {"tables": tables, "partitions": partitions, "exclude": exclude, "if_exists": if_exists}
@@ -437,7 +445,7 @@ class Lake:
                         services.progress.note(
                             f"{result.state.value}, {result.reason}", level=ERROR, place=str(result.ref)
                         )
-                    report.add(result.document())
+                    report.add(result)
 
                 with open_cleaning(environment, services, options) as cleaning:
                     with told_when_stopped(report.when_stopped):
@@ -465,7 +473,7 @@ class Lake:
         trash       move them to the trash, unless `dry_run`
 
         >>> lake = acidlib.warehouse("warehouse", all_committed=True, of_each=True)
-        >>> lake.orphans(older_than="1d").totals["requests"]
+        >>> lake.orphans(older_than="1d").totals.requests
         0
         """
         filters = {"tables": tables, "partitions": partitions, "exclude": exclude, "if_exists": if_exists}
@@ -493,7 +501,7 @@ class Lake:
                     idle_seconds=DEFAULT_ORPHAN_SECONDS if idle is None else idle,
                     remove=remove,
                     trash=trash,
-                    tell=lambda result: report.add(result.document()),
+                    tell=report.add,
                 )
             return report.result(call.head(environment, services), notes, dry_run=not remove)
 
@@ -514,10 +522,10 @@ class Lake:
         dry_run       return what would be moved, and what readers would read then; change nothing
 
         >>> table = acidlib.directory("warehouse/sales.db/orders", all_committed=True)
-        >>> request = table.compact("major").entries[0]["id"]
+        >>> request = table.compact("major").places[0].id
         >>> undo = acidlib.connect("none").undo(request, nobody_reads=True)
-        >>> undo.state, undo.entries[0]["result"]
-        ('undone', ['base_0000004'])
+        >>> undo.state.value, undo.place.result
+        ('undone', ('base_0000004',))
         """
         return self._undo_of(None, request, nobody_reads=nobody_reads, dry_run=dry_run, progress=progress)
 
@@ -543,7 +551,7 @@ class Lake:
                 result = service.undo(
                     services, backend, request, user=environment.user, dry_run=dry_run, nobody_reads=nobody_reads
                 )
-            return Undo(packed=packed_text(call.head(environment, services) | {"undo": result.document()}))
+            return Undo(head=call.head(environment, services), document=UndoDocument(undo=result))
 
     def cancel(self, *requests: int, dry_run: bool = False) -> Cancellations:
         """Withdraw requests that no worker has taken yet, as Hive's ABORT COMPACTIONS does.
@@ -551,7 +559,7 @@ class Lake:
         requests  numbers in the queue
         dry_run   return what would be withdrawn; change nothing
 
-        >>> acidlib.connect("none").cancel(17).entries[0]["reason"]
+        >>> acidlib.connect("none").cancel(17).cancellations[0].reason
         'there is no such request; see acidlib show'
         """
         with self._call("cancel") as call:
@@ -562,7 +570,7 @@ class Lake:
 
             now_ms = int(self._caller.machine.clock() * 1000)
             results = service.cancel(self._environment, requests, now_ms=now_ms, dry_run=dry_run)
-            return Cancellations(packed=packed_text(call.head(self._environment) | cancellations_document(results)))
+            return Cancellations(head=call.head(self._environment), document=CancellationsDocument.of(results))
 
     def queue(
         self, *, tables: Texts = (), states: Texts = (), limit: int | None = None, blockers: bool = False
@@ -576,7 +584,7 @@ class Lake:
         >>> table = acidlib.directory("warehouse/sales.db/orders", all_committed=True)
         >>> table.compact("major").ok
         True
-        >>> [(request["id"], request["state"]) for request in acidlib.connect("none").queue().entries]
+        >>> [(request.id, request.state) for request in acidlib.connect("none").queue().requests]
         [(1, 'ready for cleaning')]
         """
         with self._call("show_compactions") as call:
@@ -600,12 +608,17 @@ class Lake:
                 rows = [row for row in wanted if not states or state_of(row, OWN_QUEUE).replace(" ", "-") in states]
                 rows = rows[:limit]
                 now_ms = int(self._caller.machine.clock() * 1000)
-                document = call.head(environment) | {"compactions": show_document(rows, calls)}
-                if blockers and hms is not None:
-                    document["blockers"] = blockers_document(blockers_of(hms, rows, now_ms))
-            document["totals"] = {"compactions": len(rows)}
+                head = call.head(environment)
+                document = RequestsDocument(
+                    compactions=tuple(shown_request(row, calls) for row in rows),
+                    blockers=tuple(map(shown_blocker, blockers_of(hms, rows, now_ms)))
+                    if blockers and hms is not None
+                    else UNSET,
+                    totals=RequestTotals(compactions=len(rows)),
+                )
             return Requests(
-                packed=packed_text(document),
+                head=head,
+                document=document,
                 rows=tuple(rows),
                 generation=calls,
                 now_ms=now_ms,
@@ -625,7 +638,7 @@ class Lake:
         """Return the directories of places: those that readers read, those that are obsolete or ignored, and why.
 
         >>> lake = acidlib.warehouse("warehouse", all_committed=True, of_each=True)
-        >>> [place["table"] for place in lake.files().entries]
+        >>> [place.table for place in lake.files().places]
         ['orders', 'visits', 'visits', 'visits']
         """
         with self._call("show_place", progress=progress) as call:
@@ -641,8 +654,7 @@ class Lake:
                 open_backend(environment, services, interpretation) as backend,
             ):
                 shown = show_places(services, backend, selection)
-            head = {"job": "show_place", "version": __version__, "run_id": None}
-            return Places(packed=packed_text(head | shown))
+            return Places(head=Head(job="show_place", version=__version__), document=shown)
 
     def doctor(self, *, locations: Texts = ()) -> Checks:
         """Check that jobs can work here: Java, Python, Spark, kernels, executors, metastore, clocks, rights, stores.
@@ -650,20 +662,20 @@ class Lake:
         locations  directories of tables to check besides the metastore's warehouse
 
         >>> checks = acidlib.connect("none").doctor(locations="warehouse")
-        >>> [check["name"] for check in checks.entries if check["state"] == "wrong"]
+        >>> [check.name for check in checks.checks if check.state == "wrong"]
         []
         """
         with self._call("doctor"):
             environment, machine = self._environment, self._caller.machine
             self._caller.checked()
-            from acidlib.status.doctor import checks, checks_document
+            from acidlib.status.doctor import checks
 
             with ExitStack() as stack:
 
                 def session() -> Runner:
                     return stack.enter_context(machine.session(name=f"{environment.host}-doctor", conf=_UNCHANGED))
 
-                results = checks(
+                made = checks(
                     environment,
                     texts(locations),
                     session=session,
@@ -672,7 +684,8 @@ class Lake:
                     clock=machine.clock,
                     unique=lambda: uuid.uuid4().hex[:16],
                 )
-                return Checks(packed=packed_text(checks_document(list(results))))
+                document = ChecksDocument.of(list(made))
+            return Checks(head=Head(job="doctor", version=__version__), document=document)
 
     def status(
         self,
@@ -694,7 +707,7 @@ class Lake:
 
         >>> lake = acidlib.warehouse("warehouse", all_committed=True, of_each=True)
         >>> status = lake.status()
-        >>> status.level, [finding["trouble"] for finding in status.findings]
+        >>> status.level.value, [finding.trouble.value for finding in status.findings]
         ('ok', [])
         """
         filters = {"tables": tables, "partitions": partitions, "exclude": exclude, "if_exists": if_exists}
@@ -707,21 +720,19 @@ class Lake:
             one_of(fail_on, FAIL_ON, name="fail-on")
             self._caller.checked()
             from acidlib.status.look import look
-            from acidlib.status.metrics import require_metrics, write_metrics
+            from acidlib.status.metrics import Look, require_metrics, write_metrics
 
             if metrics_file is not None:
                 require_metrics(str(metrics_file))
             with call.services(environment, about="status") as services:
                 looked_ms = services.now_ms()
                 seen = look(environment, services, selection, Interpretation(write_ids=stated), most_places=places)
-            looked = {"looked_ms": looked_ms, "looked_seconds": services.clock() - looked_ms / 1000}
-            status = Status(packed=packed_text(call.head(environment, services) | seen), fail_on=fail_on)
+            seconds = services.clock() - looked_ms / 1000
             if metrics_file is not None:
                 most = environment.settings.integer("acidlib.status.metrics.tables")
-                document = status.to_dict() | looked
-                document["tables"] = document["tables"][:most]
-                self._caller.write(partial(write_metrics, document, str(metrics_file)))
-            return status
+                looked = Look(status=replace(seen, tables=seen.tables[:most]), ms=looked_ms, seconds=seconds)
+                self._caller.write(partial(write_metrics, looked, str(metrics_file)))
+            return Status(head=call.head(environment, services), document=seen, fail_on=fail_on)
 
     def _snapshot(
         self,
@@ -797,9 +808,9 @@ class Table:
 
         >>> table = acidlib.directory("warehouse/sales.db/orders", all_committed=True)
         >>> plan = table.plan("major")
-        >>> plan.entries[0]["reason"], plan.entries[0]["output_directories"]
-        ('as requested', ['base_0000004'])
-        >>> [(action["action"], action["reason"]) for action in plan.entries[0]["files"][0]["actions"]][:1]
+        >>> plan.places[0].reason, plan.places[0].output_directories
+        ('as requested', ('base_0000004',))
+        >>> [(action.action, action.reason) for action in (plan.places[0].files or ())[0].actions][:1]
         [('rewrite', 'rows to leave out: 2 deleted; small (2 of 3 stripes)')]
         """
         return self._lake.plan(kind, tables=self._tables, **options)
@@ -812,7 +823,7 @@ class Table:
 
         >>> table = acidlib.directory("warehouse/sales.db/orders", all_committed=True)
         >>> result = table.compact("major", max_bytes="100g", verify="sample=0.1")
-        >>> result.ok, result.entries[0]["state"], result.entries[0]["rows_out"]
+        >>> result.ok, result.places[0].state.value, result.places[0].rows_out
         (True, 'ready for cleaning', 4)
         >>> result.to_arrow().column("output_directories").to_pylist()
         [['base_0000004']]
@@ -874,7 +885,7 @@ class Table:
         """Return the directories of the table: those that readers read, those that are obsolete or ignored, and why.
 
         >>> table = acidlib.directory("warehouse/sales.db/orders", all_committed=True)
-        >>> [(part["path"], part["reader"]) for part in table.files().entries[0]["parts"]][-1]
+        >>> [(part.path, part.reader) for part in table.files().places[0].parts][-1]
         ('delta_0000003_0000003_0000', 'read')
         """
         return self._lake.files(
@@ -972,8 +983,8 @@ class Table:
         """Take back the result of a compaction of the table; the arguments are those of `Lake.undo`.
 
         >>> table = acidlib.directory("warehouse/sales.db/orders", all_committed=True)
-        >>> request = table.compact("major").entries[0]["id"]
-        >>> table.undo(request, nobody_reads=True).state
+        >>> request = table.compact("major").places[0].id
+        >>> table.undo(request, nobody_reads=True).state.value
         'undone'
         """
         return self._lake._undo_of(self, request, nobody_reads=nobody_reads, dry_run=dry_run, progress=progress)

@@ -20,11 +20,12 @@ from acidlib.api.caller import Caller, Shown
 from acidlib.cli.help import HELP_OPTIONS, HelpedCommand
 from acidlib.config.settings import Settings
 from acidlib.errors import AcidError, DefectError, RetryError, UsageError
+from acidlib.model.results import ErrorDescription, ErrorDocument, Head
 from acidlib.report.html import html_of, write_page
 from acidlib.report.page import error_page
 from acidlib.report.progress import ERROR, NOTE, LogFormat, LogLines, Progress, TerminalProgress
 from acidlib.report.text import json_text, one_line
-from acidlib.report.values import EXIT_NOT_DONE, Result
+from acidlib.report.values import EXIT_NOT_DONE, Result, plain
 from acidlib.service.machine import Machine, Run
 from acidlib.service.spark_driver import OF_THIS_PROCESS
 from acidlib.service.stopping import STOPPING, exit_status, write_line
@@ -150,18 +151,18 @@ class JobCommand(HelpedCommand):
         report = ctx.params.get("report")
         if report is not None:
             with suppress(Exception):  # the error is reported already, and may be that of this very page
-                page = error_page(self._error_document(kind, message))
+                page = error_page(self._head(), ErrorDescription(kind=kind, message=message))
                 write_page(html_of(page), report, unique=uuid.uuid4().hex[:16])
         raise SystemExit(status)
 
     def print_error_document(self, kind: str, message: str) -> None:
         """Print the document that --output json puts on standard output after an error."""
         with suppress(OSError):  # the reader of a pipe has ended; the exit status tells as much
-            click.echo(json_text(self._error_document(kind, message)))
+            document = ErrorDocument(error=ErrorDescription(kind=kind, message=message))
+            click.echo(json_text(plain(self._head()) | plain(document)))
 
-    def _error_document(self, kind: str, message: str) -> dict[str, Any]:
-        error = {"kind": kind, "message": message}
-        return {"job": self.name, "version": __version__, "run_id": None, "error": error}
+    def _head(self) -> Head:
+        return Head(job=self.name or "", version=__version__)
 
 
 def print_traceback(error: Exception) -> None:

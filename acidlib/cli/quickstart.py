@@ -28,6 +28,7 @@ from acidlib.config.files import CHECKOUT
 from acidlib.config.settings import load_settings
 from acidlib.errors import CorruptError
 from acidlib.model.location import local_location
+from acidlib.model.names import OWN_QUEUE
 from acidlib.model.requests import CompactionType
 from acidlib.model.results import CleaningResult, CompactionResult, InitiatorResult, Outcome
 from acidlib.model.snapshots import ValidWriteIdList
@@ -35,7 +36,7 @@ from acidlib.model.units import RewriteSettings
 from acidlib.planning.stated_write_ids import stated_write_ids
 from acidlib.queue.sql import SqlQueue
 from acidlib.report.progress import TerminalProgress
-from acidlib.report.show import show_document
+from acidlib.report.show import NOTHING, shown_request
 from acidlib.service.clean import run_cleaner
 from acidlib.service.environment import Environment
 from acidlib.service.initiate import run_initiator
@@ -193,8 +194,8 @@ class Quickstart:
                 (
                     _short(result),
                     result.type,
-                    *(f"{result.total(name):,}" for name in ("rows_in", "rows_deleted", "rows_aborted", "rows_out")),
-                    *(human_bytes(result.total(name)) for name in ("bytes_copied", "bytes_rewritten")),
+                    *map("{:,}".format, (result.rows_in, result.rows_deleted, result.rows_aborted, result.rows_out)),
+                    *(human_bytes(size or 0) for size in (result.bytes_copied, result.bytes_rewritten)),
                 )
                 for result in results
             ],
@@ -205,9 +206,9 @@ class Quickstart:
         for table in self.tables:
             result = next(item for item in results if item.ref.table == table)
             self.page.lines("", f"What became of the stripes of {_short(result)}, and why:")
-            for action in (action for unit in result.units or () for action in unit.actions):
-                file = action.path.removeprefix(f"{result.location}/")
-                verb = "copied" if action.copy else "rewritten"
+            for action in (action for written in result.files or () for action in written.actions):
+                file = action.file.removeprefix(f"{result.location}/")
+                verb = "copied" if action.action == "copy" else "rewritten"
                 self.page.lines(f"  {verb:<9} {action.bytes:>4} bytes  {file}: {action.reason}")
         self.page.lines("")
 
@@ -225,7 +226,7 @@ class Quickstart:
                     _short(item),
                     item.state.value,
                     plural(len(item.removed), "directory", "directories"),
-                    f"{item.document()['bytes_removed']:,}",
+                    f"{item.bytes_removed:,}",
                 )
                 for item in results
             ],
@@ -237,19 +238,17 @@ class Quickstart:
 
     def show(self) -> None:
         """Show the queue and its history, in some of the columns."""
-        columns = {
-            "CompactionId": "id",
-            "Table": "table",
-            "Partition": "partition",
-            "Type": "type",
-            "State": "state",
-            "Highest WriteId": "highest_write_id",
-        }
         with SqlQueue(self.where.queue_url) as queue:
-            facts = show_document(queue.show())
+            requests = [shown_request(request, OWN_QUEUE) for request in queue.show()]
         self.page.table(
-            tuple(columns),
-            [tuple(" --- " if fact[key] is None else str(fact[key]) for key in columns.values()) for fact in facts],
+            ("CompactionId", "Table", "Partition", "Type", "State", "Highest WriteId"),
+            [
+                tuple(
+                    NOTHING if value is None else str(value)
+                    for value in (row.id, row.table, row.partition, row.type, row.state, row.highest_write_id)
+                )
+                for row in requests
+            ],
             right=("CompactionId", "Highest WriteId"),
         )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.location import Location
@@ -296,17 +297,17 @@ class StripeAction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedAction:
-    """A stripe action as people are shown it: the stripes of a file, and the reason."""
+    """A stripe action as people and documents are shown it."""
 
-    path: str
-    first_stripe: int
-    stripes: int
-    copy: bool
-    bytes: int
-    rows: int | None
-    deleted: int
-    aborted: int
-    reason: str
+    file: Annotated[str, "The input."]
+    first_stripe: Annotated[int, "The first of its stripes, and their number."]
+    stripes: Annotated[int, "The first of its stripes, and their number."]
+    action: Annotated[Literal["copy", "rewrite"], "`copy` or `rewrite`."]
+    bytes: Annotated[int, "Bytes and rows of these stripes."]
+    rows: Annotated[int | None, "Bytes and rows of these stripes."]
+    deleted: Annotated[int, "Rows of them that are left out, as deleted and as rolled back."]
+    aborted: Annotated[int, "Rows of them that are left out, as deleted and as rolled back."]
+    reason: Annotated[str, "Why they are copied or rewritten."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

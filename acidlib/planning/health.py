@@ -15,128 +15,41 @@ from typing import Any
 
 from acidlib.model.names import OWN_QUEUE, Calls, Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.model.status import (
+    CleaningBlocker,
+    Finding,
+    FindingKind,
+    Level,
+    PlaceFigures,
+    StateFigures,
+    StatusDocument,
+    TableFigures,
+    Transaction,
+    Transactions,
+)
 from acidlib.model.tables import TableRef
 from acidlib.planning.initiate import ABORTED_TXN_KEY, ABORTED_TXN_TIME_KEY
 from acidlib.planning.inputs import was_compact
 from acidlib.planning.results import counts_as_attempt, quarantine_reason, quarantining_request
-from acidlib.wording import Reasoned, age_words, plural
-
-
-class Level(enum.IntEnum):
-    """The gravity of a finding; that of a table is the worst of its findings."""
-
-    OK = 0
-    WARNING = 1
-    ERROR = 2
-
-    @property
-    def label(self) -> str:
-        """`ok`, `warning` or `error`."""
-        return self.name.lower()
-
-
-class FindingKind(enum.Enum):
-    """A kind of finding; the value is its name in the JSON document and in metrics, and never changes."""
-
-    INITIATED_LONG = "initiated for long"
-    WORKING_LONG = "working for long"
-    WORKER_GONE = "worker gone"
-    WORKER_UNKNOWN = "worker unknown"
-    READY_LONG = "ready for cleaning for long"
-    CLEANING_RETRIED = "cleaning failed"
-    NOT_COMMITTED = "never committed"
-    FAILED = "failed"
-    UNVERIFIED = "result not verified"
-    HELD_BACK = "failed in a row"
-    NOT_INITIATED = "not initiated"
-    REFUSED = "refused in a row"
-    ABORTED_BY_HAND = "aborted"
-    FAILURE_RATIO = "many failures"
-    NOT_UNDERSTOOD = "not understood"
-    OTHERS_WORK = "not done here"
-    AGE_UNKNOWN = "age unknown"
-    FROM_THE_FUTURE = "clocks differ"
-    TWICE = "queued twice"
-    SEVERAL_INITIATORS = "several initiators"
-    SEVERAL_VERSIONS = "several versions"
-    ANOTHER_METASTORE = "of another metastore"
-    OPEN_LONG = "open transaction"
-    OPEN_SILENT = "silent transaction"
-    ABORTED_LONG = "aborted transaction"
-    ABORTED_LEFT = "rolled back and not cleaned"
-    ABORTED_IN_TABLE = "many aborted"
-    ABORTED_IN_TABLES = "tables with many aborted"
-    BLOCKED_BY_TXN = "blocked by a transaction"
-    BLOCKED_BY_LOCK = "blocked by a lock"
-    MANY_DELTAS = "many deltas"
-    MANY_OBSOLETE = "many obsolete"
-    MANY_SMALL = "many small deltas"
-    HEAVY_DELTAS = "heavy deltas"
-    MUCH_TO_CLEAN = "much to clean"
-    ABORTED_ON_DISK = "aborted on disk"
-    DUE = "due and not queued"
-    NOT_COMPACTABLE = "cannot be compacted"
-    SWITCHED_OFF = "switched off"
-    CLEANING_FORBIDDEN = "cleaning forbidden"
-    MISSING = "missing"
-    NOT_READABLE = "not readable"
-    DAMAGED = "damaged"
-    NOT_JUDGED = "not judged"
-    CHANGING = "changing"
-    UNFINISHED = "unfinished publication"
-    CLAIM_LEFT = "claim left behind"
-    STAGING_LEFT = "staging left behind"
-    REMOVAL_LEFT = "removal left behind"
-    NOT_OBEYED = "not obeyed"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding(Reasoned):
-    """Something that is wrong at a table or place (everywhere, if it has no `ref`), as one sentence.
-
-    setting  key of the limit that is passed; None where no setting is involved
-    """
-
-    kind: FindingKind
-    reason: str
-    level: Level = Level.WARNING
-    ref: TableRef | None = None
-    location: str | None = None
-    setting: str | None = None
+from acidlib.wording import age_words, plural
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Transaction:
-    """One open or aborted transaction; its age and the time since its last heartbeat are seconds, None if unknown."""
+class KnownTransaction:
+    """A transaction as a metastore tells it.
 
-    id: int
+    silent  seconds since its last heartbeat; None if unknown
+    """
+
+    shown: Transaction
     is_open: bool
-    user: str
-    host: str
-    age: float | None
     silent: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CleaningBlocker:
-    """A `transaction` or a `lock` that keeps a request from being cleaned; `age` is seconds, None if unknown."""
+class ListedFigures:
+    """What is known of one listed place beside its figures.
 
-    request_id: int
-    ref: TableRef
-    kind: str
-    id: int
-    user: str
-    host: str
-    age: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlaceFigures:
-    """Figures of one listed place.
-
-    deltas           current delta directories, which a reader has to merge; `small_deltas` are the small ones of them
-    ratio            delta bytes divided by base bytes; None without a base
-    obsolete         directories and files that no reader needs any more, with `obsolete_bytes` in them
     aborted          directories of nothing but aborted transactions, counted in `obsolete` as well
     idle             seconds since the newest file was written; None without a file
     due              why the initiator's thresholds call for a compaction; None if they do not
@@ -150,15 +63,7 @@ class PlaceFigures:
     problem          why the place could not be listed or judged, as a kind and a sentence
     """
 
-    ref: TableRef
-    location: str
-    deltas: int = 0
-    small_deltas: int = 0
-    base_bytes: int = 0
-    delta_bytes: int = 0
-    ratio: float | None = None
-    obsolete: int = 0
-    obsolete_bytes: int = 0
+    figures: PlaceFigures
     aborted: int = 0
     idle: float | None = None
     due: str | None = None
@@ -171,6 +76,11 @@ class PlaceFigures:
     removed: tuple[str, ...] = ()
     not_obeyed: str | None = None
     problem: tuple[FindingKind, str] | None = None
+
+    @property
+    def ref(self) -> TableRef:
+        """The table or partition."""
+        return self.figures.ref
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,12 +106,12 @@ class StatusSnapshot:
     versions: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     gone: frozenset[int] = frozenset()
-    transactions: tuple[Transaction, ...] | None = None
+    transactions: tuple[KnownTransaction, ...] | None = None
     txn_timeout: float | None = None
     blockers: tuple[CleaningBlocker, ...] | None = None
     aborted: Mapping[TableRef, int] = field(default_factory=dict)
     uncleaned: str | None = None
-    places: tuple[PlaceFigures, ...] | None = None
+    places: tuple[ListedFigures, ...] | None = None
     known_places: int | None = None
     findings: tuple[Finding, ...] = ()
     by_location: bool = False
@@ -239,7 +149,7 @@ class Limit:
     message         reason of the finding, with `{subject}`, the `{figure}` and the `{limit}` that it passes
     warning, error  keys of the settings; None where there is no such level
     at_least        a figure equal to the limit passes it, too
-    of_place        the field of `PlaceFigures` that has the figure; None for figures of something else
+    of_place        the figure of a place; None for figures of something else
     """
 
     message: str
@@ -247,7 +157,7 @@ class Limit:
     error: str | None = None
     unit: FigureUnit = FigureUnit.NUMBER
     at_least: bool = False
-    of_place: str | None = None
+    of_place: Callable[[PlaceFigures], float | None] | None = None
 
     def passed(self, limits: Limits, figure: float) -> tuple[Level, str] | None:
         """Return the level of a figure, and the key of the limit that it passes; None where it passes none."""
@@ -314,28 +224,28 @@ LIMITS = {
     FindingKind.MANY_DELTAS: Limit(
         "{figure} deltas have to be merged by readers, more than {limit}",
         "hive.compactor.active.delta.dir.threshold",
-        of_place="deltas",
+        of_place=lambda place: place.deltas,
     ),
     FindingKind.MANY_OBSOLETE: Limit(
         "{figure} directories are obsolete, more than {limit}",
         "hive.compactor.obsolete.delta.dir.threshold",
-        of_place="obsolete",
+        of_place=lambda place: place.obsolete,
     ),
     FindingKind.MANY_SMALL: Limit(
         "{figure} deltas are small, more than {limit}",
         "hive.compactor.small.delta.dir.threshold",
-        of_place="small_deltas",
+        of_place=lambda place: place.small_deltas,
     ),
     FindingKind.MUCH_TO_CLEAN: Limit(
         "{figure} bytes wait for cleaning, more than {limit}",
         "acidlib.status.obsolete.bytes.threshold",
-        of_place="obsolete_bytes",
+        of_place=lambda place: place.obsolete_bytes,
     ),
     FindingKind.HEAVY_DELTAS: Limit(
         "its deltas have {figure} times the bytes of its base, more than {limit}",
         "acidlib.status.delta.ratio.threshold",
         unit=FigureUnit.RATIO,
-        of_place="ratio",
+        of_place=lambda place: place.ratio,
     ),
 }
 """The limit of each kind of finding that has one."""
@@ -355,60 +265,7 @@ _ENDED_BADLY = (State.FAILED, State.ATTEMPTED)
 _DONE = (State.SUCCEEDED, State.READY_FOR_CLEANING)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateFigures:
-    """The requests in one state: their number, and the age in seconds and the place of the oldest."""
-
-    count: int = 0
-    oldest_age: float | None = None
-    oldest_place: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableFigures:
-    """Figures of one table, or of all tables if it has no `ref`.
-
-    findings           their number, and `level` that of the worst
-    failed_in_a_row    most failures in a row at one place, `refused_in_a_row` most refusals, each with the place
-    aborted_write_ids  aborted write ids that the metastore remembers; None without a metastore or listings
-    places, looked_at  number of places, and of those that were listed; None where nothing was to be listed
-    most_deltas, worst_ratio, most_obsolete  the places with the largest figure, the largest first
-    obsolete_bytes     sum over the listed places; None without any
-    """
-
-    ref: TableRef | None = None
-    level: Level = Level.OK
-    findings: int = 0
-    requests: Mapping[State, StateFigures] = field(default_factory=dict)
-    failed_in_a_row: int = 0
-    failed_place: str | None = None
-    refused_in_a_row: int = 0
-    refused_place: str | None = None
-    blockers: int = 0
-    aborted_write_ids: int | None = None
-    places: int | None = None
-    looked_at: int | None = None
-    most_deltas: tuple[PlaceFigures, ...] = ()
-    worst_ratio: tuple[PlaceFigures, ...] = ()
-    most_obsolete: tuple[PlaceFigures, ...] = ()
-    obsolete_bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
-    """State of all tables: findings, worst first, figures, the oldest transactions, and what blocks cleaning."""
-
-    findings: tuple[Finding, ...]
-    totals: TableFigures
-    tables: tuple[TableFigures, ...]
-    oldest_open: Transaction | None = None
-    oldest_aborted: Transaction | None = None
-    open_count: int | None = None
-    aborted_count: int | None = None
-    blockers: tuple[CleaningBlocker, ...] | None = None
-
-
-def status_of(seen: StatusSnapshot, limits: Limits) -> Status:
+def status_of(seen: StatusSnapshot, limits: Limits) -> StatusDocument:
     """Return every finding, worst first, then by name; figures of all and of each table, the worst table first."""
     findings = [*seen.findings]
     for request in seen.requests:
@@ -420,22 +277,38 @@ def status_of(seen: StatusSnapshot, limits: Limits) -> Status:
     findings += _transaction_findings(seen, limits)
     for place in seen.places or ():
         judged = _place_findings(place, limits)
-        findings += (replace(finding, ref=place.ref, location=place.location) for finding in judged)
-    findings.sort(key=lambda finding: (-finding.level, str(finding.ref or ""), finding.kind.value))
-    tables = sorted(_tables(seen, findings), key=lambda table: (-table.level, -table.findings, table.ref))
+        names = place.ref._asdict()
+        findings += (replace(finding, **names, location=place.figures.location) for finding in judged)
+    findings.sort(key=lambda finding: (-finding.level.rank, str(finding.ref), finding.trouble))
+    tables = sorted(
+        _tables(seen, findings),
+        key=lambda table: (-table.level.rank, -table.findings, table.database or "", table.table or ""),
+    )
     txns = seen.transactions
-    opened = [txn for txn in txns or () if txn.is_open]
-    aborted = [txn for txn in txns or () if not txn.is_open]
-    return Status(
+    totals = _figures(seen, findings)
+    return StatusDocument(
+        level=totals.level,
         findings=tuple(findings),
-        totals=_figures(seen, findings),
+        totals=totals,
         tables=tuple(tables),
-        oldest_open=max(opened, key=lambda txn: txn.age or 0, default=None),
-        oldest_aborted=max(aborted, key=lambda txn: txn.age or 0, default=None),
-        open_count=None if txns is None else len(opened),
-        aborted_count=None if txns is None else len(aborted),
+        transactions=None if txns is None else _transactions(txns),
         blockers=seen.blockers,
     )
+
+
+def _transactions(txns: Sequence[KnownTransaction]) -> Transactions:
+    opened = [txn.shown for txn in txns if txn.is_open]
+    aborted = [txn.shown for txn in txns if not txn.is_open]
+    return Transactions(
+        open=len(opened),
+        aborted=len(aborted),
+        oldest_open=max(opened, key=lambda txn: txn.age or 0, default=None),
+        oldest_aborted=max(aborted, key=lambda txn: txn.age or 0, default=None),
+    )
+
+
+def _found(trouble: FindingKind, reason: str, level: Level = Level.WARNING, *, setting: str | None = None) -> Finding:
+    return Finding(trouble=trouble, reason=reason, level=level, setting=setting)
 
 
 def age_of(request: CompactionRequest, now_ms: int) -> float | None:
@@ -454,7 +327,7 @@ def age_of(request: CompactionRequest, now_ms: int) -> float | None:
 def _about(request: CompactionRequest, findings: Iterable[Finding]) -> Iterator[Finding]:
     """Yield findings with the names and the location of a request's place."""
     location = None if request.facts.location is None else str(request.facts.location)
-    return (replace(finding, ref=request.ref, location=location) for finding in findings)
+    return (replace(finding, **request.ref._asdict(), location=location) for finding in findings)
 
 
 def _above_limit(limits: Limits, kind: FindingKind, figure: float | None, subject: str = "") -> Iterator[Finding]:
@@ -464,7 +337,7 @@ def _above_limit(limits: Limits, kind: FindingKind, figure: float | None, subjec
     if figure is not None and passed is not None:
         level, key = passed
         words = {"subject": subject, "figure": limit.unit.words(figure), "limit": limit.unit.words(limits[key])}
-        yield Finding(kind, limit.message.format(**words), level, setting=key)
+        yield _found(kind, limit.message.format(**words), level, setting=key)
 
 
 def _request_findings(request: CompactionRequest, seen: StatusSnapshot, limits: Limits) -> Iterator[Finding]:
@@ -473,30 +346,30 @@ def _request_findings(request: CompactionRequest, seen: StatusSnapshot, limits: 
     subject = f"request {request.id} ({request.type.label.lower()})"
     if request.facts.problems:
         reason = f"{subject} {'; '.join(request.facts.problems.values())}"
-        yield Finding(FindingKind.NOT_UNDERSTOOD, reason, Level.ERROR)
+        yield _found(FindingKind.NOT_UNDERSTOOD, reason, Level.ERROR)
     if state not in _AGE_KINDS:
         return
     yield from _above_limit(limits, _AGE_KINDS[state], age, subject)
     if state is State.WORKING and not request.worker_id:
-        yield Finding(FindingKind.WORKER_UNKNOWN, f"{subject} is working, and names no worker")
+        yield _found(FindingKind.WORKER_UNKNOWN, f"{subject} is working, and names no worker")
     elif state is State.WORKING and request.id in seen.gone:
         reason = f"the run of {subject}, {request.worker_id}, has ended; the next run gives the request back"
-        yield Finding(FindingKind.WORKER_GONE, reason)
+        yield _found(FindingKind.WORKER_GONE, reason)
     if state is State.READY_FOR_CLEANING:
         commit_is_noted = request.type is not CompactionType.REBALANCE
         if request.txn_id is not None and request.commit_ms is None and commit_is_noted:
             reason = f"{subject} is ready for cleaning, and its transaction {request.txn_id} has not committed"
-            yield Finding(FindingKind.NOT_COMMITTED, reason)
+            yield _found(FindingKind.NOT_COMMITTED, reason)
         if request.retry_retention_ms or request.error_message:
-            yield Finding(FindingKind.CLEANING_RETRIED, f"{subject} could not be cleaned{_error_of(request)}")
+            yield _found(FindingKind.CLEANING_RETRIED, f"{subject} could not be cleaned{_error_of(request)}")
     is_in_state = f"{subject} is {state.label}"
     if request.type is CompactionType.ABORT_TXN_CLEANUP:
-        yield Finding(FindingKind.OTHERS_WORK, f"{is_in_state}, and is left to Hive's own compactor")
+        yield _found(FindingKind.OTHERS_WORK, f"{is_in_state}, and is left to Hive's own compactor")
     if age is None and (seen.generation is Generation.HIVE4 or state is not State.INITIATED):
-        yield Finding(FindingKind.AGE_UNKNOWN, f"{is_in_state}, and it is unknown since when")
+        yield _found(FindingKind.AGE_UNKNOWN, f"{is_in_state}, and it is unknown since when")
     elif age is not None and age < -CLOCK_SECONDS:
         reason = f"{is_in_state} since {age_words(-age)} from now: the clocks of two machines differ"
-        yield Finding(FindingKind.FROM_THE_FUTURE, reason)
+        yield _found(FindingKind.FROM_THE_FUTURE, reason)
 
 
 def _error_of(request: CompactionRequest) -> str:
@@ -518,11 +391,11 @@ def _history_findings(newest: Sequence[CompactionRequest], limits: Limits, gener
     quarantining = quarantining_request(row for row in newest if row.state is not State.WORKING)
     if quarantining is not None:
         reason = quarantine_reason(quarantining)
-        yield from _about(quarantining, [Finding(FindingKind.UNVERIFIED, reason, Level.ERROR)])
+        yield from _about(quarantining, [_found(FindingKind.UNVERIFIED, reason, Level.ERROR)])
     waiting = [row for row in newest if row.state in (State.INITIATED, State.WORKING)]
     if len(waiting) > 1:
         ids = ", ".join(str(row.id) for row in reversed(waiting))
-        yield from _about(waiting[0], [Finding(FindingKind.TWICE, f"requests {ids} are for the same place")])
+        yield from _about(waiting[0], [_found(FindingKind.TWICE, f"requests {ids} are for the same place")])
     last = next((row for row in newest if row.state not in (State.INITIATED, State.WORKING)), None)
     if last is None:
         return
@@ -532,11 +405,11 @@ def _history_findings(newest: Sequence[CompactionRequest], limits: Limits, gener
         newest_failed = next(row for row in newest if row.state is State.FAILED)
         ended += _above_limit(limits, FindingKind.HELD_BACK, failed, _error_of(newest_failed))
     if not ended and failed and last.state is State.FAILED:
-        ended.append(Finding(FindingKind.FAILED, f"request {last.id} failed{error}"))
+        ended.append(_found(FindingKind.FAILED, f"request {last.id} failed{error}"))
     elif not ended and last.state is State.ATTEMPTED:
-        ended.append(Finding(FindingKind.NOT_INITIATED, f"request {last.id} was not initiated{error}"))
+        ended.append(_found(FindingKind.NOT_INITIATED, f"request {last.id} was not initiated{error}"))
     elif last.state is State.ABORTED:
-        ended.append(Finding(FindingKind.ABORTED_BY_HAND, f"request {last.id} was aborted by hand"))
+        ended.append(_found(FindingKind.ABORTED_BY_HAND, f"request {last.id} was aborted by hand"))
     refused = count_in_a_row(newest, State.REFUSED, generation)
     subject = f"the last {plural(refused, 'request was', 'requests were')} refused{error}"
     ended += _above_limit(limits, FindingKind.REFUSED, refused, subject)
@@ -580,23 +453,23 @@ def _queue_findings(
         (FindingKind.SEVERAL_VERSIONS, sorted(set(seen.versions)), "versions work on the queue"),
     ):
         if len(names) > 1:
-            yield Finding(kind, f"{len(names)} {activity}: {', '.join(names)}")
+            yield _found(kind, f"{len(names)} {activity}: {', '.join(names)}")
 
 
 def _transaction_findings(seen: StatusSnapshot, limits: Limits) -> Iterator[Finding]:
     """Yield findings about transactions that are too old, that no cleaner sees to, or that keep requests waiting."""
     for txn in seen.transactions or ():
-        subject = f"transaction {txn.id} of {txn.user} at {txn.host}"
+        subject = f"transaction {txn.shown.id} of {txn.shown.user} at {txn.shown.host}"
         kind = FindingKind.OPEN_LONG if txn.is_open else FindingKind.ABORTED_LONG
-        too_old = list(_above_limit(limits, kind, txn.age, subject))
+        too_old = list(_above_limit(limits, kind, txn.shown.age, subject))
         yield from too_old
         silence = txn.silent or 0
         if txn.is_open and not too_old and seen.txn_timeout and silence > 2 * seen.txn_timeout:
             reason = f"{subject} is open, and has given no sign of life for {age_words(silence)}"
-            yield Finding(FindingKind.OPEN_SILENT, reason)
+            yield _found(FindingKind.OPEN_SILENT, reason)
 
     rolled_back = [txn for txn in seen.transactions or () if not txn.is_open]
-    oldest = max((txn.age or 0 for txn in rolled_back), default=0)
+    oldest = max((txn.shown.age or 0 for txn in rolled_back), default=0)
     passed = LIMITS[FindingKind.ABORTED_LEFT].passed(limits, len(rolled_back))
     passed = passed or OLDEST_ROLLED_BACK.passed(limits, oldest)
     if seen.uncleaned is not None and passed is not None:
@@ -604,10 +477,10 @@ def _transaction_findings(seen: StatusSnapshot, limits: Limits) -> Iterator[Find
         wrote = f", with {plural(sum(tables), 'write id')} in {plural(len(tables), 'table')}" if tables else ""
         wait = plural(len(rolled_back), "rolled back transaction waits", "rolled back transactions wait")
         reason = f"{wait} to be cleaned after{wrote}, the oldest begun {age_words(oldest)} ago: {seen.uncleaned}"
-        yield Finding(FindingKind.ABORTED_LEFT, reason, setting=passed[1])
+        yield _found(FindingKind.ABORTED_LEFT, reason, setting=passed[1])
 
     many = [
-        replace(finding, ref=ref)
+        replace(finding, **ref._asdict())
         for ref, count in sorted(seen.aborted.items())
         for finding in _above_limit(limits, FindingKind.ABORTED_IN_TABLE, count)
     ]
@@ -622,46 +495,47 @@ def _transaction_findings(seen: StatusSnapshot, limits: Limits) -> Iterator[Find
         holder = f"{blocker.kind} {blocker.id} of {blocker.user} at {blocker.host}"
         subject = f"request {blocker.request_id} waits for {holder}"
         for finding in _above_limit(limits, kind, blocker.age, subject):
-            yield replace(finding, ref=blocker.ref)
+            yield replace(finding, **blocker.ref._asdict())
 
 
-def _place_findings(place: PlaceFigures, limits: Limits) -> Iterator[Finding]:
+def _place_findings(place: ListedFigures, limits: Limits) -> Iterator[Finding]:
     """Yield findings about a listed place, and about leftovers of dead runs there."""
     if place.problem is not None:
         kind, reason = place.problem
         level = Level.WARNING if kind in (FindingKind.CHANGING, FindingKind.NOT_JUDGED) else Level.ERROR
-        yield Finding(kind, reason, level)
+        yield _found(kind, reason, level)
     for kind, limit in LIMITS.items():
         if limit.of_place is not None:
-            yield from _above_limit(limits, kind, getattr(place, limit.of_place))
+            yield from _above_limit(limits, kind, limit.of_place(place.figures))
     # a cleaning that waits for so long, and an initiator that has not queued it for so long, are late here, too
     idle = place.idle or 0
     if place.aborted and LIMITS[FindingKind.READY_LONG].passed(limits, idle):
         count = plural(place.aborted, "directory holds", "directories hold")
-        yield Finding(FindingKind.ABORTED_ON_DISK, f"{count} nothing but rows of aborted transactions")
+        yield _found(FindingKind.ABORTED_ON_DISK, f"{count} nothing but rows of aborted transactions")
     if place.due and place.switched_off:
-        yield Finding(FindingKind.SWITCHED_OFF, f"{place.switched_off}, and {place.due}")
+        yield _found(FindingKind.SWITCHED_OFF, f"{place.switched_off}, and {place.due}")
     elif place.due and place.refused:
-        yield Finding(FindingKind.NOT_COMPACTABLE, f"{place.refused}; it is due, as {place.due}")
+        yield _found(FindingKind.NOT_COMPACTABLE, f"{place.refused}; it is due, as {place.due}")
     elif place.due and LIMITS[FindingKind.INITIATED_LONG].passed(limits, idle):
-        yield Finding(FindingKind.DUE, f"no request for it waits, and {place.due}")
-    if place.obsolete and place.cleaning_forbidden:
-        reason = f"{place.cleaning_forbidden}, and {plural(place.obsolete, 'directory is', 'directories are')} obsolete"
-        yield Finding(FindingKind.CLEANING_FORBIDDEN, reason)
+        yield _found(FindingKind.DUE, f"no request for it waits, and {place.due}")
+    if place.figures.obsolete and place.cleaning_forbidden:
+        obsolete = plural(place.figures.obsolete, "directory is", "directories are")
+        reason = f"{place.cleaning_forbidden}, and {obsolete} obsolete"
+        yield _found(FindingKind.CLEANING_FORBIDDEN, reason)
     if place.unfinished:
         reason = "a publication has been begun and not finished; the next run at the place finishes it"
-        yield Finding(FindingKind.UNFINISHED, reason, Level.ERROR)
+        yield _found(FindingKind.UNFINISHED, reason, Level.ERROR)
     elif place.staging:
         reason = f"{place.staging[0]} was staged by a run that no longer holds the place; the cleaner removes it"
-        yield Finding(FindingKind.STAGING_LEFT, reason)
+        yield _found(FindingKind.STAGING_LEFT, reason)
     if place.claim_left_by is not None:
         reason = f"it is claimed by {place.claim_left_by}, which has ended or gives no sign of life"
-        yield Finding(FindingKind.CLAIM_LEFT, reason)
+        yield _found(FindingKind.CLAIM_LEFT, reason)
     if place.removed:
         reason = f"{place.removed[0]} was hidden from readers by a cleaner that has ended; the next one removes it"
-        yield Finding(FindingKind.REMOVAL_LEFT, reason)
+        yield _found(FindingKind.REMOVAL_LEFT, reason)
     if place.not_obeyed is not None:
-        yield Finding(FindingKind.NOT_OBEYED, place.not_obeyed)
+        yield _found(FindingKind.NOT_OBEYED, place.not_obeyed)
 
 
 def _tables(seen: StatusSnapshot, findings: Sequence[Finding]) -> Iterator[TableFigures]:
@@ -670,7 +544,7 @@ def _tables(seen: StatusSnapshot, findings: Sequence[Finding]) -> Iterator[Table
     def by_table(items: Iterable[Any]) -> dict[TableRef, list[Any]]:
         grouped: dict[TableRef, list[Any]] = {}
         for item in items:
-            if item.ref is not None:
+            if item.ref.table:
                 grouped.setdefault(item.ref.whole_table, []).append(item)
         return grouped
 
@@ -685,17 +559,18 @@ def _tables(seen: StatusSnapshot, findings: Sequence[Finding]) -> Iterator[Table
             blockers=tuple(blockers.get(table, ())),
             aborted={table: seen.aborted.get(table, 0)},
         )
-        yield replace(_figures(part, wrong.get(table, ())), ref=table)
+        yield replace(_figures(part, wrong.get(table, ())), database=table.database, table=table.table)
 
 
 def _figures(seen: StatusSnapshot, findings: Sequence[Finding]) -> TableFigures:
     """Return the figures of everything in a snapshot, of which these are the findings."""
-    by_state = {}
+    requests = []
     for state in State:
         rows = [row for row in seen.requests if row.state is state]
         ages = [(age, str(row.ref)) for row in rows if (age := age_of(row, seen.now_ms)) is not None]
         age, place = max(ages) if ages and state in _AGE_KINDS else (None, None)
-        by_state[state] = StateFigures(count=len(rows), oldest_age=age, oldest_place=place)
+        label = state.label_of(seen.generation)
+        requests.append(StateFigures(state=label, count=len(rows), oldest_age=age, oldest_place=place))
     histories = _histories(seen)
 
     def longest_row(state: State) -> tuple[int, str | None]:
@@ -705,16 +580,16 @@ def _figures(seen: StatusSnapshot, findings: Sequence[Finding]) -> TableFigures:
 
     failed, failed_place = longest_row(State.FAILED)
     refused, refused_place = longest_row(State.REFUSED)
-    listed = [place for place in seen.places or () if place.problem is None]
+    listed = [place.figures for place in seen.places or () if place.problem is None]
 
     def largest(figure: Callable[[PlaceFigures], float]) -> tuple[PlaceFigures, ...]:
         return tuple(heapq.nlargest(_WORST, (place for place in listed if figure(place)), key=figure))
 
     knows_write_ids = seen.transactions is not None and seen.places is not None
     return TableFigures(
-        level=max((finding.level for finding in findings), default=Level.OK),
+        level=max((finding.level for finding in findings), key=lambda level: level.rank, default=Level.OK),
         findings=len(findings),
-        requests=by_state,
+        requests=tuple(requests),
         failed_in_a_row=failed,
         failed_place=failed_place,
         refused_in_a_row=refused,

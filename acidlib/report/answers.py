@@ -5,10 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from msgspec import UnsetType
+
 from acidlib.model.names import Calls
 from acidlib.model.requests import CompactionRequest
-from acidlib.model.results import Outcome
-from acidlib.planning.health import Level
+from acidlib.model.results import (
+    Cancellation,
+    CancellationsDocument,
+    Check,
+    ChecksDocument,
+    Outcome,
+    PlacesDocument,
+    RequestsDocument,
+    RunHead,
+    ShownBlocker,
+    ShownPlace,
+    ShownRequest,
+    Texts,
+    UndoDocument,
+    UndoResult,
+)
+from acidlib.model.status import Finding, Level, StatusDocument, TableFigures
 from acidlib.report.page import Page, status_page
 from acidlib.report.show import blockers_text, hive_text, show_text
 from acidlib.report.text import Entry, cancellations_text, checks_text, places_text, status_text, undo_text
@@ -18,57 +35,62 @@ from acidlib.report.values import (
     EXIT_HAS_WARNINGS,
     EXIT_NOT_DONE,
     EXIT_SOME_FAILED,
-    DocumentResult,
+    Result,
+    plain,
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Status(DocumentResult):
-    """The state of all tables: `entries` are the tables, `findings` what is wrong with them.
+class Status(Result):
+    """The state of all tables, and what is wrong with them.
 
     fail_on  the level of findings from which the status is not ok: "warning", "error" or "never"
     """
 
+    head: RunHead
+    document: StatusDocument
     fail_on: str
 
-    listed, shape = "tables", "tables"
+    listed, kind = "tables", TableFigures
 
     @property
-    def level(self) -> str:
+    def level(self) -> Level:
         """The level of the worst finding: "ok", "warning" or "error"."""
-        level: str = self.to_dict()["level"]
-        return level
+        return self.document.level
 
     @property
-    def findings(self) -> Sequence[Entry]:
+    def findings(self) -> Sequence[Finding]:
         """The findings, the worst first."""
-        findings: Sequence[Entry] = self.to_dict()["findings"]
-        return findings
+        return self.document.findings
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def tables(self) -> Sequence[TableFigures]:
+        """The figures of each table, the worst first."""
+        return self.document.tables
+
+    @property
+    def notes(self) -> Texts:
         """Notes about what could not be looked at."""
-        return tuple(self.to_dict()["notes"])
+        return self.document.notes
 
     @property
     def exit_status(self) -> int:
         """0 below the level of `fail_on`, 4 with warnings, 5 with errors."""
-        level = Level[self.level.upper()]
-        if level is Level.OK or self.fail_on == "never" or level < Level[self.fail_on.upper()]:
+        if self.level is Level.OK or self.fail_on == "never" or self.level.rank < Level(self.fail_on).rank:
             return EXIT_DONE
-        return EXIT_HAS_ERRORS if level is Level.ERROR else EXIT_HAS_WARNINGS
+        return EXIT_HAS_ERRORS if self.level is Level.ERROR else EXIT_HAS_WARNINGS
 
     def text_pieces(self) -> Iterator[str]:
         """Yield the text for people."""
-        yield status_text(self.to_dict())
+        yield status_text(self.document)
 
     def page(self) -> Page:
         """Return the page for a browser."""
-        return status_page(self.to_dict())
+        return status_page(self.head, self.document)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Requests(DocumentResult):
+class Requests(Result):
     """The queue: requests that wait, run, await cleaning or have ended, the newest first.
 
     rows        the requests as they are in the queue
@@ -77,12 +99,18 @@ class Requests(DocumentResult):
     of          how many requests there are, with those that were not asked for
     """
 
+    document: RequestsDocument
     rows: tuple[CompactionRequest, ...]
     generation: Calls
     now_ms: int
     of: int
 
-    listed, shape = "compactions", "requests"
+    listed, kind = "compactions", ShownRequest
+
+    @property
+    def requests(self) -> Sequence[ShownRequest]:
+        """The requests."""
+        return self.document.compactions
 
     @property
     def exit_status(self) -> int:
@@ -90,16 +118,14 @@ class Requests(DocumentResult):
         return EXIT_DONE
 
     @property
-    def blockers(self) -> Sequence[Entry] | None:
+    def blockers(self) -> Sequence[ShownBlocker] | None:
         """The transactions and locks that keep requests from being cleaned; None unless they were asked for."""
-        blockers: Sequence[Entry] | None = self.to_dict().get("blockers")
-        return blockers
+        return None if isinstance(self.document.blockers, UnsetType) else self.document.blockers
 
     def text_pieces(self) -> Iterator[str]:
         """Yield the text for people: the blockers alone if they were asked for."""
-        blockers = self.to_dict().get("blockers")
-        if blockers is not None:
-            yield blockers_text(blockers)
+        if self.blockers is not None:
+            yield blockers_text(self.blockers)
         else:
             yield show_text(self.rows, self.generation, self.now_ms, of=self.of)
 
@@ -109,78 +135,104 @@ class Requests(DocumentResult):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Places(DocumentResult):
+class Places(Result):
     """Places with the directories that are there, those that readers read, and why."""
 
-    listed, shape = "places", "places"
+    document: PlacesDocument
+
+    listed, kind = "places", ShownPlace
+
+    @property
+    def places(self) -> Sequence[ShownPlace]:
+        """The places."""
+        return self.document.places
 
     @property
     def exit_status(self) -> int:
         """3 where a place is damaged; else 0."""
-        return EXIT_SOME_FAILED if self.to_dict()["totals"]["damaged"] else EXIT_DONE
+        return EXIT_SOME_FAILED if self.document.totals.damaged else EXIT_DONE
 
     def text_pieces(self) -> Iterator[str]:
         """Yield the text for people."""
-        yield places_text(self.entries) or "nothing that is named is a table or partition to compact"
+        yield places_text(self.places) or "nothing that is named is a table or partition to compact"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Checks(DocumentResult):
+class Checks(Result):
     """The checks of a doctor: whether jobs can work here, and what to do where they cannot."""
 
-    listed, shape = "checks", "checks"
+    document: ChecksDocument
+
+    listed, kind = "checks", Check
+
+    @property
+    def checks(self) -> Sequence[Check]:
+        """The checks, in their order."""
+        return self.document.checks
 
     @property
     def exit_status(self) -> int:
         """1 if a check fails; else 0."""
-        return EXIT_NOT_DONE if self.to_dict()["totals"]["wrong"] else EXIT_DONE
+        return EXIT_NOT_DONE if self.document.totals.wrong else EXIT_DONE
 
     def text_pieces(self) -> Iterator[str]:
         """Yield the text for people."""
-        yield checks_text(self.to_dict())
+        yield checks_text(self.document)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Undo(DocumentResult):
+class Undo(Result):
     """The end of the undo of one compaction, or in a dry run its plan."""
 
-    listed, shape = "undo", "undo"
+    document: UndoDocument
+
+    listed, kind = "undo", UndoResult
 
     @property
     def entries(self) -> Sequence[Entry]:
-        """The undo, as the only entry."""
-        return [self.to_dict()[self.listed]]
+        """The undo as JSON has it, as the only entry."""
+        return [plain(self.place)]
 
     @property
-    def state(self) -> str:
-        """The end: "undone", "already undone", "planned", "failed" or "conflict"."""
-        state: str = self.entries[0]["state"]
-        return state
+    def place(self) -> UndoResult:
+        """The result."""
+        return self.document.undo
+
+    @property
+    def state(self) -> Outcome:
+        """The end: "undone", "already undone", "planned", "refused", "failed" or "conflict"."""
+        return self.place.state
 
     @property
     def exit_status(self) -> int:
         """1 where the result stays; else 0."""
-        return EXIT_NOT_DONE if Outcome(self.state).is_bad else EXIT_DONE
+        return EXIT_NOT_DONE if self.state.is_bad else EXIT_DONE
 
     def text_pieces(self) -> Iterator[str]:
         """Yield the text for people."""
-        yield undo_text(self.entries[0])
+        yield undo_text(self.place)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Cancellations(DocumentResult):
+class Cancellations(Result):
     """The end of the cancellation of each named request."""
 
-    listed, shape = "cancellations", "cancellations"
+    document: CancellationsDocument
+
+    listed, kind = "cancellations", Cancellation
+
+    @property
+    def cancellations(self) -> Sequence[Cancellation]:
+        """What became of each named request."""
+        return self.document.cancellations
 
     @property
     def exit_status(self) -> int:
         """0 where all are withdrawn; 1 where the only one is not, 3 where some of several are not."""
-        entries = self.entries
-        if all(Outcome(entry["state"]) in (Outcome.PLANNED, Outcome.CANCELLED) for entry in entries):
+        if all(request.state in (Outcome.PLANNED, Outcome.CANCELLED) for request in self.cancellations):
             return EXIT_DONE
-        return EXIT_NOT_DONE if len(entries) == 1 else EXIT_SOME_FAILED
+        return EXIT_NOT_DONE if len(self.cancellations) == 1 else EXIT_SOME_FAILED
 
     def text_pieces(self) -> Iterator[str]:
         """Yield the text for people."""
-        yield cancellations_text(self.entries)
+        yield cancellations_text(self.cancellations)

@@ -106,7 +106,7 @@ def _drawn(page: Page, template: str, *, style: str) -> str:
     )
     environment.filters["breakable"] = breakable
     environment.globals["style"] = Markup(style)  # noqa: S704 - a file of ours
-    return environment.get_template(template).render(page=page, document=page.document)
+    return environment.get_template(template).render(page=page, head=page.head)
 
 
 def write_page(html: str, path: Path, *, unique: str) -> None:

@@ -1,6 +1,6 @@
 """The results of runs: a frozen value for each kind of job, gathered entry by entry in little memory.
 
-The entries of the JSON document are the source: totals, text and page are made of them.
+Totals, text and page are made of the entries.
 """
 
 from __future__ import annotations
@@ -15,7 +15,18 @@ from acidlib.model.results import (
     COMPACTION_OUTCOMES,
     DECISION_OUTCOMES,
     FIGURES,
+    CleaningResult,
+    CleaningsDocument,
+    CleaningTotals,
+    CompactionResult,
+    CompactionsDocument,
+    CompactionTotals,
+    DecisionsDocument,
+    DecisionTotals,
+    InitiatorResult,
     Outcome,
+    RunHead,
+    Texts,
 )
 from acidlib.report.page import CleanerSummary, CompactionsSummary, InitiatorSummary, Page
 from acidlib.report.text import Entry, by_state, cleaning_lines, compaction_lines, decision_lines, json_text, wrapped
@@ -23,11 +34,10 @@ from acidlib.report.values import (
     EXIT_DONE,
     EXIT_NOT_DONE,
     EXIT_SOME_FAILED,
-    Entries,
-    EntryPacker,
+    Packed,
+    Packer,
     Result,
-    packed_text,
-    unpacked,
+    plain,
 )
 from acidlib.wording import human_bytes, plural
 
@@ -83,32 +93,32 @@ def status_of(sums: Sums) -> int:
     return EXIT_SOME_FAILED if sums.states["failed"] or sums.states["conflict"] else EXIT_DONE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class RunResult(Result):
-    """The result of a run that gathers an entry for each place.
+E = TypeVar("E")
 
-    head      the fields before the entries, packed
-    gathered  the entries
-    notes     about the run as a whole, or about places that were passed over
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class RunResult(Result, Generic[E]):
+    """The result of a run that gathers an entry for each place.
 
     Each kind of job sums entries for its totals and its exit status, and has a text for an entry.
     """
 
-    head: str
-    gathered: Entries
+    head: RunHead
     sums: Sums = field(compare=False)
-    notes: tuple[str, ...] = ()
     dry_run: bool = False
 
     summary: ClassVar[type[CompactionsSummary | InitiatorSummary | CleanerSummary]]
     """The sums over entries of which a page is made."""
-    ended: ClassVar[str] = "state"
-    """The field of an entry with its outcome."""
 
     @classmethod
     @abstractmethod
-    def count(cls, entry: Entry, figures: Counter[str]) -> None:
+    def count(cls, entry: E, sums: Sums) -> None:
         """Add an entry to the sums of its kind."""
+
+    @classmethod
+    @abstractmethod
+    def document_of(cls, places: Packed[E], sums: Sums, notes: Texts) -> Any:
+        """Return the document after its head."""
 
     @classmethod
     def when_stopped(cls, sums: Sums) -> str:
@@ -116,18 +126,13 @@ class RunResult(Result):
         return by_state(sums.states)
 
     @classmethod
-    def notes_of(cls, sums: Sums) -> tuple[str, ...]:
+    def notes_of(cls, sums: Sums) -> Texts:
         """Return notes about places that only a person can help."""
         del sums
         return ()
 
-    @property
     @abstractmethod
-    def totals(self) -> dict[str, Any]:
-        """`totals` of the JSON document."""
-
-    @abstractmethod
-    def _show(self, entry: Entry, shown: First) -> None:
+    def _show(self, entry: E, shown: First) -> None:
         """Keep what the text has of an entry."""
 
     @abstractmethod
@@ -135,9 +140,21 @@ class RunResult(Result):
         """Yield the text for people, piece by piece."""
 
     @property
-    def entries(self) -> Entries:
-        """The list of the document, an entry for each place."""
-        return self.gathered
+    def places(self) -> Packed[E]:
+        """The results of the places, in the order in which they ended."""
+        places: Packed[E] = getattr(self.document, self.listed)
+        return places
+
+    @property
+    def entries(self) -> Packed[Entry]:
+        """`places` as JSON has them."""
+        return self.places.entries
+
+    @property
+    def notes(self) -> Texts:
+        """Sentences about the run as a whole, or about places that were passed over."""
+        notes: Texts = self.document.notes
+        return notes
 
     @property
     def states(self) -> Mapping[str, int]:
@@ -151,12 +168,8 @@ class RunResult(Result):
 
     def _around(self, entries: Sequence[Entry]) -> dict[str, Any]:
         """Return the document with these entries."""
-        return {
-            **unpacked(self.head),
-            self.summary.entries: entries,
-            "totals": self.totals,
-            "notes": list(self.notes),
-        }
+        rest = {"totals": plain(self.document.totals), "notes": list(self.notes)}
+        return {**plain(self.head), self.listed: entries, **rest}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON document of the job (docs/json.md)."""
@@ -165,7 +178,7 @@ class RunResult(Result):
     def json_pieces(self) -> Iterator[str]:
         """Yield the JSON document, piece by piece, as `json_text` writes it."""
         whole = json_text(self._around([]))
-        before, empty, after = whole.partition(f'\n  "{self.summary.entries}": []')
+        before, empty, after = whole.partition(f'\n  "{self.listed}": []')
         if not self.entries:
             yield whole
             return
@@ -182,19 +195,20 @@ class RunResult(Result):
     def text_pieces(self) -> Iterator[str]:
         """Yield the text for people, piece by piece."""
         shown = First()
-        for entry in self.entries:
+        for entry in self.places:
             self._show(entry, shown)
         yield from self._text(shown)
 
     def page(self) -> Page:
         """Return the page for a browser."""
-        summary = self.summary()
-        for entry in self.entries:
+        summary: Any = self.summary()
+        for entry in self.places:
             summary.add(entry)
-        return summary.page({**unpacked(self.head), "totals": self.totals, "notes": list(self.notes)})
+        page: Page = summary.page(self.head, self.document)
+        return page
 
 
-Ran = TypeVar("Ran", bound=RunResult)
+Ran = TypeVar("Ran", bound=RunResult[Any])
 
 
 class RunReport(Generic[Ran]):
@@ -202,70 +216,76 @@ class RunReport(Generic[Ran]):
 
     def __init__(self, kind: type[Ran]) -> None:
         self._kind = kind
-        self._packer = EntryPacker()
+        self._packer: Packer[Any] = Packer(kind.kind)
         self.sums = Sums()
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: Any) -> None:
         """Add an entry."""
         self._packer.add(entry)
-        self.sums.states[entry[self._kind.ended]] += 1
-        self._kind.count(entry, self.sums.figures)
+        self._kind.count(entry, self.sums)
 
     def when_stopped(self) -> str:
         """Return the figures of a run that was stopped, as a sentence."""
         return self._kind.when_stopped(self.sums)
 
-    def result(self, head: Mapping[str, Any], notes: Sequence[str], **more: Any) -> Ran:
-        """Return the result when all is done; `head` has the fields before the entries."""
-        notes = (*notes, *self._kind.notes_of(self.sums))
-        entries = self._packer.entries()
+    def result(self, head: RunHead, notes: Sequence[str], **more: Any) -> Ran:
+        """Return the result when all is done."""
         sums = Sums(self.sums.states.copy(), self.sums.figures.copy())
-        return self._kind(head=packed_text(head), gathered=entries, sums=sums, notes=notes, **more)
+        document = self._kind.document_of(self._packer.packed(), sums, (*notes, *self._kind.notes_of(sums)))
+        return self._kind(head=head, document=document, sums=sums, **more)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Compactions(RunResult):
+class Compactions(RunResult[CompactionResult]):
     """The result of a run of compactions: a block of text for each place.
 
     A dry run also lists per bucket file which stripes would be copied and rewritten, how many bytes, and why. Of many
     places with the same outcome only the first have a block, and the others are counted; each failed place has one.
     """
 
+    document: CompactionsDocument
     is_named: bool = False
     """Whether the table or location was named; else the run drained the queue."""
 
-    summary, shape = CompactionsSummary, "compactions"
+    summary, listed, kind = CompactionsSummary, "compactions", CompactionResult
 
     @classmethod
-    def count(cls, entry: Entry, figures: Counter[str]) -> None:
-        figures["with files"] += entry["files"] is not None
-        figures["unverified"] += entry["unverified"]
+    def count(cls, entry: CompactionResult, sums: Sums) -> None:
+        sums.states[entry.state.value] += 1
+        sums.figures["with files"] += entry.files is not None
+        sums.figures["unverified"] += entry.unverified
         for figure in FIGURES:
-            figures[figure] += entry[figure] or 0
+            sums.figures[figure] += getattr(entry, figure) or 0
+
+    @classmethod
+    def document_of(cls, places: Packed[CompactionResult], sums: Sums, notes: Texts) -> CompactionsDocument:
+        states = {outcome: sums.states[outcome] for outcome in COMPACTION_OUTCOMES}
+        figures: dict[str, Any] = {name: sums.figures[name] for name in FIGURES}
+        totals = CompactionTotals(compactions=sums.count, states=states, **figures)
+        return CompactionsDocument(compactions=places, totals=totals, notes=notes)
 
     @property
-    def totals(self) -> dict[str, Any]:
+    def totals(self) -> CompactionTotals:
         """The number of compactions, of each state, and sums of their figures."""
-        states = {outcome.value: self.sums.states[outcome.value] for outcome in COMPACTION_OUTCOMES}
-        return {"compactions": self.sums.count, "states": states} | {name: self.sums.figures[name] for name in FIGURES}
+        return self.document.totals
 
-    def _show(self, entry: Entry, shown: First) -> None:
-        is_bad = entry["state"] in ("failed", "conflict") or entry["unverified"]
-        shown.add(None if is_bad else entry["state"], lambda: "\n".join(compaction_lines(entry, dry_run=self.dry_run)))
+    def _show(self, entry: CompactionResult, shown: First) -> None:
+        is_bad = entry.state.is_bad or entry.unverified
+        shown.add(None if is_bad else entry.state, lambda: "\n".join(compaction_lines(entry, dry_run=self.dry_run)))
 
     def _text(self, shown: First) -> Iterator[str]:
         totals = self.totals
-        if not totals["compactions"]:
+        if not totals.compactions:
             yield "Nothing to compact."
             return
-        text = f"{plural(totals['compactions'], 'compaction')}: {by_state(totals['states'])}"
+        text = f"{plural(totals.compactions, 'compaction')}: {by_state(totals.states)}"
         if self.sums.figures["with files"]:
             copied, rewritten = ("to copy", "to rewrite") if self.dry_run else ("copied", "rewritten")
             text += (
-                f"; {plural(totals['rows_in'], 'row')} in, {totals['rows_deleted']:,} deleted,"
-                f" {totals['rows_aborted']:,} aborted, {totals['rows_out']:,} out;"
-                f" {human_bytes(totals['bytes_copied'])} {copied},"
-                f" {human_bytes(totals['bytes_rewritten'])} {rewritten}"
+                f"; {plural(totals.rows_in, 'row')} in, {totals.rows_deleted:,} deleted,"
+                f" {totals.rows_aborted:,} aborted, {totals.rows_out:,} out;"
+                f" {human_bytes(totals.bytes_copied)} {copied},"
+                f" {human_bytes(totals.bytes_rewritten)} {rewritten}"
             )
         yield from _with_summary(f"Dry run, nothing was changed. {text}" if self.dry_run else text, shown)
 
@@ -304,43 +324,50 @@ class Compactions(RunResult):
 class Plan(Compactions):
     """The plan of compactions: the places, why each is compacted or not, and which stripes are copied or rewritten.
 
-    Nothing was changed. `entries` has one for each place; its `files` has the treatment of each stripe.
+    Nothing was changed. `places` has one for each place; its `files` has the treatment of each stripe.
     """
 
     dry_run: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Decisions(RunResult):
+class Decisions(RunResult[InitiatorResult]):
     """The result of an initiator: a table of the places that it judged, with reason and threshold below each.
 
     Of many places with the same decision only the first are listed, and the others counted; each failed one is listed.
     """
 
-    summary, shape = InitiatorSummary, "decisions"
-    ended = "outcome"
+    document: DecisionsDocument
+
+    summary, listed, kind = InitiatorSummary, "decisions", InitiatorResult
 
     @classmethod
-    def count(cls, entry: Entry, figures: Counter[str]) -> None:
-        figures["queued"] += entry["queued"] is not None
-        if entry["outcome"] == "due":
-            figures[entry["type"]] += 1
+    def count(cls, entry: InitiatorResult, sums: Sums) -> None:
+        sums.states[entry.outcome.value] += 1
+        sums.figures["queued"] += entry.queued is not None
+        if entry.outcome is Outcome.DUE and entry.type is not None:
+            sums.figures[entry.type] += 1
+
+    @classmethod
+    def document_of(cls, places: Packed[InitiatorResult], sums: Sums, notes: Texts) -> DecisionsDocument:
+        totals = DecisionTotals(
+            looked_at=sums.count,
+            queued=sums.figures["queued"],
+            refused=sums.states["refused"],
+            held_back=sums.states["held back"],
+            failed=sums.states["failed"],
+        )
+        return DecisionsDocument(decisions=places, totals=totals, notes=notes)
 
     @property
-    def totals(self) -> dict[str, Any]:
+    def totals(self) -> DecisionTotals:
         """The number of places that were looked at, queued, refused, held back, and that failed."""
-        return {
-            "looked_at": self.sums.count,
-            "queued": self.sums.figures["queued"],
-            "refused": self.sums.states["refused"],
-            "held_back": self.sums.states["held back"],
-            "failed": self.sums.states["failed"],
-        }
+        return self.document.totals
 
-    def _show(self, entry: Entry, shown: First) -> None:
-        outcome = entry["outcome"]
-        kind = f"for a {entry['type']} compaction" if outcome == "due" else outcome
-        shown.add(None if outcome == "failed" else kind, lambda: entry)
+    def _show(self, entry: InitiatorResult, shown: First) -> None:
+        outcome = entry.outcome
+        kind = f"for a {entry.type} compaction" if outcome is Outcome.DUE else outcome
+        shown.add(None if outcome is Outcome.FAILED else kind, lambda: entry)
 
     def _text(self, shown: First) -> Iterator[str]:
         if not self.entries:
@@ -373,34 +400,42 @@ class Decisions(RunResult):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Cleanings(RunResult):
+class Cleanings(RunResult[CleaningResult]):
     """The result of a cleaner: a block per request, or per partition with litter, with the paths that went and stay.
 
     Of many with the same outcome only the first have a block, and the others are counted; each failed one has a block.
     """
 
-    summary, shape = CleanerSummary, "cleanings"
+    document: CleaningsDocument
+
+    summary, listed, kind = CleanerSummary, "cleanings", CleaningResult
 
     @classmethod
-    def count(cls, entry: Entry, figures: Counter[str]) -> None:
-        for name in ("bytes_removed", "bytes_moved"):
-            figures[name] += entry[name]
-        for path in entry["removed"]:
-            figures["paths_removed" if path["moved_to"] is None else "paths_moved"] += 1
+    def count(cls, entry: CleaningResult, sums: Sums) -> None:
+        sums.states[entry.state.value] += 1
+        sums.figures["bytes_removed"] += entry.bytes_removed
+        sums.figures["bytes_moved"] += entry.bytes_moved
+        for path in entry.removed:
+            sums.figures["paths_removed" if path.moved_to is None else "paths_moved"] += 1
+
+    @classmethod
+    def document_of(cls, places: Packed[CleaningResult], sums: Sums, notes: Texts) -> CleaningsDocument:
+        totals = CleaningTotals(
+            requests=sums.count,
+            succeeded=sums.states["succeeded"],
+            bytes_removed=sums.figures["bytes_removed"],
+            bytes_moved=sums.figures["bytes_moved"],
+        )
+        return CleaningsDocument(cleanings=places, totals=totals, notes=notes)
 
     @property
-    def totals(self) -> dict[str, Any]:
+    def totals(self) -> CleaningTotals:
         """The number of requests, and of those that ended; bytes that were removed and moved."""
-        return {
-            "requests": self.sums.count,
-            "succeeded": self.sums.states["succeeded"],
-            "bytes_removed": self.sums.figures["bytes_removed"],
-            "bytes_moved": self.sums.figures["bytes_moved"],
-        }
+        return self.document.totals
 
-    def _show(self, entry: Entry, shown: First) -> None:
+    def _show(self, entry: CleaningResult, shown: First) -> None:
         shown.add(
-            None if entry["state"] in ("failed", "conflict") else entry["state"],
+            None if entry.state.is_bad else entry.state,
             lambda: "\n".join(cleaning_lines(entry, dry_run=self.dry_run)),
         )
 

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import astuple, replace
 from itertools import groupby
-from typing import Any
 
 from acidlib.model.location import Location
-from acidlib.model.names import OWN_QUEUE, Calls
+from acidlib.model.names import Calls
 from acidlib.model.requests import CompactionRequest, State
+from acidlib.model.results import ShownBlocker, ShownRequest
+from acidlib.model.status import CleaningBlocker
 from acidlib.model.tables import TableRef
-from acidlib.planning.health import CleaningBlocker, age_of
+from acidlib.planning.health import age_of
 from acidlib.report.text import aligned, by_state, fitted, one_line, shortened, wrapped
 from acidlib.wording import age_words, plural
 
@@ -28,38 +30,32 @@ _WORKER = re.compile(r"acidlib-(?P<host>.+)-(?P<run>[0-9a-f]{16})(\.[0-9a-f.]+)?
 _INITIATOR = re.compile(r"(?P<host>.+)-acidlib-(?P<run>[0-9a-f]{16})")
 
 
-def show_document(requests: Sequence[CompactionRequest], generation: Calls = OWN_QUEUE) -> list[dict[str, Any]]:
-    """Return an entry per request. Times are epoch milliseconds; unknown is None, never absent."""
-    return [_facts(request, generation) for request in requests]
-
-
-def _facts(request: CompactionRequest, generation: Calls) -> dict[str, Any]:
+def shown_request(request: CompactionRequest, generation: Calls) -> ShownRequest:
+    """Return a request as documents have it."""
     has_ended = request.start_ms is not None and request.end_ms is not None
     worker_host, worker = worker_of(request.worker_id)
     initiator_host, initiator = initiator_of(request.initiator_id)
-    return {
-        "id": request.id,
-        "database": request.ref.database,
-        "table": request.ref.table,
-        "partition": request.ref.partition,
-        "type": request.type.label,
-        "state": state_of(request, generation),
-        "worker_host": worker_host,
-        "worker": worker,
-        "enqueue_ms": request.enqueue_ms,
-        "start_ms": request.start_ms,
-        "duration_ms": (request.end_ms or 0) - (request.start_ms or 0) if has_ended else None,
-        "hadoop_job_id": request.hadoop_job_id,
-        "error_message": request.error_message,
-        "initiator_host": initiator_host,
-        "initiator": initiator,
-        "pool": request.pool,
-        "txn_id": request.txn_id,
-        "next_txn_id": request.next_txn_id,
-        "commit_ms": request.commit_ms,
-        "highest_write_id": request.highest_write_id,
-        "location": None if request.facts.location is None else str(request.facts.location),
-    }
+    return ShownRequest(
+        id=request.id,
+        **request.ref._asdict(),
+        type=request.type.label,
+        state=state_of(request, generation),
+        worker_host=worker_host,
+        worker=worker,
+        enqueue_ms=request.enqueue_ms,
+        start_ms=request.start_ms,
+        duration_ms=(request.end_ms or 0) - (request.start_ms or 0) if has_ended else None,
+        hadoop_job_id=request.hadoop_job_id,
+        error_message=request.error_message,
+        initiator_host=initiator_host,
+        initiator=initiator,
+        pool=request.pool,
+        txn_id=request.txn_id,
+        next_txn_id=request.next_txn_id,
+        commit_ms=request.commit_ms,
+        highest_write_id=request.highest_write_id,
+        location=None if request.facts.location is None else str(request.facts.location),
+    )
 
 
 def state_of(request: CompactionRequest, generation: Calls) -> str:
@@ -102,9 +98,9 @@ def hive_text(requests: Sequence[CompactionRequest], generation: Calls) -> str:
     """
     rows: list[tuple[str, ...]] = [_HIVE_TITLES]
     for request in requests:
-        facts = _facts(request, generation) | {"state": request.state.label_of(generation)}
-        del facts["location"]
-        rows.append(tuple(NOTHING if value is None else one_line(str(value)) for value in facts.values()))
+        shown = replace(shown_request(request, generation), state=request.state.label_of(generation))
+        *cells, _ = astuple(shown)  # Hive shows no location
+        rows.append(tuple(NOTHING if value is None else one_line(str(value)) for value in cells))
     return "\n".join("\t".join(row) for row in rows)
 
 
@@ -162,8 +158,8 @@ def _groups(requests: Sequence[CompactionRequest]) -> list[list[CompactionReques
 
 
 def _row(row: CompactionRequest, generation: Calls, now_ms: int, *, with_location: bool) -> tuple[str, ...]:
-    age, fact = age_of(row, now_ms), _facts(row, generation)
-    took, host = fact["duration_ms"], fact["worker_host"]
+    age, shown = age_of(row, now_ms), shown_request(row, generation)
+    took, host = shown.duration_ms, shown.worker_host
     place = [str(row.ref)]
     if host is not None and row.facts.undone is None and row.state in (State.WORKING, State.FAILED):
         place.append(f"on {host}")
@@ -190,31 +186,28 @@ def _reason(row: CompactionRequest) -> str | None:
     return reason.replace(str(row.ref), "…")
 
 
-def blockers_document(blockers: Iterable[CleaningBlocker]) -> list[dict[str, Any]]:
-    """Return an entry for each transaction and lock that keeps a request from being cleaned."""
-    return [
-        {
-            "request_id": blocker.request_id,
-            "name": str(blocker.ref),
-            "kind": blocker.kind,
-            "id": blocker.id,
-            "user": blocker.user,
-            "host": blocker.host,
-            "age_ms": None if blocker.age is None else round(blocker.age * 1000),
-        }
-        for blocker in blockers
-    ]
+def shown_blocker(blocker: CleaningBlocker) -> ShownBlocker:
+    """Return a transaction or lock that keeps a request from being cleaned as the document of the queue has it."""
+    return ShownBlocker(
+        request_id=blocker.request_id,
+        name=str(blocker.ref),
+        kind=blocker.kind,
+        id=blocker.id,
+        user=blocker.user,
+        host=blocker.host,
+        age_ms=None if blocker.age is None else round(blocker.age * 1000),
+    )
 
 
-def blockers_text(blockers: Sequence[dict[str, Any]]) -> str:
+def blockers_text(blockers: Sequence[ShownBlocker]) -> str:
     """Return a line for each transaction and lock that keeps a request from being cleaned."""
     if not blockers:
         return "nothing keeps a request from being cleaned"
     rows: list[tuple[str, ...]] = [("Waits", "Request", "For", "Id", "User", "Host", "Since")]
     for entry in blockers:
-        cells = [str(entry[name]) for name in ("name", "request_id", "kind", "id", "user", "host")]
-        age = "-" if entry["age_ms"] is None else age_words(entry["age_ms"] / 1000)
+        cells = [entry.name, str(entry.request_id), entry.kind, str(entry.id), entry.user, entry.host]
+        age = "-" if entry.age_ms is None else age_words(entry.age_ms / 1000)
         rows.append(tuple(map(one_line, [*cells, age])))
-    requests = len({entry["request_id"] for entry in blockers})
+    requests = len({entry.request_id for entry in blockers})
     summary = f"{plural(requests, 'request')} ready for cleaning {'waits' if requests == 1 else 'wait'}"
     return "\n".join([summary, "", *fitted(rows, right=(1, 3, 6))])

@@ -5,16 +5,30 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.cells import cell_len
 
 from acidlib.masking import masked
 from acidlib.model.names import DELETE_DELTA_PREFIX
 from acidlib.model.requests import State
+from acidlib.model.results import (
+    Cancellation,
+    ChecksDocument,
+    CleaningResult,
+    CompactionResult,
+    InitiatorResult,
+    Outcome,
+    RemovedPath,
+    ShownPart,
+    ShownPlace,
+    UndoResult,
+)
+from acidlib.model.status import CleaningBlocker, Finding, PlaceFigures, StatusDocument, TableFigures
 from acidlib.model.tables import TableRef
+from acidlib.model.units import PlannedAction
 from acidlib.wording import age_words, human_bytes, plural
 
 Entry = Mapping[str, Any]
@@ -111,7 +125,7 @@ def shortened(items: Sequence[str], most: int) -> list[str]:
     return [*shown, *([f"and {others:,} more"] if others else [])]
 
 
-def by_state(counts: Mapping[str, int]) -> str:
+def by_state(counts: Mapping[str, int] | Mapping[Outcome, int]) -> str:
     """Return `3 succeeded, 1 failed`."""
     return ", ".join(f"{count:,} {state}" for state, count in counts.items() if count)
 
@@ -121,88 +135,83 @@ def aged(words: str, seconds: float | None) -> str:
     return "" if seconds is None else f"{words} {age_words(seconds)}"
 
 
-def name_of(entry: Entry) -> str:
-    """Return the name of an entry's table or partition; an empty text where it has none."""
-    return str(TableRef(entry["database"], entry["table"], entry["partition"]))
-
-
-def _relative(path: str, entry: Entry) -> str:
-    """Return a path below the location of an entry."""
-    return path.removeprefix(entry["location"].rstrip("/") + "/")
+def _relative(path: str, place: CompactionResult | CleaningResult) -> str:
+    """Return a path below the location of a place."""
+    return path.removeprefix(place.location.rstrip("/") + "/")
 
 
 _NAMES_SHOWN, _PATHS_SHOWN = 6, 20
 
 
-def compaction_lines(entry: Entry, *, dry_run: bool) -> Iterator[str]:
+def compaction_lines(entry: CompactionResult, *, dry_run: bool) -> Iterator[str]:
     """Yield the block of a compaction. That of a dry run shortens no list, and has the action for each stripe."""
-    request = "" if entry["id"] is None else f" (request {entry['id']})"
-    yield from wrapped(f"{name_of(entry)}: {entry['type']}, {entry['state']}{request}", "", "    ")
-    yield from field("reason", entry["reason"])
-    yield from field("location", entry["location"])
-    if inputs := entry["inputs"]:
+    request = "" if entry.id is None else f" (request {entry.id})"
+    yield from wrapped(f"{entry.ref}: {entry.type}, {entry.state}{request}", "", "    ")
+    yield from field("reason", entry.reason)
+    yield from field("location", entry.location)
+    if inputs := entry.inputs:
         yield from field("inputs", ", ".join(inputs if dry_run else shortened(inputs, _NAMES_SHOWN)))
-    if entry["output_directories"]:
-        yield from field("output", ", ".join(entry["output_directories"]))
-    least, most, mark = (entry["write_ids"][name] for name in ("min", "max", "high_water_mark"))
+    if entry.output_directories:
+        yield from field("output", ", ".join(entry.output_directories))
+    least, most, mark = entry.write_ids.min, entry.write_ids.max, entry.write_ids.high_water_mark
     if mark is not None:
         span = "" if least is None or most is None else f"{least}, " if least == most else f"{least} to {most}, "
         yield from field("write ids", f"{span}high-water mark {mark}")
-    if publication := entry["publication"]:
+    if publication := entry.publication:
         has_gap = publication == "two renames" and dry_run
         yield from field(
             "publication", publication + (": the table must not be read or written between them" if has_gap else "")
         )
-    files = entry["files"]
+    files = entry.files
     if files is not None:
         yield from _figures(entry, dry_run=dry_run)
-    for note in entry["notes"]:
+    for note in entry.notes:
         yield from field("note", note)
-    if entry["seconds"] is not None:
-        inside = f", {entry['rewrite_seconds']:.2f} s inside the tasks" if entry["rewrite_seconds"] else ""
-        yield from field("time", f"{entry['seconds']:.2f} s{inside}")
-    if (check := entry["verification"]) is not None:
-        looked = f"all {plural(check['of_buckets'], 'bucket')}"
-        if len(check["buckets"]) < check["of_buckets"]:
-            numbers = ", ".join(shortened([str(number) for number in check["buckets"]], _NAMES_SHOWN))
-            looked = f"{len(check['buckets'])} of {plural(check['of_buckets'], 'bucket')} ({numbers})"
-        times = "" if check["ratio"] is None else f", {check['ratio']:.1f} times the rewriting"
-        compared = f"{plural(check['rows'], 'row')} and {plural(check['events'], 'delete event')} as before"
-        yield from field("verified", f"{looked}: {compared}; {check['seconds']:.2f} s inside the tasks{times}")
-    if (statistics := entry["statistics"]) is not None:
-        rows = "" if statistics["rows"] is None else f", {plural(statistics['rows'], 'row')}"
-        state = f"{', '.join(statistics['written'])} updated" if statistics["written"] else "right already"
-        size = f"{plural(statistics['files'] or 0, 'file')}, {human_bytes(statistics['bytes'] or 0)}{rows}: {state}"
-        yield from field("statistics", size if statistics["reason"] is None else f"not updated: {statistics['reason']}")
+    if entry.seconds is not None:
+        inside = f", {entry.rewrite_seconds:.2f} s inside the tasks" if entry.rewrite_seconds else ""
+        yield from field("time", f"{entry.seconds:.2f} s{inside}")
+    if (check := entry.verification) is not None:
+        looked = f"all {plural(check.of_buckets, 'bucket')}"
+        if len(check.buckets) < check.of_buckets:
+            numbers = ", ".join(shortened([str(number) for number in check.buckets], _NAMES_SHOWN))
+            looked = f"{len(check.buckets)} of {plural(check.of_buckets, 'bucket')} ({numbers})"
+        times = "" if check.ratio is None else f", {check.ratio:.1f} times the rewriting"
+        compared = f"{plural(check.rows, 'row')} and {plural(check.events, 'delete event')} as before"
+        yield from field("verified", f"{looked}: {compared}; {check.seconds:.2f} s inside the tasks{times}")
+    if (statistics := entry.statistics) is not None:
+        rows = "" if statistics.rows is None else f", {plural(statistics.rows, 'row')}"
+        state = f"{', '.join(statistics.written)} updated" if statistics.written else "right already"
+        size = f"{plural(statistics.files or 0, 'file')}, {human_bytes(statistics.bytes or 0)}{rows}: {state}"
+        yield from field("statistics", size if statistics.reason is None else f"not updated: {statistics.reason}")
     for file in files if files and dry_run else ():
-        is_delete = file["directory"].startswith(DELETE_DELTA_PREFIX)
-        kept = f"{plural(file['events_out'], 'event')} out" if is_delete else _rows(file["rows_out"], " out")
-        written = "" if file["bytes"] is None else f", {human_bytes(file['bytes'])}"
-        yield from wrapped(f"{file['directory']}/{file['file_name']}: {kept}{written}", "  ", "      ")
-        for action in file["actions"]:
-            text = f"{_stripes(action, _relative(action['file'], entry))}, {_rows(action['rows'])}: {action['reason']}"
-            yield from wrapped(text, f"    {action['action']:<7}  {human_bytes(action['bytes']):>10}  ", " " * 25)
+        is_delete = file.directory.startswith(DELETE_DELTA_PREFIX)
+        kept = f"{plural(file.events_out, 'event')} out" if is_delete else _rows(file.rows_out, " out")
+        written = "" if file.bytes is None else f", {human_bytes(file.bytes)}"
+        yield from wrapped(f"{file.directory}/{file.file_name}: {kept}{written}", "  ", "      ")
+        for action in file.actions:
+            text = f"{_stripes(action, _relative(action.file, entry))}, {_rows(action.rows)}: {action.reason}"
+            yield from wrapped(text, f"    {action.action:<7}  {human_bytes(action.bytes):>10}  ", " " * 25)
 
 
-def _figures(entry: Entry, *, dry_run: bool) -> Iterator[str]:
-    figure = {
-        name: f"{value or 0:,}" for name, value in entry.items() if name.startswith(("rows_", "events_", "stripes_"))
-    }
+def _figures(entry: CompactionResult, *, dry_run: bool) -> Iterator[str]:
     copied, rewritten = ("to copy", "to rewrite") if dry_run else ("copied", "rewritten")
-    rows = "{rows_in} in, {rows_deleted} deleted, {rows_aborted} aborted, {rows_out} out".format(**figure)
-    yield from field("rows", "not counted" if entry["rows_in"] is None else rows)
-    duplicate = f"{entry['duplicate_events']:,} duplicate"
+    rows = (
+        f"{entry.rows_in or 0:,} in, {entry.rows_deleted or 0:,} deleted, {entry.rows_aborted or 0:,} aborted,"
+        f" {entry.rows_out or 0:,} out"
+    )
+    yield from field("rows", "not counted" if entry.rows_in is None else rows)
     yield from field(
         "events",
-        f"{figure['events_in']} in, {figure['events_aborted']} aborted, {duplicate}, {figure['events_out']} out",
+        f"{entry.events_in or 0:,} in, {entry.events_aborted or 0:,} aborted,"
+        f" {entry.duplicate_events or 0:,} duplicate, {entry.events_out or 0:,} out",
     )
     yield from field(
         "stripes",
-        f"{figure['stripes_copied']} {copied} ({human_bytes(entry['bytes_copied'])}),"
-        f" {figure['stripes_rewritten']} {rewritten} ({human_bytes(entry['bytes_rewritten'])})",
+        f"{entry.stripes_copied or 0:,} {copied} ({human_bytes(entry.bytes_copied or 0)}),"
+        f" {entry.stripes_rewritten or 0:,} {rewritten} ({human_bytes(entry.bytes_rewritten or 0)})",
     )
-    empty = [*entry["empty_files"]]
-    empty += [_relative(path, entry) for file in entry["files"] for path in file["empty_files"]]
+    empty = [*entry.empty_files]
+    empty += [_relative(path, entry) for file in entry.files or () for path in file.empty_files]
     if empty:
         yield from field("empty files", ", ".join(shortened(empty, _NAMES_SHOWN)))
 
@@ -211,19 +220,19 @@ def _rows(number: int | None, suffix: str = "") -> str:
     return "rows not counted" if number is None else plural(number, "row") + suffix
 
 
-def _stripes(action: Entry, path: str) -> str:
-    first, stripes = action["first_stripe"], action["stripes"]
+def _stripes(action: PlannedAction, path: str) -> str:
+    first, stripes = action.first_stripe, action.stripes
     if stripes == 0:
         return path
     if stripes == 1:
         return f"stripe {first} of {path}"
-    if action["action"] == "copy":
+    if action.action == "copy":
         return f"stripes {first} to {first + stripes - 1} of {path}"
     # a joined stripe may go on into the next input file
     return f"{stripes:,} stripes joined, from stripe {first} of {path} on"
 
 
-def decision_lines(entries: Sequence[Entry]) -> Iterator[str]:
+def decision_lines(entries: Sequence[InitiatorResult]) -> Iterator[str]:
     """Yield a table of the initiator's decisions, with the reason and the threshold below each place."""
 
     def known(value: Any, words: str = "{:,}") -> str:
@@ -234,253 +243,262 @@ def decision_lines(entries: Sequence[Entry]) -> Iterator[str]:
 
     rows = [("Place", "Decision", "Request", "Deltas", "In deltas", "In base", "Ratio")]
     for entry in entries:
-        decision = {"due": entry["type"], "left alone": None}.get(entry["outcome"], entry["outcome"]) or "none"
-        request, deltas = known(entry["queued"], "{}"), known(entry["deltas"])
-        sizes = (size(entry["delta_bytes"]), size(entry["base_bytes"]), known(entry["ratio"], "{:,.2%}"))
-        rows.append((one_line(name_of(entry)), decision, request, deltas, *sizes))
+        decision = {"due": entry.type, "left alone": None}.get(entry.outcome, entry.outcome) or "none"
+        request, deltas = known(entry.queued, "{}"), known(entry.deltas)
+        sizes = (size(entry.delta_bytes), size(entry.base_bytes), known(entry.ratio, "{:,.2%}"))
+        rows.append((one_line(str(entry.ref)), decision, request, deltas, *sizes))
     head, *shown = fitted(rows, right=(2, 3, 4, 5, 6))
     yield head
     for entry, row in zip(entries, shown, strict=True):
         yield row
-        reason = entry["reason"]
-        if entry["outcome"] == "failed" and entry["location"] not in reason:
-            reason = f"{reason} ({entry['location']})"
-        elif entry["outcome"] in ("due", "left alone") and (threshold := threshold_of(entry)):
+        reason = entry.reason
+        if entry.outcome == "failed" and entry.location not in reason:
+            reason = f"{reason} ({entry.location})"
+        elif entry.outcome in ("due", "left alone") and (threshold := threshold_of(entry)):
             reason = f"{reason} ({threshold})"
         yield from wrapped(reason, "    ")
 
 
-def threshold_of(decision: Entry) -> str:
+def threshold_of(decision: InitiatorResult) -> str:
     """Return the threshold that decided, with its value and source; an empty text where none did."""
-    key, limit, source = (decision[name] for name in ("threshold_key", "threshold", "threshold_source"))
+    key, limit, source = decision.threshold_key, decision.threshold, decision.threshold_source
     if not key or limit is None:
         return ""
     return f"{key} = {int(limit) if float(limit).is_integer() else limit}" + (f", {source}" if source else "")
 
 
-def cleaning_lines(entry: Entry, *, dry_run: bool) -> Iterator[str]:
+def cleaning_lines(entry: CleaningResult, *, dry_run: bool) -> Iterator[str]:
     """Yield the block of a cleaning: the paths that were or would be removed, those that stay, and why."""
-    request = "" if entry["id"] is None else f" (request {entry['id']})"
-    yield from wrapped(f"{name_of(entry)}: {entry['state']}{request}", "", "    ")
-    yield from field("reason", entry["reason"])
-    yield from field("location", entry["location"])
-    deleted = [path for path in entry["removed"] if path["moved_to"] is None]
-    moved = [path for path in entry["removed"] if path["moved_to"] is not None]
-    trash = f", to {moved[0]['moved_to'].rpartition('/')[0]}; they take space until that is emptied" if moved else ""
+    request = "" if entry.id is None else f" (request {entry.id})"
+    yield from wrapped(f"{entry.ref}: {entry.state}{request}", "", "    ")
+    yield from field("reason", entry.reason)
+    yield from field("location", entry.location)
+    deleted = [path for path in entry.removed if path.moved_to is None]
+    moved = [path for path in entry.removed if path.moved_to is not None]
+    trash = (
+        f", to {(moved[0].moved_to or '').rpartition('/')[0]}; they take space until that is emptied" if moved else ""
+    )
     for label, removed, where in (("would go" if dry_run else "removed", deleted, ""), ("moved", moved, trash)):
         if not removed:
             continue
         yield from field(label, f"{plural(len(removed), 'path')}, {human_bytes(_bytes(removed))}{where}")
         shown, _ = first_of(removed, _PATHS_SHOWN)
         for path in shown:
-            text = f"{_relative(path['path'], entry)}: {path['reason']}"
-            yield from wrapped(text, f"    {human_bytes(path['bytes']):>10}  ", " " * 16)
+            text = f"{_relative(path.path, entry)}: {path.reason}"
+            yield from wrapped(text, f"    {human_bytes(path.bytes):>10}  ", " " * 16)
         if rest := removed[len(shown) :]:
             yield f"    and {plural(len(rest), 'more path')}, {human_bytes(_bytes(rest))}"
-    shown, others = first_of(entry["waiting"], _PATHS_SHOWN)
+    shown, others = first_of(entry.waiting, _PATHS_SHOWN)
     label = "blocked"
-    for reason, group in groupby(shown, key=lambda blocked: blocked["reason"]):
-        yield from field(label, f"{', '.join(blocked['subject'] for blocked in group)}: {reason}")
+    for reason, group in groupby(shown, key=lambda blocked: blocked.reason):
+        yield from field(label, f"{', '.join(blocked.subject for blocked in group)}: {reason}")
         label = ""
     if others:
         yield from field("", f"and {others:,} more")
 
 
-def _bytes(entries: Iterable[Entry]) -> int:
-    return sum(entry["bytes"] for entry in entries)
+def _bytes(entries: Iterable[RemovedPath | ShownPart]) -> int:
+    return sum(entry.bytes for entry in entries)
 
 
-def undo_text(undo: Entry) -> str:
+def undo_text(undo: UndoResult) -> str:
     """Return the text of an undo."""
-    about = f"{name_of(undo)}: {undo['state']} ({undo['type']} compaction, request {undo['id']})"
-    lines = [*wrapped(about, "", "    "), *field("reason", undo["reason"]), *field("location", undo["location"])]
-    is_planned = undo["state"] == "planned"
-    if undo["moved_to"] is not None and undo["result"]:
-        lines += field("would move" if is_planned else "moved", f"{', '.join(undo['result'])}, to {undo['moved_to']}")
-    again = [*undo["inputs"], *([plural(len(undo["originals"]), "original file")] if undo["originals"] else [])]
+    about = f"{undo.ref}: {undo.state} ({undo.type} compaction, request {undo.id})"
+    lines = [*wrapped(about, "", "    "), *field("reason", undo.reason), *field("location", undo.location)]
+    is_planned = undo.state == "planned"
+    if undo.moved_to is not None and undo.result:
+        lines += field("would move" if is_planned else "moved", f"{', '.join(undo.result)}, to {undo.moved_to}")
+    again = [*undo.inputs, *([plural(len(undo.originals), "original file")] if undo.originals else [])]
     if again:
         lines += field("would read" if is_planned else "read again", ", ".join(again))
     return "\n".join(lines)
 
 
-def cancellations_text(cancellations: Iterable[Entry]) -> str:
+def cancellations_text(cancellations: Iterable[Cancellation]) -> str:
     """Return the end of each cancellation, in the order in which the requests were named."""
     lines = []
     for entry in cancellations:
-        of = "" if entry["database"] is None else f", {entry['type']} of {name_of(entry)}"
-        lines += wrapped(f"request {entry['id']}{of}: {entry['state']}, {entry['reason']}", "", "    ")
+        of = "" if entry.database is None else f", {entry.type} of {entry.ref}"
+        lines += wrapped(f"request {entry.id}{of}: {entry.state}, {entry.reason}", "", "    ")
     return "\n".join(lines)
 
 
 _MOST_IDS = 20
 
 
-def places_text(places: Iterable[Entry]) -> str:
+def places_text(places: Iterable[ShownPlace]) -> str:
     """Return a block for each place that `acidlib show` was given."""
     return "\n\n".join("\n".join(_place_lines(place)) for place in places)
 
 
-def _place_lines(place: Entry) -> Iterator[str]:
-    yield one_line(name_of(place))
-    yield from wrapped(place["location"], "  ")
-    if place["high_water_mark"] is not None:
-        ids = f"rules of Hive {place['hive_version']}; write ids up to {place['high_water_mark']:,}"
-        for state, listed in (("open", place["open_write_ids"]), ("rolled back", place["aborted_write_ids"])):
+def _place_lines(place: ShownPlace) -> Iterator[str]:
+    yield one_line(str(place.ref))
+    yield from wrapped(place.location, "  ")
+    if place.high_water_mark is not None:
+        ids = f"rules of Hive {place.hive_version}; write ids up to {place.high_water_mark:,}"
+        for state, listed in (("open", place.open_write_ids), ("rolled back", place.aborted_write_ids)):
             more = f" and {len(listed) - _MOST_IDS:,} more" if len(listed) > _MOST_IDS else ""
             ids += f"; {state}: {', '.join(map(str, listed[:_MOST_IDS]))}{more}" if listed else ""
         yield from wrapped(ids, "  ")
-    yield from wrapped(place["error"] or "", "  ")
-    if not (parts := place["parts"]):
+    yield from wrapped(place.error or "", "  ")
+    if not (parts := place.parts):
         return
     rows = [("", "reader", "write ids", "files", "bytes", "rows")]
     for part in parts:
-        ids = "" if part["first_write_id"] is None else f"{part['first_write_id']}-{part['last_write_id']}"
-        count = "" if part["reader"] == "hidden" else "?" if part["rows"] is None else f"{part['rows']:,}"
-        sizes = f"{part['files']:,}", human_bytes(part["bytes"]), count
-        rows.append((one_line(part["path"]), part["reader"], ids, *sizes))
+        ids = "" if part.first_write_id is None else f"{part.first_write_id}-{part.last_write_id}"
+        count = "" if part.reader == "hidden" else "?" if part.rows is None else f"{part.rows:,}"
+        sizes = f"{part.files:,}", human_bytes(part.bytes), count
+        rows.append((one_line(part.path), part.reader, ids, *sizes))
     head, *shown = fitted(rows, right=(3, 4, 5), indent="  ")
     yield head
     for part, row in zip(parts, shown, strict=True):
         yield row
-        yield from wrapped("" if part["reader"] == "read" else part["why"], "      ")
-        yield from wrapped(part["damage"] or "", "      ")
-    read = [part for part in parts if part["reader"] == "read"]
-    rest = [part for part in parts if part["reader"] in ("obsolete", "aborted")]
+        yield from wrapped("" if part.reader == "read" else part.why, "      ")
+        yield from wrapped(part.damage or "", "      ")
+    read = [part for part in parts if part.reader == "read"]
+    rest = [part for part in parts if part.reader in ("obsolete", "aborted")]
     freed = f"; a cleaner may free {human_bytes(_bytes(rest))}" if rest else ""
-    opened = plural(sum(part["files"] for part in read), "file")
+    opened = plural(sum(part.files for part in read), "file")
     yield f"  a reader opens {opened}, {human_bytes(_bytes(read))}{freed}"
 
 
 _TABLES_SHOWN, _WORST_SHOWN, _SHOWN_OF_A_KIND = 20, 3, 5
 
 
-def status_text(document: Entry) -> str:
+def status_text(document: StatusDocument) -> str:
     """Return the status of all tables: a summary, the figures, each finding, and the tables."""
-    counts = {
-        level: sum(finding["level"] == level for finding in document["findings"]) for level in ("error", "warning")
-    }
+    counts = {level: sum(finding.level == level for finding in document.findings) for level in ("error", "warning")}
     wrong = ", ".join(plural(count, level) for level, count in counts.items() if count)
-    summary = (
-        f"{document['level'].upper()}: {wrong or 'nothing is wrong'} in {plural(len(document['tables']), 'table')}"
-    )
+    summary = f"{document.level.upper()}: {wrong or 'nothing is wrong'} in {plural(len(document.tables), 'table')}"
     lines = [summary, ""]
     for label, facts in (
-        ("Requests", _requests(document["totals"])),
+        ("Requests", _requests(document.totals)),
         ("Transactions", _transactions(document)),
-        ("In the way", _blockers(holders_of(document["blockers"]))),
-        ("Places", _worst(document["totals"])),
+        ("In the way", _blockers(holders_of(document.blockers))),
+        ("Places", _worst(document.totals)),
     ):
         for number, fact in enumerate(facts):
             lines += wrapped(f"{'' if number else label:<14}{fact}", "", " " * 14)
-    if document["findings"]:
-        lines += ["", *_findings(document["findings"])]
-    if document["tables"]:
-        lines += ["", *_tables(document["tables"])]
+    if document.findings:
+        lines += ["", *_findings(document.findings)]
+    if document.tables:
+        lines += ["", *_tables(document.tables)]
     return "\n".join(lines)
 
 
-def _requests(totals: Entry) -> Iterator[str]:
-    by_state = dict(zip(State, totals["requests"], strict=True))
+def _requests(totals: TableFigures) -> Iterator[str]:
+    by_state = dict(zip(State, totals.requests, strict=True))
     for figures in (by_state[state] for state in (State.INITIATED, State.WORKING, State.READY_FOR_CLEANING)):
-        oldest = aged(", the oldest since", figures["oldest_age"])
-        yield f"{figures['count']:,} {figures['state']}" + (f"{oldest}: {figures['oldest_place']}" if oldest else "")
+        oldest = aged(", the oldest since", figures.oldest_age)
+        yield f"{figures.count:,} {figures.state}" + (f"{oldest}: {figures.oldest_place}" if oldest else "")
     ended = [by_state[state] for state in (State.FAILED, State.REFUSED, State.ATTEMPTED, State.SUCCEEDED)]
-    yield "in the history: " + ", ".join(f"{figures['count']:,} {figures['state']}" for figures in ended)
-    for kind, verb in (("failed", "failed"), ("refused", "were refused")):
-        if (count := totals[f"{kind}_in_a_row"]) > 1:
-            yield f"the last {count} {verb} at {totals[f'{kind}_place']}"
+    yield "in the history: " + ", ".join(f"{figures.count:,} {figures.state}" for figures in ended)
+    for count, verb, place in (
+        (totals.failed_in_a_row, "failed", totals.failed_place),
+        (totals.refused_in_a_row, "were refused", totals.refused_place),
+    ):
+        if count > 1:
+            yield f"the last {count} {verb} at {place}"
 
 
-def _transactions(document: Entry) -> Iterator[str]:
-    txns, aborted_ids = document["transactions"], document["totals"]["aborted_write_ids"]
+def _transactions(document: StatusDocument) -> Iterator[str]:
+    txns, aborted_ids = document.transactions, document.totals.aborted_write_ids
     if txns is None:
         return
-    for kind in ("open", "aborted"):
-        holder, oldest = "", txns[f"oldest_{kind}"]
+    for count, kind, oldest in ((txns.open, "open", txns.oldest_open), (txns.aborted, "aborted", txns.oldest_aborted)):
+        holder = ""
         if oldest is not None:
-            since = aged(" since", oldest["age"])
-            holder = f", the oldest {oldest['id']}{since}: {oldest['user']} at {oldest['host']}"
-        yield f"{txns[kind]:,} {kind}{holder}"
+            since = aged(" since", oldest.age)
+            holder = f", the oldest {oldest.id}{since}: {oldest.user} at {oldest.host}"
+        yield f"{count:,} {kind}{holder}"
     if aborted_ids is not None:
         yield plural(aborted_ids, "aborted write id")
 
 
-def holders_of(blockers: Iterable[Entry] | None) -> list[Entry]:
-    """Return an entry for each transaction or lock with the number of `cleanings` that it blocks, most first."""
-    holders: dict[tuple[str, int], dict[str, Any]] = {}
+class Holder(NamedTuple):
+    """A transaction or lock with the first request that waits for it, and the number of all that do."""
+
+    first: CleaningBlocker
+    cleanings: int
+
+
+def holders_of(blockers: Iterable[CleaningBlocker] | None) -> list[Holder]:
+    """Return each transaction or lock that keeps requests from being cleaned, those of most requests first."""
+    holders: dict[tuple[str, int], Holder] = {}
     for blocker in blockers or ():
-        holder = holders.setdefault((blocker["kind"], blocker["id"]), {**blocker, "cleanings": 0})
-        holder["cleanings"] += 1
-    return sorted(holders.values(), key=lambda holder: (-holder["cleanings"], holder["id"]))
+        first, cleanings = holders.get((blocker.kind, blocker.id), (blocker, 0))
+        holders[blocker.kind, blocker.id] = Holder(first, cleanings + 1)
+    return sorted(holders.values(), key=lambda holder: (-holder.cleanings, holder.first.id))
 
 
-def _blockers(holders: Sequence[Entry]) -> Iterator[str]:
-    for holder in holders[:_SHOWN_OF_A_KIND]:
-        name = f"{holder['kind']} {holder['id']} of {holder['user']} at {holder['host']}"
-        more = f" and {holder['cleanings'] - 1:,} more" if holder["cleanings"] > 1 else ""
-        yield f"{name}{aged(', there since', holder['age'])}: of cleaning {name_of(holder)}{more}"
+def _blockers(holders: Sequence[Holder]) -> Iterator[str]:
+    for first, cleanings in holders[:_SHOWN_OF_A_KIND]:
+        name = f"{first.kind} {first.id} of {first.user} at {first.host}"
+        more = f" and {cleanings - 1:,} more" if cleanings > 1 else ""
+        yield f"{name}{aged(', there since', first.age)}: of cleaning {first.ref}{more}"
     if len(holders) > _SHOWN_OF_A_KIND:
         yield f"and {len(holders) - _SHOWN_OF_A_KIND:,} more; --output json tells of each"
 
 
-def _worst(totals: Entry) -> Iterator[str]:
-    if totals["looked_at"] is None:
+def _worst(totals: TableFigures) -> Iterator[str]:
+    if totals.looked_at is None:
         yield "none was looked at"
         return
-    yield f"{totals['looked_at']:,} of {totals['places'] or 0:,} were looked at"
-    for title, most, figure, words in (
-        ("most deltas", "most_deltas", "deltas", "{:,}".format),
-        ("worst ratio of deltas to base", "worst_ratio", "ratio", "{:,.2f}".format),
-        ("most that waits for cleaning", "most_obsolete", "obsolete_bytes", human_bytes),
-    ):
-        for number, place in enumerate(totals[most][:_WORST_SHOWN]):
-            yield f"{'then' if number else title}: {words(place[figure])} at {name_of(place)}"
-    if totals["obsolete_bytes"]:
-        yield f"{human_bytes(totals['obsolete_bytes'])} wait for cleaning in all"
+    yield f"{totals.looked_at:,} of {totals.places or 0:,} were looked at"
+    worst: tuple[tuple[str, Sequence[PlaceFigures], Callable[[PlaceFigures], str]], ...] = (
+        ("most deltas", totals.most_deltas, lambda place: f"{place.deltas:,}"),
+        ("worst ratio of deltas to base", totals.worst_ratio, lambda place: f"{place.ratio:,.2f}"),
+        ("most that waits for cleaning", totals.most_obsolete, lambda place: human_bytes(place.obsolete_bytes)),
+    )
+    for title, places, words in worst:
+        for number, place in enumerate(places[:_WORST_SHOWN]):
+            yield f"{'then' if number else title}: {words(place)} at {place.ref}"
+    if totals.obsolete_bytes:
+        yield f"{human_bytes(totals.obsolete_bytes)} wait for cleaning in all"
 
 
-def _findings(findings: Sequence[Entry]) -> Iterator[str]:
+def _findings(findings: Sequence[Finding]) -> Iterator[str]:
     """Yield findings by kind, errors before warnings."""
 
-    def kind(finding: Entry) -> tuple[str, str]:
-        return finding["level"], finding["trouble"]
+    def kind(finding: Finding) -> tuple[str, str]:
+        return finding.level, finding.trouble
 
     for (level, trouble), group in groupby(sorted(findings, key=kind), key=kind):
         shown, others = first_of(list(group), _SHOWN_OF_A_KIND)
         for finding in shown:
-            name, location = name_of(finding), finding["location"]
+            name, location = str(finding.ref), finding.location
             about = f"{name}: " if name else ""
-            where = "" if location is None or location in finding["reason"] else f" ({location})"
-            yield from wrapped(f"{level:<8}{about}{trouble}: {finding['reason']}{where}", "", " " * 8)
+            where = "" if location is None or location in finding.reason else f" ({location})"
+            yield from wrapped(f"{level:<8}{about}{trouble}: {finding.reason}{where}", "", " " * 8)
         if others:
             yield f"{'':<8}and {others:,} more: {trouble}"
 
 
-def _tables(tables: Sequence[Entry]) -> Iterator[str]:
+def _tables(tables: Sequence[TableFigures]) -> Iterator[str]:
     rows: list[tuple[str, ...]] = [
         ("Table", "Level", "Init", "Work", "Ready", "Failed", "Deltas", "Ratio", "To clean", "Aborted")
     ]
     for table in tables[:_TABLES_SHOWN]:
-        obsolete, aborted = table["obsolete_bytes"], table["aborted_write_ids"]
+        obsolete, aborted = table.obsolete_bytes, table.aborted_write_ids
         listed = ("-", "-", "-")
         if obsolete is not None:
-            deltas = table["most_deltas"][0]["deltas"] if table["most_deltas"] else 0
-            ratio = table["worst_ratio"][0]["ratio"] if table["worst_ratio"] else 0
+            deltas = table.most_deltas[0].deltas if table.most_deltas else 0
+            ratio = (table.worst_ratio[0].ratio or 0) if table.worst_ratio else 0
             listed = str(deltas), f"{ratio:.1f}", human_bytes(obsolete)
-        queue = [str(state["count"]) for state in table["requests"][:3]]  # waiting, working, ready for cleaning
-        name, failed = str(TableRef(table["database"], table["table"])), str(table["failed_in_a_row"])
-        rows.append((name, table["level"], *queue, failed, *listed, "-" if aborted is None else str(aborted)))
+        queue = [str(state.count) for state in table.requests[:3]]  # waiting, working, ready for cleaning
+        name, failed = str(TableRef(table.database or "", table.table or "")), str(table.failed_in_a_row)
+        rows.append((name, table.level, *queue, failed, *listed, "-" if aborted is None else str(aborted)))
     yield from fitted(rows, right=range(2, len(rows[0])))
     if len(tables) > _TABLES_SHOWN:
         yield f"and {plural(len(tables) - _TABLES_SHOWN, 'more table')}; --output json tells of each"
 
 
-def checks_text(document: Entry) -> str:
+def checks_text(document: ChecksDocument) -> str:
     """Return each check of a doctor, with its advice below it."""
-    checks = document["checks"]
-    width = max(len(check["name"]) for check in checks)
+    checks = document.checks
+    width = max(len(check.name) for check in checks)
     lines, below = [], " " * (width + 13)
     for check in checks:
-        lines += wrapped(check["found"] or "-", f"{check['state']:<9}  {check['name']:<{width}}  ", below)
-        lines += wrapped(check["advice"], f"{below}-> ", f"{below}   ")
-    return "\n".join([*lines, "", f"{plural(len(checks), 'check')}, {document['totals']['wrong']} wrong"])
+        lines += wrapped(check.found or "-", f"{check.state:<9}  {check.name:<{width}}  ", below)
+        lines += wrapped(check.advice, f"{below}-> ", f"{below}   ")
+    return "\n".join([*lines, "", f"{plural(len(checks), 'check')}, {document.totals.wrong} wrong"])

@@ -1,4 +1,4 @@
-"""Results as values for programs: the JSON document of a job, its entries, its text, and its picture in a notebook."""
+"""Results as values for programs: the document of a job, its text, and its picture in a notebook."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ import io
 import json
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, overload
+from typing import Any, ClassVar, Generic, TypeVar, overload
+
+import msgspec
 
 from acidlib.errors import RefusedError
+from acidlib.model.results import Head
 from acidlib.report.html import fragment_of, has_libraries, html_of, require_libraries, write_page
 from acidlib.report.page import Page
 from acidlib.report.text import Entry, json_text
@@ -25,40 +28,44 @@ EXIT_HAS_WARNINGS, EXIT_HAS_ERRORS = 4, 5
 """Exit statuses; 2 is that of a wrong command line (click), the last two are of the status alone."""
 
 
-def packed_text(document: Mapping[str, Any]) -> str:
-    """Return a document as JSON on one line, which nothing can change."""
-    return json.dumps(document)
+T = TypeVar("T")
 
 
-def unpacked(text: str) -> dict[str, Any]:
-    """Return the document of a text of `packed_text`."""
-    document: dict[str, Any] = json.loads(text)
-    return document
+def plain(value: object) -> Any:
+    """Return a value as JSON has it."""
+    return json.loads(json.dumps(msgspec.to_builtins(value)))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Entries(Sequence[Entry]):
-    """Entries of a JSON document, compressed: those of ten thousand places take a few megabytes.
+class Packed(Sequence[T]):
+    """Values of one kind, compressed: the results of ten thousand places take a few megabytes.
 
-    Each pass over them unpacks them anew, so that an entry that a caller changes stays as it was here.
+    Each pass over them unpacks them anew. Values that are no dataclasses are as JSON has them, and a caller may change
+    them without a change here.
     """
 
+    kind: Any
     compressed: bytes
     length: int
+
+    @property
+    def entries(self) -> Packed[Entry]:
+        """The same values as JSON has them."""
+        return Packed(dict[str, Any], self.compressed, self.length)
 
     def __len__(self) -> int:
         return self.length
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[T]:
         with gzip.open(io.BytesIO(self.compressed), "rt", encoding="ascii") as lines:
             for line in lines:
-                yield unpacked(line)
+                yield msgspec.convert(json.loads(line), self.kind)
 
     @overload
-    def __getitem__(self, index: int) -> Entry: ...
+    def __getitem__(self, index: int) -> T: ...
     @overload
-    def __getitem__(self, index: slice) -> list[Entry]: ...
-    def __getitem__(self, index: int | slice) -> Entry | list[Entry]:
+    def __getitem__(self, index: slice) -> list[T]: ...
+    def __getitem__(self, index: int | slice) -> T | list[T]:
         if isinstance(index, slice):
             return list(self)[index]
         position = index + self.length if index < 0 else index
@@ -70,25 +77,27 @@ class Entries(Sequence[Entry]):
         return f"<{plural(self.length, 'entry', 'entries')}>"
 
 
-class EntryPacker:
-    """Compresses entries as they come."""
+class Packer(Generic[T]):
+    """Compresses values of one kind as they come."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: type[T]) -> None:
+        self._kind = kind
         self._buffer = io.BytesIO()
         self._lines = gzip.open(self._buffer, "wt", compresslevel=1, encoding="ascii")  # noqa: SIM115 - open to the end of the run
         self._count = 0
 
-    def add(self, entry: Entry) -> None:
-        """Add an entry."""
-        self._lines.write(packed_text(entry) + "\n")
+    def add(self, value: T) -> None:
+        """Add a value."""
+        self._lines.write(json.dumps(msgspec.to_builtins(value)) + "\n")
         self._count += 1
 
-    def entries(self) -> Entries:
-        """Return all entries; none can be added after that."""
+    def packed(self) -> Packed[T]:
+        """Return all values; none can be added after that."""
         self._lines.close()
-        return Entries(self._buffer.getvalue(), self._count)
+        return Packed(self._kind, self._buffer.getvalue(), self._count)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Result(ABC):
     """The result of a verb: a frozen value. It is what `acidlib JOB --output json` prints, as a program wants it.
 
@@ -96,7 +105,7 @@ class Result(ABC):
 
     >>> table = acidlib.directory("warehouse/sales.db/orders", all_committed=True)
     >>> result = table.plan("major")
-    >>> result.ok, result.to_dict()["job"], result.entries[0]["state"]
+    >>> result.ok, result.to_dict()["job"], result.places[0].state.value
     (True, 'major_compact', 'planned')
     >>> print(str(result).splitlines()[0])
     sales.orders: major, planned
@@ -104,28 +113,34 @@ class Result(ABC):
     1
     """
 
-    __slots__ = ()
+    head: Head
+    document: Any
+    """The fields after the head, typed by each kind of result."""
 
-    shape: ClassVar[str]
-    """The name of the columns of an entry, in `SCHEMAS` of report/columns.py."""
+    listed: ClassVar[str]
+    """The field of the document with the list of entries."""
+    kind: ClassVar[type]
+    """The type of an entry."""
 
     @property
-    @abstractmethod
     def entries(self) -> Sequence[Entry]:
-        """The list of the document, an entry for each place or request; docs/json.md has its fields."""
+        """The list of the document as JSON has it, an entry for each place or request; docs/json.md has its fields."""
+        entries: Sequence[Entry] = plain(getattr(self.document, self.listed))
+        return entries
 
     @property
     @abstractmethod
     def exit_status(self) -> int:
         """The exit status of the command line (docs/operations.md)."""
 
-    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON document of the job (docs/json.md)."""
+        document: dict[str, Any] = plain(self.head) | plain(self.document)
+        return document
 
-    @abstractmethod
     def json_pieces(self) -> Iterator[str]:
         """Yield the JSON document as text, piece by piece."""
+        yield json_text(self.to_dict())
 
     @abstractmethod
     def text_pieces(self) -> Iterator[str]:
@@ -144,9 +159,9 @@ class Result(ABC):
         """Return the entries as a `pyarrow.Table`. Its columns are the fields of an entry, also where there is none."""
         import pyarrow as pa  # slow to import
 
-        from acidlib.report.columns import SCHEMAS
+        from acidlib.report.columns import schema_of
 
-        return pa.Table.from_pylist(list(self.entries), schema=SCHEMAS[self.shape])
+        return pa.Table.from_pylist(list(self.entries), schema=schema_of(self.kind))
 
     def write_report(self, path: str | Path) -> None:
         """Write the report, a page for a browser, as a whole.
@@ -174,30 +189,3 @@ class Result(ABC):
         if page is None or not has_libraries():
             return f"<pre>{escape(str(self))}</pre>"
         return fragment_of(page)
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class DocumentResult(Result):
-    """A result that is one JSON document.
-
-    packed  the document, as `packed_text` returns it
-    """
-
-    packed: str
-
-    listed: ClassVar[str]
-    """The field with the list of entries."""
-
-    @property
-    def entries(self) -> Sequence[Entry]:
-        """The list of the document."""
-        entries: Sequence[Entry] = self.to_dict()[self.listed]
-        return entries
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON document of the job (docs/json.md)."""
-        return unpacked(self.packed)
-
-    def json_pieces(self) -> Iterator[str]:
-        """Yield the JSON document."""
-        yield json_text(self.to_dict())

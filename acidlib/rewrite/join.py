@@ -299,5 +299,13 @@ def _last_inflated(source: SourceFile, stream: Callable[[], Any]) -> bytes:
 
 def _whole(path: str, length: int, reason: str) -> PlannedAction:
     return PlannedAction(
-        path=path, first_stripe=0, stripes=0, copy=True, bytes=length, rows=None, deleted=0, aborted=0, reason=reason
+        file=path,
+        first_stripe=0,
+        stripes=0,
+        action="copy",
+        bytes=length,
+        rows=None,
+        deleted=0,
+        aborted=0,
+        reason=reason,
     )

@@ -340,10 +340,10 @@ def result_of_actions(unit: Unit | JoinUnit, actions: Sequence[StripeAction], fi
         action_rows, action_deleted, action_aborted = row_counts([action])
         planned.append(
             PlannedAction(
-                path=files[first.file].tail.name,
+                file=files[first.file].tail.name,
                 first_stripe=first.number,
                 stripes=len(action.stripes),
-                copy=action.copy,
+                action="copy" if action.copy else "rewrite",
                 bytes=action.length,
                 rows=action_rows,
                 deleted=action_deleted,

@@ -107,4 +107,4 @@ def _planned(number: int, row: CompactionRequest | None) -> Cancellation:
 
 def _refused(row: CompactionRequest, reason: str) -> Cancellation:
     kind = row.type.label.lower()
-    return Cancellation(id=row.id, ref=row.ref, type=kind, state=Outcome.REFUSED, reason=reason)
+    return Cancellation(id=row.id, **row.ref._asdict(), type=kind, state=Outcome.REFUSED, reason=reason)

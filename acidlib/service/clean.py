@@ -31,6 +31,7 @@ from acidlib.service.removals import (
     NotOursError,
     Removal,
     ended_by,
+    if_busy,
     litter_of,
     remove_litter,
     remove_named,
@@ -207,8 +208,7 @@ def run_cleaner(cleaning: Cleaning, tell: Callable[[CleaningResult], None]) -> N
     for result in chain(_clean_requests(cleaning, limiter), chain.from_iterable(of_tables)):
         locations.add(result.location)
         # where no place is named, one that another run has claimed waits for the next run
-        waits = result.is_busy and not is_named
-        tell(replace(result, state=Outcome.READY_FOR_CLEANING) if waits else result)
+        tell(if_busy(result, Outcome.CONFLICT if is_named else Outcome.READY_FOR_CLEANING))
     try:
         if rolled_back is not None:
             rolled_back.end_retries()
@@ -218,7 +218,8 @@ def run_cleaner(cleaning: Cleaning, tell: Callable[[CleaningResult], None]) -> N
             raise
         # the results above are reported all the same
         reason = f"Cannot go on: {error}; the next run does the rest"
-        tell(CleaningResult(id=None, ref=TableRef("", ""), location="", state=Outcome.FAILED, reason=reason))
+        nowhere = TableRef("", "")._asdict()
+        tell(CleaningResult(id=None, **nowhere, location="", state=Outcome.FAILED, reason=reason))
         return
     others: dict[Location, CompactionRequest] = {}
     for request in known:
@@ -264,7 +265,7 @@ def _clean_requests(cleaning: Cleaning, limiter: DeleteRateLimiter) -> Iterator[
     for results in _at_places(cleaning, "cleaning", clean, failed, places, limiter, together=cleaning.together):
         for request, result in results:
             names.setdefault(result.location, set()).add(result.ref)
-            if result.state is Outcome.CONFLICT and not result.removed:
+            if result.state in (Outcome.CONFLICT, Outcome.BUSY) and not result.removed:
                 conflicts.append((request, result))
             else:
                 yield result
@@ -455,7 +456,7 @@ class _RequestCleaning:
                 )
                 reach(Point.REMOVED_ALL)
             removed, problems = removal
-            self._result = replace(self._result, removed=removed, blocked=_waiting(plan))
+            self._result = replace(self._result, removed=removed, waiting=_waiting(plan))
             if any(map(may_be_litter, (*listing.directories, *(file.path for file in listing.files)))):
                 litter, of_litter = remove_litter(services, hold.claim, self._limiter)
                 problems += of_litter
@@ -510,17 +511,17 @@ class _RequestCleaning:
         plan = yield from self._plan(ListedRequest(request=request, target=target, listing=listing))
         if not_ready is not None:
             later = tuple(Waiting(path, not_ready) for path in plan.remove)
-            return replace(planned, reason=not_ready, blocked=later + _waiting(plan))
+            return replace(planned, reason=not_ready, waiting=later + _waiting(plan))
         removed, problems = would_remove(services, location, plan.remove, listing)
         verb = "to remove" if trash is None else f"to move to {trash}"
         reason = f"{len(removed)} {verb}, {len(problems) + len(plan.blocked)} wait"
         removed += tuple(litter_of(services, location).values())
-        return replace(planned, reason=reason, removed=removed, blocked=problems + _waiting(plan))
+        return replace(planned, reason=reason, removed=removed, waiting=problems + _waiting(plan))
 
 
 def _nothing_yet(request: CompactionRequest) -> CleaningResult:
     location = str(request.facts.location or "")
-    return CleaningResult(id=request.id, ref=request.ref, location=location, state=Outcome.FAILED, reason="")
+    return CleaningResult(id=request.id, **request.ref._asdict(), location=location, state=Outcome.FAILED, reason="")
 
 
 def _may_be_missing(target: Target, fact: str) -> RetryError:
@@ -538,7 +539,7 @@ def _clean_leftovers(
 ) -> CleaningResult | None:
     """Finish or remove what dead runs left where no request awaits cleaning; None where they left nothing."""
     services = cleaning.services
-    result = CleaningResult(id=None, ref=request.ref, location=str(location), state=Outcome.SUCCEEDED, reason="")
+    result = replace(_nothing_yet(request), id=None, location=str(location), state=Outcome.SUCCEEDED)
     try:
         fs, store = services.fs(location), services.store(location)
         if not fs.is_directory(str(location)):

@@ -19,7 +19,7 @@ from acidlib.errors import (
 )
 from acidlib.model.names import LONG_MAX, DeltaDir, parse_directory
 from acidlib.model.requests import CompactionType, RequestFacts
-from acidlib.model.results import CompactionResult, Outcome, Verification, outcome_of
+from acidlib.model.results import CompactionResult, Outcome, Verification, WriteIdRange, outcome_of, rounded
 from acidlib.model.units import Unit, UnitResult
 from acidlib.planning.clean import marks_cover_cleaning
 from acidlib.planning.inputs import (
@@ -200,7 +200,7 @@ class PlaceCompaction:
                 raise
             self._confirm(hold, inputs, names)
         result = self._result(Outcome.READY_FOR_CLEANING, self._reason(inputs))
-        return replace(result, statistics=hold.update_statistics(published.directories, result.total("rows_out")))
+        return replace(result, statistics=hold.update_statistics(published.directories, result.rows_out))
 
     # --- claim and plan -----------------------------------------------------------------------------------------------
 
@@ -405,13 +405,11 @@ class PlaceCompaction:
         result = replace(
             unstarted_result(state, self._target, self.job.request.type, reason),
             id=None if self._run.dry_run else self.job.request.id,
-            units=units,
             start_ms=int(self._start * 1000),
             end_ms=int(now * 1000),
-            seconds=max(0.0, now - max(self._start, self._ready())),
+            seconds=rounded(max(0.0, now - max(self._start, self._ready()))),
             deltas_before=None if place is None else place.deltas,
-            verification=self._verification,
-        )
+        ).with_work(units, self._verification)
         if place is None or inputs is None:
             return replace(result, deltas_after=None if result.state.is_bad else result.deltas_before)
         directories = () if units is None else filled_directories(inputs, units)
@@ -426,9 +424,9 @@ class PlaceCompaction:
             result,
             type=inputs.kind.label.lower(),
             publication=str(inputs.publication.value) if published is None else published.kind,
-            min_write_id=inputs.min_write_id,
-            max_write_id=inputs.max_write_id,
-            high_water_mark=inputs.high_water_mark,
+            write_ids=WriteIdRange(
+                min=inputs.min_write_id, max=inputs.max_write_id, high_water_mark=inputs.high_water_mark
+            ),
             inputs=tuple(directory.path or "original files" for directory in inputs.directories),
             empty_files=inputs.empty_files,
             output_directories=visible,

@@ -222,7 +222,7 @@ def _result(
 ) -> InitiatorResult:
     """Return a result; its reason is that of the decision unless another is given."""
     result = InitiatorResult(
-        ref=target.ref, location=str(target.location), type=None, queued=None, reason=reason or "", outcome=outcome
+        **target.ref._asdict(), location=str(target.location), reason=reason or "", outcome=outcome
     )
     if decision is None:
         return result

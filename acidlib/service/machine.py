@@ -12,6 +12,7 @@ from typing import Any
 from acidlib.config.settings import Layer
 from acidlib.memory import TASK_MEMORY, Memory
 from acidlib.metastore.kerberos import keep_logged_in
+from acidlib.model.results import RunHead, StatedSetting
 from acidlib.model.text_codecs import CODECS
 from acidlib.processes import signed
 from acidlib.report.progress import WARNING, Progress
@@ -71,28 +72,26 @@ class Run:
         """Return the id that the JSON document and the log lines show, with which that of the queue begins."""
         return f"{WORKER_PREFIX}{host}-{self.id}"
 
-    def head(
-        self, environment: Environment, machine: Machine, application: Application | None = None
-    ) -> dict[str, Any]:
-        """Return the first fields of the JSON document of the run, which ends now.
+    def head(self, environment: Environment, machine: Machine, application: Application | None = None) -> RunHead:
+        """Return the beginning of the JSON document of the run, which ends now.
 
         application  of the run's tasks; None for a run that has no tasks, and takes no request
         """
         spark = application or Application()
-        return {
-            "job": self.job,
-            "version": __version__,
-            "run_id": None if application is None else self.worker_id(environment.host),
-            "start_ms": int(self.began * 1000),
-            "end_ms": int(machine.clock() * 1000),
-            "application_id": spark.id,
-            "tracking_url": spark.tracking_url,
-            "settings": [
-                {"name": name, "value": setting.text, "source": setting.layer.label}
+        return RunHead(
+            job=self.job,
+            version=__version__,
+            run_id=None if application is None else self.worker_id(environment.host),
+            start_ms=int(self.began * 1000),
+            end_ms=int(machine.clock() * 1000),
+            application_id=spark.id,
+            tracking_url=spark.tracking_url,
+            settings=tuple(
+                StatedSetting(name=name, value=setting.text, source=setting.layer.label)
                 for name, setting in environment.settings.values.items()
                 if setting.layer is not Layer.BUILT_IN
-            ],
-        }
+            ),
+        )
 
 
 _STORES = (

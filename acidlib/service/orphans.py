@@ -10,7 +10,14 @@ from acidlib.errors import AcidError
 from acidlib.model.results import CleaningResult, Outcome, RemovedPath
 from acidlib.service.backend import Backend
 from acidlib.service.places import Target
-from acidlib.service.removals import DeleteRateLimiter, ended_by, find_unclaimed, remove_named, result_of_removal
+from acidlib.service.removals import (
+    DeleteRateLimiter,
+    ended_by,
+    find_unclaimed,
+    if_busy,
+    remove_named,
+    result_of_removal,
+)
 from acidlib.service.selection import Selection
 from acidlib.service.services import Services, as_done, step_seconds
 from acidlib.stores.removing import find_orphans
@@ -57,7 +64,9 @@ def run_orphans(
 
     def work(target: Target) -> CleaningResult | None:
         location = target.location
-        result = CleaningResult(id=None, ref=target.ref, location=str(location), state=Outcome.SUCCEEDED, reason="")
+        result = CleaningResult(
+            id=None, **target.ref._asdict(), location=str(location), state=Outcome.SUCCEEDED, reason=""
+        )
         orphans = orphans_at(target)
         if not orphans:
             return None
@@ -80,9 +89,9 @@ def run_orphans(
         target = targets[index]
         if isinstance(answer, AcidError):
             failed = CleaningResult(
-                id=None, ref=target.ref, location=str(target.location), state=Outcome.FAILED, reason=""
+                id=None, **target.ref._asdict(), location=str(target.location), state=Outcome.FAILED, reason=""
             )
-            tell(ended_by(answer, failed))
+            tell(if_busy(ended_by(answer, failed), Outcome.CONFLICT))
         elif answer is not None:
             tell(answer)
     services.progress.finish()

@@ -191,8 +191,13 @@ def ended_by(error: AcidError, result: CleaningResult, *, waits: type[AcidError]
     """Return the result of a cleaning that an error has ended; after an error of the type `waits` the place waits."""
     state = Outcome.READY_FOR_CLEANING if isinstance(error, waits) else Outcome.FAILED
     if isinstance(error, ConflictError):
-        state = Outcome.CONFLICT
-    return replace(result, state=state, reason=str(error), is_busy=isinstance(error, BusyError))
+        state = Outcome.BUSY if isinstance(error, BusyError) else Outcome.CONFLICT
+    return replace(result, state=state, reason=str(error))
+
+
+def if_busy(result: CleaningResult, state: Outcome) -> CleaningResult:
+    """Return the result with this state if another run of this engine has the place, else as it is."""
+    return replace(result, state=state) if result.state is Outcome.BUSY else result
 
 
 def result_of_removal(result: CleaningResult, removal: Removal) -> CleaningResult:

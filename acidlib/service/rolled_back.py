@@ -147,7 +147,7 @@ class RolledBack:
         else:
             why += "; the table does not exist any more"
         free = _free(notes, kept)
-        result = replace(result, blocked=tuple(sorted(set(kept.values()))))
+        result = replace(result, waiting=tuple(sorted(set(kept.values()))))
         count = plural(len({note.txn_id for note in free}), "rolled back transaction")
         if self._options.dry_run:
             return replace(result, state=Outcome.PLANNED, reason=f"{why}; {count} would be forgotten here")
@@ -322,7 +322,7 @@ class RolledBack:
 
 
 def result_of_due(due: DueCleaning) -> CleaningResult:
-    return CleaningResult(id=None, ref=due.ref, location="", state=Outcome.FAILED, reason="")
+    return CleaningResult(id=None, **due.ref._asdict(), location="", state=Outcome.FAILED, reason="")
 
 
 def _kept(listing: Listing, notes: Iterable[NotedWrite]) -> dict[NotedWrite, str]:

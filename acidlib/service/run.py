@@ -173,7 +173,7 @@ class _RunProgress:
     def report(self, result: CompactionResult) -> None:
         """Report a result, and count it."""
         self._ended[result.state] += 1
-        self._bytes += (result.total("bytes_copied") or 0) + (result.total("bytes_rewritten") or 0)
+        self._bytes += (result.bytes_copied or 0) + (result.bytes_rewritten or 0)
         self._services.progress.note(
             f"{result.state.value}, {result.reason}", level=level_of(result), place=str(result.ref)
         )

@@ -431,8 +431,7 @@ def _turn(candidate: Candidate) -> tuple[bool, bool, int]:
 def unstarted_result(state: Outcome, target: Target, kind: CompactionType, reason: str) -> CompactionResult:
     """Return the result of a compaction that did not begin."""
     return CompactionResult(
-        id=None,
-        ref=target.ref,
+        **target.ref._asdict(),
         location=str(target.location),
         type=kind.label.lower(),
         state=state,

@@ -180,7 +180,7 @@ def _with_plan(result: UndoResult, request: CompactionRequest, plan: UndoPlan, r
 def _result(request: CompactionRequest, target: Target | None = None) -> UndoResult:
     return UndoResult(
         id=request.id,
-        ref=request.ref,
+        **request.ref._asdict(),
         location=str((request.facts.location or "") if target is None else target.location),
         type=request.type.label.lower(),
         state=Outcome.FAILED,

@@ -6,7 +6,6 @@ is committed empty. Only the queue is made, where it is missing.
 
 from __future__ import annotations
 
-import enum
 import importlib.metadata
 import os
 import platform
@@ -16,9 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import acidlib
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
@@ -26,6 +23,8 @@ from acidlib.metastore.hms import Hms
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.location import S3, Location
 from acidlib.model.names import Calls, Generation, Reader
+from acidlib.model.results import Check
+from acidlib.model.results import CheckState as State
 from acidlib.service.environment import Environment
 from acidlib.service.executors import LOOKS, difference_of, has_compiled_kernels, look_around
 from acidlib.service.open import connect, open_queue
@@ -40,25 +39,6 @@ _MOST_APART_SECONDS = 5.0
 _JAVA = re.compile(r'version "(?:1\.)?(\d+)')
 _CORE = re.compile(r"spark-core_[\d.]+-([\w.-]+)\.jar")
 _COMPILE = "`acidlib warm`, called by the owner of the installation, compiles them for all who use it"
-
-
-class State(enum.Enum):
-    """The result of a check, with which its line begins."""
-
-    OK = "ok"
-    NOTE = "note"
-    WRONG = "wrong"
-    UNCHECKED = "unchecked"
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One line: the subject, its state, the facts, and advice where the state is not `OK`."""
-
-    name: str
-    state: State
-    found: str
-    advice: str = ""
 
 
 def checks(
@@ -309,14 +289,3 @@ def _queue(environment: Environment, calls: Calls | None) -> Check:
         advice = f"chmod 600 {path}, unless others are to read it"
         return Check("queue", State.NOTE, f"{database} at {path}, which every user of this machine may read", advice)
     return Check("queue", State.OK, f"{database} at {path}" if path else database)
-
-
-def checks_document(checks: Sequence[Check]) -> dict[str, Any]:
-    """Return the document of --output json."""
-    return {
-        "job": "doctor",
-        "version": acidlib.__version__,
-        "run_id": None,
-        "checks": [asdict(check) | {"state": check.state.value} for check in checks],
-        "totals": {"checks": len(checks), "wrong": sum(check.state is State.WRONG for check in checks)},
-    }

@@ -1,4 +1,4 @@
-"""The status of all tables as a JSON document: one look at the queue, the metastore and a bounded number of places.
+"""The status of all tables : one look at the queue, the metastore and a bounded number of places.
 
 The queue and the transactions are read in a number of calls that does not grow with the places; tables and partitions
 are read only where places are to be listed. Nothing is changed anywhere.
@@ -7,31 +7,25 @@ are read only where places are to be listed. Nothing is changed anywhere.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import replace
 
 from acidlib.config.settings import Settings
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.transactions import OpenTxn
 from acidlib.model.location import Location
-from acidlib.model.names import Calls, Generation
+from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, State
-from acidlib.model.results import fields_of, names_of
+from acidlib.model.status import CleaningBlocker, Finding, FindingKind, PlaceFigures, StatusDocument, Transaction
 from acidlib.model.tables import TableRef
 from acidlib.planning.health import (
     LIMITS,
     OLDEST_ROLLED_BACK,
-    CleaningBlocker,
     FigureUnit,
-    Finding,
-    FindingKind,
+    KnownTransaction,
     Limits,
-    PlaceFigures,
-    Status,
+    ListedFigures,
     StatusSnapshot,
-    TableFigures,
-    Transaction,
     status_of,
 )
 from acidlib.planning.initiate import ABORTS_BY_CLEANER, decide, switched_off_reason, wrong_kind_reason
@@ -59,8 +53,8 @@ _ALL = Interpretation(write_ids=StatedWriteIds(everything=True))
 
 def look(
     where: Environment, services: Services, selection: Selection, interpretation: Interpretation, *, most_places: int
-) -> dict[str, Any]:
-    """Return the JSON document of the status of all selected tables, with notes.
+) -> StatusDocument:
+    """Return the status of all selected tables, with notes.
 
     interpretation  of directories where no metastore tells it; without stated write ids all count as committed
     most_places     no more places are listed; those that the queue knows come first
@@ -107,7 +101,7 @@ def look(
         by_location=hms is None,
         generation=queued.calls,
     )
-    return status_document(status_of(seen, limits_of(services.settings)), queued.calls) | {"notes": notes}
+    return replace(status_of(seen, limits_of(services.settings)), notes=tuple(notes))
 
 
 def limits_of(settings: Settings) -> Limits:
@@ -164,7 +158,7 @@ def blockers(
         blocking += [
             CleaningBlocker(
                 request_id=row.id,
-                ref=row.ref,
+                **row.ref._asdict(),
                 kind=kind,
                 id=number,
                 user=user,
@@ -176,13 +170,11 @@ def blockers(
     return blocking
 
 
-def _transaction(txn: OpenTxn, now_ms: int) -> Transaction:
-    return Transaction(
-        id=txn.id,
+def _transaction(txn: OpenTxn, now_ms: int) -> KnownTransaction:
+    shown = Transaction(id=txn.id, user=txn.user, host=txn.host, age=_age(txn.started_ms, now_ms))
+    return KnownTransaction(
+        shown=shown,
         is_open=txn.state == "open",
-        user=txn.user,
-        host=txn.host,
-        age=_age(txn.started_ms, now_ms),
         silent=_age(txn.heartbeat_ms, now_ms),
     )
 
@@ -212,11 +204,11 @@ def _uncleaned_reason(where: Environment, services: Services, hms: Hms | None) -
 def _findings_of_queue(queued: Queued) -> Iterator[Finding]:
     """Yield findings about rows that are not understood, and about requests of other metastores."""
     for reason in queued.unreadable:
-        yield Finding(kind=FindingKind.NOT_UNDERSTOOD, reason=f"{reason}: that is not known here")
+        yield Finding(trouble=FindingKind.NOT_UNDERSTOOD, reason=f"{reason}: that is not known here")
     for row in queued.elsewhere:
         if row.state in _QUEUED:
             reason = f"request {row.id} is for the metastore {row.facts.metastore}; no run at this one sees to it"
-            yield Finding(kind=FindingKind.ANOTHER_METASTORE, reason=reason, ref=row.ref)
+            yield Finding(trouble=FindingKind.ANOTHER_METASTORE, reason=reason, **row.ref._asdict())
 
 
 def _targets(
@@ -236,7 +228,7 @@ def _targets(
         notes = [note for note in selected.notes if not note.startswith("table ")]
         insert_only = services.settings.flag("hive.compactor.compact.insert.only")
         refused = [
-            Finding(kind=FindingKind.NOT_COMPACTABLE, reason=passed.reason, ref=passed.target.ref)
+            Finding(trouble=FindingKind.NOT_COMPACTABLE, reason=passed.reason, **passed.target.ref._asdict())
             for passed in selected.passed_over
             if passed.is_refused and (facts := passed.target.facts) is not None
             if wrong_kind_reason(facts.table, insert_only_enabled=insert_only) is None
@@ -268,14 +260,14 @@ def _list(
     targets: Sequence[Target],
     requests: Iterable[CompactionRequest],
     most_places: int,
-) -> Iterator[PlaceFigures]:
+) -> Iterator[ListedFigures]:
     """List at most so many places, those of requests first, and yield their figures."""
     states: dict[TableRef, set[State]] = {}
     for row in requests:
         states.setdefault(row.ref, set()).add(row.state)
     attempts = Attempts((row for row in requests if row.state in COUNTED), services.settings)
 
-    def figures(outcome: ListingOutcome) -> PlaceFigures | None:
+    def figures(outcome: ListingOutcome) -> ListedFigures | None:
         target = outcome.target
         of_requests = states.get(target.ref, set())
         if isinstance(outcome, ListedPlace):
@@ -299,9 +291,10 @@ def _list(
                 yield place
 
 
-def _with_problem(unlisted: Unlisted, kind: FindingKind) -> PlaceFigures:
+def _with_problem(unlisted: Unlisted, kind: FindingKind) -> ListedFigures:
     target, problem = unlisted.target, (kind, str(unlisted.error))
-    return PlaceFigures(ref=target.ref, location=str(target.location), problem=problem)
+    figures = PlaceFigures(**target.ref._asdict(), location=str(target.location))
+    return ListedFigures(figures=figures, problem=problem)
 
 
 def _kind_of_problem(services: Services, unlisted: Unlisted) -> FindingKind:
@@ -317,7 +310,7 @@ def _kind_of_problem(services: Services, unlisted: Unlisted) -> FindingKind:
     return FindingKind.NOT_JUDGED if isinstance(unlisted.error, RefusedError) else FindingKind.NOT_READABLE
 
 
-def _figures(services: Services, attempts: Attempts, place: ListedPlace, of_requests: set[State]) -> PlaceFigures:
+def _figures(services: Services, attempts: Attempts, place: ListedPlace, of_requests: set[State]) -> ListedFigures:
     """Return the figures of a listed place; `of_requests` are the states of its requests."""
     target, state, facts = place.target, place.state, place.target.facts
     sizes: dict[str, int] = {}
@@ -354,8 +347,8 @@ def _figures(services: Services, attempts: Attempts, place: ListedPlace, of_requ
     switched_off = None
     if facts is not None:
         switched_off = switched_off_reason(facts.table.properties, facts.database.properties, place.hive.names)
-    return PlaceFigures(
-        ref=target.ref,
+    figures = PlaceFigures(
+        **target.ref._asdict(),
         location=str(target.location),
         deltas=len(deltas),
         small_deltas=sum(size < small * base for size in deltas),
@@ -364,6 +357,9 @@ def _figures(services: Services, attempts: Attempts, place: ListedPlace, of_requ
         ratio=sum(deltas) / base if base else None,
         obsolete=len(place.obsolete),
         obsolete_bytes=sum(place.obsolete.values()),
+    )
+    return ListedFigures(
+        figures=figures,
         aborted=len(state.aborted),
         idle=services.clock() - place.modified if place.modified else None,
         due=due,
@@ -398,53 +394,3 @@ def _claim(services: Services, place: ListedPlace) -> tuple[bool, str | None, in
     if holder is None:
         return False, None, unfinished, not_obeyed
     return not holder.is_stale, holder.owner if holder.is_stale else None, unfinished, not_obeyed
-
-
-def status_document(status: Status, generation: Calls) -> dict[str, Any]:
-    """Return the JSON document of a status; ages are seconds."""
-
-    def transaction(txn: Transaction | None) -> dict[str, Any] | None:
-        return None if txn is None else {"id": txn.id, "user": txn.user, "host": txn.host, "age": txn.age}
-
-    txns = {
-        "open": status.open_count,
-        "aborted": status.aborted_count,
-        "oldest_open": transaction(status.oldest_open),
-        "oldest_aborted": transaction(status.oldest_aborted),
-    }
-    return {
-        "level": status.totals.level.label,
-        "findings": [
-            {
-                "level": finding.level.label,
-                "trouble": finding.kind.value,
-                **names_of(finding.ref),
-                "location": finding.location,
-                "reason": finding.reason,
-                "setting": finding.setting,
-            }
-            for finding in status.findings
-        ],
-        "totals": _figures_document(status.totals, generation),
-        "tables": [_figures_document(table, generation) for table in status.tables],
-        "transactions": None if status.open_count is None else txns,
-        "blockers": None
-        if status.blockers is None
-        else [{"request_id": blocker.request_id} | fields_of(blocker) for blocker in status.blockers],
-    }
-
-
-def _figures_document(figures: TableFigures, generation: Calls) -> dict[str, Any]:
-    """Return an entry of `tables`, or `totals`, where database and table are null."""
-    names = names_of(figures.ref)
-    values = {name: getattr(figures, name) for name in figures.__slots__ if name != "ref"}
-    values["level"] = figures.level.label
-    values["requests"] = [{"state": state.label_of(generation)} | asdict(figures.requests[state]) for state in State]
-    for name in ("most_deltas", "worst_ratio", "most_obsolete"):
-        values[name] = [_place_document(place) for place in values[name]]
-    return {"database": names["database"], "table": names["table"]} | values
-
-
-def _place_document(place: PlaceFigures) -> dict[str, Any]:
-    shown = ("location", "deltas", "small_deltas", "base_bytes", "delta_bytes", "ratio", "obsolete", "obsolete_bytes")
-    return names_of(place.ref) | {name: getattr(place, name) for name in shown}

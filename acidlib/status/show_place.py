@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from acidlib.errors import AcidError, OverMemoryError, RefusedError, known_error
 from acidlib.memory import DRIVER_MEMORY
 from acidlib.model.names import LONG_MAX, may_have_side_files, parse_directory, side_file_name
+from acidlib.model.results import PlacesDocument, PlaceTotals, ShownPart, ShownPlace
 from acidlib.orc.reader import read_tail
 from acidlib.parquet.footer import read_footer
 from acidlib.planning.state import PlacePart, ReaderRole, acid_state, place_parts
@@ -24,20 +24,20 @@ _ORC, _PARQUET = b"ORC", b"PAR1"
 _Rows = int | None | AcidError
 
 
-def show_places(services: Services, backend: Backend, selection: Selection) -> dict[str, Any]:
-    """Return the JSON document of the selected places; one that cannot be shown has an error.
+def show_places(services: Services, backend: Backend, selection: Selection) -> PlacesDocument:
+    """Return the selected places as documents have them; one that cannot be shown has an error.
 
     RefusedError when a named place does not exist.
     """
     selected = backend.select(selection, automatic=False)
-    places = [_entry(services, target) for target in selected.targets]
+    places = [_shown(services, target) for target in selected.targets]
     places += [_unknown(passed.target, passed.reason) for passed in selected.passed_over]
-    damaged = sum(place["error"] is not None or any(part["damage"] for part in place["parts"]) for place in places)
-    return {"places": places, "totals": {"places": len(places), "damaged": damaged}}
+    damaged = sum(place.error is not None or any(part.damage for part in place.parts) for place in places)
+    return PlacesDocument(places=tuple(places), totals=PlaceTotals(places=len(places), damaged=damaged))
 
 
-def _entry(services: Services, target: Target) -> dict[str, Any]:
-    """Return the entry of a place, as far as it can be shown."""
+def _shown(services: Services, target: Target) -> ShownPlace:
+    """Return a place, as far as it can be shown."""
     try:
         listing = list_location(services.fs(target.location), target.location, without_unfinished=True)
         place = target.listed(listing)
@@ -57,27 +57,19 @@ def _entry(services: Services, target: Target) -> dict[str, Any]:
     parts = place_parts(listing, state, place.hive.names)
     rows = _rows(services, place, [path for part in parts if part.role is not ReaderRole.HIDDEN for path in part.files])
     write_ids = place.write_ids
-    return _unknown(target, error) | {
-        "hive_version": place.hive.names.value,
-        "high_water_mark": None if write_ids.high_water_mark == LONG_MAX else write_ids.high_water_mark,
-        "open_write_ids": list(write_ids.open_ids),
-        "aborted_write_ids": list(write_ids.aborted_ids),
-        "parts": [_part(part, [rows[path] for path in part.files if path in rows]) for part in parts],
-    }
+    return replace(
+        _unknown(target, error),
+        hive_version=place.hive.names.value,
+        high_water_mark=None if write_ids.high_water_mark == LONG_MAX else write_ids.high_water_mark,
+        open_write_ids=tuple(write_ids.open_ids),
+        aborted_write_ids=tuple(write_ids.aborted_ids),
+        parts=tuple(_part(part, [rows[path] for path in part.files if path in rows]) for part in parts),
+    )
 
 
-def _unknown(target: Target, error: str | None) -> dict[str, Any]:
-    """Return the entry of a place of which nothing but the location is known."""
-    return {
-        **target.ref._asdict(),
-        "location": str(target.location),
-        "hive_version": None,
-        "high_water_mark": None,
-        "open_write_ids": [],
-        "aborted_write_ids": [],
-        "error": error,
-        "parts": [],
-    }
+def _unknown(target: Target, error: str | None) -> ShownPlace:
+    """Return a place of which nothing but the location is known."""
+    return ShownPlace(**target.ref._asdict(), location=str(target.location), error=error)
 
 
 def _rows(services: Services, place: ListedPlace, paths: Sequence[str]) -> dict[str, _Rows]:
@@ -111,19 +103,19 @@ def _rows(services: Services, place: ListedPlace, paths: Sequence[str]) -> dict[
     return dict(zip(paths, in_threads(rows_of, paths, seconds=step_seconds(services.settings)), strict=True))
 
 
-def _part(part: PlacePart, rows: Sequence[_Rows]) -> dict[str, Any]:
+def _part(part: PlacePart, rows: Sequence[_Rows]) -> ShownPart:
     first, last = part.write_ids or (None, None)
     known = [count for count in rows if isinstance(count, int)]
     damaged = [str(error) for error in rows if isinstance(error, AcidError)]
-    return {
-        "path": part.path,
-        "kind": part.kind,
-        "first_write_id": first,
-        "last_write_id": last,
-        "reader": part.role.value,
-        "why": part.why,
-        "files": len(part.files),
-        "bytes": part.bytes,
-        "rows": sum(known) if len(known) == len(rows) and part.role is not ReaderRole.HIDDEN else None,
-        "damage": damaged[0] if damaged else None,
-    }
+    return ShownPart(
+        path=part.path,
+        kind=part.kind,
+        first_write_id=first,
+        last_write_id=last,
+        reader=part.role.value,
+        why=part.why,
+        files=len(part.files),
+        bytes=part.bytes,
+        rows=sum(known) if len(known) == len(rows) and part.role is not ReaderRole.HIDDEN else None,
+        damage=damaged[0] if damaged else None,
+    )

@@ -237,7 +237,7 @@ def test_a_rewritten_stripe_behind_a_copied_one(version: str, generation: int, j
     options = Options(bloom="id,s", bloom_version=version)
     two_deltas(java, tmp_path / "t", options, options, SMALL, (1100, 2500))
     result, path = compacted(tmp_path / "t", generation, COPY)
-    assert [action.copy for action in result.results[0].actions] == [True, False]
+    assert [action.action for action in result.results[0].actions] == ["copy", "rewrite"]
     assert filtered_columns(path) == [[7, 8], [7, 8]]
     orc = o.read_orc(path)
     sizes = {(f, len(bits)) for stripe in orc.stripes for c in (7, 8) for f, bits in bloom.filters(orc, stripe, c)}
@@ -260,7 +260,7 @@ def test_a_stripe_without_the_filter_of_another_is_rewritten(java: JavaOrc, tmp_
 def test_without_filters_nothing_changes(java: JavaOrc, tmp_path: Path) -> None:
     two_deltas(java, tmp_path / "t", Options(), Options(), SMALL, (1100, 1100))
     result, path = compacted(tmp_path / "t", settings=COPY)
-    assert [action.copy for action in result.results[0].actions] == [True, False]
+    assert [action.action for action in result.results[0].actions] == ["copy", "rewrite"]
     assert filtered_columns(path) == [[], []]
     assert not [encoding for encoding in o.read_orc(path).stripes[1].encodings if 3 in encoding]
 
@@ -312,10 +312,10 @@ def grown_table(java: JavaOrc, location: Path, *, deleted: bool = True) -> None:
 def test_copies_with_added_columns_have_filters_of_these(java: JavaOrc, tmp_path: Path) -> None:
     grown_table(java, tmp_path / "t")
     result, path = compacted(tmp_path / "t", 3, COPY)
-    assert [(action.copy, action.reason) for action in result.results[0].actions] == [
-        (True, "unchanged but for row ids and columns that are added"),
-        (True, "unchanged but for columns that are added"),
-        (False, "row to leave out: 1 deleted"),
+    assert [(action.action, action.reason) for action in result.results[0].actions] == [
+        ("copy", "unchanged but for row ids and columns that are added"),
+        ("copy", "unchanged but for columns that are added"),
+        ("rewrite", "row to leave out: 1 deleted"),
     ]
     assert filtered_columns(path) == [[8, 9]] * 3
     orc = o.read_orc(path)
@@ -331,7 +331,7 @@ def test_copies_with_added_columns_have_filters_of_these(java: JavaOrc, tmp_path
 def test_added_columns_have_filters_though_nothing_is_rewritten(java: JavaOrc, tmp_path: Path) -> None:
     grown_table(java, tmp_path / "t", deleted=False)
     result, path = compacted(tmp_path / "t", 3, COPY)
-    assert [action.copy for action in result.results[0].actions] == [True] * 3
+    assert [action.action for action in result.results[0].actions] == ["copy"] * 3
     assert filtered_columns(path) == [[8, 9]] * 3
     assert java_problems(java, path, max_groups=1) == []
 
@@ -343,9 +343,9 @@ def test_files_of_insert_only_tables(java: JavaOrc, tmp_path: Path) -> None:
         files.append(java_files.write_orc(java, tmp_path / f"{number}", SMALL, rows, Options(bloom=filtered)))
     made = tmp_path / "made"
     result = join_plain_files(files, made, settings=COPY, generation=Generation.HIVE3)
-    reasons = [(action.copy, action.reason) for action in result.actions]
-    assert reasons[1] == (False, "no bloom filter of column id (1 of 1 stripe)")
-    assert [copy for copy, _ in reasons] == [True, False, True]
+    reasons = [(action.action, action.reason) for action in result.actions]
+    assert reasons[1] == ("rewrite", "no bloom filter of column id (1 of 1 stripe)")
+    assert [action for action, _ in reasons] == ["copy", "rewrite", "copy"]
     assert filtered_columns(made) == [[1, 2]] * 3
     assert java.differences(made) == []
     assert not [lost for pruning in java.sarg_check(made, max_groups=1) for lost in pruning.lost]

@@ -186,7 +186,7 @@ def reasons(made: Compacted) -> dict[bool, set[str]]:
     found: dict[bool, set[str]] = {True: set(), False: set()}
     for result in made.results:
         for action in result.actions:
-            found[action.copy].add(action.reason)
+            found[action.action == "copy"].add(action.reason)
     return found
 
 

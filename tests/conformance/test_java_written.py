@@ -155,7 +155,10 @@ def test_whole_stripes_are_copied(layout: str, made: MakeTable, tmp_path: Path) 
     table, _ = made(layout)
     shutil.copytree(table.location, location)
     compacted = compact_directory(location, MAJOR, table.write_ids, 4, settings=COPY)
-    assert [action.rows for action in compacted.results[0].actions if action.copy] == [STRIPE_ROWS, FOURTH_ROWS]
+    assert [action.rows for action in compacted.results[0].actions if action.action == "copy"] == [
+        STRIPE_ROWS,
+        FOURTH_ROWS,
+    ]
 
 
 # --- run lengths of version 1 -----------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,33 +16,36 @@ import pytest
 from click.testing import CliRunner
 from integration.harness import IN_PROCESS, fixture
 
-from acidlib.cli.jobs import show_compactions, status
-from acidlib.cli.jobs import show_place as show_place_job
+import acidlib
+from acidlib.cli.jobs import show_compactions
 from acidlib.documents import OPTIONS
 from acidlib.errors import AcidError
+from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.results import (
     CANCEL_OUTCOMES,
     COMPACTION_OUTCOMES,
     Cancellation,
+    CancellationsDocument,
+    Check,
+    ChecksDocument,
+    CheckState,
+    Head,
     Outcome,
+    RequestsDocument,
+    RequestTotals,
     Statistics,
+    UndoDocument,
     UndoResult,
     Verification,
-    cancellations_document,
 )
+from acidlib.model.status import CleaningBlocker, FindingKind
 from acidlib.model.tables import TableRef
-from acidlib.planning.health import CleaningBlocker, FindingKind
-from acidlib.report.answers import Cancellations, Checks, Places, Requests, Status, Undo
-from acidlib.report.columns import SCHEMAS
-from acidlib.report.run import Cleanings, Decisions, Plan
-from acidlib.report.show import blockers_document, show_document
-from acidlib.report.text import json_text
+from acidlib.report.answers import Cancellations, Checks, Places, Requests, Undo
+from acidlib.report.show import shown_blocker, shown_request
 from acidlib.report.values import Result
-from acidlib.status.doctor import Check, checks_document
-from acidlib.status.doctor import State as CheckState
 
-from .report.documents import ABOUT, DOCUMENTS, DONE, PLACE, document_of
+from .report.documents import HEAD, PLACE, SHOWN, UNFILED, UNIT, told
 
 UNDO_OUTCOMES = (
     Outcome.PLANNED,
@@ -52,12 +55,9 @@ UNDO_OUTCOMES = (
     Outcome.CONFLICT,
     Outcome.FAILED,
 )
-UNDONE = UndoResult(id=1, **PLACE, type="major", state=Outcome.UNDONE, reason="undone by a person")
-CANCELLED = Cancellation(id=1, state=Outcome.MISSING, reason="there is none")
-COMPACTED = replace(DONE, verification=Verification(share=1.0), statistics=Statistics())
 
 
-def printed(*words: str, job: click.Command = show_compactions) -> dict[str, Any]:
+def printed(*words: str, job: click.Command) -> dict[str, Any]:
     """What a job prints that needs neither Spark nor a metastore."""
     command = [*words, "--output", "json", "--metastore-uri", "none", "--queue-url", "sqlite://"]
     command += ["--set", "acidlib.retention=2d"]
@@ -65,34 +65,38 @@ def printed(*words: str, job: click.Command = show_compactions) -> dict[str, Any
     return document
 
 
-def saved(document: dict[str, Any]) -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads(json_text({"job": "a job", **ABOUT} | document))
-    return loaded
+def queue() -> Requests:
+    ref, generation = TableRef("db", "t"), Generation.HIVE4
+    request = CompactionRequest(id=1, ref=ref, type=CompactionType.MAJOR)
+    blocker = CleaningBlocker(request_id=1, **ref._asdict(), kind="lock", id=2, user="u", host="h", age=None)
+    document = RequestsDocument(
+        compactions=(shown_request(request, generation),),
+        blockers=(shown_blocker(blocker),),
+        totals=RequestTotals(compactions=1),
+    )
+    return Requests(head=HEAD, document=document, rows=(request,), generation=generation, now_ms=0, of=1)
 
 
-def shown() -> dict[str, Any]:
-    request = CompactionRequest(id=1, ref=TableRef("db", "t"), type=CompactionType.MAJOR)
-    blocker = CleaningBlocker(request_id=1, ref=TableRef("db", "t"), kind="lock", id=2, user="u", host="h", age=None)
-    return printed() | {"compactions": show_document([request]), "blockers": blockers_document([blocker])}
-
-
-def show_place() -> dict[str, Any]:
+def shown_place() -> Places:
     with TemporaryDirectory() as folder:
         place = fixture("hive3/a_crud", Path(folder) / "t")
-        return printed("--location", str(place), "--all-committed", job=show_place_job)
+        return acidlib.directory(str(place), all_committed=True).files(progress=False)
 
 
-PRODUCED: dict[str, Callable[[], dict[str, Any]]] = {
-    "major_compact, minor_compact": lambda: document_of("major_compact", [COMPACTED]),
-    "initiator": DOCUMENTS["initiator"],
-    "cleaner": DOCUMENTS["cleaner"],
-    "show_place": show_place,
-    "undo": lambda: saved({"undo": UNDONE.document()}),
-    "cancel": lambda: saved(cancellations_document([CANCELLED])),
-    "show_compactions": shown,
-    "doctor": lambda: checks_document([Check("clock", CheckState.UNCHECKED, "no metastore")]),
-    "status": lambda: printed("--places", "0", job=status) | DOCUMENTS["status"](),
-    "Errors": lambda: printed("--no-such-option"),
+UNDONE = UndoResult(id=1, **PLACE, type="major", state=Outcome.UNDONE, reason="undone by a person")
+CANCELLED = Cancellation(id=1, state=Outcome.MISSING, reason="there is none")
+COMPACTED = UNFILED.with_work((UNIT,), Verification(share=1.0))
+BARE = Head(job="doctor", version="1")
+PRODUCED: dict[str, Callable[[], Result]] = {
+    "major_compact, minor_compact": lambda: told("major_compact", [replace(COMPACTED, statistics=Statistics())]),
+    "initiator": SHOWN["initiator"],
+    "cleaner": SHOWN["cleaner"],
+    "show_place": shown_place,
+    "undo": lambda: Undo(head=HEAD, document=UndoDocument(undo=UNDONE)),
+    "cancel": lambda: Cancellations(head=HEAD, document=CancellationsDocument.of([CANCELLED])),
+    "show_compactions": queue,
+    "doctor": lambda: Checks(head=BARE, document=ChecksDocument.of([Check("clock", CheckState.UNCHECKED, "none")])),
+    "status": SHOWN["status"],
 }
 
 
@@ -122,10 +126,6 @@ def first_cells(text: str, header: str) -> list[str]:
 JSON = sections(OPTIONS.with_name("json.md").read_text(), "##")
 
 
-def test_every_document_is_described() -> None:
-    assert JSON.keys() == PRODUCED.keys()
-
-
 def described(title: str) -> list[tuple[str, str]]:
     return [
         (path, name)
@@ -137,44 +137,34 @@ def described(title: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("title", PRODUCED)
 def test_the_fields_are_those_of_the_document(title: str) -> None:
-    assert len(set(described(title))) == len(described(title))
-    assert set(described(title)) == set(fields(PRODUCED[title]()))
+    head = BARE_FIELDS if title in ("show_place", "doctor") else described("Every document")
+    document = PRODUCED[title]().to_dict()
+    assert sorted([*head, *described(title)]) == sorted(set(fields(document)))
 
 
-LISTS: list[tuple[str, str, type[Result]]] = [
-    ("major_compact, minor_compact", ".compactions[]", Plan),
-    ("initiator", ".decisions[]", Decisions),
-    ("cleaner", ".cleanings[]", Cleanings),
-    ("show_place", ".places[]", Places),
-    ("undo", ".undo", Undo),
-    ("cancel", ".cancellations[]", Cancellations),
-    ("show_compactions", ".compactions[]", Requests),
-    ("doctor", ".checks[]", Checks),
-    ("status", ".tables[]", Status),
-]
+BARE_FIELDS = [(".", "job"), (".", "version"), (".", "run_id")]
 
 
-def columns(path: str, kind: pa.StructType | pa.Schema) -> Iterator[tuple[str, str]]:
-    """Every field of a type of Arrow, as `fields` has them."""
+def test_the_fields_of_an_error_are_described() -> None:
+    assert {*BARE_FIELDS, *described("Errors")} == set(fields(printed("--no-such-option", job=show_compactions)))
+
+
+@pytest.mark.parametrize("title", PRODUCED)
+def test_entries_are_a_table_of_arrow(title: str) -> None:
+    result = PRODUCED[title]()
+    table = result.to_arrow()
+    assert table.to_pylist() == list(result.entries) != []
+    assert table.schema.names == list(result.entries[0])
+    assert not [name for name, kind in columns(table.schema) if pa.types.is_null(kind)]
+
+
+def columns(kind: pa.StructType | pa.Schema) -> Iterator[tuple[str, pa.DataType]]:
+    """Every field of a type of Arrow."""
     for field in kind:
-        yield path, field.name
-        below, inner = f"{path}.{field.name}", field.type
-        if pa.types.is_list(inner):
-            below, inner = f"{below}[]", inner.value_type
+        yield field.name, field.type
+        inner = field.type.value_type if pa.types.is_list(field.type) else field.type
         if pa.types.is_struct(inner):
-            yield from columns(below, inner)
-
-
-@pytest.mark.parametrize(("title", "path", "result"), LISTS)
-def test_the_columns_of_a_table_are_the_fields_of_an_entry(title: str, path: str, result: type[Result]) -> None:
-    schema = SCHEMAS[result.shape]
-    assert sorted(columns(path, schema)) == sorted(
-        (at, name) for at, name in described(title) if at == path or at.startswith(f"{path}.")
-    )
-    entries = PRODUCED[title]()[path.strip(".[]")]
-    for entry in entries if isinstance(entries, list) else [entries]:
-        assert pa.Table.from_pylist([entry], schema=schema).to_pylist() == [entry]
-        assert schema.names == list(entry)
+            yield from columns(inner)
 
 
 def test_every_kind_of_error_is_described() -> None:
@@ -200,7 +190,7 @@ def test_every_kind_of_trouble_is_described() -> None:
         ("cancel", "`.cancellations[]`", CANCEL_OUTCOMES),
     ],
 )
-def test_every_state_is_named(title: str, entry: str, states: tuple[Outcome, ...]) -> None:
+def test_every_state_is_named(title: str, entry: str, states: Iterable[Outcome]) -> None:
     rows = sections(JSON[title], "###")[entry]
     (state,) = (row for row in rows.splitlines() if row.startswith("| `state`"))
     assert {outcome.value for outcome in states} == set(re.findall("`(.+?)`", state)[1:])

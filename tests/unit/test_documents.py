@@ -18,7 +18,7 @@ import pytest
 from acidlib.cli.launch import JOBS as ALL_JOBS
 from acidlib.cli.launch import log_file
 from acidlib.cli.main import group
-from acidlib.documents import JOBS, OPTIONS, ROOT, TOML, options_text, toml_text
+from acidlib.documents import JOBS, JSON, OPTIONS, ROOT, TOML, json_page, options_text, toml_text
 from acidlib.planning import orc_settings
 from acidlib.report import values
 from acidlib.service.spark_driver import split_words
@@ -131,6 +131,7 @@ def test_what_is_made_of_definitions_is_up_to_date() -> None:
     why = "python -m acidlib.documents writes it anew"
     assert TOML.read_text() == toml_text(), why
     assert OPTIONS.read_text() == options_text(OPTIONS.read_text()), why
+    assert JSON.read_text() == json_page(JSON.read_text()), why
 
 
 def test_every_option_of_every_job_is_in_the_tables() -> None:

@@ -6,7 +6,6 @@ import pytest
 
 from acidlib.errors import RefusedError
 from acidlib.model.results import InitiatorResult, Outcome
-from acidlib.model.tables import TableRef
 from acidlib.report.progress import LogFormat, LogLines
 from acidlib.wording import (
     MOST_BYTES,
@@ -137,7 +136,7 @@ def test_errors_and_results_are_cut_when_they_are_made() -> None:
     error = RefusedError(f"Cannot read f: {'c' * 2_500_000}")
     assert str(error).endswith(" more characters")
     result = InitiatorResult(
-        ref=TableRef("d", "t"), location="/t", type=None, queued=None, reason="c" * 5000, outcome=Outcome.REFUSED
+        database="d", table="t", partition=None, location="/t", reason="c" * 5000, outcome=Outcome.REFUSED
     )
     line = json.loads(LogLines(format=LogFormat.JSON).line("c" * 5000))["message"]
     assert all(MOST_BYTES - 4 < len(text.encode()) <= MOST_BYTES for text in (str(error), result.reason, line))

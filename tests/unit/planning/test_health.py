@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -12,29 +12,23 @@ from acidlib.config.settings import Layer, default_settings
 from acidlib.model.location import local_location
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State
+from acidlib.model.status import CleaningBlocker, Finding, FindingKind, Level, PlaceFigures, Transaction
 from acidlib.model.tables import TableRef
-from acidlib.planning.health import (
-    CleaningBlocker,
-    Finding,
-    FindingKind,
-    Level,
-    Limit,
-    PlaceFigures,
-    StatusSnapshot,
-    Transaction,
-    count_in_a_row,
-    status_of,
-)
+from acidlib.planning.health import KnownTransaction, Limit, ListedFigures, StatusSnapshot, count_in_a_row, status_of
 from acidlib.planning.inputs import refused_message
 from acidlib.report.text import status_text
-from acidlib.status.look import limits_of, status_document
+from acidlib.status.look import limits_of
 
 NOW = 1_800_000_000_000
 HOUR, DAY = 3_600, 86_400
 LIMITS = limits_of(
     default_settings().with_layer(Layer.TOML, {"acidlib.status.obsolete.bytes.threshold": "1g"})[0],
 )
-HEALTHY = PlaceFigures(ref=TableRef("db", "t"), location="/w/t", deltas=3, base_bytes=100, delta_bytes=5, ratio=0.05)
+FIGURES = PlaceFigures(
+    database="db", table="t", partition=None, location="/w/t", deltas=3, base_bytes=100, delta_bytes=5, ratio=0.05
+)
+HEALTHY = ListedFigures(figures=FIGURES)
+NAMES = {field.name for field in fields(PlaceFigures)}
 
 
 def request(number: int, name: str, state: State, **more: Any) -> CompactionRequest:
@@ -107,27 +101,32 @@ PLACES: dict[FindingKind, dict[str, Any]] = {
 }
 
 
-def transaction(number: int, age: float, *, is_open: bool = True, silent: float = 1.0) -> Transaction:
-    return Transaction(id=number, is_open=is_open, user="ann", host="h1", age=age, silent=silent)
+def transaction(number: int, age: float, *, is_open: bool = True, silent: float = 1.0) -> KnownTransaction:
+    shown = Transaction(id=number, user="ann", host="h1", age=age)
+    return KnownTransaction(shown=shown, is_open=is_open, silent=silent)
 
 
 def kinds(seen: StatusSnapshot) -> list[FindingKind]:
-    return [one.kind for one in status_of(seen, LIMITS).findings]
+    return [one.trouble for one in status_of(seen, LIMITS).findings]
 
 
 def blocker(kind: str, name: str) -> CleaningBlocker:
     return CleaningBlocker(
-        request_id=1, ref=TableRef("db", name), kind=kind, id=5, user="bob", host="h2", age=2.0 * DAY
+        request_id=1, database="db", table=name, partition=None, kind=kind, id=5, user="bob", host="h2", age=2.0 * DAY
     )
 
 
 def planted() -> StatusSnapshot:
     """A thousand places; each finding about a place is at one of its own."""
     healthy = [
-        replace(HEALTHY, ref=TableRef("db", "t", f"p={number}"), location=f"/w/t/p={number}") for number in range(1000)
+        ListedFigures(figures=replace(FIGURES, partition=f"p={number}", location=f"/w/t/p={number}"))
+        for number in range(1000)
     ]
-    for number, (kind, figures) in enumerate(PLACES.items()):
-        healthy[40 * number] = replace(healthy[40 * number], ref=TableRef("db", kind.name.lower()), **figures)
+    for number, (kind, facts) in enumerate(PLACES.items()):
+        shown = {name: value for name, value in facts.items() if name in NAMES}
+        figures = replace(healthy[40 * number].figures, table=kind.name.lower(), partition=None, **shown)
+        others = {name: value for name, value in facts.items() if name not in NAMES}
+        healthy[40 * number] = ListedFigures(figures=figures, **others)
     succeeded = tuple(request(1000 + number, f"good_{number}", State.SUCCEEDED) for number in range(200))
     return StatusSnapshot(
         now_ms=NOW,
@@ -147,7 +146,7 @@ def planted() -> StatusSnapshot:
         places=tuple(healthy),
         known_places=1000,
         findings=(
-            Finding(level=Level.WARNING, kind=FindingKind.ANOTHER_METASTORE, reason="request 30 is for another"),
+            Finding(level=Level.WARNING, trouble=FindingKind.ANOTHER_METASTORE, reason="request 30 is for another"),
         ),
     )
 
@@ -163,7 +162,7 @@ def test_rolled_back_transactions_wait_by_the_rules_of_the_cleaner(count: int, h
         aborted={TableRef("db", "t"): count, TableRef("db", "u"): 0},
         uncleaned="no URL is given",
     )
-    found = [one for one in status_of(seen, LIMITS).findings if one.kind is FindingKind.ABORTED_LEFT]
+    found = [one for one in status_of(seen, LIMITS).findings if one.trouble is FindingKind.ABORTED_LEFT]
     assert bool(found) == is_found
     assert FindingKind.ABORTED_LEFT not in kinds(replace(seen, uncleaned=None))
     if is_found:
@@ -180,18 +179,18 @@ def test_rolled_back_transactions_wait_by_the_rules_of_the_cleaner(count: int, h
 
 def test_each_kind_of_finding_is_named_where_it_was_planted() -> None:
     status = status_of(planted(), LIMITS)
-    found = [(one.kind, None if one.ref is None else one.ref.table) for one in status.findings]
+    found = [(one.trouble, one.table) for one in status.findings]
     assert sorted({kind.name for kind, _ in found}) == sorted(FindingKind.__members__)
     about = {kind: rows[0].ref.table for kind, rows in REQUESTS.items()}
     about |= {kind: kind.name.lower() for kind in PLACES}
     about |= {FindingKind.ABORTED_IN_TABLE: "many"}
     about |= {FindingKind.BLOCKED_BY_TXN: "waits_for_txn", FindingKind.BLOCKED_BY_LOCK: "waits_for_lock"}
     assert sorted(found, key=str) == sorted(((kind, about.get(kind)) for kind in FindingKind), key=str)
-    text = status_text(status_document(status, Generation.HIVE4))
+    text = status_text(status)
     flat = " ".join(text.split())
     for one in status.findings:
-        about = "" if one.ref is None else f"{one.ref}: "
-        assert f" {one.level.label} {about}{one.kind.value}: {one.reason}" in flat
+        about = "" if one.table is None else f"{one.ref}: "
+        assert f" {one.level} {about}{one.trouble}: {one.reason}" in flat
     assert text.startswith("ERROR: ")
     assert "In the way transaction 5 of bob at h2, there since 2 d: of cleaning db.waits_for_txn lock 5 of bob " in flat
     assert [place.deltas for place in status.totals.most_deltas] == [201, 3, 3, 3, 3]
@@ -202,7 +201,7 @@ def test_a_snapshot_without_trouble_is_ok() -> None:
     seen = StatusSnapshot(now_ms=NOW, requests=(request(1, "t", State.WORKING),), places=(HEALTHY,), known_places=1)
     status = status_of(seen, LIMITS)
     assert (status.findings, status.totals.level) == ((), Level.OK)
-    assert status_text(status_document(status, Generation.HIVE3)).startswith("OK: nothing is wrong in 1 table\n")
+    assert status_text(status).startswith("OK: nothing is wrong in 1 table\n")
 
 
 @pytest.mark.parametrize(
@@ -221,7 +220,7 @@ def test_requests_are_judged_by_their_age(state: State, key: str, seconds: float
     seen = StatusSnapshot(now_ms=NOW, requests=(request(1, "t", state, **{key: since(seconds)}),))
     status = status_of(seen, LIMITS)
     assert status.totals.level is level
-    assert status.totals.requests[state].oldest_age == seconds
+    assert dict(zip(State, status.totals.requests, strict=True))[state].oldest_age == seconds
     keys = [one.setting for one in status.findings]
     assert all(key is not None and key.startswith(("metastore.", "hive.", "acidlib.")) for key in keys)
 
@@ -263,8 +262,8 @@ def test_a_place_stays_held_back_when_the_initiator_has_passed_it_over() -> None
     rows = (request(1, "t", State.FAILED), request(2, "t", State.FAILED, error_message="no space"))
     passed_over = request(3, "t", State.ATTEMPTED, error_message="not initiated since the last failed")
     findings = status_of(StatusSnapshot(now_ms=NOW, requests=(*rows, passed_over)), LIMITS).findings
-    (finding,) = (finding for finding in findings if finding.kind is not FindingKind.FAILURE_RATIO)
-    assert (finding.kind, finding.level) == (FindingKind.HELD_BACK, Level.ERROR)
+    (finding,) = (finding for finding in findings if finding.trouble is not FindingKind.FAILURE_RATIO)
+    assert (finding.trouble, finding.level) == (FindingKind.HELD_BACK, Level.ERROR)
     assert "no space" in finding.reason
 
 
@@ -319,8 +318,8 @@ def test_places_are_told_apart_by_where_they_lie_without_a_metastore() -> None:
 
 def test_a_table_of_which_only_the_look_itself_found_something_is_counted() -> None:
     finding = Finding(
-        level=Level.WARNING, kind=FindingKind.NOT_COMPACTABLE, reason="it is sorted", ref=TableRef("db", "t")
+        level=Level.WARNING, trouble=FindingKind.NOT_COMPACTABLE, reason="it is sorted", database="db", table="t"
     )
     status = status_of(StatusSnapshot(now_ms=NOW, places=(), known_places=0, findings=(finding,)), LIMITS)
-    assert [(table.ref, table.level) for table in status.tables] == [(TableRef("db", "t"), Level.WARNING)]
-    assert status_text(status_document(status, Generation.HIVE3)).startswith("WARNING: 1 warning in 1 table")
+    assert [(table.database, table.table, table.level) for table in status.tables] == [("db", "t", Level.WARNING)]
+    assert status_text(status).startswith("WARNING: 1 warning in 1 table")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.results import (
     CleaningResult,
@@ -16,32 +14,43 @@ from acidlib.model.results import (
     InitiatorResult,
     Outcome,
     RemovedPath,
+    RunHead,
+    StatedSetting,
     Waiting,
 )
+from acidlib.model.status import CleaningBlocker, PlaceFigures, Transaction
 from acidlib.model.tables import TableRef
 from acidlib.model.units import PlannedAction, UnitResult
-from acidlib.planning.health import CleaningBlocker, PlaceFigures, StatusSnapshot, Transaction, status_of
-from acidlib.report.page import CleanerSummary, CompactionsSummary, InitiatorSummary, Page, error_page, status_page
+from acidlib.planning.health import KnownTransaction, ListedFigures, StatusSnapshot, status_of
+from acidlib.report.answers import Status
 from acidlib.report.run import Cleanings, Compactions, Decisions, RunReport, RunResult
-from acidlib.status.look import status_document
+from acidlib.report.values import Result
 
 MIB = 1 << 20
-PLACE: dict[str, Any] = {"ref": TableRef("sales", "orders", "ds=7"), "location": "/w/orders/ds=7"}
-ABOUT: dict[str, Any] = {
-    "version": "1.2",
-    "run_id": "acidlib-h-1",
-    "start_ms": 1_766_500_000_000,
-    "end_ms": 1_766_500_090_000,
-    "application_id": "app-17",
-    "tracking_url": None,
-    "settings": [{"name": "acidlib.retention", "value": "2d", "source": "--set"}],
-}
-NOTES = ["the time budget is used up"]
+PLACE: dict[str, Any] = {"database": "sales", "table": "orders", "partition": "ds=7", "location": "/w/orders/ds=7"}
+HEAD = RunHead(
+    job="a job",
+    version="1.2",
+    run_id="acidlib-h-1",
+    start_ms=1_766_500_000_000,
+    end_ms=1_766_500_090_000,
+    application_id="app-17",
+    settings=(StatedSetting(name="acidlib.retention", value="2d", source="--set"),),
+)
+NOTES = ("the time budget is used up",)
 
 
 def action(size: int, *, copy: bool, reason: str = "unchanged", deleted: int = 0) -> PlannedAction:
     return PlannedAction(
-        path="/w/f", first_stripe=0, stripes=1, copy=copy, bytes=size, rows=9, deleted=deleted, aborted=0, reason=reason
+        file="/w/f",
+        first_stripe=0,
+        stripes=1,
+        action="copy" if copy else "rewrite",
+        bytes=size,
+        rows=9,
+        deleted=deleted,
+        aborted=0,
+        reason=reason,
     )
 
 
@@ -64,13 +73,12 @@ UNIT = UnitResult(
     actions=(action(5 * MIB, copy=True), action(3 * MIB, copy=False, reason="30 rows deleted", deleted=30)),
     notes=("columns are matched by position",),
 )
-DONE = CompactionResult(
+UNFILED = CompactionResult(
     id=12,
     **PLACE,
     type="major",
     state=Outcome.READY_FOR_CLEANING,
     reason="it was asked for",
-    units=(UNIT,),
     start_ms=1_766_500_010_000,
     end_ms=1_766_500_018_500,
     seconds=8.5,
@@ -78,17 +86,17 @@ DONE = CompactionResult(
     deltas_after=1,
     bytes_in=9 * MIB,
 )
+DONE = UNFILED.with_work((UNIT,), None)
 FAILED = replace(
-    DONE,
-    ref=DONE.ref._replace(partition="ds=8"),
+    UNFILED,
+    partition="ds=8",
     location="/w/orders/ds=8",
     state=Outcome.FAILED,
     reason="the footer is damaged",
-    units=None,
 )
 REFUSED = replace(
     FAILED,
-    ref=FAILED.ref._replace(partition="ds=9"),
+    partition="ds=9",
     state=Outcome.REFUSED,
     reason="there is nothing to merge",
     seconds=0.1,
@@ -108,12 +116,8 @@ DUE = InitiatorResult(
     outcome=Outcome.DUE,
 )
 LEFT = replace(DUE, type=None, queued=None, reason="it is below all thresholds", deltas=2, outcome=Outcome.LEFT_ALONE)
-UNSEEN = replace(
-    LEFT, ref=LEFT.ref._replace(partition="ds=8"), reason="it cannot be listed", deltas=None, outcome=Outcome.FAILED
-)
-REFUSED_AT_ONCE = replace(
-    DUE, ref=DUE.ref._replace(partition="ds=6"), queued=None, reason="its columns disagree", outcome=Outcome.REFUSED
-)
+UNSEEN = replace(LEFT, partition="ds=8", reason="it cannot be listed", deltas=None, outcome=Outcome.FAILED)
+REFUSED_AT_ONCE = replace(DUE, partition="ds=6", queued=None, reason="its columns disagree", outcome=Outcome.REFUSED)
 CLEANED = CleaningResult(
     id=5,
     **PLACE,
@@ -126,34 +130,24 @@ CLEANED = CleaningResult(
 )
 WAITS = replace(
     CLEANED,
-    ref=CLEANED.ref._replace(partition="ds=8"),
+    partition="ds=8",
     state=Outcome.READY_FOR_CLEANING,
     reason="1 obsolete left",
     removed=(),
-    blocked=(Waiting("delta_3_3", "transaction 812 of etl at host9 is open"),),
+    waiting=(Waiting("delta_3_3", "transaction 812 of etl at host9 is open"),),
 )
-UNCLEANED = replace(
-    CLEANED, ref=CLEANED.ref._replace(partition="ds=9"), state=Outcome.FAILED, reason="permission denied", removed=()
-)
+UNCLEANED = replace(CLEANED, partition="ds=9", state=Outcome.FAILED, reason="permission denied", removed=())
 
 
-def told(job: str, results: Iterable[Any], *, dry_run: bool = False, is_named: bool = False) -> RunResult:
+def told(job: str, results: Iterable[Any], *, dry_run: bool = False, is_named: bool = False) -> RunResult[Any]:
     """Return the result of a run of a job that has told its results."""
-    kinds: dict[str, type[RunResult]] = {"initiator": Decisions, "cleaner": Cleanings}
+    kinds: dict[str, type[RunResult[Any]]] = {"initiator": Decisions, "cleaner": Cleanings}
     kind = kinds.get(job, Compactions)
     report = RunReport(kind)
     for result in results:
-        report.add(result.document())
+        report.add(result)
     more = {"is_named": is_named} if kind is Compactions else {}
-    return report.result({"job": job, **ABOUT}, NOTES, dry_run=dry_run, **more)
-
-
-def document_of(job: str, results: Iterable[Any]) -> dict[str, Any]:
-    """Return the document of a run, as it is saved."""
-    result = told(job, results)
-    document: dict[str, Any] = json.loads("".join(result.json_pieces()))
-    assert document == result.to_dict()
-    return document
+    return report.result(replace(HEAD, job=job), NOTES, dry_run=dry_run, **more)
 
 
 def text_of(job: str, *results: Any, dry_run: bool = False) -> str:
@@ -161,39 +155,30 @@ def text_of(job: str, *results: Any, dry_run: bool = False) -> str:
     return str(told(job, results, dry_run=dry_run))
 
 
-def page_of(document: dict[str, Any]) -> Page:
-    """The page of a document that was saved."""
-    if "error" in document:
-        return error_page(document)
-    if document["job"] == "status":
-        return status_page(document)
-    makes = {"initiator": InitiatorSummary, "cleaner": CleanerSummary}
-    summary = makes.get(document["job"], CompactionsSummary)()
-    for entry in document[summary.entries]:
-        summary.add(entry)
-    return summary.page(document)
-
-
-def status_of_tables() -> dict[str, Any]:
-    """The document of a status in which much is wrong."""
-    txn = Transaction(id=812, is_open=True, user="etl", host="host9", age=19_800, silent=None)
+def status_of_tables() -> Status:
+    """A status in which much is wrong."""
+    txn = Transaction(id=812, user="etl", host="host9", age=19_800)
     blocker = CleaningBlocker(
-        request_id=1, ref=TableRef("sales", "orders", "ds=7"), kind="transaction", id=812, user="etl",
+        request_id=1, **TableRef("sales", "orders", "ds=7")._asdict(), kind="transaction", id=812, user="etl",
         host="host9", age=19_800,
     )  # fmt: skip
     failed = CompactionRequest(
         id=1, ref=TableRef("sales", "orders", "ds=7"), type=CompactionType.MAJOR, state=State.FAILED
     )
     snapshot = StatusSnapshot(
-        now_ms=ABOUT["start_ms"],
+        now_ms=HEAD.start_ms,
         requests=(failed,),
-        transactions=(txn, replace(txn, id=7, is_open=False)),
+        transactions=(
+            KnownTransaction(shown=txn, is_open=True, silent=None),
+            KnownTransaction(shown=replace(txn, id=7), is_open=False, silent=None),
+        ),
         blockers=(blocker,),
-        places=(PlaceFigures(**PLACE, deltas=311, ratio=2.5, obsolete=3, obsolete_bytes=23 * MIB),),
+        places=(
+            ListedFigures(figures=PlaceFigures(**PLACE, deltas=311, ratio=2.5, obsolete=3, obsolete_bytes=23 * MIB)),
+        ),
     )
-    head = {"job": "status", **ABOUT, "notes": NOTES}
-    document: dict[str, Any] = json.loads(json.dumps(head | status_document(status_of(snapshot, {}), Generation.HIVE4)))
-    return document
+    document = replace(status_of(snapshot, {}), notes=NOTES)
+    return Status(head=replace(HEAD, job="status"), document=document, fail_on="never")
 
 
 RESULTS: dict[str, list[Any]] = {
@@ -201,7 +186,8 @@ RESULTS: dict[str, list[Any]] = {
     "initiator": [DUE, LEFT, UNSEEN, REFUSED_AT_ONCE],
     "cleaner": [CLEANED, WAITS, UNCLEANED],
 }
-DOCUMENTS: dict[str, Callable[[], dict[str, Any]]] = {
-    **{job: partial(document_of, job, results) for job, results in RESULTS.items()},
+SHOWN: dict[str, Callable[[], Result]] = {
+    **{job: partial(told, job, results) for job, results in RESULTS.items()},
     "status": status_of_tables,
 }
+"""Results that have a page, by their jobs."""

@@ -14,29 +14,31 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
+from click.testing import Result as Ran
 
 from acidlib.cli import command
 from acidlib.cli.jobs import status
 from acidlib.errors import RefusedError, RetryError
-from acidlib.model.results import CompactionResult, Outcome, Verification, Waiting
+from acidlib.model.results import CompactionResult, ErrorDescription, Head, Outcome, Verification, Waiting
 from acidlib.report.html import html_of, require_libraries, require_writable, write_page
-from acidlib.report.page import Cell, Figure, Largest, Page
+from acidlib.report.page import Cell, Figure, Largest, Page, error_page
+from acidlib.report.values import Result
 from acidlib.wording import retention_words
 
 from . import documents
 from .documents import (
-    ABOUT,
     CLEANED,
-    DOCUMENTS,
     DONE,
     FAILED,
+    HEAD,
     NOTES,
     REFUSED,
     RESULTS,
+    SHOWN,
+    UNFILED,
+    UNIT,
     WAITS,
-    document_of,
-    page_of,
     told,
 )
 
@@ -79,20 +81,26 @@ class Elements(HTMLParser):
             self._words.append(data)
 
 
-def drawn(document: dict[str, Any]) -> Elements:
-    return Elements(html_of(page_of(document)))
+def page_of(result: Result) -> Page:
+    page = result.page()
+    assert page is not None
+    return page
 
 
-@pytest.mark.parametrize("job", DOCUMENTS)
+def drawn(result: Result) -> Elements:
+    return Elements(html_of(page_of(result)))
+
+
+@pytest.mark.parametrize("job", SHOWN)
 def test_nothing_is_fetched_nothing_runs_and_tables_have_heads(job: str) -> None:
-    page = drawn(DOCUMENTS[job]())
+    page = drawn(SHOWN[job]())
     assert not {"script", "iframe", "object", "img", "base", "form"} & set(page.found)
     asks = {"src", "href", "srcset", "action", "data", "poster", "xlink:href", "background"}
     assert [found for found in page.attributes if found[1] in asks] == [("link", "href", "data:,")]
     assert not [found for found in page.attributes if found[1].startswith("on")]
     (policy,) = (value for tag, name, value in page.attributes if value.startswith("default-src"))
     assert policy.startswith("default-src 'none'")
-    html = html_of(page_of(DOCUMENTS[job]()))
+    html = html_of(page_of(SHOWN[job]()))
     assert "url(" not in html
     assert "@import" not in html
     assert page.found["h1"] == 1
@@ -127,7 +135,7 @@ def outline(page: Page) -> str:
 def places(count: int, like: CompactionResult = DONE, **fields: Callable[[int], Any]) -> list[CompactionResult]:
     """So many results, each of a partition of its own."""
     return [
-        replace(like, ref=like.ref._replace(partition=f"ds={n}"), **{name: make(n) for name, make in fields.items()})  # type: ignore[arg-type] # fields of different types by name
+        replace(like, partition=f"ds={n}", **{name: make(n) for name, make in fields.items()})  # type: ignore[arg-type] # fields of different types by name
         for n in range(count)
     ]
 
@@ -135,13 +143,13 @@ def places(count: int, like: CompactionResult = DONE, **fields: Callable[[int], 
 VERIFIED = replace(
     DONE, verification=Verification(share=1.0, buckets=(0, 1), of_buckets=2, rows=966, events=0, seconds=1.0)
 )
-PLANNED = replace(DONE, state=Outcome.PLANNED)
-CONFLICT = replace(FAILED, ref=FAILED.ref._replace(partition="ds=1"), state=Outcome.CONFLICT)
+PLANNED = replace(UNFILED, state=Outcome.PLANNED).with_work((UNIT,), None)
+CONFLICT = replace(FAILED, partition="ds=1", state=Outcome.CONFLICT)
 COMPACT = replace(REFUSED, state=Outcome.ALREADY_COMPACT)
 WAITS_LONG = replace(
     WAITS,
-    ref=WAITS.ref._replace(partition="ds=1"),
-    blocked=(
+    partition="ds=1",
+    waiting=(
         *(
             Waiting("d_1", "transaction 812 is open"),
             Waiting("d_2", "transaction 812 is open"),
@@ -150,7 +158,7 @@ WAITS_LONG = replace(
         Waiting("d_4", retention_words(86_400, 86_400)),
     ),
 )
-WAITS_LESS = replace(WAITS, blocked=(Waiting("d_1", retention_words(86_400, 2 * 86_400)),))
+WAITS_LESS = replace(WAITS, waiting=(Waiting("d_1", retention_words(86_400, 2 * 86_400)),))
 COVERED = replace(CLEANED.removed[0], reason="covered by base_10")
 TAKING = [0.5] * 12 + [3.0] * 8 + [45.0]
 PAGES: dict[str, tuple[str, list[Any]]] = {
@@ -158,7 +166,7 @@ PAGES: dict[str, tuple[str, list[Any]]] = {
     "page_of_many": (
         "major_compact",
         [
-            *places(3000, seconds=lambda n: n / 100, end_ms=lambda n: ABOUT["start_ms"] + 20 * n),
+            *places(3000, seconds=lambda n: n / 100, end_ms=lambda n: HEAD.start_ms + 20 * n),
             *places(60, FAILED, reason=lambda n: f"block {n} is damaged"),
         ],
     ),
@@ -191,7 +199,7 @@ PAGES: dict[str, tuple[str, list[Any]]] = {
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_is_as_it_was(name: str) -> None:
-    assert outline(page_of(document_of(*PAGES[name]))) == text(name)
+    assert outline(page_of(told(*PAGES[name]))) == text(name)
 
 
 def text(name: str) -> str:
@@ -200,21 +208,23 @@ def text(name: str) -> str:
 
 def test_the_page_of_a_status_is_as_it_was() -> None:
     status = documents.status_of_tables()
-    for state in status["totals"]["requests"]:
-        state["count"] = 2
+    totals = status.document.totals
+    totals = replace(totals, requests=tuple(replace(state, count=2) for state in totals.requests))
+    status = replace(status, document=replace(status.document, totals=totals))
     assert outline(page_of(status)) == text("page_status")
 
 
 def test_a_short_run_does_not_chart_how_many_places_were_under_way() -> None:
-    head = document_of("major_compact", places(21))
-    assert len([*page_of(head).charts]) == 3
-    assert len([*page_of(head | {"end_ms": head["start_ms"] + 59_000}).charts]) == 2
+    result = told("major_compact", places(21))
+    assert len([*page_of(result).charts]) == 3
+    short = replace(result, head=replace(result.head, end_ms=result.head.start_ms + 59_000))
+    assert len([*page_of(short).charts]) == 2
 
 
-@pytest.mark.parametrize("job", [*DOCUMENTS, "charts"])
+@pytest.mark.parametrize("job", [*SHOWN, "charts"])
 def test_all_of_a_page_is_drawn_with_notes_settings_and_what_the_run_was(job: str) -> None:
-    document = document_of(*PAGES["page_with_charts"]) if job == "charts" else DOCUMENTS[job]()
-    page, html = page_of(document), drawn(document).text
+    result = told(*PAGES["page_with_charts"]) if job == "charts" else SHOWN[job]()
+    page, html = page_of(result), drawn(result).text
     figures = [*page.figures, *([page.outcome] if page.outcome and page.outcome.value else [])]
     tables = [table for table in (*page.attention, *page.charts, *page.tables) if table.rows]
     cells = [cell for row in (row for table in tables for row in table.rows) for cell in row]
@@ -226,41 +236,34 @@ def test_all_of_a_page_is_drawn_with_notes_settings_and_what_the_run_was(job: st
     assert [fact for fact in facts if fact not in html] == []
 
 
-@pytest.mark.parametrize("job", RESULTS)
-def test_the_page_of_a_run_is_that_of_its_saved_document(job: str) -> None:
-    assert html_of(told(job, RESULTS[job]).page()) == html_of(page_of(DOCUMENTS[job]()))
-
-
 def test_names_and_reasons_are_text() -> None:
     evil = '"><script>alert(1)</script><img src=x onerror=y>'
-    bad = replace(
-        FAILED, ref=FAILED.ref._replace(table=evil), location=f"/w/{evil}", reason=f"it is {evil}\x1b[2J\u202e\udcff"
-    )
-    page = drawn(document_of("major_compact", [bad, replace(DONE, ref=DONE.ref._replace(table=evil), reason=evil)]))
+    bad = replace(FAILED, table=evil, location=f"/w/{evil}", reason=f"it is {evil}\x1b[2J\u202e\udcff")
+    page = drawn(told("major_compact", [bad, replace(DONE, table=evil, reason=evil)]))
     assert not {"script", "img"} & set(page.found)
     assert f"sales.{evil}.ds=8" in page.text
     assert f"it is {evil}\\x1b[2J\\u202e\\udcff" in page.text
 
 
 def test_a_run_that_could_not_be_done_says_why() -> None:
-    error = {"kind": "retry", "message": "the metastore is <away>\udcff"}
-    text = drawn({"job": "cleaner", "version": "1", "run_id": None, "error": error}).text
+    error = ErrorDescription(kind="retry", message="the metastore is <away>\udcff")
+    text = Elements(html_of(error_page(Head(job="cleaner", version="1"), error))).text
     assert "The run could not be done" in text
     assert "retry: the metastore is <away>\\udcff" in text
 
 
 def test_the_largest_are_kept_in_order_and_the_first_of_equal_ones() -> None:
-    found = Largest()
+    found: Largest[int] = Largest()
     for name in range(40):
-        found.add(name % 4, {"name": name})
-    assert [one["name"] for one in found.entries] == [*range(3, 40, 4), *range(2, 40, 4)]
+        found.add(name % 4, name)
+    assert found.values == [*range(3, 40, 4), *range(2, 40, 4)]
     assert found.count == 40
 
 
 ALONE = ("--places", "0", "--metastore-uri", "none", "--queue-url", "sqlite://")
 
 
-def show(*words: str | Path) -> Result:
+def show(*words: str | Path) -> Ran:
     return CliRunner().invoke(status, [*map(str, words), *ALONE])
 
 

@@ -1,7 +1,6 @@
 """SHOW COMPACTIONS against the lines that Hive itself prints; texts for people are in test_text.py."""
 
 import dataclasses
-import json
 
 import pytest
 
@@ -9,7 +8,8 @@ from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State
 from acidlib.model.tables import TableRef
 from acidlib.processes import signed
-from acidlib.report.show import hive_text, initiator_of, show_document, worker_of
+from acidlib.report.show import hive_text, initiator_of, shown_request, worker_of
+from acidlib.report.values import plain
 from acidlib.service.services import Services
 
 # ShowCompactionsOperation.writeHeader of Hive 4.0
@@ -77,18 +77,17 @@ def test_every_fact_is_in_its_column() -> None:
 
 def test_an_empty_queue_has_a_header_alone_and_hive_has_no_word_for_what_is_undone() -> None:
     assert hive_text([], Generation.HIVE3) == HIVE4_HEADER
-    assert show_document([]) == []
     undone = dataclasses.replace(DONE, state=State.FAILED, facts=RequestFacts(undone="_aside"))
     assert "\tfailed\t" in hive_text([undone], Generation.HIVE4)
-    assert show_document([undone])[0]["state"] == "undone"
+    assert shown_request(undone, Generation.HIVE4).state == "undone"
 
 
 def test_the_name_of_a_state_is_the_generations() -> None:
     tried = CompactionRequest(id=3, ref=TableRef("d", "t"), type=CompactionType.MINOR, state=State.ATTEMPTED)
     assert "\tattempted\t" in hive_text([tried], Generation.HIVE3)
     assert "\tdid not initiate\t" in hive_text([tried], Generation.HIVE4)
-    assert show_document([tried])[0]["state"] == "did not initiate"
-    assert show_document([tried], Generation.HIVE3)[0]["state"] == "attempted"
+    assert shown_request(tried, Generation.HIVE4).state == "did not initiate"
+    assert shown_request(tried, Generation.HIVE3).state == "attempted"
 
 
 @pytest.mark.parametrize(("start", "end", "duration"), [(None, 5, None), (5, None, None), (5, 5, 0), (0, 7, 7)])
@@ -96,11 +95,11 @@ def test_a_duration_needs_both_ends(start: int | None, end: int | None, duration
     request = CompactionRequest(
         id=3, ref=TableRef("d", "t"), type=CompactionType.MINOR, start_ms=start, end_ms=end, state=State.FAILED
     )
-    assert show_document([request])[0]["duration_ms"] == duration
+    assert shown_request(request, Generation.HIVE4).duration_ms == duration
 
 
 def test_the_document_has_the_same_facts_and_is_json() -> None:
-    waiting, done = json.loads(json.dumps(show_document([WAITING, DONE])))
+    waiting, done = (plain(shown_request(request, Generation.HIVE4)) for request in (WAITING, DONE))
     shown = hive_text([DONE], Generation.HIVE4).split("\n")[1].split("\t")
     assert [" --- " if done[key] is None else " ".join(str(done[key]).split()) for key in list(done)[:-1]] == shown
     assert (done["duration_ms"], done["error_message"], done["location"]) == (2500, "first\nsecond\tthird", None)

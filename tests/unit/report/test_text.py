@@ -15,23 +15,37 @@ import pytest
 from acidlib.model.location import local_location
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State
-from acidlib.model.results import Outcome, Statistics, Verification, Waiting
+from acidlib.model.results import (
+    Check,
+    ChecksDocument,
+    CheckState,
+    DecisionTotals,
+    Outcome,
+    ShownBlocker,
+    ShownPart,
+    ShownPlace,
+    Statistics,
+    Verification,
+    Waiting,
+    WriteIdRange,
+)
 from acidlib.model.tables import TableRef
 from acidlib.report.show import blockers_text, show_text
 from acidlib.report.text import WIDTH, aligned, checks_text, json_text, one_line, places_text
 
 from .documents import (
-    ABOUT,
     CLEANED,
     DONE,
     DUE,
     FAILED,
+    HEAD,
     LEFT,
     MIB,
     NOTES,
     REFUSED,
     REFUSED_AT_ONCE,
     UNCLEANED,
+    UNFILED,
     UNIT,
     UNSEEN,
     WAITS,
@@ -47,19 +61,17 @@ TOLD = replace(
     empty_files=("delta_1/bucket_1",),
     output_directories=("base_9",),
     publication="two renames",
-    min_write_id=1,
-    max_write_id=5,
-    high_water_mark=6,
-    verification=Verification(share=0.5, buckets=(0, 2), of_buckets=3, rows=966, events=1, seconds=1.25),
+    write_ids=WriteIdRange(min=1, max=5, high_water_mark=6),
+    verification=Verification(share=0.5, buckets=(0, 2), of_buckets=3, rows=966, events=1, seconds=1.25, ratio=0.208),
     statistics=Statistics(written=("numRows",), files=3, bytes=4096, rows=12),
 )
 JOINED = replace(
     action(MIB, copy=False, reason="small " + "word " * 8),
     stripes=2,
     first_stripe=3,
-    path="/w/orders/ds=7/base_2/bucket_00000",
+    file="/w/orders/ds=7/base_2/bucket_00000",
 )
-COPIED = replace(JOINED, copy=True, bytes=2 * MIB, first_stripe=0, reason="unchanged")
+COPIED = replace(JOINED, action="copy", bytes=2 * MIB, first_stripe=0, reason="unchanged")
 ACTIONS = (COPIED, replace(COPIED, stripes=1, first_stripe=2), JOINED, replace(COPIED, stripes=0, rows=None))
 DELETES = replace(
     UNIT,
@@ -74,27 +86,20 @@ PLANNED = replace(
     TOLD,
     id=None,
     state=Outcome.PLANNED,
-    min_write_id=6,
-    max_write_id=6,
-    units=(replace(UNIT, actions=ACTIONS), DELETES),
-    verification=None,
+    write_ids=WriteIdRange(min=6, max=6, high_water_mark=6),
     statistics=Statistics(reason="no rights"),
     seconds=None,
-)
+).with_work((replace(UNIT, actions=ACTIONS), DELETES), None)
 HELD_BACK = replace(DUE, type="major", queued=None, outcome=Outcome.HELD_BACK, reason="the last 2 compactions failed")
-FAR = replace(DUE, ref=DUE.ref._replace(partition=f"ds={'x' * 60}"), threshold=43_200_000.0)
+FAR = replace(DUE, partition=f"ds={'x' * 60}", threshold=43_200_000.0)
 BLOCKED = (
     Waiting("delta_1", "the retention has not passed"),
     Waiting("delta_2", "the retention has not passed"),
     Waiting("base_3", "it is read"),
 )
-CHECKS: dict[str, Any] = {
-    "checks": [
-        {"name": "queue", "state": "ok", "found": "mysql", "advice": ""},
-        {"name": "Java", "state": "wrong", "found": "it is not there", "advice": "install it"},
-    ],
-    "totals": {"checks": 2, "wrong": 1},
-}
+CHECKS = ChecksDocument.of(
+    [Check("queue", CheckState.OK, "mysql"), Check("Java", CheckState.WRONG, "it is not there", "install it")]
+)
 NOW = 1_700_000_003_500 + 2 * 3_600_000
 ENDED = CompactionRequest(
     id=22,
@@ -114,8 +119,8 @@ LONG = CompactionRequest(
     type=CompactionType.MINOR,
 )
 BLOCKERS = [
-    {"request_id": 5, "name": "db.t", "kind": "lock", "id": 7, "user": "ann", "host": "h", "age_ms": 7_200_000},
-    {"request_id": 6, "name": "db.u", "kind": "transaction", "id": 8, "user": "bob", "host": "i", "age_ms": None},
+    ShownBlocker(request_id=5, name="db.t", kind="lock", id=7, user="ann", host="h", age_ms=7_200_000),
+    ShownBlocker(request_id=6, name="db.u", kind="transaction", id=8, user="bob", host="i", age_ms=None),
 ]
 
 
@@ -136,14 +141,14 @@ def refused(number: int) -> CompactionRequest:
 TEXTS = {
     "compaction": text_of("major_compact", TOLD),
     "compaction_planned": text_of("major_compact", PLANNED, dry_run=True),
-    "compaction_not_counted": text_of("major_compact", replace(DONE, units=(replace(UNIT, rows_in=None),))),
+    "compaction_not_counted": text_of("major_compact", UNFILED.with_work((replace(UNIT, rows_in=None),), None)),
     "compactions": text_of("major_compact", DONE, FAILED, REFUSED, DONE),
     "initiator": text_of("initiator", DUE, LEFT, UNSEEN, REFUSED_AT_ONCE, HELD_BACK),
     "initiator_wide": text_of("initiator", FAR, replace(LEFT, threshold=0.1)),
     "initiator_alone": text_of(
         "initiator", replace(LEFT, threshold_key=None), replace(UNSEEN, reason="cannot list /w/orders/ds=7")
     ),
-    "cleaner": text_of("cleaner", replace(CLEANED, blocked=BLOCKED)),
+    "cleaner": text_of("cleaner", replace(CLEANED, waiting=BLOCKED)),
     "cleaner_planned": text_of(
         "cleaner",
         replace(CLEANED, state=Outcome.PLANNED, id=None, removed=CLEANED.removed[:1]),
@@ -176,11 +181,11 @@ def test_nothing_at_all() -> None:
 
 def test_a_list_is_shortened_with_a_count_unless_it_is_one_too_long_or_a_dry_run() -> None:
     assert "delta_5, delta_6\n" in text_of("major_compact", replace(TOLD, inputs=TOLD.inputs[:7]))
-    many = replace(PLANNED, units=(replace(UNIT, actions=ACTIONS[:1] * 40),) * 30)
+    many = PLANNED.with_work((replace(UNIT, actions=ACTIONS[:1] * 40),) * 30, None)
     assert text_of("major_compact", many, dry_run=True).count("    copy  ") == 30 * 40
     assert "    copy  " not in text_of("major_compact", many)
     gone = replace(
-        CLEANED, removed=CLEANED.removed[:1] * 50, blocked=tuple(Waiting(f"b{n}", "it is read") for n in range(50))
+        CLEANED, removed=CLEANED.removed[:1] * 50, waiting=tuple(Waiting(f"b{n}", "it is read") for n in range(50))
     )
     text = text_of("cleaner", gone)
     assert "    and 30 more paths, 330.0 MiB\n" in text
@@ -201,7 +206,7 @@ def test_a_list_is_shortened_with_a_count_unless_it_is_one_too_long_or_a_dry_run
 def test_of_many_places_that_end_alike_the_first_are_told_and_of_failures_all(
     job: str, result: Any, kind: str, count: int
 ) -> None:
-    text = text_of(job, *[replace(result, ref=result.ref._replace(partition=f"p={n}")) for n in range(count)])
+    text = text_of(job, *[replace(result, partition=f"p={n}") for n in range(count)])
     few = count > 21 and kind not in ("failed", "conflict")
     assert text.count("  11 deltas" if job == "initiator" else "  location  ") == (20 if few else count)
     assert (f"and {count - 20:,} more {kind}; --output json tells of each" in text) == few
@@ -226,10 +231,10 @@ def test_the_exit_status_tells_whether_all_is_done(results: list[Any], is_named:
 
 def test_what_a_worker_would_refuse_is_a_note_and_no_failure() -> None:
     result = told("initiator", (DUE, REFUSED_AT_ONCE, REFUSED_AT_ONCE))
-    assert result.totals == {"looked_at": 3, "queued": 1, "refused": 2, "held_back": 0, "failed": 0}
+    assert result.document.totals == DecisionTotals(looked_at=3, queued=1, refused=2, held_back=0, failed=0)
     assert result.notes == (*NOTES, "2 places cannot be compacted as they are: status has a finding for each")
     assert result.exit_status == 0
-    assert ABOUT["run_id"] not in text_of("initiator", DUE)
+    assert str(HEAD.run_id) not in text_of("initiator", DUE)
 
 
 @pytest.mark.parametrize(
@@ -266,23 +271,20 @@ def test_columns_are_aligned_by_what_a_terminal_shows() -> None:
 
 def test_all_that_jobs_print_fits_a_terminal_that_nobody_has_widened_and_commands_nothing() -> None:
     words = WORDS + "\x1b[31mred\x1b[0m\nnext"
-    part = {
-        "path": f"delete_delta_{'9' * 19}_{'9' * 19}_0000", "kind": "delta", "first_write_id": 1, "last_write_id": 2,
-        "reader": "obsolete", "why": words, "files": 123_456, "bytes": 5 * MIB, "rows": 123_456_789, "damage": words,
-    }  # fmt: skip
-    place = {
-        "database": "d", "table": "t", "partition": None, "location": "/t", "high_water_mark": None, "error": words,
-        "parts": [part, part],
-    }  # fmt: skip
+    part = ShownPart(
+        path=f"delete_delta_{'9' * 19}_{'9' * 19}_0000", kind="delta", first_write_id=1, last_write_id=2,
+        reader="obsolete", why=words, files=123_456, bytes=5 * MIB, rows=123_456_789, damage=words,
+    )  # fmt: skip
+    place = ShownPlace(database="d", table="t", partition=None, location="/t", error=words, parts=(part, part))
     gone = replace(
-        CLEANED, reason=words, blocked=(Waiting("base_1", words),), removed=(replace(CLEANED.removed[0], reason=words),)
+        CLEANED, reason=words, waiting=(Waiting("base_1", words),), removed=(replace(CLEANED.removed[0], reason=words),)
     )
     for text in (
         text_of("major_compact", replace(PLANNED, reason=words), dry_run=True),
         text_of("initiator", replace(FAR, reason=words, deltas=123_456), LEFT),
         text_of("cleaner", gone),
         places_text([place]),
-        checks_text(CHECKS | {"checks": [{"name": "metastore", "state": "wrong", "found": words, "advice": words}]}),
+        checks_text(ChecksDocument.of([Check("metastore", CheckState.WRONG, words, words)])),
     ):
         assert max(map(len, text.splitlines())) <= WIDTH
         assert text.count("word") >= 40

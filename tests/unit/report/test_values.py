@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import re
 import sys
@@ -11,43 +12,62 @@ from pathlib import Path
 import pytest
 
 from acidlib.errors import RefusedError
+from acidlib.model.results import (
+    Cancellation,
+    CancellationsDocument,
+    ChecksDocument,
+    CompactionResult,
+    Head,
+    Outcome,
+    ResultFile,
+    UndoDocument,
+    UndoResult,
+)
 from acidlib.report.answers import Cancellations, Checks, Undo
 from acidlib.report.html import scoped
-from acidlib.report.run import RunResult
-from acidlib.report.values import Entries, EntryPacker, packed_text
+from acidlib.report.values import Packed, Packer, plain
 
-from .documents import DONE, FAILED, RESULTS, told
+from .documents import DONE, FAILED, HEAD, PLACE, RESULTS, UNIT, told
 from .test_page import Elements
 
 
-def packed(*names: str) -> Entries:
-    packer = EntryPacker()
+def packed(*names: str) -> Packed[ResultFile]:
+    packer = Packer(ResultFile)
     for name in names:
-        packer.add({"name": name, "list": [1, None, 0.5]})
-    return packer.entries()
+        packer.add(replace(FILE, file_name=name))
+    return packer.packed()
 
 
-def test_entries_are_a_sequence() -> None:
-    entries = packed("a", "\udcff\u20ac\n", "c")
-    assert [entry["name"] for entry in entries] == ["a", "\udcff\u20ac\n", "c"]
-    assert (len(entries), entries[0]["name"], entries[-1]["name"]) == (3, "a", "c")
-    assert [entry["name"] for entry in entries[1:]] == ["\udcff\u20ac\n", "c"]
-    assert entries[1]["list"] == [1, None, 0.5]
+FILE = ResultFile.of(UNIT)
+
+
+def test_values_are_packed_as_a_sequence() -> None:
+    names = ("a", "\udcff\u20ac\n", "c")
+    values = packed(*names)
+    assert list(values) == [replace(FILE, file_name=name) for name in names]
+    assert (len(values), values[0].file_name, values[-1].file_name) == (3, "a", "c")
+    assert [value.file_name for value in values[1:]] == [*names[1:]]
+    assert list(values.entries) == [plain(value) for value in values]
     for index in (3, -4):
         with pytest.raises(IndexError, match=rf"^entry {index} of 3$"):
-            entries[index]
+            values[index]
     assert list(packed()) == []
     assert repr(packed("a")) == "<1 entry>"
 
 
 def test_ten_thousand_places_take_little_memory() -> None:
-    packer = EntryPacker()
+    packer = Packer(CompactionResult)
     for number in range(10_000):
-        packer.add(replace(DONE, ref=DONE.ref._replace(partition=f"ds={number}")).document())
-    entries = packer.entries()
-    assert len(entries) == 10_000
-    assert len(entries.compressed) < 2_000_000
-    assert sum(len(packed_text(entry)) for entry in entries) > 10 * len(entries.compressed)
+        packer.add(replace(DONE, partition=f"ds={number}"))
+    places = packer.packed()
+    assert len(places) == 10_000
+    assert len(places.compressed) < 2_000_000
+    assert sum(len(json.dumps(entry)) for entry in places.entries) > 10 * len(places.compressed)
+
+
+@pytest.mark.parametrize("job", RESULTS)
+def test_places_are_the_values_that_were_added(job: str) -> None:
+    assert list(told(job, RESULTS[job]).places) == RESULTS[job]
 
 
 @pytest.mark.parametrize("job", RESULTS)
@@ -56,22 +76,12 @@ def test_a_result_is_a_frozen_value(job: str) -> None:
     assert pickle.loads(pickle.dumps(result)) == result
     assert hash(result) == hash(told(job, RESULTS[job]))
     with pytest.raises(FrozenInstanceError):
-        result.notes = ()  # type: ignore[misc]
+        result.dry_run = True  # type: ignore[misc]
     result.entries[0]["reason"] = "changed"  # type: ignore[index]
     result.to_dict()["totals"].clear()
     assert result == told(job, RESULTS[job])
-    assert result.to_dict()["totals"] == result.totals != {}
+    assert result.to_dict()["totals"] == plain(result.document.totals) != {}
     assert result.entries[0]["reason"] != "changed"
-
-
-@pytest.mark.parametrize("job", RESULTS)
-def test_its_entries_are_a_table_of_arrow(job: str) -> None:
-    result = told(job, RESULTS[job])
-    table = result.to_arrow()
-    assert table.to_pylist() == list(result.entries)
-    assert table.schema.names == list(result.entries[0])
-    nothing = told(job, []).to_arrow()
-    assert (nothing.num_rows, nothing.schema) == (0, table.schema)
 
 
 def test_it_says_in_a_line_what_it_is() -> None:
@@ -114,26 +124,34 @@ def test_without_its_library_a_notebook_shows_the_text(tmp_path: Path, monkeypat
 
 
 def test_a_report_is_written_where_there_is_one(tmp_path: Path) -> None:
-    result: RunResult = told("major_compact", [DONE])
+    result = told("major_compact", [DONE])
     result.write_report(tmp_path / "run.html")
     assert (tmp_path / "run.html").read_text().startswith("<!DOCTYPE html>")
-    checks = Checks(packed=packed_text({"checks": [], "totals": {"checks": 0, "wrong": 0}}))
+    checks = Checks(head=Head(job="doctor", version="1"), document=ChecksDocument.of([]))
     with pytest.raises(RefusedError, match=r"^Cannot write a report to .*none.html: Checks has none$"):
         checks.write_report(tmp_path / "none.html")
     assert not (tmp_path / "none.html").exists()
 
 
 @pytest.mark.parametrize(
-    ("states", "status"), [(["cancelled", "planned"], 0), (["refused"], 1), (["missing", "cancelled"], 3)]
+    ("states", "status"),
+    [
+        ([Outcome.CANCELLED, Outcome.PLANNED], 0),
+        ([Outcome.REFUSED], 1),
+        ([Outcome.MISSING, Outcome.CANCELLED], 3),
+    ],
 )
-def test_a_cancellation_is_ok_where_all_are_withdrawn(states: list[str], status: int) -> None:
-    entry = {"id": 1, "database": None, "table": None, "partition": None, "type": None, "reason": "r"}
-    result = Cancellations(packed=packed_text({"cancellations": [entry | {"state": state} for state in states]}))
+def test_a_cancellation_is_ok_where_all_are_withdrawn(states: list[Outcome], status: int) -> None:
+    document = CancellationsDocument.of([Cancellation(id=1, state=state, reason="r") for state in states])
+    result = Cancellations(head=HEAD, document=document)
     assert (result.exit_status, result.ok) == (status, status == 0)
     assert result._repr_html_() == f"<pre>{result}</pre>"
 
 
-@pytest.mark.parametrize(("state", "is_ok"), [("undone", True), ("already undone", True), ("conflict", False)])
-def test_an_undo_is_ok_unless_the_result_stays(state: str, is_ok: bool) -> None:
-    undo = Undo(packed=packed_text({"undo": {"state": state}}))
+@pytest.mark.parametrize(
+    ("state", "is_ok"), [(Outcome.UNDONE, True), (Outcome.WAS_UNDONE, True), (Outcome.CONFLICT, False)]
+)
+def test_an_undo_is_ok_unless_the_result_stays(state: Outcome, is_ok: bool) -> None:
+    result = UndoResult(id=1, **PLACE, type="major", state=state, reason="r")
+    undo = Undo(head=HEAD, document=UndoDocument(undo=result))
     assert (undo.ok, undo.state, len(undo.entries)) == (is_ok, state, 1)

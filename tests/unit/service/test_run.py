@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from acidlib.model.results import CompactionResult, Outcome
-from acidlib.model.tables import TableRef
 from acidlib.report.progress import ERROR, INFO, WARNING
 from acidlib.service.run import level_of, places_in_flight
 
@@ -30,5 +29,7 @@ def test_each_core_has_places_and_more_where_they_end_quickly(slots: int, ended_
     ],
 )
 def test_a_place_that_somebody_should_look_at_stands_out(state: Outcome, level: str) -> None:
-    result = CompactionResult(id=1, ref=TableRef("d", "t"), location="/t", type="major", state=state, reason="why")
+    result = CompactionResult(
+        database="d", table="t", partition=None, location="/t", type="major", state=state, reason="why"
+    )
     assert level_of(result) == level

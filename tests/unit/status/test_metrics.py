@@ -20,14 +20,20 @@ from acidlib.cli.jobs import status
 from acidlib.config.settings import default_settings
 from acidlib.documents import MONITORING, ROOT, monitoring_text
 from acidlib.errors import RetryError
-from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.model.status import FindingKind, PlaceFigures, Transaction
 from acidlib.model.tables import TableRef
-from acidlib.planning.health import FindingKind, PlaceFigures, StatusSnapshot, Transaction, status_of
+from acidlib.planning.health import KnownTransaction, ListedFigures, StatusSnapshot, status_of
 from acidlib.report.text import status_text
 from acidlib.service.machine import Machine
-from acidlib.status.look import limits_of, status_document
-from acidlib.status.metrics import METRICS, write_metrics
+from acidlib.status.look import limits_of
+from acidlib.status.metrics import METRICS, Look, write_metrics
+
+
+def place_of(ref: TableRef) -> ListedFigures:
+    figures = PlaceFigures(**ref._asdict(), location="/w", deltas=3, ratio=0.5, obsolete_bytes=10)
+    return ListedFigures(figures=figures)
+
 
 SNAPSHOT = StatusSnapshot(
     now_ms=10_000_000,
@@ -36,12 +42,12 @@ SNAPSHOT = StatusSnapshot(
         CompactionRequest(id=2, ref=TableRef("db", "t"), type=CompactionType.MAJOR, state=State.FAILED),
     ),
     transactions=(
-        Transaction(id=1, is_open=True, user="u", host="h", age=5.0, silent=1.0),
-        Transaction(id=2, is_open=False, user="u", host="h", age=7.0, silent=None),
+        KnownTransaction(shown=Transaction(id=1, user="u", host="h", age=5.0), is_open=True, silent=1.0),
+        KnownTransaction(shown=Transaction(id=2, user="u", host="h", age=7.0), is_open=False, silent=None),
     ),
     blockers=(),
     aborted={TableRef("db", "t"): 4},
-    places=(PlaceFigures(ref=TableRef("db", "t", "p=1"), location="/w", deltas=3, ratio=0.5, obsolete_bytes=10),),
+    places=(place_of(TableRef("db", "t", "p=1")),),
     known_places=2,
 )
 DASHBOARD, RULES = ROOT / "docs" / "grafana-dashboard.json", ROOT / "docs" / "alert-rules.yml"
@@ -52,9 +58,9 @@ _NAME = re.compile(r"\bacidlib_[a-z_]+\b")
 def written(
     path: Path, snapshot: StatusSnapshot = SNAPSHOT, *, tables: int = 2
 ) -> dict[tuple[str, tuple[str, ...]], float]:
-    status = status_document(status_of(snapshot, limits_of(default_settings())), Generation.HIVE4)
-    looked = {"looked_ms": 10_000_000, "looked_seconds": 1.5, "tables": status["tables"][:tables]}
-    write_metrics(status | looked, str(path))
+    status = status_of(snapshot, limits_of(default_settings()))
+    looked = replace(status, tables=status.tables[:tables])
+    write_metrics(Look(status=looked, ms=10_000_000, seconds=1.5), str(path))
     families = text_string_to_metric_families(path.read_text())
     return {
         (sample.name, tuple(sample.labels.values())): sample.value for family in families for sample in family.samples
@@ -87,11 +93,10 @@ def test_what_is_not_known_has_no_sample(tmp_path: Path) -> None:
 
 def test_names_hold_nothing_that_a_terminal_interprets(tmp_path: Path) -> None:
     evil = TableRef("db", "t\x1b]0;pwned\x07\nERROR\udcff")
-    figures = PlaceFigures(ref=evil, location="/w", deltas=3, ratio=0.5, obsolete_bytes=10)
-    snapshot = replace(SNAPSHOT, aborted={evil: 4}, places=(figures,))
+    snapshot = replace(SNAPSHOT, aborted={evil: 4}, places=(place_of(evil),))
     written(tmp_path / "m.prom", snapshot, tables=9)
-    document = status_document(status_of(snapshot, limits_of(default_settings())), Generation.HIVE4)
-    for text in ((tmp_path / "m.prom").read_text(), status_text(document)):
+    status = status_of(snapshot, limits_of(default_settings()))
+    for text in ((tmp_path / "m.prom").read_text(), status_text(status)):
         assert "pwned" in text
         assert all(char.isprintable() for char in text.replace("\n", ""))
         assert "\nERROR" not in text
