@@ -83,7 +83,7 @@ class CompactionJob:
     >>> table = acidlib.directory("warehouse/sales.db/orders", all_committed=True)
     >>> with table.compaction("major") as job:
     ...     results = [task.run() for task in job.plan.tasks]
-    ...     job.commit(results).entries[0]["state"]
+    ...     job.commit(results).places[0].state.value
     'ready for cleaning'
     """
 
