@@ -601,7 +601,8 @@ class StripeReader:
             if damage:
                 raise damage[0] from None
             raise
-        surplus += map(str, damage)
+        if damage:
+            surplus.append(str(damage[0]))
         return values
 
     def _bytes(self, node: TypeNode, kind: StreamKind, damage: list[CorruptError]) -> Bytes:

@@ -47,7 +47,7 @@ def decode_bytes(buf: Bytes, count: int, surplus: Surplus | None = None) -> Byte
         raise CorruptError(f"Cannot decode bytes: {len(buf)} bytes cannot hold {count} values")
     # a run is decoded as a whole, and the last one may go beyond the values
     out = np.empty(count + _MAX_RUN - 1, dtype=np.uint8)
-    code, at = _decode(buf, out, count)
+    code, at = _decode(buf, out)
     if code != OK:
         place = f"(run at byte {at} of {len(buf)}, {count} values wanted)"
         report(code, f"Cannot decode bytes: {REASONS[code]} {place}", surplus)
@@ -55,7 +55,8 @@ def decode_bytes(buf: Bytes, count: int, surplus: Surplus | None = None) -> Byte
 
 
 @entry
-def _decode(buf: Bytes, out: Bytes, count: int) -> tuple[int, int]:
+def _decode(buf: Bytes, out: Bytes) -> tuple[int, int]:
+    count = len(out) - (_MAX_RUN - 1)
     pos = 0
     done = 0
     at = 0

@@ -83,7 +83,7 @@ def decode_ints(buf: Bytes, count: int, *, signed: bool, version: int, surplus: 
         raise CorruptError(f"Cannot decode integers: {len(buf)} bytes cannot hold {count} values")
     # a run is decoded as a whole, and the last one may go beyond the values
     out = np.empty(count + _MAX_RUN - 1, dtype=np.int64)
-    code, at = (_decode_v1 if version == 1 else _decode_v2)(buf, out, count, int(signed))
+    code, at = (_decode_v1 if version == 1 else _decode_v2)(buf, out, int(signed))
     if code != OK:
         place = f"(run at byte {at} of {len(buf)}, {count} values wanted)"
         report(code, f"Cannot decode integers: {_REASONS[code]} {place}", surplus)
@@ -114,7 +114,8 @@ def read_varint(buf: Bytes, pos: int) -> tuple[int, int]:
 
 
 @entry
-def _decode_v1(buf: Bytes, out: Longs, count: int, signed: int) -> tuple[int, int]:
+def _decode_v1(buf: Bytes, out: Longs, signed: int) -> tuple[int, int]:
+    count = len(out) - (_MAX_RUN - 1)
     pos = 0
     done = 0
     at = 0
@@ -148,7 +149,8 @@ def _decode_v1(buf: Bytes, out: Longs, count: int, signed: int) -> tuple[int, in
 
 
 @entry
-def _decode_v2(buf: Bytes, out: Longs, count: int, signed: int) -> tuple[int, int]:
+def _decode_v2(buf: Bytes, out: Longs, signed: int) -> tuple[int, int]:
+    count = len(out) - (_MAX_RUN - 1)
     patches = np.empty(32, dtype=np.int64)
     pos = 0
     done = 0
