@@ -351,7 +351,7 @@ KEYS: tuple[Key, ...] = (
     _text(
         name="acidlib.reader.hive.version",
         default="",
-        meaning="Which Hive's readers the tables have: 3 (as Hive 3.0 and 3.1: ORC 1.5, columns by name) or 4 (ORC "
+        meaning="Which Hive's readers the tables have: 3 (as Hive 3.1: ORC 1.5, columns by name) or 4 (ORC "
         "1.8, columns by position). Empty: those of the Hive that the metastore's calls, `--hive-version` or the names "
         "of directories show. The metastore of a fork shows none, and is refused without it.",
     ),
