@@ -9,6 +9,8 @@ import pytest
 from conformance.checks import statistics_problems
 from judges.tables import Transaction, build
 
+import acidlib
+from acidlib.errors import RefusedError
 from integration.hive4_jobs import Service
 from integration.hive4_model import Lake, rows
 from integration.hive4_proxy import Proxy
@@ -58,6 +60,19 @@ def test_what_is_made_for_it_has_names_of_hive_4_and_is_read_as_in_hive_3(
     assert lake.states(made) == ["succeeded"]
     assert [path.name for path in place.location.iterdir()] == [base.name]
     lake.check(made)
+
+
+def test_a_snapshot_finds_columns_as_it_is_stated(lake: Lake, fork: Proxy) -> None:
+    made = lake.table("read", (Transaction(inserts=rows(1, 2)),))
+    (place,) = made.places
+    later = Transaction(inserts=tuple((text, number) for number, text in rows(500, 3)))
+    build(place.location, "struct<v:string,id:int>", (later,), first_id=2)
+    lake.commit(made, (later,))
+    with pytest.raises(RefusedError, match="which is a fork's: no call tells what reads them"):
+        acidlib.connect(fork.uri).table(made.full).to_arrow()
+    found = acidlib.connect(fork.uri, settings={"acidlib.reader.hive.version": "3"}).table(made.full).to_arrow()
+    pairs = zip(found["id"].to_pylist(), found["v"].to_pylist(), strict=True)
+    assert sorted(pairs) == sorted((*rows(1, 2), *rows(500, 3)))
 
 
 @pytest.mark.parametrize("lacking", ["find_next_compact2", "mark_refused", "abort_Compactions"])
