@@ -4,11 +4,14 @@ They are conf/acidlib.toml, in docs/options.md the options of the jobs and the s
 metrics, and in docs/json.md the fields of documents, each between two marks.
 """
 
+import ast
+import inspect
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -137,40 +140,46 @@ def _metric_table() -> Iterator[str]:
 def _field_tables(kind: type) -> Iterator[str]:
     """Yield a table of fields for each object in documents of a type; objects of one type have one table."""
     objects: dict[type, list[str]] = {}
-    counts: dict[str, Mapping[str, str]] = {}
+    tables: list[tuple[list[str], Iterable[tuple[str, str]]]] = []
 
     def find(kind: type, path: str) -> None:
         objects.setdefault(kind, []).append(path)
-        for name, (hint, _, *keys) in described(kind).items():
+        for name, hint in get_type_hints(kind, include_extras=True).items():
             below = f"{path.rstrip('.')}.{name}"
-            if keys:
-                counts[below] = keys[0]
+            for keys in getattr(hint, "__metadata__", ()):  # of a dictionary, with their meaning
+                tables.append(([below], [(f"`{key}`", meaning) for key, meaning in keys.items()]))
             for inner, is_listed in _objects_in(hint):
                 find(inner, below + "[]" * is_listed)
 
     find(kind, ".")
-    sections = [
-        (paths, [(name, sentence) for name, (_, sentence, *_) in described(of).items()])
-        for of, paths in objects.items()
-    ]
-    sections += [([path], list(sentences.items())) for path, sentences in counts.items()]
-    for number, (paths, rows) in enumerate(sections):
+    tables = [(paths, _described(of)) for of, paths in objects.items()] + tables
+    for number, (paths, rows) in enumerate(tables):
         yield from (*([""] if number else []), f"### {', '.join(f'`{path}`' for path in paths)}", "")
         yield from ("| Field | Meaning |", "|---|---|")
-        for sentence, alike in groupby(rows, key=lambda row: row[1]):
-            yield _row(", ".join(f"`{name}`" for name, _ in alike), sentence)
+        for meaning, alike in groupby(rows, key=itemgetter(1)):
+            yield _row(", ".join(names for names, _ in alike), meaning)
 
 
-def described(kind: type) -> dict[str, tuple[Any, ...]]:
-    """Return the type of each field of a dataclass, its sentence, and if its keys are described what they mean."""
-    hints = get_type_hints(kind, include_extras=True)
-    return {field.name: get_args(hints[field.name]) for field in fields(kind)}
+def _described(kind: type) -> Iterator[tuple[str, str]]:
+    """Yield the fields of a dataclass with the sentence that stands below them in its source."""
+    for of in reversed(kind.__mro__):
+        names: list[str] = []
+        if not is_dataclass(of):
+            continue
+        (definition,) = ast.parse(inspect.getsource(of)).body
+        assert isinstance(definition, ast.ClassDef)
+        for node in definition.body:
+            match node:
+                case ast.AnnAssign(target=ast.Name(id=name)):
+                    names.append(f"`{name}`")
+                case ast.Expr(value=ast.Constant(value=str(sentence))) if names:
+                    yield ", ".join(names), " ".join(sentence.split())
+                    names.clear()
 
 
 def _objects_in(hint: Any, *, is_listed: bool = False) -> Iterator[tuple[type, bool]]:
     """Yield the dataclasses in the type of a field, and whether it is a list of them."""
-    if is_dataclass(hint):
-        assert isinstance(hint, type)
+    if isinstance(hint, type) and is_dataclass(hint):
         yield hint, is_listed
     for inner in get_args(hint):
         yield from _objects_in(inner, is_listed=is_listed or get_origin(hint) in (tuple, Sequence))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Annotated
 
 from acidlib.model.results import OfPlace, Texts
 from acidlib.wording import Reasoned
@@ -78,134 +77,149 @@ class FindingKind(enum.StrEnum):
     NOT_OBEYED = "not obeyed"
 
 
-_FINDING = "The place of the finding; all null if it is about no table."
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding(OfPlace, Reasoned):
     """Something that is wrong at a table or place, or everywhere, as one sentence."""
 
-    level: Annotated[Level, "`warning` or `error`."] = Level.WARNING
-    trouble: Annotated[FindingKind, "One of those below."]
-    database: Annotated[str | None, _FINDING] = None
-    table: Annotated[str | None, _FINDING] = None
-    partition: Annotated[str | None, _FINDING] = None
-    location: Annotated[str | None, _FINDING] = None
-    reason: Annotated[str, "One line."]
-    setting: Annotated[str | None, "The limit that was passed; null where no setting says so."] = None
-
-
-_OLDEST = "The oldest that is initiated, working or ready for cleaning; null for states of the history."
-_DELTAS = "The deltas that a reader merges, and the small ones among them."
-_BYTES = "Bytes of the base and of the deltas, and these through those; null without a base."
-_OBSOLETE = "Directories and files that no reader needs any more, and their bytes."
-_FINDINGS = "The worst finding, and how many there are."
-_FAILED = "The longest row of failures at one place, and which."
-_PLACES = "How many places are known (null for one table), and how many of them were listed."
+    level: Level = Level.WARNING
+    """`warning` or `error`."""
+    trouble: FindingKind
+    """One of those below."""
+    database: str | None = None
+    table: str | None = None
+    partition: str | None = None
+    location: str | None = None
+    """The place of the finding; all null if it is about no table."""
+    reason: str
+    """One line."""
+    setting: str | None = None
+    """The limit that was passed; null where no setting says so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateFigures:
     """The requests in one state."""
 
-    state: Annotated[str, "As Hive of the metastore's generation calls it."]
-    count: Annotated[int, "How many requests."]
-    oldest_age: Annotated[float | None, _OLDEST]
-    oldest_place: Annotated[str | None, _OLDEST]
+    state: str
+    """As Hive of the metastore's generation calls it."""
+    count: int
+    """How many requests."""
+    oldest_age: float | None
+    oldest_place: str | None
+    """The oldest that is initiated, working or ready for cleaning; null for states of the history."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceFigures(OfPlace):
     """Figures of one listed place."""
 
-    database: Annotated[str, "The place."]
-    table: Annotated[str, "The place."]
-    partition: Annotated[str | None, "The place."]
-    location: Annotated[str, "The place."]
-    deltas: Annotated[int, _DELTAS] = 0
-    small_deltas: Annotated[int, _DELTAS] = 0
-    base_bytes: Annotated[int, _BYTES] = 0
-    delta_bytes: Annotated[int, _BYTES] = 0
-    ratio: Annotated[float | None, _BYTES] = None
-    obsolete: Annotated[int, _OBSOLETE] = 0
-    obsolete_bytes: Annotated[int, _OBSOLETE] = 0
-
-
-Worst = Annotated[tuple[PlaceFigures, ...], "The five places with most of it among those that were listed."]
+    database: str
+    table: str
+    partition: str | None
+    location: str
+    """The place."""
+    deltas: int = 0
+    small_deltas: int = 0
+    """The deltas that a reader merges, and the small ones among them."""
+    base_bytes: int = 0
+    delta_bytes: int = 0
+    ratio: float | None = None
+    """Bytes of the base and of the deltas, and these through those; null without a base."""
+    obsolete: int = 0
+    obsolete_bytes: int = 0
+    """Directories and files that no reader needs any more, and their bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFigures:
     """Figures of one table, or of all of them."""
 
-    database: Annotated[str | None, "Null in `totals`."] = None
-    table: Annotated[str | None, "Null in `totals`."] = None
-    level: Annotated[Level, _FINDINGS] = Level.OK
-    findings: Annotated[int, _FINDINGS] = 0
-    requests: Annotated[tuple[StateFigures, ...], "One entry for each state."] = ()
-    failed_in_a_row: Annotated[int, _FAILED] = 0
-    failed_place: Annotated[str | None, _FAILED] = None
-    refused_in_a_row: Annotated[int, "The same for refusals."] = 0
-    refused_place: Annotated[str | None, "The same for refusals."] = None
-    blockers: Annotated[int, "How many entries of `blockers` there are."] = 0
-    aborted_write_ids: Annotated[
-        int | None,
-        "Aborted write ids that the metastore remembers; null without a metastore, and if no place was listed.",
-    ] = None
-    places: Annotated[int | None, _PLACES] = None
-    looked_at: Annotated[int | None, _PLACES] = None
-    most_deltas: Worst = ()
-    worst_ratio: Worst = ()
-    most_obsolete: Worst = ()
-    obsolete_bytes: Annotated[int | None, "Bytes that wait for cleaning there."] = None
+    database: str | None = None
+    table: str | None = None
+    """Null in `totals`."""
+    level: Level = Level.OK
+    findings: int = 0
+    """The worst finding, and how many there are."""
+    requests: tuple[StateFigures, ...] = ()
+    """One entry for each state."""
+    failed_in_a_row: int = 0
+    failed_place: str | None = None
+    """The longest row of failures at one place, and which."""
+    refused_in_a_row: int = 0
+    refused_place: str | None = None
+    """The same for refusals."""
+    blockers: int = 0
+    """How many entries of `blockers` there are."""
+    aborted_write_ids: int | None = None
+    """Aborted write ids that the metastore remembers; null without a metastore, and if no place was listed."""
+    places: int | None = None
+    looked_at: int | None = None
+    """How many places are known (null for one table), and how many of them were listed."""
+    most_deltas: tuple[PlaceFigures, ...] = ()
+    worst_ratio: tuple[PlaceFigures, ...] = ()
+    most_obsolete: tuple[PlaceFigures, ...] = ()
+    """The five places with most of it among those that were listed."""
+    obsolete_bytes: int | None = None
+    """Bytes that wait for cleaning there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
     """One open or aborted transaction."""
 
-    id: Annotated[int, "Id, user and host of the transaction."]
-    user: Annotated[str, "Id, user and host of the transaction."]
-    host: Annotated[str, "Id, user and host of the transaction."]
-    age: Annotated[float | None, "Since it was begun."]
+    id: int
+    user: str
+    host: str
+    """Id, user and host of the transaction."""
+    age: float | None
+    """Since it was begun."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transactions:
     """The transactions of a metastore."""
 
-    open: Annotated[int, "How many."]
-    aborted: Annotated[int, "How many."]
-    oldest_open: Annotated[Transaction | None, "The oldest; null without one."]
-    oldest_aborted: Annotated[Transaction | None, "The oldest; null without one."]
+    open: int
+    aborted: int
+    """How many."""
+    oldest_open: Transaction | None
+    oldest_aborted: Transaction | None
+    """The oldest; null without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleaningBlocker(OfPlace):
     """A transaction or a lock that keeps a request from being cleaned."""
 
-    request_id: Annotated[int, "The request, and its place."]
-    database: Annotated[str, "The request, and its place."]
-    table: Annotated[str, "The request, and its place."]
-    partition: Annotated[str | None, "The request, and its place."]
-    kind: Annotated[str, "`transaction` or `lock`."]
-    id: Annotated[int, "Id, user, host and age of the transaction or lock."]
-    user: Annotated[str, "Id, user, host and age of the transaction or lock."]
-    host: Annotated[str, "Id, user, host and age of the transaction or lock."]
-    age: Annotated[float | None, "Id, user, host and age of the transaction or lock."]
+    request_id: int
+    database: str
+    table: str
+    partition: str | None
+    """The request, and its place."""
+    kind: str
+    """`transaction` or `lock`."""
+    id: int
+    user: str
+    host: str
+    age: float | None
+    """Id, user, host and age of the transaction or lock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusDocument:
     """What `status` has after its head: the state of all tables."""
 
-    level: Annotated[Level, "`ok`, `warning` or `error`: the worst of the findings."]
-    findings: Annotated[tuple[Finding, ...], "The problems, worst first, then by name."]
-    totals: Annotated[TableFigures, "Figures of all."]
-    tables: Annotated[tuple[TableFigures, ...], "The same for each table, the worst first."]
-    transactions: Annotated[Transactions | None, "Open and aborted ones; null without a metastore."] = None
-    blockers: Annotated[
-        tuple[CleaningBlocker, ...] | None,
-        "The transactions and locks that keep requests from being cleaned; null without a metastore.",
-    ] = None
-    notes: Annotated[Texts, "A list of texts."] = ()
+    level: Level
+    """`ok`, `warning` or `error`: the worst of the findings."""
+    findings: tuple[Finding, ...]
+    """The problems, worst first, then by name."""
+    totals: TableFigures
+    """Figures of all."""
+    tables: tuple[TableFigures, ...]
+    """The same for each table, the worst first."""
+    transactions: Transactions | None = None
+    """Open and aborted ones; null without a metastore."""
+    blockers: tuple[CleaningBlocker, ...] | None = None
+    """The transactions and locks that keep requests from being cleaned; null without a metastore."""
+    notes: Texts = ()
+    """A list of texts."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.location import Location
@@ -299,15 +299,21 @@ class StripeAction:
 class PlannedAction:
     """A stripe action as people and documents are shown it."""
 
-    file: Annotated[str, "The input."]
-    first_stripe: Annotated[int, "The first of its stripes, and their number."]
-    stripes: Annotated[int, "The first of its stripes, and their number."]
-    action: Annotated[Literal["copy", "rewrite"], "`copy` or `rewrite`."]
-    bytes: Annotated[int, "Bytes and rows of these stripes."]
-    rows: Annotated[int | None, "Bytes and rows of these stripes."]
-    deleted: Annotated[int, "Rows of them that are left out, as deleted and as rolled back."]
-    aborted: Annotated[int, "Rows of them that are left out, as deleted and as rolled back."]
-    reason: Annotated[str, "Why they are copied or rewritten."]
+    file: str
+    """The input."""
+    first_stripe: int
+    stripes: int
+    """The first of its stripes, and their number."""
+    action: Literal["copy", "rewrite"]
+    """`copy` or `rewrite`."""
+    bytes: int
+    rows: int | None
+    """Bytes and rows of these stripes."""
+    deleted: int
+    aborted: int
+    """Rows of them that are left out, as deleted and as rolled back."""
+    reason: str
+    """Why they are copied or rewritten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
