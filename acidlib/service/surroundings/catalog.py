@@ -326,12 +326,12 @@ class Catalog:
                 (f"table {facts.table.ref}", Layer.TABLE, facts.table.properties),
             ):
                 try:
-                    _, found = self._services.settings.with_layer(layer, properties)
+                    _, of_settings = self._services.settings.with_layer(layer, properties)
                 except RefusedError as error:
-                    found = (str(error),)
-                warnings.update((f"{of}: {warning}", None) for warning in found[:_MOST_WARNINGS])
-                if len(found) > _MOST_WARNINGS:
-                    more = plural(len(found) - _MOST_WARNINGS, "more property is", "more properties are")
+                    of_settings = (str(error),)
+                warnings.update((f"{of}: {warning}", None) for warning in of_settings[:_MOST_WARNINGS])
+                if len(of_settings) > _MOST_WARNINGS:
+                    more = plural(len(of_settings) - _MOST_WARNINGS, "more property is", "more properties are")
                     warnings[f"{of}: {more} not known or without effect"] = None
         return list(warnings)
 

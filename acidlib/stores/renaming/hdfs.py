@@ -453,11 +453,11 @@ class HdfsFileSystem(RenameFileSystem):
 
     def _below(self, path: str) -> Iterable[FileStatus]:
         """Yield the status of all below a directory, as far as a place goes: others may make more meanwhile."""
-        waiting, found = [path], 0
+        waiting, names = [path], 0
         while waiting:
             statuses = self._statuses(waiting.pop(), CorruptError)
-            found += len(statuses)
-            require_few(path, found)
+            names += len(statuses)
+            require_few(path, names)
             for status in statuses:
                 yield status
                 if status.isdir:
