@@ -359,7 +359,7 @@ class Waiting:
 class CleaningResult(OfPlace, Reasoned):
     """The outcome of a cleaning for one request, or of the litter of one place."""
 
-    id: int | None
+    id: int | None = None
     """The id of the request; null for litter, and for files of rolled back transactions."""
     database: str
     table: str
@@ -370,7 +370,7 @@ class CleaningResult(OfPlace, Reasoned):
     """`succeeded`, `ready for cleaning` (it waits, or something is left), `refused` (with Hive 4: `NO_CLEANUP` is set,
     and the request has ended), `failed`, `conflict` or `planned`.
     """
-    reason: str
+    reason: str = ""
     """Why."""
     bytes_removed: int = field(init=False)
     """The bytes that were or would be removed, without those moved to a trash."""

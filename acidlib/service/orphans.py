@@ -64,9 +64,7 @@ def run_orphans(
 
     def work(target: Target) -> CleaningResult | None:
         location = target.location
-        result = CleaningResult(
-            id=None, **target.ref._asdict(), location=str(location), state=Outcome.SUCCEEDED, reason=""
-        )
+        result = CleaningResult(**target.ref._asdict(), location=str(location), state=Outcome.SUCCEEDED)
         orphans = orphans_at(target)
         if not orphans:
             return None
@@ -88,9 +86,7 @@ def run_orphans(
         services.progress.advance(number)
         target = targets[index]
         if isinstance(answer, AcidError):
-            failed = CleaningResult(
-                id=None, **target.ref._asdict(), location=str(target.location), state=Outcome.FAILED, reason=""
-            )
+            failed = CleaningResult(**target.ref._asdict(), location=str(target.location), state=Outcome.FAILED)
             tell(if_busy(ended_by(answer, failed), Outcome.CONFLICT))
         elif answer is not None:
             tell(answer)

@@ -322,7 +322,7 @@ class RolledBack:
 
 
 def result_of_due(due: DueCleaning) -> CleaningResult:
-    return CleaningResult(id=None, **due.ref._asdict(), location="", state=Outcome.FAILED, reason="")
+    return CleaningResult(**due.ref._asdict(), location="", state=Outcome.FAILED)
 
 
 def _kept(listing: Listing, notes: Iterable[NotedWrite]) -> dict[NotedWrite, str]:
