@@ -31,7 +31,7 @@ from acidlib.service.listing import ListingOutcome, RollbackSigns, Unlisted, lis
 from acidlib.service.places import ListedPlace, Target
 from acidlib.service.plan import prepare
 from acidlib.service.selection import PassedOver, Selection
-from acidlib.service.services import Services, in_threads, step_seconds
+from acidlib.service.services import Services, attempt, in_threads, step_seconds, value_or_raise
 from acidlib.stores.listing import list_location
 
 _BATCH = 100
@@ -61,6 +61,7 @@ def run_initiator(
     if not dry_run:
         signs.require_list_per_table()
     attempts = backend.attempts(selected.targets)
+    seconds = step_seconds(services.settings)
     judge = partial(_judge, services, backend, attempts, dry_run=dry_run, force=force)
     for passed in selected.passed_over:
         tell(_left_alone(passed))
@@ -70,13 +71,21 @@ def run_initiator(
             tell(_left_alone(passed))
         for start in range(0, len(listed), _BATCH):
             batch = listed[start : start + _BATCH]
-            answers = in_threads(judge, batch, seconds=step_seconds(services.settings))
-            judged = [
-                (_result(place.target, reason=str(answer), outcome=Outcome.FAILED), None)
-                if isinstance(answer, AcidError)
-                else answer
-                for place, answer in zip(batch, answers, strict=True)
+            # by its listing alone: most places are below their thresholds, and a thread for each would cost more
+            decisions = [
+                attempt(partial(_decision_about, services), place, f"judge {place.target.ref}") for place in batch
             ]
+            pairs = list(zip(batch, decisions, strict=True))
+            answers = iter(in_threads(judge, [pair for pair in pairs if not _is_left(*pair)], seconds=seconds))
+            judged: list[_Judged] = []
+            for place, decision in pairs:
+                if isinstance(decision, Decision) and _is_left(place, decision):
+                    judged.append((_result(place.target, decision, outcome=Outcome.LEFT_ALONE), None))
+                    continue
+                answer = next(answers)
+                if isinstance(answer, AcidError):
+                    answer = _result(place.target, reason=str(answer), outcome=Outcome.FAILED), None
+                judged.append(answer)
             for result in _queue(services, backend, judged):
                 tell(result)
     signs.finish()
@@ -88,14 +97,33 @@ def _left_alone(passed: PassedOver) -> InitiatorResult:
     return _result(passed.target, reason=passed.reason, outcome=outcome)
 
 
+_Judged = tuple[InitiatorResult, Decided | None]
+
+
+def _is_left(place: ListingOutcome, decision: Decision | AcidError) -> bool:
+    """Return whether a place is below its thresholds, and nothing there has to be looked at or finished."""
+    is_below = isinstance(decision, Decision) and decision.kind is None
+    return is_below and isinstance(place, ListedPlace) and not place.holds_staging
+
+
 def _judge(
-    services: Services, backend: Backend, attempts: Attempts, place: ListingOutcome, *, dry_run: bool, force: bool
-) -> tuple[InitiatorResult, Decided | None]:
-    """Return the result of one place as far as it is known, and the compaction to queue, if there is one."""
+    services: Services,
+    backend: Backend,
+    attempts: Attempts,
+    pair: tuple[ListingOutcome, Decision | AcidError],
+    *,
+    dry_run: bool,
+    force: bool,
+) -> _Judged:
+    """Return the result of one place as far as it is known, and the compaction to queue, if there is one.
+
+    pair  the place, and the decision about it by its listing
+    """
+    place, decided = pair
     target = place.target
     try:
-        if isinstance(place, Unlisted):
-            raise place.error
+        decision = value_or_raise(decided)
+        assert isinstance(place, ListedPlace)  # else there is no decision
         if place.holds_staging and services.store(target.location).unfinished(target.location):
             if dry_run:
                 raise ConflictError(
@@ -103,7 +131,7 @@ def _judge(
                 )
             backend.finish(target)
             place = target.listed(list_location(services.fs(target.location), target.location, missing=ConflictError))
-        decision = _decision_about(services, place)
+            decision = _decision_about(services, place)
         if decision.kind is None:
             return _result(target, decision, outcome=Outcome.LEFT_ALONE), None
         refusal = refused_now(services, attempts, place, decision.kind)
@@ -124,8 +152,13 @@ def _judge(
         return _after_error(services, backend, target, known_error(error, f"judge {target.ref}")), None
 
 
-def _decision_about(services: Services, place: ListedPlace) -> Decision:
-    """Return Hive's decision for a place; it counts empty files, which a compactor ignores (Hive Initiator)."""
+def _decision_about(services: Services, place: ListingOutcome) -> Decision:
+    """Return Hive's decision for a place; it counts empty files, which a compactor ignores (Hive Initiator).
+
+    Raises the error of a place that could not be listed.
+    """
+    if isinstance(place, Unlisted):
+        raise place.error
     target, listing, generation, write_ids = place.target, place.listing, place.hive.names, place.write_ids
     state, facts, aborted = place.state, target.facts, 0
     if not all(file.length for file in listing.files):
@@ -163,9 +196,7 @@ def refused_now(services: Services, attempts: Attempts, place: ListedPlace, kind
     return prepared
 
 
-def _queue(
-    services: Services, backend: Backend, judged: Sequence[tuple[InitiatorResult, Decided | None]]
-) -> list[InitiatorResult]:
+def _queue(services: Services, backend: Backend, judged: Sequence[_Judged]) -> list[InitiatorResult]:
     """Queue the compactions; return the results with the ids of their requests, or why they are not queued."""
     due = [decided for _, decided in judged if decided is not None]
     answers = iter(backend.enqueue(due) if due else [])

@@ -29,7 +29,7 @@ from integration.test_one_place import BAD, CLEANER, GOOD, INITIATOR, NAMED, ORP
 BRIEF = ("--set", "acidlib.step.timeout=1s")
 CASES = [
     (INITIATOR, "service.listing:list_location"),
-    (INITIATOR, "service.initiate:_decision_about"),
+    (INITIATOR, "service.initiate:refused_now"),
     (NAMED, "service.listing:list_location"),
     (NAMED, "service.compact:list_location"),
     (NAMED, "service.compact:prepare"),
