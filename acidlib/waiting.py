@@ -3,7 +3,7 @@
 A call to a file system whose server is gone waits for as long as that is away, and nothing in the process can end it.
 So work notes the call that it waits for. Piece whose call has not been answered for too long is given up: it counts as
 failed, its claims are not renewed any more, and its thread is left behind. Threads are daemons: neither a run nor the
-end of the process waits for one that was left.
+end of the process waits for one that was left. The processes of tasks do the same (`in_time`).
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, wait
 from typing import Any, ParamSpec, TypeVar
 
 from acidlib.errors import HangingError
 
+Argument = TypeVar("Argument")
 Value = TypeVar("Value")
 Arguments = ParamSpec("Arguments")
 
@@ -202,6 +203,20 @@ class Threads(Executor):
             del self._running[future]
             self._changed.notify_all()
         return True
+
+
+def in_time(work: Callable[[Argument], Value], seconds: float, argument: Argument) -> Value:
+    """Return the value of a task; HangingError where it waits for one answer of a file system so long.
+
+    The task has a thread of its own, for which the caller's waits, so that a process answers for a task that hangs. If
+    the answer comes after all, the task goes on to its end, which has no effect.
+    """
+    threads = Threads(1, "acidlib-task")
+    future = threads.start(lambda: work(argument), Piece())
+    threads.shutdown(wait=False)
+    while wait([future], _LOOK_SECONDS).not_done:
+        threads.give_up_hanging(seconds)
+    return future.result()
 
 
 _LOOK_SECONDS = 0.2

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from acidlib.errors import ConflictError
+from acidlib.waiting import asking
 
 
 def where(_: str) -> tuple[int, str, bool]:
@@ -60,6 +61,12 @@ def stays(begun: str, _: str) -> None:
     """It says that it has begun, by which process, and does not end."""
     Path(begun).write_text(str(os.getpid()))
     time.sleep(300)
+
+
+def hangs(pipe: str, _: str) -> None:
+    """It reads a file of a file system that does not answer: no signal but SIGKILL, and no time, ends that."""
+    with asking("read", pipe):
+        os.close(os.open(pipe, os.O_RDONLY))
 
 
 def meets(mine: str, other: str, _: str) -> bool:

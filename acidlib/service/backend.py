@@ -82,6 +82,11 @@ class Hold:
         """Keep readers away, as far as that is possible, while something becomes or stops being visible."""
         return nullcontext()
 
+    def leave_claim(self) -> None:
+        """Let the claim go stale, without asking a file system that does not answer."""
+        if self._claim is not None:
+            self._claim.leave()
+
     def close(self) -> None:
         """Give back claim and locks, also after a `begin` that failed half-way; a further call tries again."""
         if self._claim is not None:

@@ -112,6 +112,9 @@ class PlaceCompaction:
         try:
             try:
                 result = await self._compact(hold)
+            except HangingError as error:  # of a task: nothing more is asked of that file system
+                hold.leave_claim()
+                result = self._result(Outcome.FAILED, str(error))
             except Exception as error:
                 result = self._failure(error, hold)
         except BaseException:
@@ -322,18 +325,22 @@ class PlaceCompaction:
     def _staging(self) -> Iterator[Stage]:
         """Have a stage. It stays if half of it may be visible: then it is needed to finish the publication.
 
-        A failure to remove it undoes nothing that was published.
+        It stays where a task hangs, too. A failure to remove it undoes nothing that was published.
         """
         services, location = self._services, self._target.location
         stage = services.store(location).stage(
             location, unique=services.unique(), owner=services.worker_id, now=services.clock()
         )
         reach(Point.STAGED)
+        hangs = False
         try:
             yield stage
+        except HangingError:
+            hangs = True
+            raise
         finally:
             try:
-                left = stage.discard()
+                left = None if hangs else stage.discard()
             except Exception as error:
                 left = str(known_error(error, f"remove {stage.path}"))
             if left is not None:

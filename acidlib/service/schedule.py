@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from heapq import heappop, heappush
 from inspect import CORO_CREATED, getcoroutinestate
@@ -29,7 +29,7 @@ from acidlib.errors import AcidError, HangingError, known_error
 from acidlib.planning.units import BATCH_TASKS, SMALL_BYTES, batches, groups_of_like_length
 from acidlib.service.services import Runner, Task, in_threads, value_or_raise
 from acidlib.service.stopping import STOPPING
-from acidlib.waiting import STOP_SECONDS, Piece, Threads
+from acidlib.waiting import STOP_SECONDS, Piece, Threads, in_time
 
 Value = TypeVar("Value")
 Result = TypeVar("Result", covariant=True)
@@ -93,7 +93,8 @@ class Scheduler(Generic[Result]):
     name       the name of a job, by its first workflow and its steps
     threads    the driver's threads, by the number of slots
     on_start   is called once tasks can be run, before the first of them is
-    seconds    `step_seconds`: a workflow with a step that waits for an answer so long is left
+    seconds    `step_seconds`: a workflow with a step that waits for an answer so long is left, and such a task has a
+               HangingError
     hands_out  tells the tasks that `run_handing_out` yields, once
     """
 
@@ -115,6 +116,7 @@ class Scheduler(Generic[Result]):
         self._name = name
         self._threads_for = threads or partial(_driver_threads, seconds=seconds)
         self._on_start = on_start
+        self._seconds = seconds
         self._queue = _TaskQueue()
         self._steps_waiting = self._batches_running = 0
         self._under_way: set[_Execution] = set()
@@ -255,7 +257,7 @@ class Scheduler(Generic[Result]):
             steps = dict.fromkeys(queued.task.step for batch in job for queued in batch)
             group = self._name(f"{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}: {', '.join(steps)}")
             self._batches_running += len(job)
-            tasks = [[queued.task for queued in batch] for batch in job]
+            tasks = [[_in_time(queued.task, self._seconds) for queued in batch] for batch in job]
             self._threads.job(partial(self._runner.run, tasks, group=group), partial(self._job_ended, job))
 
     def _job_ended(self, job: Sequence[Sequence[_QueuedTask]], answers_of_job: list[list[Any]]) -> None:
@@ -282,6 +284,10 @@ class Scheduler(Generic[Result]):
             else:
                 self.given_back += 1
         self._under_way.clear()
+
+
+def _in_time(task: Task, seconds: float) -> Task:
+    return task if seconds == inf else replace(task, work=partial(in_time, task.work, seconds))
 
 
 class _Execution:

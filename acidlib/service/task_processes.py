@@ -24,7 +24,7 @@ from threading import Lock
 from types import TracebackType
 from typing import Any, Self
 
-from acidlib.errors import AcidError, RetryError
+from acidlib.errors import AcidError, HangingError, RetryError
 from acidlib.memory import Memory, beyond_barrier
 from acidlib.service import task_process
 from acidlib.service.services import Task, attempt
@@ -83,7 +83,7 @@ class TaskProcesses:
         with self._lock:
             self._busy.discard(process)
             is_stopped = self._cancelled != cancelled
-            if not process.has_ended and not is_stopped:
+            if not (process.has_ended or is_stopped or isinstance(answer, HangingError)):
                 self._idle.append(process)
                 return answer
         if is_stopped and process.has_ended:

@@ -372,9 +372,11 @@ class raising_acid_errors(asking):  # noqa: N801 - used as a function, as `askin
         self._missing = missing
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        super().__exit__(kind, error, trace)
-        if isinstance(error, OSError):
-            raise as_acid_error(error, self._action, self._path, missing=self._missing) from error
+        try:
+            if isinstance(error, OSError):
+                raise as_acid_error(error, self._action, self._path, missing=self._missing) from error
+        finally:
+            super().__exit__(kind, error, trace)
 
 
 UNREACHABLE_SECONDS = 60.0

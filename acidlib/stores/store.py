@@ -31,7 +31,7 @@ from acidlib.model.uploads import StagedUpload
 from acidlib.planning.publication import covering
 from acidlib.renewal import RENEWER
 from acidlib.stores.filesystem import FileSystem, Pace, safe_parts
-from acidlib.waiting import current_piece
+from acidlib.waiting import asking, current_piece
 
 CLAIM = "_acidlib_claim"
 STAGING_PREFIX = "_tmp_"
@@ -51,6 +51,7 @@ METADATA_ACID = b'{"thisFileVersion":"0","dataFormat":"compacted"}'
 
 BEAT_SECONDS = 30.0
 STALE_SECONDS = 600.0
+_LEFT = "a step there had no answer for too long"
 
 
 class Claim(ABC):
@@ -84,9 +85,9 @@ class Claim(ABC):
 
     def assert_mine(self) -> None:
         """Renew the claim; raise `ConflictError` if another run has taken it over or it is gone."""
-        with self._lock:
+        with asking("renew the claim of", str(self.location)), self._lock:
             if self._piece is not None and self._piece.given_up is not None:
-                self._lost = "a step there had no answer for too long"
+                self._lost = _LEFT
             if self._lost is None and not self.renew():
                 self._lost = "another run has taken it over, or it was removed"
             if self._lost is not None:
@@ -94,10 +95,17 @@ class Claim(ABC):
                     f"Cannot go on in {self.location}: our claim on it is lost, {self._lost}; call again"
                 )
 
+    def leave(self) -> None:
+        """Stop renewing, and ask nothing: the claim goes stale. It does not wait for a renewal that is under way."""
+        RENEWER.remove(self._beat)
+        self._lost = _LEFT
+
     def release(self) -> None:
         """Stop renewing and give the claim up, unless it is no longer ours. May be called again."""
         RENEWER.remove(self._beat)
-        with self._lock:  # a renewal that is under way ends before
+        if self._lost is not None:
+            return
+        with asking("release the claim of", str(self.location)), self._lock:  # a renewal under way ends before
             if self._lost is None:
                 self._lost = "it was released"
                 self.give_up()

@@ -21,6 +21,7 @@ from acidlib.points import Point
 from acidlib.rewrite import bucket
 from acidlib.service.tasks import AnyUnit, run_unit_task
 from acidlib.stores.stores import Stores
+from acidlib.waiting import asking
 
 
 def _beside(staging: str | None, name: str) -> Path:
@@ -66,6 +67,15 @@ def some_killed(made: AnyUnit, staging: str | None, stores: Stores, attempt: str
     """The worker process dies whenever it tries to do one of the partitions."""
     if "dt=2024-01-02" in str(staging):
         os.kill(os.getpid(), 9)
+    return run_unit_task(made, staging, stores, attempt)
+
+
+def some_hang(made: AnyUnit, staging: str | None, stores: Stores, attempt: str) -> UnitResult:
+    """At one of the partitions a file system does not answer: a named pipe that nothing writes to."""
+    if staging is not None and "dt=2024-01-01" in staging:
+        pipe = next(path / "pipe" for path in Path(staging).parents if (path / "pipe").exists())
+        with asking("read", str(pipe)):
+            os.close(os.open(pipe, os.O_RDONLY))
     return run_unit_task(made, staging, stores, attempt)
 
 

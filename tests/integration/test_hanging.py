@@ -17,12 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from claim_directories import age_claim
 from judges import merge
 from runners import ThreadRunner
 
 from acidlib.documents import ROOT
+from acidlib.service.in_process import InProcessRunner
 from acidlib.stores.store import CLAIM
 from acidlib.waiting import asking
+from integration import spark_tasks
 from integration.harness import Jobs, fixture, names, use_runner, visible
 from integration.test_one_place import BAD, CLEANER, GOOD, INITIATOR, NAMED, ORPHANS, RUN
 
@@ -117,6 +120,42 @@ def test_the_others_are_done(
     pipe.answer()
     assert visible(table / BAD) == before_answer, "a run that was left changes nothing any more"
     assert merge.read(table / BAD, strict=False) == rows
+
+
+def others_are_done_where_a_task_hangs(jobs: Jobs, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the processes of a runner: the place of that task has failed, its claim is left, its rows are as before."""
+    before, rows = visible(table / BAD), merge.read(table / BAD, strict=False)
+    monkeypatch.setattr("acidlib.service.plan.run_unit_task", spark_tasks.some_hang)
+    ran = jobs("major_compact", "--location", table, *RUN, *BRIEF)
+    assert ran.status == 3, ran
+    found = {entry["partition"]: entry for entry in ran.compactions}
+    assert {name: entry["state"] for name, entry in found.items()} == {
+        BAD: "failed", GOOD: "ready for cleaning", "dt=2024-01-03": "ready for cleaning",
+    }  # fmt: skip
+    pipe = table.parents[2] / "pipe"
+    assert found[BAD]["reason"].startswith(f"Cannot read {pipe}: there has been no answer for ")
+    assert CLAIM in names(table / BAD), "it goes stale"
+    end = os.open(pipe, os.O_RDWR)
+    time.sleep(0.5)
+    os.close(end)
+    assert (visible(table / BAD), merge.read(table / BAD, strict=False)) == (before, rows)
+    monkeypatch.undo()
+    age_claim(table / BAD, 3600)
+    assert jobs.good("major_compact", "--location", table, *RUN).states.count("ready for cleaning") == 1
+    assert merge.read(table / BAD, strict=True) == rows
+
+
+def test_where_a_task_hangs_the_others_are_done(
+    jobs: Jobs, table: Path, monkeypatch: pytest.MonkeyPatch, pipe: Pipe
+) -> None:
+    del pipe  # it is there
+    with InProcessRunner(no_spark, most_bytes=1 << 40, processes=2) as runner, monkeypatch.context() as patch:
+        use_runner(patch, runner)
+        others_are_done_where_a_task_hangs(jobs, table, patch)
+
+
+def no_spark() -> Any:
+    raise AssertionError("the input is small")
 
 
 def test_of_tables_the_others_are_found(jobs: Jobs, table: Path, monkeypatch: pytest.MonkeyPatch, pipe: Pipe) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from functools import partial
@@ -28,6 +29,7 @@ from integration.harness import (
     tree,
     visible,
 )
+from integration.test_hanging import others_are_done_where_a_task_hangs
 
 pytestmark = pytest.mark.spark
 NAMED = ("--all-committed", "--location")
@@ -117,6 +119,14 @@ def test_what_spark_gives_up_takes_nothing_else_with_it(
     assert re.match(rf"Cannot finish {part}/{bad}/base_\d+/bucket_00000 \(rewrite\): Spark gave it up: ", reason)
     assert {path.name: merge.read(path, strict=True) for path in part.iterdir()} == rows
     assert list(part.glob("*/_*")) == []
+
+
+def test_where_a_task_hangs_the_others_are_done(
+    spark_jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    table = fixture("hive3/b_part", tmp_path / "wh" / "db.db" / "b_part")
+    others_are_done_where_a_task_hangs(spark_jobs, table, monkeypatch)
 
 
 def test_where_nothing_goes_any_more_it_ends(runner: SparkRunner, monkeypatch: pytest.MonkeyPatch) -> None:

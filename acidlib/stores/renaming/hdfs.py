@@ -49,6 +49,7 @@ from acidlib.stores.renaming.hdfs_client import (
 )
 from acidlib.stores.renaming.store import RenameStore
 from acidlib.stores.store import TaskFiles, require_inside
+from acidlib.waiting import asking
 
 if TYPE_CHECKING:
     from hdfs_native import Client, FileReader, FileStatus
@@ -94,7 +95,8 @@ class HdfsSource:
     def _fetched(self, offset: int, size: int) -> bytes:
         """Return bytes by one request."""
         try:
-            data = self._open_reader().read_range(offset, size)
+            with asking("read", self.name):
+                data = self._open_reader().read_range(offset, size)
         except (OSError, RuntimeError):
             # its blocks may lie elsewhere by now: a data node was lost, or they were balanced
             self._open()
@@ -171,10 +173,13 @@ class HdfsSink:
         with ThreadPoolExecutor(1, "acidlib-read") as reading:
             coming = reading.submit(source.read, offset, _PIECE)
             for start in starts[1:]:
-                data = coming.result()
+                with asking("read", source.name):
+                    data = coming.result()
                 coming = reading.submit(source.read, start, min(_PIECE, end - start))
                 self.write(data)
-            self.write(coming.result())
+            with asking("read", source.name):
+                data = coming.result()
+            self.write(data)
 
     def close(self, *, durable: bool = True) -> None:  # noqa: ARG002 - there is no other way
         """Send the rest, wait until all data nodes of the last block have it, and finish the file.
@@ -188,7 +193,7 @@ class HdfsSink:
     def abort(self) -> None:
         """Remove the file; where that fails it goes with the staging directory."""
         self._file = None
-        with suppress(OSError, RuntimeError):
+        with suppress(OSError, RuntimeError), asking("remove", self.name):
             self._client.delete(self._path, recursive=False)
 
     def _open_file(self) -> RawFileWriter:
@@ -351,7 +356,8 @@ class HdfsFileSystem(RenameFileSystem):
         """
         del durable  # as `sync`
         try:
-            self._rename(source, target)
+            with asking("rename", source):
+                self._rename(source, target)
         except (OSError, RuntimeError) as error:
             if is_taken(error):
                 raise ConflictError(f"Cannot rename {source} to {target}: {target} already exists") from error
@@ -365,7 +371,8 @@ class HdfsFileSystem(RenameFileSystem):
 
     def remove_empty_directory(self, path: str) -> bool:
         try:
-            return self._delete(path, recursive=False)
+            with asking("remove", path):
+                return self._delete(path, recursive=False)
         except (OSError, RuntimeError) as error:
             if java_class(error) == "PathIsNotEmptyDirectoryException":
                 return False
@@ -408,7 +415,8 @@ class HdfsFileSystem(RenameFileSystem):
         """
         move = f"{path} to the trash"
         try:
-            moved = self._client.trash(self._node.inside(path))
+            with asking("move", path):
+                moved = self._client.trash(self._node.inside(path))
         except TrashNotEnabledError as error:
             raise RetryError(f"Cannot move {move}: the name node keeps none any more") from error
         except OSError as error:
@@ -531,7 +539,7 @@ class HdfsFileSystem(RenameFileSystem):
         return bool(self._change(path, delete, was_done=lambda: False))
 
     def _remove_quietly(self, path: str) -> None:
-        with suppress(OSError, RuntimeError):
+        with suppress(OSError, RuntimeError), asking("remove", path):
             self._client.delete(self._node.inside(path), recursive=False)  # if this fails, the name is hidden
 
     def _ask(self, question: Callable[[], Answer]) -> Answer:
@@ -604,14 +612,14 @@ def _ask_twice(question: Callable[[], Answer]) -> Answer:
 
 def _until_ready(call: Callable[[], Answer]) -> Answer:
     """Return the answer to a call, repeated while a name node that has just started asks for that."""
-    asking = Retrying(
+    tries = Retrying(
         retry=retry_if_exception(lambda error: java_class(error) == "RetriableException"),
         wait=wait_exponential(multiplier=_FIRST_PAUSE, max=_LONGEST_PAUSE),
         stop=stop_after_attempt(_TRIES),
         sleep=lambda seconds: time.sleep(seconds),
         reraise=True,
     )
-    return asking(call)
+    return tries(call)
 
 
 def _unknown(path: str, error: BaseException) -> UnknownOutcomeError:

@@ -45,7 +45,8 @@ from acidlib.waiting import answered, asking
 THIS_MACHINE = LocalTree(local_location("/"))
 """All local files, where no path may pass through a link."""
 
-_COPY_AT_MOST = 1 << 30
+_COPY_AT_MOST = 64 << 20
+"""Bytes that the kernel copies by one call: on a slow mount a large copy would look like one that is not answered."""
 
 AT_ONCE = 64 * 1024
 """Bytes of the smallest read or write: each call of the system costs more than so many bytes do."""
@@ -136,6 +137,7 @@ class LocalSource:
         with raising_acid_errors("read", self.name):
             data = os.pread(descriptor, size, offset)
             while len(data) < size:
+                answered()
                 more = os.pread(descriptor, size - len(data), offset + len(data))
                 if not more:
                     raise CorruptError(f"Cannot read {self.name}: it became shorter while it was read")
@@ -148,7 +150,8 @@ class LocalSource:
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
             self._others.remove(self)
-            os.close(descriptor)
+            with asking("close", self.name):
+                os.close(descriptor)
 
     def close(self) -> None:
         """Close for good; a second call does nothing."""
@@ -202,6 +205,7 @@ class LocalSink:
                     copied = os.write(self._descriptor, os.pread(source.descriptor, min(count, 1 << 22), offset))
                 if copied == 0:
                     raise CorruptError(f"Cannot copy from {source.name}: it became shorter while it was read")
+                answered()
                 self.position += copied
                 offset += copied
                 size -= copied
@@ -220,7 +224,7 @@ class LocalSink:
         """Close, if it is open, and remove the file; where that fails it goes with the staging directory."""
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
-            with suppress(OSError):
+            with suppress(OSError), asking("close", self.name):
                 os.close(descriptor)
         _unlink_quietly(self._tree, self.name)
 
@@ -228,6 +232,7 @@ class LocalSink:
 def _write_all(handle: int, view: memoryview) -> None:
     while view:
         view = view[os.write(handle, view) :]
+        answered()
 
 
 class LocalDataFiles(TaskFiles):
@@ -566,7 +571,7 @@ def _mount(path: str) -> str:
 
 
 def _unlink_quietly(tree: LocalTree, path: str) -> None:
-    with suppress(OSError, AcidError), tree.parent(path) as (parent, name):
+    with suppress(OSError, AcidError), asking("remove", path), tree.parent(path) as (parent, name):
         os.unlink(name, dir_fd=parent)  # it is hidden, and the first error is the one to report
 
 

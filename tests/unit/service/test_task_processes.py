@@ -20,7 +20,7 @@ import pytest
 from judges import tables
 from located import at
 
-from acidlib.errors import ConflictError, DefectError, OverMemoryError, RetryError
+from acidlib.errors import ConflictError, DefectError, HangingError, OverMemoryError, RetryError
 from acidlib.memory import Memory
 from acidlib.model.units import DataFile, FileForm, JoinWay
 from acidlib.service import task_processes
@@ -29,6 +29,7 @@ from acidlib.service.task_processes import NURSERY, TaskProcesses
 from acidlib.service.tasks import tally_task
 from acidlib.stores.stores import Stores
 from acidlib.verify.tally import PlainView
+from acidlib.waiting import in_time
 
 TESTS = Path(__file__).parents[2]
 
@@ -100,6 +101,20 @@ def test_what_ends_a_process_is_the_error_of_its_task_alone(work: Callable[[str]
     assert type(error) is RetryError
     assert str(error) == f"Cannot finish /w/t/base_5/bucket_00000 (rewrite): {reason}"
     assert before[0] != after[0], "a new process does the next task"
+
+
+def test_a_task_that_hangs_is_an_error_and_its_process_does_no_other(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    hanging = partial(in_time, partial(process_tasks.hangs, str(pipe)), 0.5)
+    with TaskProcesses(1) as processes:
+        ((before, error, after),) = processes.run(
+            [[task(process_tasks.where), task(hanging), task(process_tasks.where)]], group="g"
+        )
+        assert type(error) is HangingError
+        assert str(error).startswith(f"Cannot read {pipe}: there has been no answer for ")
+        assert before[0] != after[0]
+        wait_until(lambda: not is_running(before[0]))
 
 
 # --- memory that libraries take --------------------------------------------------------------------------------------

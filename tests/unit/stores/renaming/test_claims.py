@@ -5,6 +5,7 @@ All of it on file systems that can rename without replacing, and on those that c
 
 import json
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,12 +15,13 @@ import pytest
 from claim_directories import CHANGES, age_claim, claims_at_time, holder_of, lay_claim
 from integration.children import forked
 
-from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
+from acidlib.errors import AcidError, ConflictError, CorruptError, HangingError, RefusedError, RetryError
 from acidlib.processes import process_identity
 from acidlib.stores.removing import find_litter
 from acidlib.stores.renaming.claims import RenameClaim, claim, read_claim
 from acidlib.stores.renaming.local import LocalFileSystem
 from acidlib.stores.store import CLAIM, Claim
+from acidlib.waiting import in_time
 from unit.stores.places import FS
 
 DAY = 86_400.0
@@ -229,6 +231,31 @@ def test_a_claim_that_is_known_to_be_lost_is_not_given_up(tmp_path: Path, monkey
     before = names(tmp_path / CLAIM)
     held.release()
     assert names(tmp_path / CLAIM) == before
+
+
+@pytest.mark.parametrize("step", ["assert_mine", "release"])
+def test_a_step_that_waits_for_a_renewal_without_an_answer_hangs_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """And a claim that is left is waited for by nobody."""
+    answer, asked = threading.Event(), threading.Event()
+    held = taken(tmp_path, "t1")
+
+    def renew() -> bool:
+        asked.set()
+        return answer.wait(60)
+
+    monkeypatch.setattr(held, "renew", renew)
+    renewal = threading.Thread(target=held._beat)
+    renewal.start()
+    assert asked.wait(60)
+    with pytest.raises(HangingError, match=rf"claim of {tmp_path}: there has been no answer for"):
+        in_time(lambda step: getattr(held, step)(), 0.5, step)
+    held.leave()
+    held.release()
+    assert CLAIM in names(tmp_path), "it goes stale"
+    answer.set()
+    renewal.join(60)
 
 
 def test_leaving_by_an_error_releases(tmp_path: Path) -> None:
