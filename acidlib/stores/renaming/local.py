@@ -580,11 +580,11 @@ def _empty(path: str, directory: int, pace: Pace | None) -> None:
 
     shutil.rmtree would look at each directory four times, and call itself for each level.
     """
-    below: list[tuple[int, str, list[str]]] = []  # the directories that are open, their names, and those yet to remove
-    handle, name = directory, ""
+    # the directories that are open, their names, and those yet to remove
+    below: list[tuple[int, str, list[str]]] = [(directory, "", [])]
     try:
         while True:
-            below.append((handle, name, _remove_files(handle, pace)))
+            below[-1][2].extend(_remove_files(below[-1][0], pace))
             while not below[-1][2]:
                 handle, name, _ = below.pop()
                 if not below:
@@ -594,7 +594,7 @@ def _empty(path: str, directory: int, pace: Pace | None) -> None:
             if len(below) > MAX_DEPTH:
                 raise RefusedError(f"Cannot remove {path}: {TOO_DEEP}")
             name = below[-1][2].pop()
-            handle = os.open(name, _DIRECTORY, dir_fd=below[-1][0])
+            below.append((os.open(name, _DIRECTORY, dir_fd=below[-1][0]), name, []))
     finally:
         for handle, _, _ in below[1:]:
             os.close(handle)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import os
 import pickle
 import resource
@@ -286,6 +287,23 @@ def test_so_many_names_are_listed_and_no_more(place: Location, monkeypatch: pyte
     put(Path(place.path), "delta_1_1/one more")
     with pytest.raises(RefusedError, match=f"Cannot list {place}/delta_1_1: more than 4"):
         fs.list_directory(f"{place}/delta_1_1")
+
+
+def test_a_removal_that_fails_below_leaves_nothing_open(place: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(Path(place.path), "old/a/b/file")
+    fs, scan = LocalFileSystem(LocalTree(place)), os.scandir
+    fs.list_directory(place.path)  # the place stays open
+    before = len([*Path("/proc/self/fd").iterdir()])
+
+    def fails_at_the_last(handle: int) -> object:
+        if os.listdir(handle) == ["file"]:
+            raise OSError(errno.EIO, "no")
+        return scan(handle)
+
+    monkeypatch.setattr(os, "scandir", fails_at_the_last)
+    with pytest.raises(AcidError):
+        fs.remove_tree(place.path, "old")
+    assert len([*Path("/proc/self/fd").iterdir()]) == before
 
 
 def test_a_tree_that_is_too_deep_is_not_removed(place: Location) -> None:
