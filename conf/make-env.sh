@@ -10,7 +10,7 @@ installed="$root/.venv/.installed${extra:+-$extra}"
 warm="$root/.venv/.warm"
 
 is_installed() { [[ -f "$installed" && "$installed" -nt "$root/pyproject.toml" ]]; }
-kernels=("$root/acidlib/orc/kernels" "$root/acidlib/orc/columns.py" "$root/acidlib/rewrite/keys.py")
+kernels=("$root/acidlib/orc/kernels" "$root/acidlib/orc/columns.py" "$root/acidlib/rows/row_ids.py")
 is_warm() { ! $kernels_too || [[ -f "$warm" && -z "$(find "${kernels[@]}" -name '*.py' -newer "$warm" -print -quit)" ]]; }
 
 if is_installed && is_warm; then exit 0; fi

@@ -15,15 +15,15 @@ from typing import Any
 from judges import mutants, tables
 from judges import orc_tail as o
 
+from acidlib.acid.names import Generation
+from acidlib.acid.write_ids import ValidWriteIdList
 from acidlib.datafiles import DataFiles, SourceFile
-from acidlib.model.location import Location
-from acidlib.model.names import Generation
-from acidlib.model.snapshots import ValidWriteIdList
+from acidlib.location import Location
 from acidlib.model.units import ColumnMatching, DataFile, FileForm
 from acidlib.orc.alignment import align
 from acidlib.orc.schema import TypeNode
-from acidlib.rewrite.inputs import InputFiles, OpenInput, OpenInputs, open_inputs
-from acidlib.rewrite.keys import StripeKeys
+from acidlib.rows.files import InputFiles, OpenInput, OpenInputs, open_inputs
+from acidlib.rows.row_ids import StripeKeys
 from acidlib.stores.renaming.local import LocalDataFiles
 from acidlib.stores.stores import Stores
 

@@ -10,12 +10,12 @@ from typing import NamedTuple, TypeVar, cast
 
 from located import at
 
+from acidlib.acid.names import Generation, Names, Reader
+from acidlib.acid.write_ids import ValidWriteIdList
 from acidlib.config.settings import Layer, Settings, default_settings
+from acidlib.location import Location
 from acidlib.memory import DEFAULT_MEMORY, Memory
-from acidlib.model.location import Location
-from acidlib.model.names import Generation, Names, Reader
 from acidlib.model.requests import CompactionType
-from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.tables import TableRef
 from acidlib.model.units import ColumnMatching, DataFile, FileForm, JoinUnit, JoinWay, RewriteSettings, Unit, UnitResult
 from acidlib.planning.inputs import CompactionInputs, Publication, Refusal

@@ -22,14 +22,14 @@ from judges.values import canonical_form, open_orc
 from located import at
 from orc_memory import MemoryFiles, root_column, tail_of
 
+from acidlib.acid.names import Generation
+from acidlib.acid.write_ids import ValidWriteIdList
 from acidlib.errors import AcidError, CorruptError, RefusedError
-from acidlib.model.names import Generation
-from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.units import ColumnMatching, DataFile, FileForm, JoinUnit, JoinWay, RewriteSettings, Unit
 from acidlib.rewrite.bucket import run_unit
-from acidlib.rewrite.deletes import event_buckets
-from acidlib.rewrite.inputs import InputFiles
 from acidlib.rewrite.join import join_facts, run_join
+from acidlib.rows.deletes import event_buckets
+from acidlib.rows.files import InputFiles
 
 ROWS = 60
 READING = "pyorc reads the input"

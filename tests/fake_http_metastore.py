@@ -15,7 +15,7 @@ from thriftpy2.protocol import TBinaryProtocol
 from thriftpy2.thrift import TProcessor
 from thriftpy2.transport import TMemoryBuffer
 
-from acidlib.model.names import Generation
+from acidlib.acid.names import Generation
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from acidlib.acid.names import Generation
+from acidlib.acid.write_ids import ValidTxnList
 from acidlib.errors import ConflictError
 from acidlib.metastore.transactions import HeldLock, LockComponent, LockState, LockType, TxnType
-from acidlib.model.names import Generation
-from acidlib.model.snapshots import ValidTxnList
 
 
 @dataclass

@@ -19,10 +19,10 @@ from thriftpy2.protocol.cybin.cybin import ProtocolError
 from thriftpy2.thrift import TApplicationException, TProcessor
 from thriftpy2.transport import TBufferedTransport, TFramedTransport, TSocket, TTransportException
 
+from acidlib.acid.names import Generation, Reader
 from acidlib.metastore.connection import interface
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import CATALOG, ConnectionOptions
-from acidlib.model.names import Generation, Reader
 
 TYPES: Any = interface()
 Answer = Callable[..., Any]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from servers.hdfs import Hdfs
 
-from acidlib.model.location import Location, parse_location
+from acidlib.location import Location, parse_location
 
 _VIEW = "viewfs://view/some/where"
 """Where the directory of all tests is in a mount table."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from acidlib.model.location import Location, local_location
+from acidlib.location import Location, local_location
 
 
 def at(path: Path | str) -> Location:

@@ -12,13 +12,13 @@ from itertools import count
 
 import pytest
 
+from acidlib.acid.names import Generation
 from acidlib.errors import ConflictError, RetryError
 from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.holding import begin_compaction, lock_place, publication_lock
 from acidlib.metastore.reading import begin_read
 from acidlib.metastore.transactions import LockComponent, LockState, LockType, TxnType
-from acidlib.model.names import Generation
 from acidlib.model.tables import TableRef
 
 NO_LOCK = 999_999_999

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from judges import tables
 
+from acidlib.acid.names import Generation
 from acidlib.errors import CorruptError
 from acidlib.memory import DEFAULT_MEMORY, Memory
-from acidlib.model.names import Generation
 from acidlib.orc.columns import Column
 from acidlib.orc.proto import Compression
 from acidlib.orc.reader import ORC_14, StripeReader, Tail, read_tail

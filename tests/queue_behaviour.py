@@ -6,10 +6,10 @@ import pytest
 from claiming import claim_next
 from located import at
 
+from acidlib.acid.write_ids import ValidWriteIdList
 from acidlib.config.settings import default_settings
 from acidlib.errors import ConflictError, RefusedError
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State
-from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.tables import TableRef
 from acidlib.queue.sql import SqlQueue
 from acidlib.service.surroundings.sql import history_retention

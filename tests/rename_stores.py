@@ -9,7 +9,7 @@ from typing import Any
 from claim_directories import CHANGES
 from store_races import Opened, Watch
 
-from acidlib.model.location import Location
+from acidlib.location import Location
 from acidlib.stores.filesystem import RenameFileSystem
 from acidlib.stores.renaming.store import RenameStore
 from acidlib.stores.stores import Stores

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from servers.s3 import S3Server
 
-from acidlib.model.location import Location, parse_location
+from acidlib.location import Location, parse_location
 
 
 def uploaded(server: S3Server, source: Path, name: str = "t") -> Location:

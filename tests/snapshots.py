@@ -13,12 +13,12 @@ from judges.values import plain_decimal
 from located import at
 from pyorc import TypeKind
 
-from acidlib.model.names import Generation
+from acidlib.acid.names import Generation
+from acidlib.acid.state import acid_state
+from acidlib.acid.write_ids import ValidWriteIdList, all_committed
 from acidlib.model.requests import CompactionType
-from acidlib.model.snapshots import ValidWriteIdList, all_committed
 from acidlib.model.units import ColumnMatching
 from acidlib.planning.inputs import directories_read
-from acidlib.planning.state import acid_state
 from acidlib.scan.splits import Scan, Split, place_splits
 from acidlib.service.plan import with_logical_lengths
 from acidlib.stores.listing import list_location

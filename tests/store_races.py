@@ -23,7 +23,7 @@ from forking import fork
 from long_runs import LONG, amount
 
 from acidlib.errors import AcidError, ConflictError, RetryError
-from acidlib.model.location import Location
+from acidlib.location import Location
 from acidlib.stores.filesystem import FileSystem
 from acidlib.stores.removing import find_litter, remove_paths
 from acidlib.stores.renaming.claims import ClaimRecord

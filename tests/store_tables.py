@@ -10,7 +10,7 @@ import s3_tables
 from servers.hdfs import Hdfs
 from servers.s3 import S3Server
 
-from acidlib.model.location import HDFS, S3, Location
+from acidlib.location import HDFS, S3, Location
 
 
 class StoreTables:

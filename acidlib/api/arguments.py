@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
+from acidlib.acid.names import Generation, Names
 from acidlib.errors import RefusedError, UsageError
-from acidlib.model.location import Location
-from acidlib.model.names import Generation, Names
+from acidlib.location import Location
 from acidlib.model.tables import pattern_globs
 from acidlib.planning.stated_write_ids import StatedWriteIds, stated_write_ids
 from acidlib.service.environment import Environment

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack
 
 from msgspec import UNSET
 
+from acidlib.acid.names import OWN_QUEUE
 from acidlib.api.arguments import (
     Directories,
     Duration,
@@ -38,9 +39,8 @@ from acidlib.api.arguments import (
 from acidlib.api.caller import Caller, Shown
 from acidlib.config.settings import Layer
 from acidlib.errors import UsageError
+from acidlib.location import Location
 from acidlib.masking import masked
-from acidlib.model.location import Location
-from acidlib.model.names import OWN_QUEUE
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.results import (
     CancellationsDocument,

@@ -22,16 +22,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from acidlib.acid.names import OWN_QUEUE
+from acidlib.acid.write_ids import ValidWriteIdList
 from acidlib.cli.command import current_machine, current_run
 from acidlib.cli.launch import job_named
 from acidlib.config.files import CHECKOUT
 from acidlib.config.settings import load_settings
 from acidlib.errors import CorruptError
-from acidlib.model.location import local_location
-from acidlib.model.names import OWN_QUEUE
+from acidlib.location import local_location
 from acidlib.model.requests import CompactionType
 from acidlib.model.results import CleaningResult, CompactionResult, InitiatorResult, Outcome
-from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.units import RewriteSettings
 from acidlib.planning.stated_write_ids import stated_write_ids
 from acidlib.queue.sql import SqlQueue

@@ -17,10 +17,10 @@ from typing import Any
 
 from hmsclient.genthrift.hive_metastore import ttypes as hive3_types
 
+from acidlib.acid.write_ids import ValidWriteIdList
 from acidlib.errors import ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.metastore.connection import MetastoreClient, batches, required
 from acidlib.metastore.options import CATALOG
-from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.tables import (
     DEFAULT_PARTITION,
     MANAGED_TABLE,

@@ -24,6 +24,7 @@ from thriftpy2.protocol import TCyBinaryProtocol
 from thriftpy2.thrift import TApplicationException, TClient, TException, TPayload
 from thriftpy2.transport import TCyBufferedTransport, TTransportException
 
+from acidlib.acid.names import LONG_MAX, Calls, Generation, Names, Reader
 from acidlib.errors import (
     AcidError,
     ConflictError,
@@ -35,7 +36,6 @@ from acidlib.errors import (
 )
 from acidlib.metastore.options import CATALOG, READER, ConnectionOptions, Endpoint
 from acidlib.metastore.transport import ConnectionLost, HttpTransport, SocketTransport, TurnedAway, UnreadableAnswer
-from acidlib.model.names import LONG_MAX, Calls, Generation, Names, Reader
 
 T = TypeVar("T")
 H = TypeVar("H", bound=Hashable)

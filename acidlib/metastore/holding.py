@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from urllib.parse import unquote
 
+from acidlib.acid.names import LONG_MAX
 from acidlib.errors import (
     WHEN_FREE,
     AcidError,
@@ -35,7 +36,6 @@ from acidlib.errors import (
 from acidlib.metastore.heartbeat import Heartbeater, Lease
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.transactions import HeldLock, LockComponent, LockState, LockType, TxnType
-from acidlib.model.names import LONG_MAX
 from acidlib.model.tables import TableRef
 from acidlib.processes import has_ended, process_identity
 

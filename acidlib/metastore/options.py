@@ -13,9 +13,9 @@ from enum import Enum
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from acidlib.acid.names import Reader
 from acidlib.errors import RefusedError
 from acidlib.masking import masked_uri
-from acidlib.model.names import Reader
 from acidlib.wording import parse_duration, parse_flag
 
 DEFAULT_PORT = 9083

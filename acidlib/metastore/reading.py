@@ -20,6 +20,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from acidlib.acid.names import Generation
 from acidlib.errors import AcidError, ConflictError, RetryError, UnknownOutcomeError
 from acidlib.metastore.heartbeat import Heartbeater, Lease
 from acidlib.metastore.hms import Hms
@@ -30,7 +31,6 @@ from acidlib.metastore.holding import (
     wait_until_granted,
 )
 from acidlib.metastore.transactions import LockComponent, LockType, TxnType
-from acidlib.model.names import Generation
 from acidlib.model.tables import TableRef
 
 LOCKS_PER_REQUEST = 1000

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from acidlib.acid.names import LONG_MAX
+from acidlib.acid.write_ids import ValidTxnList, ValidWriteIdList
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.metastore.connection import MetastoreClient, batches, required
-from acidlib.model.names import LONG_MAX
-from acidlib.model.snapshots import ValidTxnList, ValidWriteIdList
 from acidlib.model.tables import TableRef
 
 E = TypeVar("E", bound=enum.Enum)

@@ -25,10 +25,10 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from acidlib.acid.names import Calls, Generation
+from acidlib.acid.write_ids import ValidWriteIdList
 from acidlib.errors import AcidError, RefusedError
-from acidlib.model.location import Location, parse_location
-from acidlib.model.names import Calls, Generation
-from acidlib.model.snapshots import ValidWriteIdList
+from acidlib.location import Location, parse_location
 from acidlib.model.tables import TableRef
 from acidlib.wording import parse_flag
 

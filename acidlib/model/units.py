@@ -11,10 +11,10 @@ import enum
 from dataclasses import dataclass
 from typing import Literal
 
+from acidlib.acid.names import Generation, Reader
+from acidlib.acid.write_ids import ValidWriteIdList
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.location import Location
-from acidlib.model.names import Generation, Reader
-from acidlib.model.snapshots import ValidWriteIdList
+from acidlib.location import Location
 from acidlib.model.uploads import StagedUpload
 
 Key = tuple[int, int, int]

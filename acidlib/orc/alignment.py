@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from acidlib.acid.names import Generation, Reader
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.names import Generation, Reader
 from acidlib.model.units import ColumnMatching
 from acidlib.orc.columns import STRING_KINDS, Bytes, Column, Dictionary, Longs
 from acidlib.orc.kernels.texts import date_texts, decimal_texts, first_too_long, integer_texts, real_texts, repadded

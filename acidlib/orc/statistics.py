@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from acidlib.model.names import Reader
+from acidlib.acid.names import Reader
 from acidlib.orc.columns import INTEGER_KINDS, NO_VALUES, STRING_KINDS, TIMESTAMP_KINDS, Column, Longs, offsets_of
 from acidlib.orc.kernels import group_stats
 from acidlib.orc.proto import ColumnStatistics, Kind

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from acidlib.acid.names import Reader
 from acidlib.datafiles import RangeCopier, SinkFile, SourceFile
 from acidlib.memory import DEFAULT_MEMORY, Memory
-from acidlib.model.names import Reader
 from acidlib.model.units import FilterSize
 from acidlib.orc import proto
 from acidlib.orc.bloom import bloom_filters

@@ -52,9 +52,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from acidlib.errors import RefusedError
-from acidlib.model.listing import Listing, has_hidden_part
-from acidlib.model.names import (
+from acidlib.acid.listing import Listing, has_hidden_part
+from acidlib.acid.names import (
     ANY_NAMES,
     LONG_MAX,
     DeltaDir,
@@ -63,10 +62,11 @@ from acidlib.model.names import (
     is_acid_directory_name,
     parse_directory,
 )
-from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList, ValidWriteIdList
+from acidlib.acid.state import acid_state
+from acidlib.acid.write_ids import ALL_COMMITTED, ValidTxnList, ValidWriteIdList
+from acidlib.errors import RefusedError
 from acidlib.model.tables import TableRef
 from acidlib.planning.inputs import UNION_SUBDIRECTORY
-from acidlib.planning.state import acid_state
 from acidlib.wording import age_words, plural, retention_words
 
 _KEPT = "covered, but it is no directory of Hive's, and another table or partition may lie there"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from acidlib.model.names import OWN_QUEUE, Calls, Generation
+from acidlib.acid.names import OWN_QUEUE, Calls, Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.status import (
     CleaningBlocker,

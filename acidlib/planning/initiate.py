@@ -14,12 +14,12 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from acidlib.model.listing import Listing
-from acidlib.model.names import BASE_PREFIX, Generation, Names, is_hidden, parse_file
+from acidlib.acid.listing import Listing
+from acidlib.acid.names import BASE_PREFIX, Generation, Names, is_hidden, parse_file
+from acidlib.acid.state import AcidState
 from acidlib.model.requests import CompactionType
 from acidlib.model.tables import EXTERNAL_TABLE, ORC_INPUT_FORMAT, VIRTUAL_VIEW, Partition, Table
 from acidlib.planning.inputs import single_write_id
-from acidlib.planning.state import AcidState
 from acidlib.wording import Reasoned, plural, size_words
 
 ORC_SERDE = "org.apache.hadoop.hive.ql.io.orc.OrcSerde"

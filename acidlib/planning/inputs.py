@@ -34,9 +34,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.listing import ListedFile, Listing, has_hidden_part, uri_order
-from acidlib.model.names import (
+from acidlib.acid.listing import ListedFile, Listing, has_hidden_part, uri_order
+from acidlib.acid.names import (
     ANY_NAMES,
     LONG_MIN,
     SIDE_FILE_SUFFIX,
@@ -53,10 +52,11 @@ from acidlib.model.names import (
     parse_file,
     side_file_name,
 )
+from acidlib.acid.state import AcidState, NotTaken
+from acidlib.acid.write_ids import ALL_COMMITTED, ValidTxnList
+from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.requests import CompactionRequest, CompactionType, State
-from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList
 from acidlib.model.units import DataFile, FileForm, FlushLength
-from acidlib.planning.state import AcidState, NotTaken
 from acidlib.wording import plural, size_words
 
 _REFUSED_MESSAGE = "None of the compaction thresholds met, compaction request is refused!"

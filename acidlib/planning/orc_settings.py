@@ -30,8 +30,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from acidlib.acid.names import Generation, Reader
 from acidlib.errors import RefusedError
-from acidlib.model.names import Generation, Reader
 from acidlib.model.tables import Table
 from acidlib.model.units import RewriteSettings
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from acidlib.model.names import ANY_NAMES, BaseDir, DeltaDir, parse_directory
+from acidlib.acid.names import ANY_NAMES, BaseDir, DeltaDir, parse_directory
 
 
 def unexplained(recorded: Iterable[str], inputs: Iterable[str]) -> str | None:

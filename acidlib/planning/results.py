@@ -26,9 +26,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from acidlib.errors import RefusedError
-from acidlib.model.listing import ListedFile, Listing, has_hidden_part
-from acidlib.model.names import (
+from acidlib.acid.listing import ListedFile, Listing, has_hidden_part
+from acidlib.acid.names import (
     ANY_NAMES,
     DELETE_DELTA_PREFIX,
     LONG_MIN,
@@ -39,9 +38,10 @@ from acidlib.model.names import (
     Names,
     parse_directory,
 )
+from acidlib.acid.state import AcidState, acid_state
+from acidlib.acid.write_ids import ValidWriteIdList
+from acidlib.errors import RefusedError
 from acidlib.model.requests import CompactionRequest, State
-from acidlib.model.snapshots import ValidWriteIdList
-from acidlib.planning.state import AcidState, acid_state
 
 
 def parse_verify_share(text: str) -> float | None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from acidlib.acid.listing import Listing, highest_write_id
+from acidlib.acid.names import ANY_NAMES, BaseDir, is_side_file, parse_directory
+from acidlib.acid.write_ids import ValidWriteIdList, all_committed
 from acidlib.errors import RefusedError, UsageError
-from acidlib.model.listing import Listing, highest_write_id
-from acidlib.model.names import ANY_NAMES, BaseDir, is_side_file, parse_directory
-from acidlib.model.snapshots import ValidWriteIdList, all_committed
 from acidlib.model.tables import TableRef
 
 _SHOWN = 5

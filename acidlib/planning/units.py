@@ -20,10 +20,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 
-from acidlib.model.listing import Listing, has_hidden_part
-from acidlib.model.location import Location
-from acidlib.model.names import BucketFile, DeltaDir, Generation, Hive, OriginalFile, Reader, parse_file
-from acidlib.model.snapshots import ValidWriteIdList
+from acidlib.acid.listing import Listing, has_hidden_part
+from acidlib.acid.names import BucketFile, DeltaDir, Generation, Hive, OriginalFile, Reader, parse_file
+from acidlib.acid.write_ids import ValidWriteIdList
+from acidlib.location import Location
 from acidlib.model.tables import ORC_INPUT_FORMAT, Storage
 from acidlib.model.units import (
     MEBIBYTE,

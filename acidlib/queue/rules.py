@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from acidlib.model.names import Calls, Generation
+from acidlib.acid.names import Calls, Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.planning.results import counts_as_attempt, is_unverified
 

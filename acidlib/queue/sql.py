@@ -36,9 +36,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 
+from acidlib.acid.names import OWN_QUEUE, Calls, Generation
 from acidlib.errors import ConflictError, CorruptError, RefusedError, RetryError
-from acidlib.model.location import Location
-from acidlib.model.names import OWN_QUEUE, Calls, Generation
+from acidlib.location import Location
 from acidlib.model.requests import NO_FACTS, CompactionRequest, CompactionType, Enqueued, RequestFacts, State
 from acidlib.model.tables import TableRef
 from acidlib.queue.database import Database, chunks

@@ -41,7 +41,7 @@ from sqlalchemy.schema import CreateTable
 from sqlalchemy.types import TypeEngine
 
 from acidlib.errors import AcidError, CorruptError, RefusedError, RetryError
-from acidlib.model.location import Location
+from acidlib.location import Location
 from acidlib.model.requests import CompactionRequest, CompactionType, State, format_map, parse_map, split_properties
 from acidlib.model.tables import TableRef
 from acidlib.queue.database import POSTGRESQL, SQLITE, Database

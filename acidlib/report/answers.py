@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from msgspec import UnsetType
 
-from acidlib.model.names import Calls
+from acidlib.acid.names import Calls
 from acidlib.model.requests import CompactionRequest
 from acidlib.model.results import (
     Cancellation,

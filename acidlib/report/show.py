@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import astuple, replace
 from itertools import groupby
 
-from acidlib.model.location import Location
-from acidlib.model.names import Calls
+from acidlib.acid.names import Calls
+from acidlib.location import Location
 from acidlib.model.requests import CompactionRequest, State
 from acidlib.model.results import ShownBlocker, ShownRequest
 from acidlib.model.status import CleaningBlocker

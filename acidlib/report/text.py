@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from rich.cells import cell_len
 
+from acidlib.acid.names import DELETE_DELTA_PREFIX
 from acidlib.masking import masked
-from acidlib.model.names import DELETE_DELTA_PREFIX
 from acidlib.model.requests import State
 from acidlib.model.results import (
     Cancellation,

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from acidlib.acid.write_ids import ValidWriteIdList
 from acidlib.datafiles import DataFiles, SinkFile, SourceFile
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.units import DataFile, KeyRange, StripeAction, StripeFacts, Unit, UnitResult
 from acidlib.orc.alignment import Alignment, align, conversions, has_names, names_agree, names_note
 from acidlib.orc.columns import Longs, Mask
@@ -28,17 +28,6 @@ from acidlib.orc.reader import JAVA_WRITER, ORC_135, Tail, read_tail
 from acidlib.orc.schema import ROW_COLUMN, TypeNode, acid_tree, parse_row_type, row_struct, shown
 from acidlib.orc.writer import FileOptions, OrcWriter
 from acidlib.points import Point, reach
-from acidlib.rewrite.deletes import DeleteEvents, overlaps, read_deletes
-from acidlib.rewrite.inputs import (
-    InputFiles,
-    OpenInput,
-    OpenInputs,
-    acid_metadata,
-    key_index,
-    memory_of,
-    open_inputs,
-)
-from acidlib.rewrite.keys import Ids, Keys, StripeKeys, kept_mask, row_masks
 from acidlib.rewrite.output import (
     InputStripe,
     file_options,
@@ -51,6 +40,17 @@ from acidlib.rewrite.output import (
     row_counts,
 )
 from acidlib.rewrite.recode import KeptRows, column_changes, copy_unchanged, encode_deletes, encode_rows, splice_columns
+from acidlib.rows.deletes import DeleteEvents, overlaps, read_deletes
+from acidlib.rows.files import (
+    InputFiles,
+    OpenInput,
+    OpenInputs,
+    acid_metadata,
+    key_index,
+    memory_of,
+    open_inputs,
+)
+from acidlib.rows.row_ids import Ids, Keys, StripeKeys, kept_mask, row_masks
 
 
 def run_unit(unit: Unit, data: DataFiles, path: str | None) -> UnitResult:

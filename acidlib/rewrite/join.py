@@ -35,8 +35,6 @@ from acidlib.parquet.footer import MAGIC as PARQUET_MAGIC
 from acidlib.parquet.footer import read_footer
 from acidlib.parquet.join import MOST_JOINED_FOOTER, MOST_ROW_GROUPS, check_joined, join_files
 from acidlib.rewrite.bucket import container_difference
-from acidlib.rewrite.inputs import InputFiles, OpenInput, memory_of, open_inputs
-from acidlib.rewrite.keys import StripeKeys
 from acidlib.rewrite.output import (
     InputStripe,
     file_options,
@@ -48,6 +46,8 @@ from acidlib.rewrite.output import (
     result_of_actions,
 )
 from acidlib.rewrite.recode import copy_unchanged, group_bounds, joined
+from acidlib.rows.files import InputFiles, OpenInput, memory_of, open_inputs
+from acidlib.rows.row_ids import StripeKeys
 
 JOINED_CODECS = frozenset({GZIP, BZIP2})
 """Codecs whose streams may follow one another in a file, by their own definition and as Hadoop reads them."""

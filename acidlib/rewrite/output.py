@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from acidlib.acid.names import Generation, Reader
 from acidlib.datafiles import DataFiles, SinkFile
 from acidlib.memory import DEFAULT_MEMORY, Memory
-from acidlib.model.names import Generation, Reader
 from acidlib.model.units import (
     FilterSize,
     JoinUnit,
@@ -30,8 +30,8 @@ from acidlib.orc.statistics import decoded_size
 from acidlib.orc.writer import FileOptions
 from acidlib.planning.units import plan_stripes
 from acidlib.points import Point, reach
-from acidlib.rewrite.inputs import OpenInput
-from acidlib.rewrite.keys import StripeKeys
+from acidlib.rows.files import OpenInput
+from acidlib.rows.row_ids import StripeKeys
 
 _T = TypeVar("_T")
 _CODECS = frozenset({Compression.NONE, Compression.ZLIB, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD})

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from acidlib.acid.write_ids import ValidWriteIdList
 from acidlib.datafiles import DataFiles
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.location import Location
-from acidlib.model.snapshots import ValidWriteIdList
+from acidlib.location import Location
 from acidlib.model.units import MAX_BUCKET, DataFile, Unit, UnitResult, encode_bucket
 from acidlib.orc.columns import Longs, Mask
 from acidlib.orc.schema import acid_tree
@@ -41,11 +41,11 @@ from acidlib.rewrite.bucket import (
     result_columns,
     result_row,
 )
-from acidlib.rewrite.deletes import read_deletes
-from acidlib.rewrite.inputs import InputFiles, OpenInput, memory_of, open_inputs
-from acidlib.rewrite.keys import Ids, Keys, StripeKeys, kept_mask, row_masks
 from acidlib.rewrite.output import InputStripe, file_options, input_stripe, plan_actions, result_of_actions, row_counts
 from acidlib.rewrite.recode import KeptRows, may_be_spliced
+from acidlib.rows.deletes import read_deletes
+from acidlib.rows.files import InputFiles, OpenInput, memory_of, open_inputs
+from acidlib.rows.row_ids import Ids, Keys, StripeKeys, kept_mask, row_masks
 
 Runs = NDArray[np.void]
 _FIELDS = (

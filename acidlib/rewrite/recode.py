@@ -22,8 +22,8 @@ from acidlib.orc.reader import StripeReader, null_column
 from acidlib.orc.schema import ROW_COLUMN
 from acidlib.orc.statistics import copied_statistics, stripe_statistics_are_true
 from acidlib.orc.writer import CopiedColumn, EncodedColumn, FileOptions, OrcWriter, encode_column
-from acidlib.rewrite.inputs import OpenInput
-from acidlib.rewrite.keys import DELETE, INSERT, Ids, Keys, StripeKeys
+from acidlib.rows.files import OpenInput
+from acidlib.rows.row_ids import DELETE, INSERT, Ids, Keys, StripeKeys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

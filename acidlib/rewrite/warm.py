@@ -11,10 +11,10 @@ import functools
 
 import numpy as np
 
+from acidlib.acid.names import Generation, Reader
 from acidlib.datafiles import SourceFile
 from acidlib.errors import DefectError
 from acidlib.memory import DEFAULT_MEMORY, Room
-from acidlib.model.names import Generation, Reader
 from acidlib.orc.alignment import convert
 from acidlib.orc.bloom import filter_size
 from acidlib.orc.columns import Column, Dictionary, as_direct, canonical, concat_columns, filter_column
@@ -23,8 +23,8 @@ from acidlib.orc.proto import Compression, Kind
 from acidlib.orc.reader import ORC_517, StripeReader, read_tail
 from acidlib.orc.schema import TypeNode
 from acidlib.orc.writer import FileOptions, OrcWriter, encode_column
-from acidlib.rewrite.keys import Keys, event_order, gather
 from acidlib.rewrite.recode import group_bounds
+from acidlib.rows.row_ids import Keys, event_order, gather
 
 _ROWS = 1000
 _KINDS = (

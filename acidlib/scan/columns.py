@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from acidlib.acid.names import Reader
 from acidlib.errors import AcidError, RefusedError
 from acidlib.memory import Room
-from acidlib.model.names import Reader
 from acidlib.model.units import ColumnMatching
 from acidlib.orc.alignment import Alignment, align
 from acidlib.orc.columns import Mask, filter_column

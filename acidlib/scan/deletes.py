@@ -9,13 +9,13 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from acidlib.acid.names import Generation
 from acidlib.errors import CorruptError
-from acidlib.model.location import Location
-from acidlib.model.names import Generation
+from acidlib.location import Location
 from acidlib.model.units import DataFile, KeyRange
-from acidlib.rewrite.deletes import overlaps, read_deletes
-from acidlib.rewrite.inputs import InputFiles, OpenInputs, open_inputs
-from acidlib.rewrite.keys import Keys, StripeKeys, event_order, gather
+from acidlib.rows.deletes import overlaps, read_deletes
+from acidlib.rows.files import InputFiles, OpenInputs, open_inputs
+from acidlib.rows.row_ids import Keys, StripeKeys, event_order, gather
 from acidlib.scan.splits import Split
 
 SMALL_BYTES = 1 << 20

@@ -12,7 +12,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
 
 import pyarrow as pa
 
-from acidlib.model.names import Generation, Reader
+from acidlib.acid.names import Generation, Reader
 from acidlib.orc.schema import TypeNode
 
 JAVA_BLANKS = "".join(map(chr, range(33)))

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from acidlib.acid.names import Generation, Reader
 from acidlib.errors import RefusedError
-from acidlib.model.names import Generation, Reader
 from acidlib.orc.columns import Mask
 from acidlib.orc.proto import Kind
 from acidlib.orc.schema import TypeNode

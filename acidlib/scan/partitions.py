@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from acidlib.acid.names import Generation, Reader
 from acidlib.errors import RefusedError
-from acidlib.model.names import Generation, Reader
 from acidlib.model.tables import DEFAULT_PARTITION, PartitionName
 from acidlib.orc.columns import STRING_KINDS
 from acidlib.orc.proto import Kind

@@ -16,19 +16,19 @@ from functools import cache, partial
 import numpy as np
 import pyarrow as pa
 
+from acidlib.acid.names import Generation
+from acidlib.acid.write_ids import all_committed
 from acidlib.datafiles import SourceFile
 from acidlib.errors import CorruptError, RefusedError
+from acidlib.location import Location
 from acidlib.memory import barred
-from acidlib.model.location import Location
-from acidlib.model.names import Generation
-from acidlib.model.snapshots import all_committed
 from acidlib.model.text_codecs import CODECS
 from acidlib.model.units import DataFile, FileForm, KeyRange, encode_bucket
 from acidlib.orc.columns import Mask
 from acidlib.orc.reader import StripeReader
 from acidlib.orc.schema import TypeNode, parse_row_type, shown
-from acidlib.rewrite.inputs import InputFiles, OpenInput
-from acidlib.rewrite.keys import Keys, StripeKeys, kept_mask, row_masks
+from acidlib.rows.files import InputFiles, OpenInput
+from acidlib.rows.row_ids import Keys, StripeKeys, kept_mask, row_masks
 from acidlib.scan.columns import FileColumns, file_columns
 from acidlib.scan.deletes import DeletedKeys
 from acidlib.scan.partitions import constants, partition_scalars

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from acidlib.model.location import Location
-from acidlib.model.names import DeltaDir, Generation, Reader
-from acidlib.model.snapshots import Range, ValidWriteIdList
+from acidlib.acid.names import DeltaDir, Generation, Reader
+from acidlib.acid.write_ids import Range, ValidWriteIdList
+from acidlib.location import Location
 from acidlib.model.tables import TableColumn
 from acidlib.model.units import MEBIBYTE, ColumnMatching, DataFile, FileForm
 from acidlib.planning.inputs import InputDirectory, Role

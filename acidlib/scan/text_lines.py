@@ -22,9 +22,9 @@ import pyarrow.compute as pc
 from isal import igzip_lib
 from numpy.typing import NDArray
 
+from acidlib.acid.names import Generation, Reader
 from acidlib.datafiles import SourceFile
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.names import Generation, Reader
 from acidlib.model.text_codecs import codec_ending
 from acidlib.orc.columns import Bytes, Longs
 from acidlib.orc.kernels.vectors import gather_bytes

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from acidlib.acid.names import Generation, Reader
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.names import Generation, Reader
 from acidlib.orc.columns import Column, Longs
 from acidlib.orc.proto import GREGORIAN_START_DAYS, Calendar
 from acidlib.scan.time_zones import time_zone

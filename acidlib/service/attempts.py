@@ -13,8 +13,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from acidlib.acid.listing import has_hidden_part
 from acidlib.config.settings import Settings
-from acidlib.model.listing import has_hidden_part
 from acidlib.model.requests import CompactionRequest, CompactionType, State, facts_in_message
 from acidlib.model.tables import Storage, TableRef
 from acidlib.service.places import ListedPlace, Target

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from acidlib.acid.listing import Listing
+from acidlib.acid.write_ids import ValidTxnList
 from acidlib.errors import AcidError, ConflictError
-from acidlib.model.listing import Listing
-from acidlib.model.location import NOWHERE, Location
+from acidlib.location import NOWHERE, Location
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts
 from acidlib.model.results import Outcome, Statistics
-from acidlib.model.snapshots import ValidTxnList
 from acidlib.planning.inputs import Publication
 from acidlib.service.attempts import Attempts
 from acidlib.service.places import ListedPlace, Target

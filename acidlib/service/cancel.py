@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from acidlib.acid.names import Generation
 from acidlib.errors import CorruptError
 from acidlib.metastore.hms import Hms
-from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, State
 from acidlib.model.results import Cancellation, Outcome
 from acidlib.queue.sql import SqlQueue

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, TypeVar
 
+from acidlib.acid.listing import Listing
 from acidlib.admission import THREADS
 from acidlib.errors import AcidError, BusyError, ConflictError, RefusedError, ReplacedError, RetryError, known_error
-from acidlib.model.listing import Listing
-from acidlib.model.location import LOCAL, Location
+from acidlib.location import LOCAL, Location
 from acidlib.model.requests import CompactionRequest
 from acidlib.model.results import CleaningResult, Outcome, Waiting
 from acidlib.model.tables import TableRef

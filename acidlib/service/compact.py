@@ -7,6 +7,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 
+from acidlib.acid.names import LONG_MAX, DeltaDir, parse_directory
 from acidlib.errors import (
     AcidError,
     BusyError,
@@ -17,7 +18,6 @@ from acidlib.errors import (
     UnverifiedError,
     known_error,
 )
-from acidlib.model.names import LONG_MAX, DeltaDir, parse_directory
 from acidlib.model.requests import CompactionType, RequestFacts
 from acidlib.model.results import CompactionResult, Outcome, Verification, WriteIdRange, outcome_of, rounded
 from acidlib.model.units import Unit, UnitResult

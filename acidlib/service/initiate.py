@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from acidlib.acid.names import Generation
+from acidlib.acid.state import acid_state
 from acidlib.errors import (
     AcidError,
     BusyError,
@@ -16,14 +18,12 @@ from acidlib.errors import (
     UsageError,
     known_error,
 )
-from acidlib.model.location import S3
-from acidlib.model.names import Generation
+from acidlib.location import S3
 from acidlib.model.requests import CompactionType, RequestFacts
 from acidlib.model.results import InitiatorResult, Outcome
 from acidlib.planning.clean import aborted_present, marks_cover_cleaning
 from acidlib.planning.initiate import ABORTS_BY_CLEANER, Decision, decide
 from acidlib.planning.inputs import Refusal
-from acidlib.planning.state import acid_state
 from acidlib.points import Point, reach
 from acidlib.service.attempts import Attempts
 from acidlib.service.backend import Backend, Decided

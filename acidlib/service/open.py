@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 
+from acidlib.acid.names import OWN_QUEUE, Calls, Generation
 from acidlib.errors import RefusedError
 from acidlib.metastore.heartbeat import Heartbeater, heartbeat_options
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.hms import connect as connect_to
 from acidlib.metastore.options import ConnectionOptions
-from acidlib.model.names import OWN_QUEUE, Calls, Generation
 from acidlib.model.requests import CompactionRequest
 from acidlib.queue.database import with_password
 from acidlib.queue.metastore_database import MetastoreDatabase

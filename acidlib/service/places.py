@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from acidlib.acid.listing import Listing, detect_generation
+from acidlib.acid.names import Generation, Hive, Names, Reader
+from acidlib.acid.state import AcidState, acid_state
+from acidlib.acid.write_ids import ALL_COMMITTED, ValidTxnList, ValidWriteIdList
 from acidlib.config.settings import Layer, Settings
 from acidlib.errors import RefusedError
+from acidlib.location import Location
 from acidlib.metastore.options import READER
-from acidlib.model.listing import Listing, detect_generation
-from acidlib.model.location import Location
-from acidlib.model.names import Generation, Hive, Names, Reader
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts
-from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList, ValidWriteIdList
 from acidlib.model.tables import Database, Partition, Storage, Table, TableRef, row_type
 from acidlib.model.units import ColumnMatching, RewriteSettings
 from acidlib.planning.initiate import cleaning_forbidden_reason
 from acidlib.planning.inputs import not_enough_reason
 from acidlib.planning.orc_settings import rewrite_settings
-from acidlib.planning.state import AcidState, acid_state
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.stores.listing import identity_file_of
 from acidlib.stores.store import CLAIM, STAGING_PREFIX

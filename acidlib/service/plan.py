@@ -8,11 +8,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar, cast
 
+from acidlib.acid.names import SIDE_FILE_SUFFIX, Generation, Names
 from acidlib.config.settings import Settings
 from acidlib.errors import AcidError, ConflictError, CorruptError, OverMemoryError, RefusedError
+from acidlib.location import Location
 from acidlib.memory import DRIVER_MEMORY
-from acidlib.model.location import Location
-from acidlib.model.names import SIDE_FILE_SUFFIX, Generation, Names
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import DataFile, FileForm, RewriteSettings, Unit, UnitResult
 from acidlib.orc.proto import MAGIC
@@ -29,8 +29,8 @@ from acidlib.planning.units import (
     ways_of,
 )
 from acidlib.rewrite.bucket import BucketPlan
-from acidlib.rewrite.inputs import InputFiles
 from acidlib.rewrite.rebalance import RebalanceUnit, distribute_rows
+from acidlib.rows.files import InputFiles
 from acidlib.service.places import FULL, ListedPlace, Target
 from acidlib.service.schedule import Subtask, run_tasks
 from acidlib.service.services import Task

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
+from acidlib.acid.listing import ListedFile, Listing
 from acidlib.errors import AcidError, BusyError, ConflictError, RefusedError
-from acidlib.model.listing import ListedFile, Listing
-from acidlib.model.location import Location
+from acidlib.location import Location
 from acidlib.model.results import CleaningResult, Outcome, RemovedPath, Waiting
 from acidlib.points import Point, reach
 from acidlib.service.services import Services

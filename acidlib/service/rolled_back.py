@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+from acidlib.acid.listing import Listing
 from acidlib.errors import ConflictError, RefusedError, RetryError, known_error
+from acidlib.location import LOCAL
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.transactions import TxnType
-from acidlib.model.listing import Listing
-from acidlib.model.location import LOCAL
 from acidlib.model.requests import CompactionType, State
 from acidlib.model.results import CleaningResult, Outcome, RemovedPath, Waiting
 from acidlib.model.tables import TableRef

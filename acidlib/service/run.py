@@ -9,7 +9,7 @@ from sys import maxsize
 from typing import Any
 
 from acidlib.errors import AcidError, known_error
-from acidlib.model.location import NOWHERE
+from acidlib.location import NOWHERE
 from acidlib.model.results import CompactionResult, Outcome
 from acidlib.model.tables import TableRef
 from acidlib.report.progress import ERROR, INFO, WARNING

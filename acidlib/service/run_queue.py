@@ -10,7 +10,7 @@ from functools import partial
 from itertools import chain, takewhile
 
 from acidlib.errors import AcidError, RefusedError, known_error
-from acidlib.model.location import Location
+from acidlib.location import Location
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.results import CompactionResult, Outcome, outcome_of
 from acidlib.model.tables import TableRef

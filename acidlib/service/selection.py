@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from acidlib.errors import MissingError
-from acidlib.model.location import Location
+from acidlib.location import Location
 from acidlib.model.tables import PartitionName, TableRef, matches
 from acidlib.service.places import Target
 

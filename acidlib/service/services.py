@@ -19,8 +19,8 @@ from typing import Any, Protocol, TypeVar
 from acidlib.admission import OF_THIS_PROCESS, THREADS, AdaptiveLimit
 from acidlib.config.settings import Settings
 from acidlib.errors import AcidError, HangingError, RetryError, UnknownOutcomeError, known_error
+from acidlib.location import Location
 from acidlib.memory import Memory, barred
-from acidlib.model.location import Location
 from acidlib.report.progress import WARNING, Progress
 from acidlib.service.stopping import STOPPING
 from acidlib.stores.filesystem import FileSystem

@@ -21,18 +21,18 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 import pyarrow as pa
 
+from acidlib.acid.listing import Listing
+from acidlib.acid.names import Generation, Hive, Reader
+from acidlib.acid.state import acid_state
+from acidlib.acid.write_ids import ALL_COMMITTED, ValidTxnList, ValidWriteIdList
 from acidlib.errors import AcidError, ConflictError, CorruptError, MissingError, RefusedError, UsageError
+from acidlib.location import S3, Location
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.reading import LOCKS_PER_REQUEST, ReadTransaction, begin_read
-from acidlib.model.listing import Listing
-from acidlib.model.location import S3, Location
-from acidlib.model.names import Generation, Hive, Reader
 from acidlib.model.requests import CompactionType
-from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList, ValidWriteIdList
 from acidlib.model.tables import Database, Partition, Table, TableColumn, TableRef, row_type
 from acidlib.orc.schema import hive_type
 from acidlib.planning.inputs import InputDirectory, directories_read
-from acidlib.planning.state import acid_state
 from acidlib.planning.stated_write_ids import StatedWriteIds, directory_ids, side_files, signs_of_aborts
 from acidlib.planning.units import TEXT_INPUT_FORMAT, schema_file
 from acidlib.scan.read import read_splits, read_stream, read_table

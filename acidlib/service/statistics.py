@@ -9,15 +9,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Mapping
 
+from acidlib.acid.names import Generation
+from acidlib.acid.state import acid_state
+from acidlib.acid.write_ids import ALL_COMMITTED, ValidWriteIdList
 from acidlib.errors import ConflictError, RefusedError, UnknownOutcomeError, known_error
 from acidlib.metastore.catalog import CHANGED, NotComparedError, WholeTable
 from acidlib.metastore.hms import Hms
-from acidlib.model.names import Generation
 from acidlib.model.results import Statistics
-from acidlib.model.snapshots import ALL_COMMITTED, ValidWriteIdList
 from acidlib.model.tables import TableRef
 from acidlib.planning.results import BYTES, FILES, ROWS, basic_statistics, statistics_changes
-from acidlib.planning.state import acid_state
 from acidlib.queue.metastore_database import MetastoreDatabase, Owner
 from acidlib.report.progress import WARNING
 from acidlib.service.places import TableFacts, Target

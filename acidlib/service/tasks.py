@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 
 from acidlib.errors import AcidError, DefectError
-from acidlib.model.location import Location
+from acidlib.location import Location
 from acidlib.model.text_codecs import CODECS
 from acidlib.model.units import DataFile, JoinFacts, JoinUnit, JoinWay, Unit, UnitResult
 from acidlib.orc.reader import Tail
 from acidlib.orc.schema import TypeNode, is_acid, row_struct
 from acidlib.rewrite.bucket import BucketPlan, PartResult, join_parts, plan_bucket, run_part, run_unit
-from acidlib.rewrite.deletes import event_buckets
-from acidlib.rewrite.inputs import InputFiles
 from acidlib.rewrite.join import join_facts, run_join
 from acidlib.rewrite.rebalance import RebalanceUnit, SourceBucket, find_runs, run_rebalance
+from acidlib.rows.deletes import event_buckets
+from acidlib.rows.files import InputFiles
 from acidlib.stores.store import attempt_path
 from acidlib.stores.stores import Stores
 from acidlib.verify.files import require_reader

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from acidlib.acid.listing import Listing
 from acidlib.errors import (
     AcidError,
     ConflictError,
@@ -17,7 +18,6 @@ from acidlib.errors import (
     UnknownOutcomeError,
     UsageError,
 )
-from acidlib.model.listing import Listing
 from acidlib.model.requests import CompactionRequest, RequestFacts, State
 from acidlib.model.results import Outcome, UndoResult, outcome_of
 from acidlib.planning.results import UndoPlan, undo_plan

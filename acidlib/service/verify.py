@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any
 
+from acidlib.acid.listing import ListedFile
+from acidlib.acid.names import BaseDir, parse_directory
 from acidlib.errors import AcidError, ConflictError, CorruptError, UnverifiedError
-from acidlib.model.listing import ListedFile
-from acidlib.model.names import BaseDir, parse_directory
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.results import Verification
 from acidlib.model.units import DataFile, JoinUnit, JoinWay

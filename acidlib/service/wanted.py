@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from acidlib.acid.names import Reader
 from acidlib.errors import MissingError, RefusedError, UsageError
-from acidlib.model.names import Reader
 from acidlib.model.tables import (
     EXTERNAL_TABLE,
     VIRTUAL_VIEW,

@@ -18,11 +18,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import acidlib
+from acidlib.acid.names import Calls, Generation, Reader
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
+from acidlib.location import S3, Location
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.transactions import TxnType
-from acidlib.model.location import S3, Location
-from acidlib.model.names import Calls, Generation, Reader
 from acidlib.model.results import Check
 from acidlib.model.results import CheckState as State
 from acidlib.service.environment import Environment

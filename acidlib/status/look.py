@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from acidlib.acid.names import Generation
 from acidlib.config.settings import Settings
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError
+from acidlib.location import Location
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.transactions import OpenTxn
-from acidlib.model.location import Location
-from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, State
 from acidlib.model.status import CleaningBlocker, Finding, FindingKind, PlaceFigures, StatusDocument, Transaction
 from acidlib.model.tables import TableRef

@@ -7,13 +7,13 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
+from acidlib.acid.names import LONG_MAX, may_have_side_files, parse_directory, side_file_name
+from acidlib.acid.state import PlacePart, ReaderRole, acid_state, place_parts
 from acidlib.errors import AcidError, OverMemoryError, RefusedError, known_error
 from acidlib.memory import DRIVER_MEMORY
-from acidlib.model.names import LONG_MAX, may_have_side_files, parse_directory, side_file_name
 from acidlib.model.results import PlacesDocument, PlaceTotals, ShownPart, ShownPlace
 from acidlib.orc.reader import read_tail
 from acidlib.parquet.footer import read_footer
-from acidlib.planning.state import PlacePart, ReaderRole, acid_state, place_parts
 from acidlib.service.backend import Backend
 from acidlib.service.places import ListedPlace, Target
 from acidlib.service.selection import Selection

@@ -12,9 +12,9 @@ from functools import partial
 from itertools import takewhile
 from typing import Protocol, TypeVar
 
+from acidlib.acid.names import is_acid_directory_name, is_hidden
 from acidlib.errors import AcidError, MissingError, RefusedError, known_error
-from acidlib.model.location import Location
-from acidlib.model.names import is_acid_directory_name, is_hidden
+from acidlib.location import Location
 from acidlib.model.tables import PartitionName, TableRef, is_partition_directory
 from acidlib.stores.filesystem import MAX_DEPTH, TOO_DEEP, FileSystem, require_few
 

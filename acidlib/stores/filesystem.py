@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from acidlib.acid.names import METADATA_ACID_FILE
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
-from acidlib.model.names import METADATA_ACID_FILE
 from acidlib.waiting import asking
 
 MAX_CONTROL_FILE_BYTES = 8 << 20

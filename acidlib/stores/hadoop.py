@@ -30,7 +30,7 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from acidlib.errors import AcidError, MissingError, RefusedError, RetryError
-from acidlib.model.location import LOCAL, VIEWFS, Location, parse_location
+from acidlib.location import LOCAL, VIEWFS, Location, parse_location
 from acidlib.stores.filesystem import UnreachableServers, permission_missing
 
 Start = Callable[[], tuple[Any, Any]]

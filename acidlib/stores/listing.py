@@ -13,10 +13,8 @@ import time
 from collections import Counter
 from dataclasses import replace
 
-from acidlib.errors import AcidError, ConflictError, CorruptError
-from acidlib.model.listing import ListedFile, Listing, has_hidden_part
-from acidlib.model.location import Location
-from acidlib.model.names import (
+from acidlib.acid.listing import ListedFile, Listing, has_hidden_part
+from acidlib.acid.names import (
     BASE_PREFIX,
     METADATA_ACID_FILE,
     ORC_ACID_VERSION_FILE,
@@ -25,6 +23,8 @@ from acidlib.model.names import (
     Names,
     parse_directory,
 )
+from acidlib.errors import AcidError, ConflictError, CorruptError
+from acidlib.location import Location
 from acidlib.stores.control_files import read_document
 from acidlib.stores.filesystem import Entry, FileSystem
 from acidlib.stores.renaming.claims import TRIES_TO_CLAIM

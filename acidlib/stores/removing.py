@@ -11,11 +11,11 @@ import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
+from acidlib.acid.listing import ListedFile, has_hidden_part
+from acidlib.acid.names import ANY_NAMES, parse_directory
+from acidlib.acid.write_ids import ValidTxnList
 from acidlib.errors import AcidError, ConflictError, RefusedError
-from acidlib.model.listing import ListedFile, has_hidden_part
-from acidlib.model.location import Location
-from acidlib.model.names import ANY_NAMES, parse_directory
-from acidlib.model.snapshots import ValidTxnList
+from acidlib.location import Location
 from acidlib.points import Point, reach
 from acidlib.stores.filesystem import Entry, FileSystem, safe_parts
 from acidlib.stores.renaming.claims import read_claim

@@ -15,11 +15,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
 
-from acidlib.datafiles import DataFiles
-from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError
-from acidlib.memory import Memory
-from acidlib.model.location import Location
-from acidlib.model.names import (
+from acidlib.acid.names import (
     ANY_NAMES,
     METADATA_ACID_FILE,
     ORC_ACID_VERSION_FILE,
@@ -27,6 +23,10 @@ from acidlib.model.names import (
     has_visibility_suffix,
     parse_directory,
 )
+from acidlib.datafiles import DataFiles
+from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError
+from acidlib.location import Location
+from acidlib.memory import Memory
 from acidlib.model.uploads import StagedUpload
 from acidlib.planning.publication import covering
 from acidlib.renewal import RENEWER

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from acidlib.config.files import absolute_path
 from acidlib.errors import RefusedError
+from acidlib.location import HDFS, LOCAL, S3, VIEWFS, Location, local_location, parse_location
 from acidlib.memory import DEFAULT_MEMORY, Memory
-from acidlib.model.location import HDFS, LOCAL, S3, VIEWFS, Location, local_location, parse_location
 from acidlib.model.tables import is_partition_directory
 from acidlib.stores.filesystem import FileSystem, RenameFileSystem, UnreachableServers
 from acidlib.stores.hadoop import Hadoop, HandedTokens, JavaSecrets, resolve_viewfs

@@ -15,8 +15,8 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
+from acidlib.acid.names import Generation, Reader
 from acidlib.errors import CorruptError
-from acidlib.model.names import Generation, Reader
 from acidlib.model.units import ColumnMatching
 
 Values = Callable[[Any], Any]

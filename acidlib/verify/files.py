@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, cast
 
 from acidlib.datafiles import DataFiles, SourceFile
 from acidlib.errors import AcidError, CorruptError, RefusedError
-from acidlib.model.location import Location
+from acidlib.location import Location
 from acidlib.model.units import DataFile
 from acidlib.verify.columns import EMPTY_ROW, ColumnType, parse_type
 

@@ -12,11 +12,11 @@ from hashlib import blake2b
 from marshal import dumps
 from typing import Any
 
+from acidlib.acid.names import Reader
+from acidlib.acid.write_ids import ValidWriteIdList
 from acidlib.datafiles import DataFiles
 from acidlib.errors import CorruptError
-from acidlib.model.location import Location
-from acidlib.model.names import Reader
-from acidlib.model.snapshots import ValidWriteIdList
+from acidlib.location import Location
 from acidlib.model.units import ColumnMatching, DataFile, JoinWay
 from acidlib.verify.columns import EMPTY_ROW, parse_type, row_reader
 from acidlib.verify.files import OrcRows, digest, lines, open_orc, parquet_rows, row_type

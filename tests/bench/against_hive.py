@@ -28,8 +28,8 @@ from servers.fleet import Servers
 from servers.metastore import Metastore
 from servers.sql import Session
 
+from acidlib.acid.names import Generation
 from acidlib.metastore.transactions import TxnType
-from acidlib.model.names import Generation
 from acidlib.model.tables import TableRef
 from bench.make_table import COLUMNS, make, write_file
 

@@ -24,7 +24,7 @@ from integration.hive4_model import Lake, Made
 from servers.fleet import Servers
 from servers.sql import Session, SqlError
 
-from acidlib.model.names import Generation
+from acidlib.acid.names import Generation
 
 
 def one_by_one(directories: Sequence[Path]) -> None:

@@ -17,10 +17,10 @@ from pathlib import Path
 import click
 import numpy as np
 
-from acidlib.model.snapshots import all_committed
-from acidlib.rewrite.deletes import read_deletes
-from acidlib.rewrite.inputs import InputFiles, open_inputs
-from acidlib.rewrite.keys import Keys
+from acidlib.acid.write_ids import all_committed
+from acidlib.rows.deletes import read_deletes
+from acidlib.rows.files import InputFiles, open_inputs
+from acidlib.rows.row_ids import Keys
 from acidlib.stores.renaming.local import LocalDataFiles
 from bench.make_table import BUCKET, write_deletes
 from bench.rewrite_once import data_files

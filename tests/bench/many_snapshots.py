@@ -25,7 +25,7 @@ from integration.hive4_model import Lake
 from servers.fleet import Servers
 
 import acidlib
-from acidlib.model.names import Generation
+from acidlib.acid.names import Generation
 from bench.many_places import COLUMNS, SMALL, USUAL, Shape, make_places
 from bench.partitions_against_hive import make_partitions
 from bench.processes import below, cpu_seconds

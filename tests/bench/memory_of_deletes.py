@@ -37,8 +37,8 @@ from pyarrow import orc
 from runners import LocalRunner
 from snapshots import schema_of, splits_of
 
-from acidlib.model.names import Generation
-from acidlib.model.snapshots import all_committed
+from acidlib.acid.names import Generation
+from acidlib.acid.write_ids import all_committed
 from acidlib.model.units import ColumnMatching, DataFile, RewriteSettings, Unit
 from acidlib.scan.read import read_splits
 from acidlib.scan.splits import Scan, packed

@@ -31,8 +31,8 @@ from integration.metastore_writes import NewTable
 from servers.fleet import Servers
 from servers.sql import Session
 
+from acidlib.acid.names import Generation
 from acidlib.metastore.transactions import TxnType
-from acidlib.model.names import Generation
 from acidlib.model.tables import TableRef
 from bench.against_hive import POOL
 from bench.many_places import COLUMNS, ROOT, USUAL, Shape, fill_places, job

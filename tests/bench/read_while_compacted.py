@@ -27,9 +27,9 @@ from judges.tables import Transaction, deletes, delta_name, inserts, write_dir
 from servers.fleet import Servers
 
 import acidlib
+from acidlib.acid.names import Generation
+from acidlib.acid.write_ids import ValidWriteIdList
 from acidlib.metastore.transactions import TxnType
-from acidlib.model.names import Generation
-from acidlib.model.snapshots import ValidWriteIdList
 
 PARTITIONS = ("a", "b")
 BUCKET = 536870912

@@ -30,8 +30,8 @@ from servers.fleet import Servers
 from servers.sql import Session
 from servers.trino import OLDEST_JAVA, Trino, new_java
 
+from acidlib.acid.names import Generation
 from acidlib.metastore.transactions import TxnType
-from acidlib.model.names import Generation
 from acidlib.model.tables import TableRef
 from bench.make_table import COLUMNS, write_deletes, write_file, write_plain
 

@@ -14,13 +14,13 @@ from pathlib import Path
 import click
 from located import at
 
-from acidlib.model.names import Generation
-from acidlib.model.snapshots import all_committed
+from acidlib.acid.names import Generation
+from acidlib.acid.write_ids import all_committed
 from acidlib.model.units import ColumnMatching, DataFile, RewriteSettings, Unit
 from acidlib.orc.columns import Column
 from acidlib.orc.reader import StripeReader
 from acidlib.rewrite.bucket import run_unit
-from acidlib.rewrite.inputs import InputFiles, open_inputs
+from acidlib.rows.files import InputFiles, open_inputs
 from acidlib.stores.renaming.local import LocalDataFiles
 
 

@@ -16,7 +16,7 @@ from judges.java_orc import JavaOrc
 from judges.merge import bucket_property
 from judges.tables import acid_schema, deletes, delta_name, inserts
 
-from acidlib.model.names import Generation
+from acidlib.acid.names import Generation
 from acidlib.model.units import RewriteSettings
 from acidlib.orc.kernels import murmur
 from acidlib.orc.kernels.murmur import hash_decimals, hash_longs, hash_strings, set_bits, timestamp_millis

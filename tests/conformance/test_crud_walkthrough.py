@@ -10,7 +10,7 @@ from pathlib import Path
 from compaction import MAJOR, compact_directory
 from crud_walk_through import BASE, TABLE, check_base, check_row_ids, files_below
 
-from acidlib.model.names import Generation
+from acidlib.acid.names import Generation
 
 
 def test_the_statements_are_those_of_the_walk_through() -> None:

@@ -7,8 +7,8 @@ from compaction import MAJOR, MINOR, compact_directory
 from judges import merge, tables
 from judges.fixtures import fixtures
 
+from acidlib.acid.names import Generation
 from acidlib.errors import CorruptError
-from acidlib.model.names import Generation
 
 F_ABORT = next(fixture for fixture in fixtures() if fixture.name.endswith("f_abort"))
 

@@ -11,7 +11,7 @@ from compaction import MAJOR, MINOR, Compacted, RefusedPlanError, compact_direct
 from judges import hive_text, merge
 from judges.acid_dirs import directory_state
 
-from acidlib.model.names import Generation
+from acidlib.acid.names import Generation
 from acidlib.model.requests import CompactionType
 from conformance.conftest import Case, Compaction
 from conformance.hive_tables import HiveTable, hive_results, hive_table, hive_tables, hive_tables_by_kind

@@ -11,7 +11,7 @@ from compaction import MAJOR, bucket_files, compact_directory
 from judges import merge
 from judges.hive_reader import hive_reader
 
-from acidlib.model.names import Generation
+from acidlib.acid.names import Generation
 from conformance.checks import statistics_problems
 from conformance.hive_tables import HiveTable, hive_tables
 

@@ -19,7 +19,7 @@ import acidlib.rewrite.bucket
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import RewriteSettings
-from acidlib.rewrite.keys import Keys
+from acidlib.rows.row_ids import Keys
 from conformance.checks import java_problems, statistics_problems
 
 COLUMNS = "struct<a:int,s:string>"

@@ -14,7 +14,7 @@ from judges.java_orc import JavaOrc
 from long_runs import in_a_long_run
 from orc_memory import tree
 
-from acidlib.model.names import Generation
+from acidlib.acid.names import Generation
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import RewriteSettings
 from acidlib.rewrite.output import file_options

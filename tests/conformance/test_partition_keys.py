@@ -13,8 +13,8 @@ from judges.arrow_rows import alike, column_values
 from judges.hive_conditions import hive_conditions
 from long_runs import amount
 
+from acidlib.acid.names import Generation
 from acidlib.errors import RefusedError
-from acidlib.model.names import Generation
 from acidlib.orc.schema import parse_row_type
 from acidlib.scan.arrays import arrow_type
 from acidlib.scan.partitions import partition_value

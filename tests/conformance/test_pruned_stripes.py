@@ -28,7 +28,7 @@ from long_runs import amount
 from orc_memory import tail_of
 from pyorc import TypeKind
 
-from acidlib.model.names import Generation
+from acidlib.acid.names import Generation
 from acidlib.model.units import ColumnMatching
 from acidlib.orc.alignment import Alignment, align
 from acidlib.orc.reader import Tail

@@ -30,8 +30,8 @@ from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.tables import ORC_INPUT_FORMAT
 from acidlib.model.units import DataFile, JoinWay
 from acidlib.planning.units import PARQUET_INPUT_FORMAT, TEXT_INPUT_FORMAT
-from acidlib.rewrite.inputs import InputFiles
 from acidlib.rewrite.join import join_facts
+from acidlib.rows.files import InputFiles
 from acidlib.scan.predicate import parse_predicate
 from acidlib.scan.read import read_table
 from acidlib.scan.splits import Scan

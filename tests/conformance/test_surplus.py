@@ -24,8 +24,8 @@ from judges.merge import bucket_property
 from judges.tables import Event, Layout
 from long_runs import LONG, amount
 
+from acidlib.acid.names import Generation
 from acidlib.errors import CorruptError
-from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import RewriteSettings
 from conformance.test_snapshot_types import differences, ours

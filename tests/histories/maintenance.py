@@ -13,8 +13,8 @@ from integration.harness import AROUND, Jobs, Ran
 from judges.acid_dirs import MAX, ReaderError, directory_state
 from located import at
 
-from acidlib.model.names import Generation
-from acidlib.model.snapshots import ValidWriteIdList
+from acidlib.acid.names import Generation
+from acidlib.acid.write_ids import ValidWriteIdList
 from acidlib.planning.clean import aborted_present
 from acidlib.points import Point
 from acidlib.stores.listing import list_location

@@ -20,7 +20,7 @@ from typing import Any
 
 from servers.sql import Hive, Session, SqlError
 
-from acidlib.model.location import HDFS, LOCAL, S3
+from acidlib.location import HDFS, LOCAL, S3
 
 PATIENCE_SECONDS = 120.0
 DATABASES = {LOCAL: "day", HDFS: "day_on_hdfs", S3: "day_in_a_bucket"}

@@ -11,9 +11,9 @@ from urllib.parse import unquote, urlsplit
 
 from servers.sql import Session
 
+from acidlib.acid.write_ids import ValidWriteIdList
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.transactions import TxnType
-from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.tables import TableRef
 from integration.hive4_cases import PLAIN, TWIN, Case, Fate
 from integration.metastore_writes import NewTable, Writes

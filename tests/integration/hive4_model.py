@@ -24,11 +24,11 @@ from servers.metastore import Metastore
 from servers.sql import Session
 from thriftpy2.rpc import make_client
 
+from acidlib.acid.names import Generation
 from acidlib.metastore.connection import interface
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import CATALOG, ConnectionOptions
 from acidlib.metastore.transactions import LockState, TxnType
-from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.tables import TableRef
 from integration.metastore_writes import FULL_ACID, NewTable, Writes

@@ -17,7 +17,7 @@ from servers.hdfs import Hdfs
 from servers.metastore import Metastore
 from servers.s3 import S3Server
 
-from acidlib.model.location import S3, VIEWFS, Location, local_location
+from acidlib.location import S3, VIEWFS, Location, local_location
 
 
 class MovedPlaces:

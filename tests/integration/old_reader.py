@@ -11,9 +11,9 @@ from judges import merge
 from judges.acid_dirs import directory_state
 from store_tables import StoreTables
 
+from acidlib.location import Location
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.transactions import TxnType
-from acidlib.model.location import Location
 from acidlib.model.tables import TableRef
 
 

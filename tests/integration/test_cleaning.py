@@ -14,7 +14,7 @@ from conformance.hive_tables import hive_table
 from judges import merge, tables
 from located import at
 
-from acidlib.model.location import Location
+from acidlib.location import Location
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts
 from acidlib.model.tables import TableRef
 from acidlib.queue.sql import SqlQueue

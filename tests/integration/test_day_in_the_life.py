@@ -26,10 +26,10 @@ from servers.metastore import Metastore
 from store_tables import StoreTables
 
 from acidlib.errors import ConflictError
+from acidlib.location import LOCAL, S3, Location, parse_location
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import ConnectionOptions
 from acidlib.metastore.transactions import TxnType
-from acidlib.model.location import LOCAL, S3, Location, parse_location
 from acidlib.model.requests import State
 from acidlib.model.tables import TableRef
 from integration.children import Child

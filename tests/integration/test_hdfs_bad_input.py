@@ -15,7 +15,7 @@ from judges import merge
 from long_runs import amount
 from servers.hdfs import Hdfs
 
-from acidlib.model.location import Location
+from acidlib.location import Location
 from acidlib.points import Point
 from acidlib.service import compact
 from acidlib.stores.renaming.store import RenameStage, RenameStore

@@ -14,7 +14,7 @@ from judges.tables import inserts, write_dir
 from servers.hdfs import Hdfs
 
 from acidlib.errors import AcidError, RefusedError
-from acidlib.model.location import Location
+from acidlib.location import Location
 from acidlib.stores import filesystem
 from acidlib.stores.store import CLAIM
 from acidlib.stores.stores import Stores

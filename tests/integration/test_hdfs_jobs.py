@@ -14,7 +14,7 @@ from long_runs import amount
 from servers.hdfs import Hdfs
 from store_tables import StoreTables
 
-from acidlib.model.location import HDFS, S3, parse_location
+from acidlib.location import HDFS, S3, parse_location
 from acidlib.stores.stores import Stores
 from integration.harness import AROUND, Jobs, Ran, fixture, tree, visible
 

@@ -17,8 +17,8 @@ from tickets import ticket
 
 import acidlib
 from acidlib.api.caller import Caller
+from acidlib.location import Location
 from acidlib.metastore.options import KerberosLogin
-from acidlib.model.location import Location
 from integration.harness import AROUND, IN_PROCESS, Jobs, fixture
 
 pytest.importorskip("gssapi", reason="tests/servers/gssapi.sh could not install it", exc_type=ImportError)

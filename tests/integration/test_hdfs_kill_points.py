@@ -16,7 +16,7 @@ from judges import merge
 from long_runs import amount
 from servers.hdfs import Hdfs
 
-from acidlib.model.location import Location, parse_location
+from acidlib.location import Location, parse_location
 from acidlib.points import KILL_AT, Point
 from acidlib.stores.removing import find_litter
 from acidlib.stores.renaming.hdfs import HdfsFileSystem

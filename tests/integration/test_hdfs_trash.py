@@ -9,7 +9,7 @@ import pytest
 from hdfs_tables import downloaded, uploaded
 from servers.hdfs import SUPERUSER, Hdfs
 
-from acidlib.model.location import Location, parse_location
+from acidlib.location import Location, parse_location
 from acidlib.stores.removing import RemovalReport, remove_paths
 from acidlib.stores.stores import Stores
 from integration.harness import AROUND, Jobs, fixture, tree

@@ -25,8 +25,8 @@ from runners import ThreadRunner
 from servers.fleet import Servers
 from servers.metastore import Metastore
 
+from acidlib.acid.names import Generation
 from acidlib.metastore import holding
-from acidlib.model.names import Generation
 from acidlib.points import Point
 from acidlib.service import plan as units
 from acidlib.service.surroundings import sql

@@ -26,8 +26,8 @@ from servers.metastore import Metastore
 from servers.process import free_port
 from servers.settings import write_site
 
+from acidlib.acid.names import Generation
 from acidlib.metastore.transactions import LockState, TxnType
-from acidlib.model.names import Generation
 from acidlib.points import Point
 from integration.children import Child, killed_at
 from integration.harness import Jobs, Ran

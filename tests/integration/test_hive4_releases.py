@@ -21,8 +21,8 @@ from servers.metastore import Metastore
 from servers.postgres import Postgres
 from servers.sql import Row
 
+from acidlib.acid.names import Generation
 from acidlib.metastore.transactions import TxnType
-from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest
 from acidlib.service.surroundings.hive4_cleaning import Hive4Cleaning
 from integration.conftest import started

@@ -21,9 +21,9 @@ from servers.metastore import Metastore
 from servers.postgres import Postgres
 from sqlalchemy import column, create_engine, select, table
 
+from acidlib.acid.names import Generation
 from acidlib.metastore.connection import interface
 from acidlib.metastore.transactions import TxnType
-from acidlib.model.names import Generation
 from acidlib.model.tables import TableRef
 from acidlib.points import Point
 from integration.children import killed_at

@@ -21,9 +21,9 @@ from servers.metastore import Metastore
 from servers.sql import Session
 
 import acidlib
+from acidlib.acid.names import Generation
 from acidlib.metastore.catalog import CHANGED
 from acidlib.metastore.transactions import TxnType
-from acidlib.model.names import Generation
 from acidlib.model.requests import State
 from acidlib.points import Point
 from integration.children import Child, killed_at

@@ -20,9 +20,9 @@ from servers.s3 import S3Server
 from servers.s3_proxy import Relay
 from servers.sql import Session
 
+from acidlib.location import HDFS, S3, Location, parse_location
 from acidlib.metastore.hms import connect
 from acidlib.metastore.options import ConnectionOptions
-from acidlib.model.location import HDFS, S3, Location, parse_location
 from acidlib.model.tables import TableRef
 from integration.harness import AROUND
 from integration.hive4_jobs import Service

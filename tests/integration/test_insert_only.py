@@ -234,8 +234,8 @@ def test_parquet_of_different_writers(jobs: Jobs, tmp_path: Path) -> None:
 
 def test_text_keeps_its_lines_apart(tmp_path: Path) -> None:
     from acidlib.model.units import DataFile
-    from acidlib.rewrite.inputs import InputFiles
     from acidlib.rewrite.join import join_text
+    from acidlib.rows.files import InputFiles
     from acidlib.stores.renaming.local import LocalDataFiles
 
     parts = [b"a\nb\n", b"c", b"", b"\n", b"d\r", b"\ne"]

@@ -24,6 +24,7 @@ from servers.fleet import Servers
 from servers.kdc import Kdc
 from servers.metastore import SERVICE, Metastore
 
+from acidlib.acid.names import Generation
 from acidlib.errors import RefusedError
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import (
@@ -35,7 +36,6 @@ from acidlib.metastore.options import (
 )
 from acidlib.metastore.transactions import TxnType
 from acidlib.metastore.transport import SocketTransport
-from acidlib.model.names import Generation
 from acidlib.model.tables import TableRef
 from acidlib.service.services import Task
 from acidlib.stores.hadoop import JavaSecrets

@@ -18,12 +18,12 @@ from servers.kdc import Kdc
 from servers.metastore import Metastore
 from servers.settings import write_site
 
+from acidlib.acid.names import Generation
 from acidlib.errors import RefusedError, RetryError, UnknownOutcomeError
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import ConnectionOptions, KerberosLogin, Protection
 from acidlib.metastore.transactions import TxnType
 from acidlib.metastore.transport import SocketTransport
-from acidlib.model.names import Generation
 from integration.harness import AROUND
 from integration.hive4_jobs import Service, check_told, settle
 from integration.hive4_model import Lake

@@ -16,9 +16,9 @@ from servers.fleet import Servers
 from servers.metastore import SERVICE, Metastore
 from servers.mit_kdc import MitKdc
 
+from acidlib.acid.names import Generation
 from acidlib.metastore.options import KerberosLogin, Protection
 from acidlib.metastore.transactions import TxnType
-from acidlib.model.names import Generation
 from integration.conftest import OFFERED
 from integration.kerberos_logins import kinit, reach, refusal, sasl
 

@@ -26,6 +26,7 @@ from metastore_behaviour import (
 from servers.fleet import Servers
 from servers.metastore import Metastore
 
+from acidlib.acid.names import Generation
 from acidlib.errors import ConflictError, RetryError
 from acidlib.metastore import holding
 from acidlib.metastore.heartbeat import Heartbeater, heartbeat_options
@@ -33,7 +34,6 @@ from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.holding import begin_compaction, lock_place, publication_lock, release_dead_locks
 from acidlib.metastore.options import ConnectionOptions
 from acidlib.metastore.transactions import HeldLock
-from acidlib.model.names import Generation
 from acidlib.model.tables import TableRef
 from integration.conftest import started
 

@@ -11,7 +11,7 @@ from judges.tables import Transaction
 from servers.metastore import Metastore
 from servers.settings import write_site
 
-from acidlib.model.names import Generation
+from acidlib.acid.names import Generation
 from integration.harness import Jobs
 from integration.hive4_jobs import Service, only_line
 from integration.hive4_model import Lake, rows

@@ -14,6 +14,8 @@ import pytest
 from click.testing import CliRunner
 from servers.metastore import Metastore
 
+from acidlib.acid.names import LONG_MAX, Generation
+from acidlib.acid.write_ids import ValidTxnList
 from acidlib.cli.jobs import doctor
 from acidlib.errors import ConflictError, RefusedError, RetryError
 from acidlib.metastore.compactions import OF_A_COMPACTOR
@@ -22,9 +24,7 @@ from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import ConnectionOptions
 from acidlib.metastore.transactions import LockComponent, LockState, LockType, OpenTxn, TxnType
 from acidlib.metastore.transport import ConnectionLost
-from acidlib.model.names import LONG_MAX, Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
-from acidlib.model.snapshots import ValidTxnList
 from acidlib.model.tables import TableColumn, TableRef
 from acidlib.status.doctor import compactor_check
 from integration.harness import IN_PROCESS

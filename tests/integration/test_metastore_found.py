@@ -22,12 +22,12 @@ from servers.metastore import Metastore
 from servers.process import free_port
 from servers.zookeeper import ZooKeeper, ensemble
 
+from acidlib.acid.names import Generation
 from acidlib.errors import RefusedError, RetryError
 from acidlib.metastore.connection import Effect, effect_of
 from acidlib.metastore.hms import Hms, connect, registered
 from acidlib.metastore.options import ConnectionOptions, HttpOptions, TlsOptions, parse_endpoints
 from acidlib.metastore.transactions import TxnType
-from acidlib.model.names import Generation
 from acidlib.model.tables import TableRef
 from integration.harness import Jobs
 from integration.hive4_jobs import Service, only_line, settle, wait_for

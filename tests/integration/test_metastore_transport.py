@@ -17,11 +17,11 @@ from servers.ldap import PEOPLE, Directory
 from servers.metastore import Metastore
 from servers.process import free_port
 
+from acidlib.acid.names import Generation
 from acidlib.errors import RefusedError, RetryError
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import ConnectionOptions, TlsOptions, options_from_settings
 from acidlib.metastore.transactions import TxnType
-from acidlib.model.names import Generation
 from acidlib.model.tables import TableRef
 from acidlib.service.spark import hadoop_in_jvm
 from acidlib.stores.hadoop import JavaSecrets

@@ -38,8 +38,8 @@ from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
 
+from acidlib.acid.names import Generation
 from acidlib.errors import ConflictError, RefusedError, RetryError, UnknownOutcomeError
-from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionType, RequestFacts, State
 from acidlib.model.tables import TableRef
 from acidlib.queue.metastore_database import MetastoreDatabase, Owner

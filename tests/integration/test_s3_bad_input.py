@@ -16,7 +16,7 @@ from s3_tables import downloaded, uploaded
 from servers.s3 import S3Server
 from servers.s3_door import Answer, Door, Fault, Request, refusal
 
-from acidlib.model.location import Location
+from acidlib.location import Location
 from integration.harness import AROUND, Jobs, fixture
 
 pytestmark = pytest.mark.live

@@ -13,7 +13,7 @@ from located import at
 from servers.s3 import S3Server
 from servers.s3_proxy import Relay
 
-from acidlib.model.location import parse_location
+from acidlib.location import parse_location
 from acidlib.model.units import Unit, UnitResult
 from acidlib.model.uploads import StagedUpload
 from acidlib.planning.inputs import CompactionInputs, Publication

@@ -26,7 +26,7 @@ from acidlib.errors import (
     RetryError,
     UnknownOutcomeError,
 )
-from acidlib.model.location import parse_location
+from acidlib.location import parse_location
 from acidlib.points import Point
 from acidlib.stores.listing import list_location
 from acidlib.stores.removing import LITTER_SECONDS, find_litter

@@ -14,7 +14,7 @@ from servers.s3 import S3Server
 from servers.s3_proxy import Relay
 
 from acidlib.errors import ConflictError, CorruptError, MissingError, RefusedError, RetryError
-from acidlib.model.location import parse_location
+from acidlib.location import parse_location
 from acidlib.model.uploads import StagedUpload
 from acidlib.stores.filesystem import FileSystem
 from acidlib.stores.listing import list_location

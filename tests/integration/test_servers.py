@@ -22,7 +22,7 @@ from servers.metastore import Metastore
 from servers.process import ServerProcess, listens
 from servers.sql import SqlError
 
-from acidlib.model.names import Generation
+from acidlib.acid.names import Generation
 
 TESTS = Path(__file__).parents[1]
 

@@ -23,8 +23,8 @@ from servers.metastore import Metastore
 from servers.sql import Session
 
 import acidlib
+from acidlib.acid.names import Generation
 from acidlib.metastore.transactions import LockType, TxnType
-from acidlib.model.names import Generation
 from acidlib.service import holds
 from acidlib.service import snapshot as snapshots
 from acidlib.service.surroundings.hive4 import Hive4Hold

@@ -24,7 +24,7 @@ from store_tables import StoreTables
 import acidlib
 from acidlib.api.caller import Caller
 from acidlib.errors import CorruptError
-from acidlib.model.location import HDFS, S3, Location
+from acidlib.location import HDFS, S3, Location
 from integration.harness import AROUND, IN_PROCESS, TASKS_PATH
 
 pytestmark = [pytest.mark.live, pytest.mark.spark]

@@ -10,7 +10,7 @@ import pytest
 from claim_directories import age_claim
 from judges.tables import orc_bytes
 
-from acidlib.model.location import local_location
+from acidlib.location import local_location
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts
 from acidlib.model.tables import TableRef
 from acidlib.planning.health import FindingKind

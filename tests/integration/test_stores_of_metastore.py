@@ -26,7 +26,7 @@ from servers.postgres import Postgres
 from servers.process import free_port
 from servers.s3 import S3Server
 
-from acidlib.model.location import HDFS, S3, VIEWFS
+from acidlib.location import HDFS, S3, VIEWFS
 from acidlib.stores.s3.store import S3Stage
 from integration.harness import AROUND, Jobs, Ran, use_runner
 from integration.hive3_site import METASTORES, OWN, Site

@@ -26,7 +26,7 @@ from servers.trino import OLDEST_JAVA, Trino, new_java, properties_of_stores
 
 import acidlib
 from acidlib.api.caller import Caller
-from acidlib.model.location import HDFS, S3
+from acidlib.location import HDFS, S3
 from acidlib.stores.listing import UNFINISHED_FORMAT
 from integration.conftest import started
 from integration.harness import AROUND, IN_PROCESS

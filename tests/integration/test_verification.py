@@ -22,15 +22,15 @@ from servers.s3 import S3Server
 import acidlib.api.lake as compact_job
 import acidlib.rewrite.bucket
 import acidlib.rewrite.recode
+from acidlib.acid.names import BaseDir, DeltaDir
+from acidlib.acid.write_ids import ValidWriteIdList
 from acidlib.errors import RetryError
-from acidlib.model.location import Location
-from acidlib.model.names import BaseDir, DeltaDir
+from acidlib.location import Location
 from acidlib.model.requests import CompactionType
-from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.units import RewriteSettings, Unit
 from acidlib.planning import inputs
 from acidlib.points import Point
-from acidlib.rewrite.keys import Keys
+from acidlib.rows.row_ids import Keys
 from acidlib.service import plan as prepare
 from acidlib.stores.renaming.store import RenameStage
 from integration.children import killed_at

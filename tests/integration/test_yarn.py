@@ -23,7 +23,7 @@ from servers.spark import SPARK_HOME
 from servers.yarn import Application, Yarn
 
 from acidlib.cli.launch import IN_A_CONTAINER
-from acidlib.model.location import Location
+from acidlib.location import Location
 from acidlib.service.environment import QUEUE_IN_A_FILE
 from acidlib.service.spark import other_queue
 from integration.conftest import started

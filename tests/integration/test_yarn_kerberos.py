@@ -20,7 +20,7 @@ from servers.spark import SPARK_HOME
 from servers.yarn import Yarn
 from tickets import ticket
 
-from acidlib.model.location import Location
+from acidlib.location import Location
 from integration.harness import ROOT, SMALL_SPARK, TASKS_PATH, fixture
 from integration.test_yarn import CLIENT, CLUSTER, SETTINGS
 

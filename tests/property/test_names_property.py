@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acidlib.model.names import (
+from acidlib.acid.names import (
     LONG_MAX,
     LONG_MIN,
     BaseDir,
@@ -14,8 +14,8 @@ from acidlib.model.names import (
     parse_directory,
     parse_file,
 )
+from acidlib.acid.write_ids import Range, ValidWriteIdList
 from acidlib.model.requests import format_map, parse_map
-from acidlib.model.snapshots import Range, ValidWriteIdList
 from acidlib.model.tables import PartitionName, escape_path_name, unescape_path_name
 from acidlib.model.units import decode_bucket, encode_bucket
 

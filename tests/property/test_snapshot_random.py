@@ -33,9 +33,9 @@ import acidlib.scan.deletes
 import acidlib.scan.read
 import acidlib.scan.splits
 import acidlib.service.snapshot
+from acidlib.acid.write_ids import all_committed
 from acidlib.errors import AcidError
-from acidlib.model.snapshots import all_committed
-from acidlib.rewrite.keys import Keys
+from acidlib.rows.row_ids import Keys
 from acidlib.scan.splits import SPLIT_BYTES, place_splits
 
 pytestmark = pytest.mark.slow

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from acidlib.model.names import Generation
+from acidlib.acid.names import Generation
 from acidlib.orc.columns import Column, Dictionary, canonical
 from acidlib.orc.proto import ColumnStatistics, Kind
 from acidlib.orc.schema import TypeNode

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from acidlib.model.names import Generation
+from acidlib.acid.names import Generation
 from servers.errors import ServerError
 from servers.jars import LATER, brought, java_for, release_of
 from servers.java import java_command

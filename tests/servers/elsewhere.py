@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from acidlib.model.names import Generation
+from acidlib.acid.names import Generation
 from servers.jars import CACHE, locked
 from servers.maven import run_maven
 from servers.metastore import Metastore

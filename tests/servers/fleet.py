@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from acidlib.model.names import Generation
+from acidlib.acid.names import Generation
 from servers.hdfs import Hdfs
 from servers.hive_sessions import HiveSessions
 from servers.hiveserver import HiveServer

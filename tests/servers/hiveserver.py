@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from acidlib.model.names import Generation
+from acidlib.acid.names import Generation
 from servers.daemon import Daemon
 from servers.jars import compiled
 from servers.metastore import Metastore

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-from acidlib.model.names import Generation
+from acidlib.acid.names import Generation
 from servers.daemon import Daemon
 from servers.jars import LATER, brought, release_of
 from servers.kdc import HOST, Kdc

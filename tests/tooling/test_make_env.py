@@ -27,7 +27,7 @@ class Checkout:
         (self.root / "conf").mkdir(parents=True)
         shutil.copy(ROOT / "conf/make-env.sh", self.root / "conf")
         (self.root / "pyproject.toml").touch()
-        for name in ("acidlib/orc/kernels/jit.py", "acidlib/orc/columns.py", "acidlib/rewrite/keys.py"):
+        for name in ("acidlib/orc/kernels/jit.py", "acidlib/orc/columns.py", "acidlib/rows/row_ids.py"):
             (self.root / name).parent.mkdir(parents=True, exist_ok=True)
             (self.root / name).touch()
         self._bin.mkdir()
@@ -75,7 +75,7 @@ def test_jobs_do_not_bring_what_tests_need(checkout: Checkout) -> None:
     assert "pip install" in checkout.make("test")
 
 
-@pytest.mark.parametrize("kernels", ["orc/kernels/jit.py", "orc/columns.py", "rewrite/keys.py"])
+@pytest.mark.parametrize("kernels", ["orc/kernels/jit.py", "orc/columns.py", "rows/row_ids.py"])
 def test_changed_kernels_are_compiled_ahead(checkout: Checkout, kernels: str) -> None:
     checkout.make()
     old = [checkout.root / "acidlib/orc/kernels/__pycache__" / name for name in ("jit.f-1.py311.nbi", "jit.f-1a.nbc")]

@@ -17,10 +17,10 @@ from click.testing import CliRunner
 from integration.harness import IN_PROCESS, fixture
 
 import acidlib
+from acidlib.acid.names import Generation
 from acidlib.cli.jobs import show_compactions
 from acidlib.documents import OPTIONS
 from acidlib.errors import AcidError
-from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.results import (
     CANCEL_OUTCOMES,

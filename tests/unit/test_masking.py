@@ -11,8 +11,8 @@ from servers.settings import write_site
 
 import acidlib
 from acidlib.errors import RefusedError
+from acidlib.location import parse_location
 from acidlib.masking import is_secret, masked
-from acidlib.model.location import parse_location
 from acidlib.report.text import json_text, one_line
 
 SECRETS = {

@@ -15,9 +15,9 @@ from compaction import MAJOR, MINOR, plan
 from judges import tables
 from orc_memory import MemorySource, file_options, tree, written
 
+from acidlib.acid.write_ids import all_committed
 from acidlib.errors import AcidError, CorruptError, OverMemoryError, RefusedError
 from acidlib.memory import DEFAULT_MEMORY, Memory, Room
-from acidlib.model.snapshots import all_committed
 from acidlib.orc import proto
 from acidlib.orc.columns import Column
 from acidlib.orc.compression import compress
@@ -25,9 +25,9 @@ from acidlib.orc.proto import Compression, Kind
 from acidlib.orc.reader import StripeReader, read_tail
 from acidlib.parquet.footer import read_footer, require_memory
 from acidlib.rewrite.bucket import run_unit
-from acidlib.rewrite.deletes import read_deletes
-from acidlib.rewrite.inputs import open_inputs
 from acidlib.rewrite.recode import joined
+from acidlib.rows.deletes import read_deletes
+from acidlib.rows.files import open_inputs
 from acidlib.scan.text_lines import TextFormat, split_of_lines
 from acidlib.stores.renaming.local import LocalDataFiles
 

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 
+from acidlib.acid.listing import Listing
 from acidlib.errors import AcidError, ConflictError, MissingError, RefusedError, ReplacedError, UsageError
-from acidlib.model.listing import Listing
-from acidlib.model.location import Location
+from acidlib.location import Location
 from acidlib.model.requests import NO_FACTS, UNVERIFIED, CompactionRequest, CompactionType, RequestFacts, State
 from acidlib.model.tables import TableRef, matches
 from acidlib.planning.clean import CleanPlan, plan_cleaning

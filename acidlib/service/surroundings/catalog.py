@@ -10,14 +10,14 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from acidlib.acid.names import Generation
+from acidlib.acid.write_ids import ALL_COMMITTED, ValidTxnList
 from acidlib.config.settings import Layer
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, known_error
+from acidlib.location import NOWHERE
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.options import CATALOG
-from acidlib.model.location import NOWHERE
-from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest
-from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList
 from acidlib.model.tables import Database, Partition, PartitionName, Table, TableRef, matches
 from acidlib.planning.initiate import not_acid_reason, not_compactable_reason
 from acidlib.planning.stated_write_ids import StatedWriteIds

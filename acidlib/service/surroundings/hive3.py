@@ -11,7 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
+from acidlib.acid.write_ids import ValidTxnList
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError, known_error
+from acidlib.location import Location
 from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.holding import (
@@ -23,10 +25,8 @@ from acidlib.metastore.holding import (
     release_dead_locks,
 )
 from acidlib.metastore.transactions import HeldLock, LockType
-from acidlib.model.location import Location
 from acidlib.model.requests import NO_FACTS, ActivityMark, CompactionRequest, CompactionType, RequestFacts, State
 from acidlib.model.results import Statistics
-from acidlib.model.snapshots import ValidTxnList
 from acidlib.model.tables import TableRef
 from acidlib.planning.inputs import Publication
 from acidlib.queue.metastore_database import MetastoreDatabase

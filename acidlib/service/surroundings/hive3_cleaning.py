@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from acidlib.acid.names import Generation, Names
+from acidlib.acid.write_ids import ValidTxnList
 from acidlib.errors import AcidError
 from acidlib.metastore.transactions import HeldLock
-from acidlib.model.names import Generation, Names
 from acidlib.model.requests import ActivityMark, CompactionRequest, RequestFacts, State
-from acidlib.model.snapshots import ValidTxnList
 from acidlib.planning.clean import CleanPlan, aborted_present, plan_cleaning
 from acidlib.service.backend import Hold
 from acidlib.service.clean import ListedRequest

@@ -11,14 +11,15 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from acidlib.acid.listing import Listing
+from acidlib.acid.names import Calls, Generation
+from acidlib.acid.write_ids import ValidTxnList
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError, UnknownOutcomeError
 from acidlib.metastore.compactions import MAY_WORK
 from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.holding import CompactionTransaction, begin_compaction
 from acidlib.metastore.transactions import TxnType
-from acidlib.model.listing import Listing
-from acidlib.model.names import Calls, Generation
 from acidlib.model.requests import (
     NO_FACTS,
     CompactionRequest,
@@ -30,7 +31,6 @@ from acidlib.model.requests import (
     message_with_facts,
 )
 from acidlib.model.results import Outcome, Statistics
-from acidlib.model.snapshots import ValidTxnList
 from acidlib.model.tables import TableRef
 from acidlib.planning.inputs import needs_empty_write_id, refused_message
 from acidlib.planning.results import quarantining_request

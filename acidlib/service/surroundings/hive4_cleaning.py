@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 
+from acidlib.acid.names import ANY_NAMES, Generation, Names, parse_directory
+from acidlib.acid.write_ids import ValidTxnList
 from acidlib.errors import AcidError, ConflictError, RefusedError
 from acidlib.metastore.hms import Hms
-from acidlib.model.names import ANY_NAMES, Generation, Names, parse_directory
 from acidlib.model.requests import CompactionRequest, CompactionType, State, commit_note
-from acidlib.model.snapshots import ValidTxnList
 from acidlib.model.tables import TableRef
 from acidlib.planning.clean import (
     CleanPlan,

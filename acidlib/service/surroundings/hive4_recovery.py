@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 
+from acidlib.acid.write_ids import ValidTxnList
 from acidlib.errors import AcidError, ConflictError
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.holding import agent_text
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State
-from acidlib.model.snapshots import ValidTxnList
 from acidlib.model.tables import TableRef
 from acidlib.processes import has_ended, signer_has_ended
 from acidlib.service.places import Target

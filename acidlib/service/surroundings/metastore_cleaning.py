@@ -9,10 +9,10 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 
+from acidlib.acid.write_ids import ValidTxnList
 from acidlib.config.settings import Layer
 from acidlib.errors import AcidError, ConflictError, MissingError, RefusedError
 from acidlib.model.requests import CompactionRequest
-from acidlib.model.snapshots import ValidTxnList
 from acidlib.model.tables import TableRef
 from acidlib.service.clean import Cleaning, CleaningForbiddenError
 from acidlib.service.places import Target

@@ -8,6 +8,8 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 
+from acidlib.acid.listing import Listing
+from acidlib.acid.write_ids import ALL_COMMITTED, ValidTxnList
 from acidlib.config.settings import Settings
 from acidlib.errors import (
     AcidError,
@@ -18,11 +20,9 @@ from acidlib.errors import (
     RetryError,
     UnknownOutcomeError,
 )
-from acidlib.model.listing import Listing
-from acidlib.model.location import Location
+from acidlib.location import Location
 from acidlib.model.requests import NO_FACTS, CompactionRequest, CompactionType, RequestFacts, State
 from acidlib.model.results import Outcome
-from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList
 from acidlib.model.tables import TableRef
 from acidlib.planning.results import quarantining_request, shows_unverified
 from acidlib.points import Point, reach

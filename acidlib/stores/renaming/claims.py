@@ -30,7 +30,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from acidlib.errors import WHEN_FREE, AcidError, BusyError, ConflictError, RefusedError
-from acidlib.model.location import Location
+from acidlib.location import Location
 from acidlib.processes import has_ended, process_identity
 from acidlib.stores.control_files import read_document
 from acidlib.stores.filesystem import FileSystem, RenameFileSystem

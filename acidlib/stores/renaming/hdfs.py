@@ -20,8 +20,8 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_expo
 
 from acidlib.datafiles import SourceFile, kept_range
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError, UnknownOutcomeError
+from acidlib.location import Location
 from acidlib.memory import DEFAULT_MEMORY, Memory
-from acidlib.model.location import Location
 from acidlib.stores.filesystem import (
     MAX_ENTRIES,
     Entry,

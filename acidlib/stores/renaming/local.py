@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
+from acidlib.location import local_location
 from acidlib.memory import DEFAULT_MEMORY, Memory
-from acidlib.model.location import local_location
 from acidlib.stores.filesystem import (
     MAX_CONTROL_FILE_BYTES,
     MAX_DEPTH,

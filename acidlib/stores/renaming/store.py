@@ -38,9 +38,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from acidlib.acid.names import ANY_NAMES, DeltaDir, parse_directory
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, UnknownOutcomeError
-from acidlib.model.location import Location
-from acidlib.model.names import ANY_NAMES, DeltaDir, parse_directory
+from acidlib.location import Location
 from acidlib.planning.publication import unexplained
 from acidlib.points import Point, reach
 from acidlib.stores.control_files import read_document

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from functools import cache
 
 from acidlib.errors import RefusedError, ReplacedError
-from acidlib.model.location import Location, local_location
+from acidlib.location import Location, local_location
 from acidlib.processes import boot
 from acidlib.stores.filesystem import safe_parts
 

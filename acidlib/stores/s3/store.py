@@ -29,6 +29,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import Enum, StrEnum
 from typing import Any
 
+from acidlib.acid.names import ANY_NAMES, METADATA_ACID_FILE, DeltaDir, parse_directory
 from acidlib.errors import (
     WHEN_FREE,
     AcidError,
@@ -39,8 +40,7 @@ from acidlib.errors import (
     RetryError,
     UnknownOutcomeError,
 )
-from acidlib.model.location import Location
-from acidlib.model.names import ANY_NAMES, METADATA_ACID_FILE, DeltaDir, parse_directory
+from acidlib.location import Location
 from acidlib.model.uploads import StagedUpload
 from acidlib.planning.publication import unexplained
 from acidlib.points import Point, reach

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from fake_metastore import FakeMetastore
 
-from acidlib.model.names import Generation
+from acidlib.acid.names import Generation
 
 
 @pytest.fixture

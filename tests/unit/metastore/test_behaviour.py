@@ -11,9 +11,9 @@ import pytest
 from fake_locks import Client, LockServer
 from metastore_behaviour import TIMEOUT, CompactionTransactions, CompactorLocks, LocksAndTransactions, Reads, table
 
+from acidlib.acid.names import Generation
 from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.hms import Hms
-from acidlib.model.names import Generation
 
 __all__ = ["table"]
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from fake_metastore import TYPES, FakeMetastore, connected, raises, recorded
 
+from acidlib.acid.write_ids import all_committed
 from acidlib.errors import AcidError, ConflictError, CorruptError, RetryError
 from acidlib.metastore.catalog import CHANGED, NotComparedError, WholeTable
-from acidlib.model.snapshots import all_committed
 from acidlib.model.tables import Partition, Storage, Table, TableRef
 
 STORAGE = TYPES.StorageDescriptor(

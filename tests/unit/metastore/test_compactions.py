@@ -8,9 +8,9 @@ import pytest
 from fake_metastore import TYPES, FakeMetastore, connected, recorded
 from located import at
 
+from acidlib.acid.names import Generation
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.metastore.compactions import OtherRequest
-from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State, format_map
 from acidlib.model.tables import TableRef
 

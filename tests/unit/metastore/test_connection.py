@@ -17,11 +17,11 @@ from fake_metastore import TYPES, FakeMetastore, Hangup, raises
 from hmsclient.genthrift.hive_metastore import ThriftHiveMetastore
 from thriftpy2.thrift import TApplicationException
 
+from acidlib.acid.names import Generation
 from acidlib.errors import ConflictError, CorruptError, DefectError, RefusedError, RetryError, UnknownOutcomeError
 from acidlib.metastore import connection
 from acidlib.metastore.connection import Effect, MetastoreClient, effect_of, translated
 from acidlib.metastore.options import ConnectionOptions, parse_endpoints
-from acidlib.model.names import Generation
 
 HINT = "(is it a metastore, with the same settings of framed transport, TLS and SASL?)"
 QUICK = ConnectionOptions(timeout_seconds=2, connect_timeout_seconds=1, attempts=3)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from fake_metastore import TYPES, FakeMetastore, connected, raises, recorded
 
+from acidlib.acid.names import LONG_MAX, Generation
+from acidlib.acid.write_ids import ValidTxnList
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.metastore.transactions import HeldLock, LockComponent, LockState, LockType, TxnType
-from acidlib.model.names import LONG_MAX, Generation
-from acidlib.model.snapshots import ValidTxnList
 from acidlib.model.tables import TableRef
 
 

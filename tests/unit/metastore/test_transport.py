@@ -15,6 +15,7 @@ import pytest
 from fake_http_metastore import FakeHttpMetastore, answer
 from fake_metastore import TYPES
 
+from acidlib.acid.names import Generation
 from acidlib.errors import AcidError, RefusedError, RetryError, UnknownOutcomeError
 from acidlib.metastore import transport as http_transport
 from acidlib.metastore.connection import MetastoreClient
@@ -28,7 +29,6 @@ from acidlib.metastore.options import (
     parse_endpoints,
 )
 from acidlib.metastore.transport import ConnectionLost, SocketTransport
-from acidlib.model.names import Generation
 
 START, OK, BAD, COMPLETE = 1, 2, 3, 5
 NO_SASL = r"Cannot .*: the server does not speak SASL"

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from located import at
 
+from acidlib.acid.names import Generation
+from acidlib.acid.write_ids import ValidWriteIdList
 from acidlib.errors import RefusedError
-from acidlib.model.names import Generation
 from acidlib.model.requests import (
     NO_FACTS,
     ActivityMark,
@@ -22,7 +23,6 @@ from acidlib.model.requests import (
     parse_map,
     split_properties,
 )
-from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.tables import TableRef
 from acidlib.queue.sql import SqlQueue
 

@@ -11,8 +11,8 @@ import pytest
 from judges import tables
 from orc_memory import stripe_reader, tree
 
+from acidlib.acid.names import Generation
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.names import Generation
 from acidlib.model.units import ColumnMatching
 from acidlib.orc.alignment import Alignment, align, conversions, convert, names_agree, names_note
 from acidlib.orc.columns import Column, Dictionary, as_direct

@@ -16,8 +16,8 @@ from judges import fixtures, mutants, surplus, tables
 from judges import orc_tail as o
 from orc_memory import MemorySource, file_options, longs, octets, root_column, stripe_reader, tail_of, tree, written
 
+from acidlib.acid.names import Generation
 from acidlib.errors import AcidError, CorruptError, RefusedError
-from acidlib.model.names import Generation
 from acidlib.model.units import ColumnMatching
 from acidlib.orc.alignment import align
 from acidlib.orc.columns import Column

@@ -19,8 +19,8 @@ from judges import orc_tail as o
 from judges import tables
 from orc_memory import MemorySource, tail_of
 
+from acidlib.acid.names import Generation
 from acidlib.memory import DEFAULT_MEMORY
-from acidlib.model.names import Generation
 from acidlib.orc.columns import Column
 from acidlib.orc.proto import ColumnStatistics, Kind, RowIndex, StreamKind
 from acidlib.orc.reader import StripeReader, Tail, inflated_message, parsed

@@ -23,7 +23,7 @@ from orc_memory import (
     written,
 )
 
-from acidlib.model.names import Generation
+from acidlib.acid.names import Generation
 from acidlib.orc.columns import Column
 from acidlib.orc.proto import Calendar, Compression, Encoding, Kind, StreamKind
 from acidlib.orc.reader import ORC_517, read_tail

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from located import at
 
-from acidlib.model.listing import ListedFile, Listing
+from acidlib.acid.listing import ListedFile, Listing
 
 
 def listing(

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from located import at
 
+from acidlib.acid.listing import ListedFile, Listing
+from acidlib.acid.names import LONG_MAX, Generation
+from acidlib.acid.write_ids import ALL_COMMITTED, ValidTxnList, ValidWriteIdList, all_committed
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.listing import ListedFile, Listing
-from acidlib.model.names import LONG_MAX, Generation
-from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList, ValidWriteIdList, all_committed
 from acidlib.model.tables import TableRef
 from acidlib.planning.clean import (
     COMMIT_MS,

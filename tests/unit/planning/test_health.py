@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
+from acidlib.acid.names import Generation
 from acidlib.config.settings import Layer, default_settings
-from acidlib.model.location import local_location
-from acidlib.model.names import Generation
+from acidlib.location import local_location
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State
 from acidlib.model.status import CleaningBlocker, Finding, FindingKind, Level, PlaceFigures, Transaction
 from acidlib.model.tables import TableRef

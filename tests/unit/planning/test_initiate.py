@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from acidlib.acid.names import Generation
+from acidlib.acid.state import acid_state
+from acidlib.acid.write_ids import all_committed
 from acidlib.config.settings import Layer, default_settings
-from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionType
-from acidlib.model.snapshots import all_committed
 from acidlib.model.tables import ORC_INPUT_FORMAT, Partition, Storage, Table, TableColumn, TableRef
 from acidlib.planning.initiate import (
     DELTA_NUM_KEY,
@@ -21,7 +22,6 @@ from acidlib.planning.initiate import (
     decide,
     not_compactable_reason,
 )
-from acidlib.planning.state import acid_state
 from unit.planning.listings import listing
 
 HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4

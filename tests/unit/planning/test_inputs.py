@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from acidlib.acid.listing import Listing
+from acidlib.acid.names import BaseDir, Generation
+from acidlib.acid.state import acid_state
+from acidlib.acid.write_ids import ALL_COMMITTED, ValidTxnList, ValidWriteIdList, all_committed
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.listing import Listing
-from acidlib.model.names import BaseDir, Generation
 from acidlib.model.requests import CompactionType
-from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList, ValidWriteIdList, all_committed
 from acidlib.model.units import DataFile, FileForm, FlushLength
 from acidlib.planning.inputs import (
     CompactionInputs,
@@ -18,7 +19,6 @@ from acidlib.planning.inputs import (
     compaction_inputs,
     publication_conflict_reason,
 )
-from acidlib.planning.state import acid_state
 from unit.planning.listings import listing
 
 HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from acidlib.acid.names import Generation
 from acidlib.errors import RefusedError
-from acidlib.model.names import Generation
 from acidlib.model.tables import Storage, Table, TableRef
 from acidlib.model.units import RewriteSettings
 from acidlib.planning.orc_settings import rewrite_settings

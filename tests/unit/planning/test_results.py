@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from acidlib.acid.listing import ListedFile, Listing
+from acidlib.acid.names import Generation
+from acidlib.acid.state import acid_state
+from acidlib.acid.write_ids import ValidWriteIdList, all_committed
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.listing import ListedFile, Listing
-from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State
-from acidlib.model.snapshots import ValidWriteIdList, all_committed
 from acidlib.model.tables import TableRef
 from acidlib.planning.results import (
     UndoPlan,
@@ -24,7 +25,6 @@ from acidlib.planning.results import (
     statistics_changes,
     undo_plan,
 )
-from acidlib.planning.state import acid_state
 from unit.planning.listings import listing
 
 ACCURATE = '{"BASIC_STATS":"true","COLUMN_STATS":{"a":"true"}}'

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from acidlib.acid.write_ids import ValidWriteIdList
 from acidlib.errors import RefusedError
-from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.tables import TableRef
 from acidlib.planning.stated_write_ids import StatedWriteIds, directory_ids, signs_of_aborts, stated_write_ids
 from unit.planning.listings import listing

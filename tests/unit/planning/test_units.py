@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from located import at
 
-from acidlib.model.names import HIVE_OF, Generation
+from acidlib.acid.names import HIVE_OF, Generation
+from acidlib.acid.state import acid_state
+from acidlib.acid.write_ids import all_committed
 from acidlib.model.requests import CompactionType
-from acidlib.model.snapshots import all_committed
 from acidlib.model.units import (
     MEBIBYTE,
     ColumnMatching,
@@ -25,7 +26,6 @@ from acidlib.model.units import (
     Unit,
 )
 from acidlib.planning.inputs import CompactionInputs, compaction_inputs
-from acidlib.planning.state import acid_state
 from acidlib.planning.units import (
     BATCH_BYTES,
     BATCH_TASKS,

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from acidlib.acid.names import Generation
 from acidlib.config.settings import default_settings
-from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State
 from acidlib.model.tables import TableRef
 from acidlib.queue.rules import failed_attempts_reason, rows_to_purge

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from acidlib.model.names import Generation
+from acidlib.acid.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State
 from acidlib.model.tables import TableRef
 from acidlib.processes import signed

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from acidlib.model.location import local_location
-from acidlib.model.names import Generation
+from acidlib.acid.names import Generation
+from acidlib.location import local_location
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State
 from acidlib.model.results import (
     Check,

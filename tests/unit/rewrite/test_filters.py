@@ -12,15 +12,13 @@ from acid_inputs import COLUMNS, aligned, events, ids, opened, original, rows
 from judges import tables
 from orc_memory import file_options, tree
 
-from acidlib.model.names import Generation
+from acidlib.acid.names import Generation
 from acidlib.model.units import FilterSize, RewriteSettings, StripeAction
 from acidlib.orc.bloom import filter_size
 from acidlib.orc.proto import Compression, StreamKind
 from acidlib.orc.reader import JAVA_WRITER, StripeReader
 from acidlib.orc.schema import TypeNode, acid_tree
 from acidlib.rewrite.bucket import row_stripes
-from acidlib.rewrite.inputs import OpenInputs
-from acidlib.rewrite.keys import Keys
 from acidlib.rewrite.output import (
     InputFilter,
     InputStripe,
@@ -29,6 +27,8 @@ from acidlib.rewrite.output import (
     named_columns,
     plan_filters,
 )
+from acidlib.rows.files import OpenInputs
+from acidlib.rows.row_ids import Keys
 
 HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4
 ROOT = acid_tree(tree(COLUMNS))

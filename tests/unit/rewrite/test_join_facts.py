@@ -10,13 +10,13 @@ import pytest
 from located import at
 from parquet_joining import footer_of
 
-from acidlib.model.names import BaseDir, DeltaDir, Generation
+from acidlib.acid.names import BaseDir, DeltaDir, Generation
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import DataFile, JoinWay, RewriteSettings
 from acidlib.planning.inputs import CompactionInputs, InputDirectory, Publication, Role
 from acidlib.planning.units import join_units
-from acidlib.rewrite.inputs import InputFiles
 from acidlib.rewrite.join import join_facts
+from acidlib.rows.files import InputFiles
 from acidlib.stores.renaming.local import LocalDataFiles
 
 

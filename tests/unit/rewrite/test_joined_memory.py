@@ -9,9 +9,9 @@ from compaction import MAJOR, MINOR, REBALANCE, bucket_files, compact_directory,
 from judges import merge, mutants, tables
 from judges import orc_tail as o
 
+from acidlib.acid.names import Generation
 from acidlib.errors import RefusedError
 from acidlib.memory import Memory
-from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import RewriteSettings
 from acidlib.stores.stores import Stores

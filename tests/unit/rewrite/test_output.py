@@ -13,15 +13,15 @@ from judges import merge, tables
 from judges import orc_tail as o
 from orc_memory import tail_of, tree
 
+from acidlib.acid.names import Generation
 from acidlib.errors import CorruptError
-from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import RewriteSettings, UnitResult
 from acidlib.orc.proto import Compression
 from acidlib.orc.reader import ORC_14, ORC_135, ORC_517, Tail
 from acidlib.rewrite.bucket import BucketWriter, run_unit
-from acidlib.rewrite.inputs import acid_metadata
 from acidlib.rewrite.output import file_options
+from acidlib.rows.files import acid_metadata
 from acidlib.stores.renaming.local import LocalDataFiles
 
 HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4

@@ -40,8 +40,8 @@ from rebalancing import renumbered
 
 import acidlib.rewrite.bucket
 import acidlib.rewrite.rebalance
+from acidlib.acid.names import Generation
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.names import Generation
 from acidlib.model.units import RewriteSettings
 from acidlib.rewrite.rebalance import RebalanceUnit
 from acidlib.rewrite.recode import KeptRows

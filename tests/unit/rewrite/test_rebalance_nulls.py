@@ -18,7 +18,7 @@ from judges.tables import Event, Layout, inserts, write_dir
 from judges.values import canonical, open_orc
 from rebalancing import renumbered
 
-from acidlib.model.names import Generation
+from acidlib.acid.names import Generation
 from acidlib.model.units import RewriteSettings
 
 NARROW = (

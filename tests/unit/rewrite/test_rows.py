@@ -21,9 +21,9 @@ from acidlib.orc.reader import JAVA_WRITER, ORC_135
 from acidlib.orc.schema import acid_tree, row_struct
 from acidlib.orc.writer import FileOptions
 from acidlib.rewrite.bucket import check_calendar, count_set, no_copy_reason, row_stripes
-from acidlib.rewrite.inputs import OpenInput, OpenInputs
-from acidlib.rewrite.keys import Keys, StripeKeys, row_masks
 from acidlib.rewrite.output import InputStripe
+from acidlib.rows.files import OpenInput, OpenInputs
+from acidlib.rows.row_ids import Keys, StripeKeys, row_masks
 
 UNKNOWN, HYBRID, PROLEPTIC = map(int, Calendar)
 SWITCH = (date(1582, 10, 15) - date(1970, 1, 1)).days

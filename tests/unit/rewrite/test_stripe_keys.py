@@ -28,8 +28,8 @@ from judges import orc_tail as o
 
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.units import DataFile
-from acidlib.rewrite.inputs import key_index
-from acidlib.rewrite.keys import StripeKeys, invalid_rows
+from acidlib.rows.files import key_index
+from acidlib.rows.row_ids import StripeKeys, invalid_rows
 
 
 def test_true_statistics_bound_the_keys_without_decoding(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_key_index_is_parsed_once_however_many_stripes_there_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parsed = []
-    monkeypatch.setattr("acidlib.rewrite.inputs.key_index", lambda tail: parsed.append(tail) or key_index(tail))
+    monkeypatch.setattr("acidlib.rows.files.key_index", lambda tail: parsed.append(tail) or key_index(tail))
     data = tables.acid_bytes(COLUMNS, tables.inserts(7, rows(300)), STRIPES)
     with opened(write(tmp_path / "delta_0000007_0000007_0000" / "bucket_00000", data)) as inputs:
         found = [StripeKeys(inputs[0], number).last_key() for number in range(30)]

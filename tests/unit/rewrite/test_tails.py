@@ -12,8 +12,8 @@ from judges import tables
 from acidlib.model.requests import CompactionType
 from acidlib.planning.units import delete_files
 from acidlib.rewrite.bucket import run_unit
-from acidlib.rewrite.deletes import event_buckets
-from acidlib.rewrite.inputs import InputFiles
+from acidlib.rows.deletes import event_buckets
+from acidlib.rows.files import InputFiles
 
 BUCKET = tables.bucket_property(0, 0)
 ROWS = [tables.delta_name(number, number) for number in range(1, 8)]

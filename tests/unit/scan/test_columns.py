@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from acidlib.acid.names import Generation
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.names import Generation
 from acidlib.model.units import ColumnMatching
 from acidlib.orc.columns import Column, Dictionary
 from acidlib.orc.proto import Kind

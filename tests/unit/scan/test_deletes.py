@@ -12,8 +12,8 @@ from snapshots import schema_of, splits_of
 
 from acidlib.errors import CorruptError
 from acidlib.model.units import KeyRange
-from acidlib.rewrite.inputs import InputFiles
-from acidlib.rewrite.keys import Keys
+from acidlib.rows.files import InputFiles
+from acidlib.rows.row_ids import Keys
 from acidlib.scan import deletes
 from acidlib.scan.deletes import DeletedKeys, joined
 from acidlib.scan.read import read_table

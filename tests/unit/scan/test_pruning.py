@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from acidlib.model.names import Generation
+from acidlib.acid.names import Generation
 from acidlib.model.units import ColumnMatching
 from acidlib.orc.alignment import align
 from acidlib.orc.proto import ColumnStatistics, Compression, Kind

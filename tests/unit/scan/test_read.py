@@ -15,8 +15,8 @@ from judges import tables
 from snapshots import schema_of
 from snapshots import splits_of as splits_of_scan
 
+from acidlib.acid.names import Generation
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.names import Generation
 from acidlib.model.tables import TableColumn
 from acidlib.scan import read
 from acidlib.scan.predicate import Predicate, parse_predicate

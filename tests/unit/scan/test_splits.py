@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 from located import at
 
-from acidlib.model.names import BaseDir, DeltaDir, Generation
-from acidlib.model.snapshots import ValidWriteIdList
+from acidlib.acid.names import BaseDir, DeltaDir, Generation
+from acidlib.acid.write_ids import ValidWriteIdList
 from acidlib.model.units import ColumnMatching, DataFile, FileForm
 from acidlib.planning.inputs import InputDirectory, Role
 from acidlib.scan.splits import OPENING_BYTES, Scan, Split, packed, place_splits

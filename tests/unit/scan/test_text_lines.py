@@ -9,9 +9,9 @@ import re
 
 import pytest
 
+from acidlib.acid.names import Generation
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.memory import DEFAULT_MEMORY
-from acidlib.model.names import Generation
 from acidlib.orc.schema import parse_row_type
 from acidlib.scan.text_lines import TextColumns, TextFormat, split_of_lines
 

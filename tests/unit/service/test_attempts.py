@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from located import at
 
+from acidlib.acid.listing import ListedFile, Listing
+from acidlib.acid.write_ids import ValidWriteIdList
 from acidlib.config.settings import Layer, default_settings
-from acidlib.model.listing import ListedFile, Listing
 from acidlib.model.requests import (
     NO_FACTS,
     CompactionRequest,
@@ -19,7 +20,6 @@ from acidlib.model.requests import (
     facts_in_message,
     message_with_facts,
 )
-from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.tables import Database, Storage, Table, TableColumn, TableRef
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.service.attempts import Attempts, fingerprint

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from located import at
 
+from acidlib.acid.names import Generation
+from acidlib.acid.write_ids import ValidTxnList, ValidWriteIdList, all_committed
 from acidlib.config.settings import default_settings
 from acidlib.errors import AcidError, ConflictError, CorruptError, MissingError, RefusedError, RetryError
-from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
-from acidlib.model.snapshots import ValidTxnList, ValidWriteIdList, all_committed
 from acidlib.model.tables import ORC_INPUT_FORMAT, Database, Partition, Storage, Table, TableColumn, TableRef
 from acidlib.planning.initiate import ORC_SERDE
 from acidlib.service.places import Target

@@ -19,10 +19,10 @@ from sqlalchemy import Connection, event, insert, update
 from unit.service.test_catalog import Metastore as Tables
 from unit.service.test_catalog import storage, table
 
-from acidlib.model.names import Generation
+from acidlib.acid.names import Generation
+from acidlib.acid.write_ids import all_committed
 from acidlib.model.requests import ActivityMark, CompactionRequest, CompactionType, RequestFacts, State
 from acidlib.model.results import CleaningResult
-from acidlib.model.snapshots import all_committed
 from acidlib.model.tables import Partition, TableRef
 from acidlib.queue.sql import SqlQueue
 from acidlib.service import clean as cleaner

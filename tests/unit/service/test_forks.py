@@ -14,12 +14,12 @@ from fake_metastore import TYPES, FakeMetastore, connected
 from located import at
 from thriftpy2.thrift import TApplicationException
 
+from acidlib.acid.listing import Listing
+from acidlib.acid.names import Generation, Reader
 from acidlib.api.arguments import Directories, interpretation_of
 from acidlib.config.settings import Layer, default_settings
 from acidlib.errors import ConflictError, RefusedError
 from acidlib.metastore.options import READER, ConnectionOptions
-from acidlib.model.listing import Listing
-from acidlib.model.names import Generation, Reader
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.requests import State as RequestState
 from acidlib.model.tables import TableRef

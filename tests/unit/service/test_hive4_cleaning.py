@@ -11,9 +11,9 @@ import pytest
 from unit.service.test_catalog import Metastore as Tables
 from unit.service.test_catalog import table
 
+from acidlib.acid.write_ids import ValidTxnList
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.results import CleaningResult
-from acidlib.model.snapshots import ValidTxnList
 from acidlib.model.tables import TableRef
 from acidlib.service.clean import run_cleaner
 from acidlib.service.selection import CleanerOptions

@@ -16,13 +16,13 @@ from unit.metastore.compactors import AWAY, LOST, TIMEOUT, lock
 from unit.service.test_catalog import Metastore as Tables
 from unit.service.test_catalog import table
 
+from acidlib.acid.names import Generation
+from acidlib.acid.write_ids import ValidTxnList
 from acidlib.errors import ConflictError, RetryError, UnknownOutcomeError
 from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.transactions import LockType
-from acidlib.model.names import Generation
 from acidlib.model.requests import NO_FACTS, CompactionRequest, CompactionType, State
 from acidlib.model.results import Outcome
-from acidlib.model.snapshots import ValidTxnList
 from acidlib.model.tables import TableRef
 from acidlib.service.backend import CompactionHold, nowhere
 from acidlib.service.services import Services

@@ -10,7 +10,7 @@ import pytest
 from located import at
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, MissingError, RefusedError, RetryError, UsageError
-from acidlib.model.location import parse_location
+from acidlib.location import parse_location
 from acidlib.model.tables import Database, Storage, Table, TableRef
 from acidlib.service.initiate import is_lasting
 from acidlib.service.places import TableFacts, Target

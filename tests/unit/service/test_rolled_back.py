@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from unit.service.test_catalog import KEY, Metastore, part, table
 
+from acidlib.acid.write_ids import ValidWriteIdList
 from acidlib.errors import RetryError
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.results import CleaningResult
-from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.tables import TableRef
 from acidlib.planning.clean import DueCleaning, NotedWrite
 from acidlib.service.removals import DeleteRateLimiter

@@ -21,13 +21,13 @@ from judges.tables import deletes, delta_name, inserts, write_base, write_dir
 from located import at
 from metastore_behaviour import until
 
+from acidlib.acid.names import Generation
+from acidlib.acid.write_ids import ValidTxnList, ValidWriteIdList, all_committed
 from acidlib.config.settings import default_settings, load_settings
 from acidlib.errors import AcidError, ConflictError, CorruptError, MissingError, RefusedError, RetryError, UsageError
+from acidlib.location import Location
 from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.transactions import LockComponent, LockState, LockType, TxnType
-from acidlib.model.location import Location
-from acidlib.model.names import Generation
-from acidlib.model.snapshots import ValidTxnList, ValidWriteIdList, all_committed
 from acidlib.model.tables import ORC_INPUT_FORMAT, Partition, Storage, Table, TableColumn, TableRef
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.scan.splits import packed

@@ -12,12 +12,12 @@ import pytest
 from located import at
 from sqlalchemy import create_engine, text
 
+from acidlib.acid.names import Generation
+from acidlib.acid.write_ids import ALL_COMMITTED, ValidTxnList, ValidWriteIdList
 from acidlib.config.settings import Layer
 from acidlib.errors import AcidError, ConflictError, RetryError
 from acidlib.metastore.catalog import CHANGED, NotComparedError, WholeTable
-from acidlib.model.names import Generation
 from acidlib.model.results import Statistics
-from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList, ValidWriteIdList
 from acidlib.model.tables import MANAGED_TABLE, Database, Partition, Storage, Table, TableRef
 from acidlib.queue.metastore_database import MetastoreDatabase, Owner
 from acidlib.report.progress import TerminalProgress

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 from located import at
 
+from acidlib.acid.listing import ListedFile, Listing
+from acidlib.acid.names import Generation, Names
+from acidlib.acid.write_ids import ValidWriteIdList
 from acidlib.config.settings import Layer, default_settings
 from acidlib.errors import RefusedError
-from acidlib.model.listing import ListedFile, Listing
-from acidlib.model.names import Generation, Names
 from acidlib.model.requests import CompactionRequest, CompactionType, split_properties
-from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.tables import Database, Storage, Table, TableRef
 from acidlib.model.units import ColumnMatching
 from acidlib.planning.stated_write_ids import StatedWriteIds

@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from acidlib.acid.names import Generation
 from acidlib.errors import AcidError, MissingError, RefusedError, UsageError
-from acidlib.model.names import Generation
 from acidlib.model.tables import PartitionName, Storage, Table, TableColumn, TableRef
 from acidlib.scan.splits import Scan
 from acidlib.service.wanted import Wanted, may_match, scan_of, unreadable_reason, wanted_partitions

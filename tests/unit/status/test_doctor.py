@@ -14,10 +14,10 @@ import pytest
 from click.testing import CliRunner, Result
 from integration.harness import AROUND, IN_PROCESS
 
+from acidlib.acid.names import Generation
 from acidlib.cli import jobs
 from acidlib.errors import ConflictError, RetryError
-from acidlib.model.location import local_location
-from acidlib.model.names import Generation
+from acidlib.location import local_location
 from acidlib.service import executors
 from acidlib.service.executors import look_around
 from acidlib.status import doctor

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from located import at
 
+from acidlib.acid.listing import ListedFile
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
-from acidlib.model.listing import ListedFile
 from acidlib.stores.filesystem import RenameFileSystem
 from acidlib.stores.listing import list_location
 from acidlib.stores.removing import Removed, find_litter, remove_paths

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from acidlib.errors import RefusedError
-from acidlib.model.location import parse_location
+from acidlib.location import parse_location
 from acidlib.stores.hadoop import resolve_viewfs
 from acidlib.stores.renaming.hdfs_client import NameNode
 from acidlib.stores.stores import Stores

@@ -15,9 +15,9 @@ import pytest
 from judges import tables
 from located import at
 
+from acidlib.acid.names import Generation
+from acidlib.acid.write_ids import ValidWriteIdList
 from acidlib.errors import CorruptError
-from acidlib.model.names import Generation
-from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.units import ColumnMatching, DataFile, FileForm, JoinWay
 from acidlib.stores.renaming.local import LocalDataFiles
 from acidlib.verify.tally import BucketView, PlainView, Tally, tally_of, tally_of_plain

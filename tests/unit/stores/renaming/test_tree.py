@@ -15,7 +15,7 @@ import pytest
 
 import acidlib
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, ReplacedError
-from acidlib.model.location import Location, local_location
+from acidlib.location import Location, local_location
 from acidlib.stores import filesystem
 from acidlib.stores.filesystem import MAX_CONTROL_FILE_BYTES, MAX_DEPTH
 from acidlib.stores.listing import list_location

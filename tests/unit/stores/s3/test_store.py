@@ -15,7 +15,7 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from acidlib.errors import ConflictError, CorruptError, RefusedError, RetryError
-from acidlib.model.location import parse_location
+from acidlib.location import parse_location
 from acidlib.model.uploads import Part, StagedUpload
 from acidlib.stores.s3 import store
 from acidlib.stores.s3.client import Bucket, bucket_options

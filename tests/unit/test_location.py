@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from acidlib.model.location import NOWHERE, local_location, parse_location
+from acidlib.location import NOWHERE, local_location, parse_location
 
 
 @pytest.mark.parametrize(

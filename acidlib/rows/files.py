@@ -11,8 +11,8 @@ from typing import Any
 
 from acidlib.datafiles import DataFiles, SourceFile
 from acidlib.errors import CorruptError
+from acidlib.location import Location
 from acidlib.memory import DEFAULT_MEMORY, Memory
-from acidlib.model.location import Location
 from acidlib.model.units import DataFile, FileForm, Key
 from acidlib.orc.alignment import Alignment
 from acidlib.orc.reader import StripeReader, Tail, read_tail

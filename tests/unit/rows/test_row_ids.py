@@ -9,7 +9,7 @@ import pytest
 from orc_memory import longs
 
 from acidlib.model.units import Key
-from acidlib.rewrite.keys import Keys, event_order, gather
+from acidlib.rows.row_ids import Keys, event_order, gather
 
 LOW, HIGH = -(2**63), 2**63 - 1
 

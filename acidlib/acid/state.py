@@ -23,9 +23,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from acidlib.errors import RefusedError
-from acidlib.model.listing import Listing, has_hidden_part, uri_order
-from acidlib.model.names import (
+from acidlib.acid.listing import Listing, has_hidden_part, uri_order
+from acidlib.acid.names import (
     LONG_MIN,
     METADATA_ACID_FILE,
     ORC_ACID_VERSION_FILE,
@@ -38,7 +37,8 @@ from acidlib.model.names import (
     is_side_file,
     parse_directory,
 )
-from acidlib.model.snapshots import ALL_COMMITTED, Range, ValidTxnList, ValidWriteIdList
+from acidlib.acid.write_ids import ALL_COMMITTED, Range, ValidTxnList, ValidWriteIdList
+from acidlib.errors import RefusedError
 
 _MARKERS = frozenset({ORC_ACID_VERSION_FILE, METADATA_ACID_FILE})
 

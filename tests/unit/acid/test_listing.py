@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from acidlib.model.listing import detect_generation, highest_write_id, uri_order
-from acidlib.model.names import Generation
+from acidlib.acid.listing import detect_generation, highest_write_id, uri_order
+from acidlib.acid.names import Generation
 from unit.planning.listings import listing
 
 HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4

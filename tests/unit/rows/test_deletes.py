@@ -11,16 +11,16 @@ from judges import mutants, tables
 from judges import orc_tail as o
 from orc_memory import file_options, longs
 
+from acidlib.acid.write_ids import ValidWriteIdList
 from acidlib.errors import CorruptError
-from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.units import DataFile
 from acidlib.orc.proto import Compression
 from acidlib.orc.schema import acid_tree, row_struct
 from acidlib.orc.writer import OrcWriter
-from acidlib.rewrite.deletes import DeleteEvents, bucket_numbers, event_buckets, read_deletes
-from acidlib.rewrite.inputs import acid_metadata
-from acidlib.rewrite.keys import Keys
 from acidlib.rewrite.recode import encode_deletes
+from acidlib.rows.deletes import DeleteEvents, bucket_numbers, event_buckets, read_deletes
+from acidlib.rows.files import acid_metadata
+from acidlib.rows.row_ids import Keys
 from acidlib.stores.renaming.local import LocalDataFiles
 
 DATA = LocalDataFiles()
@@ -150,7 +150,7 @@ def test_more_events_than_memory_holds_are_corrupt(tmp_path: Path, monkeypatch: 
     def none_left(*_: object, **__: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("acidlib.rewrite.deletes.np.concatenate", none_left)
+    monkeypatch.setattr("acidlib.rows.deletes.np.concatenate", none_left)
     with pytest.raises(CorruptError, match=r"delta_0000006\S*/bucket_00000: its 2 delete events do not fit"):
         read(files, 0, ids())
 

@@ -24,8 +24,8 @@ from acid_inputs import (
 from judges import tables
 
 from acidlib.errors import CorruptError
-from acidlib.rewrite.inputs import MOST_TAILS
-from acidlib.rewrite.keys import StripeKeys
+from acidlib.rows.files import MOST_TAILS
+from acidlib.rows.row_ids import StripeKeys
 
 
 def test_originals_are_numbered_on_in_path_order_and_raw_deltas_each_by_themselves(tmp_path: Path) -> None:

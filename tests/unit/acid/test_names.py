@@ -2,8 +2,7 @@
 
 import pytest
 
-from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.names import (
+from acidlib.acid.names import (
     LONG_MIN,
     BaseDir,
     BucketFile,
@@ -17,6 +16,7 @@ from acidlib.model.names import (
     parse_directory,
     parse_file,
 )
+from acidlib.errors import CorruptError, RefusedError
 
 HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4
 

@@ -16,8 +16,8 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
 from heapq import merge
 
+from acidlib.acid.names import LONG_MAX
 from acidlib.errors import RefusedError
-from acidlib.model.names import LONG_MAX
 
 IdRange = tuple[int, int]
 

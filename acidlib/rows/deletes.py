@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from acidlib.acid.write_ids import ValidWriteIdList
 from acidlib.errors import CorruptError
-from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.units import DataFile, KeyRange
 from acidlib.orc.columns import Longs, Mask
 from acidlib.orc.kernels.vectors import filter_values
-from acidlib.rewrite.inputs import InputFiles, OpenInput, OpenInputs, open_inputs
-from acidlib.rewrite.keys import Keys, StripeKeys, event_order, gather, invalid_rows
+from acidlib.rows.files import InputFiles, OpenInput, OpenInputs, open_inputs
+from acidlib.rows.row_ids import Keys, StripeKeys, event_order, gather, invalid_rows
 
 _EVENT_BYTES = 40
 """Bytes of memory of an event: its four columns, and while they are put in order one of them again."""

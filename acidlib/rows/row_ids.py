@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from acidlib.acid.write_ids import ListUse, ValidWriteIdList
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.snapshots import ListUse, ValidWriteIdList
 from acidlib.model.units import Key, KeyRange, decode_bucket, encode_bucket
 from acidlib.orc.columns import Longs, Mask
 from acidlib.orc.kernels.jit import kernel
 from acidlib.orc.kernels.vectors import filter_values
 from acidlib.orc.reader import StripeReader
 from acidlib.orc.statistics import stripe_statistics_are_true
-from acidlib.rewrite.inputs import IdRanges, OpenInput, id_ranges
+from acidlib.rows.files import IdRanges, OpenInput, id_ranges
 
 Indices = NDArray[np.int32] | Longs
 

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
+from acidlib.acid.names import LONG_MIN, Generation
+from acidlib.acid.state import AcidState, NotTaken, PlacePart, ReaderRole, acid_state, place_parts
+from acidlib.acid.write_ids import ValidTxnList, ValidWriteIdList, all_committed
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.names import LONG_MIN, Generation
-from acidlib.model.snapshots import ValidTxnList, ValidWriteIdList, all_committed
-from acidlib.planning.state import AcidState, NotTaken, PlacePart, ReaderRole, acid_state, place_parts
 from unit.planning.listings import listing
 
 HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4

@@ -2,9 +2,8 @@
 
 import pytest
 
-from acidlib.errors import RefusedError
-from acidlib.model.names import LONG_MAX
-from acidlib.model.snapshots import (
+from acidlib.acid.names import LONG_MAX
+from acidlib.acid.write_ids import (
     ALL_COMMITTED,
     ListUse,
     Range,
@@ -12,6 +11,7 @@ from acidlib.model.snapshots import (
     ValidWriteIdList,
     all_committed,
 )
+from acidlib.errors import RefusedError
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from urllib.parse import quote
 
-from acidlib.model.location import Location
-from acidlib.model.names import (
+from acidlib.acid.names import (
     LONG_MIN,
     BaseDir,
     BucketFile,
@@ -21,6 +20,7 @@ from acidlib.model.names import (
     parse_directory,
     parse_file,
 )
+from acidlib.location import Location
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
